@@ -1,19 +1,11 @@
 /*
  * Records are numbered as they are read, in the order of publication. A ring holds those from the
  * first unacknowledged one on. A record goes through the partition queue of its topic and
- * partition:
+ * partition; record_queue_states.c has its states, and docs/states.md draws them.
  *
- *   PENDING -> SENT -> ACKED            the plain way
- *   PENDING -> SENT -> WRITTEN -> ACKED with transactions, all that were written at once
- *   PENDING -> HELD -> SENT             a record goes alone, the tail is not read yet, or the topic
- *                                       is not ready
- *   PENDING -> ACKED                    Kafka has it already (record_queue_tails.c)
- *   SENT, WRITTEN -> PENDING            the producer was lost: everything again, in order
- *   SENT -> PARKING -> PARKED           refused while alone on its partition; later records of its
- *                                       key follow (record_queue_parks.c)
- *   SENT -> REFUSED                     the same, and the publisher stops; later records of its
- *                                       key are BLOCKED
- *   PENDING -> PARKING -> PARKED        it has a time of its own
+ * The plain way is pending, sent, acked. A record is held while one goes alone, while the tail is
+ * not read yet, or while its topic is not ready. After the loss of a producer everything that is
+ * not acknowledged goes again, in order.
  *
  * Records that go alone. Nothing of a key may pass a refused record. The producer is gapless, so
  * that the followers of a refused batch fail with it; but a broker accepts any first sequence
@@ -155,7 +147,7 @@ static struct partition_queue *partition_queue_of(struct record_queue *queue, ui
 static void hold_record(
     struct record_queue *queue, struct partition_queue *partition, uint64_t sequence)
 {
-	record_queue_at(queue, sequence)->state = HELD;
+	record_move(queue, record_queue_at(queue, sequence), RECORD_HELD);
 	push_record(queue, &partition->held, sequence);
 	queue->held++;
 	record_queue_partition_waits(queue, partition);
@@ -165,7 +157,7 @@ static void move_to_partition_queue(struct record_queue *queue, uint64_t sequenc
 {
 	struct partition_queue *partition = partition_queue_of(queue, sequence);
 	if (!partition) {
-		record_queue_at(queue, sequence)->state = PENDING;
+		record_move(queue, record_queue_at(queue, sequence), RECORD_PENDING);
 		if (queue->next > sequence)
 			queue->next = sequence;
 		return;
@@ -204,7 +196,7 @@ void record_queue_becomes_known(struct record_queue *queue, uint64_t sequence)
 {
 	const struct record *record = record_queue_at(queue, sequence);
 	struct topic *topic = record->topic;
-	if (record->state != HELD)
+	if (record->state != RECORD_HELD)
 		return;
 	if (topic->state == TOPIC_READY)
 		record_queue_list_ready(queue, topic->partition_queues[record->partition]);
@@ -216,7 +208,7 @@ void record_queue_forget(struct record_queue *queue)
 {
 	for (uint64_t s = queue->acked; s < queue->end; s++) {
 		struct record *record = record_queue_at(queue, s);
-		if (record->state != ACKED && record->state != PARKED)
+		if (!record_is_over(record))
 			record_queue_release(queue, record);
 	}
 	assert(queue->bytes == 0);
@@ -276,7 +268,7 @@ void record_queue_add(struct record_queue *queue, int64_t tick, bool listed, boo
 	    .message = *message,
 	    .topic = topic,
 	    .tick = tick,
-	    .state = PENDING,
+	    .state = RECORD_PENDING,
 	    .from_parked = listed && !message->scheduled,
 	    .later = !listed && message->scheduled,
 	    .convicted = convicted || refused,
@@ -336,11 +328,11 @@ static bool shares_next_id(const struct record_queue *queue)
 bool record_queue_pass(struct record_queue *queue, int64_t *ret_tick, int64_t *ret_id)
 {
 	const struct record *record = record_queue_at(queue, queue->acked);
-	if (queue->acked == queue->end || (record->state != ACKED && record->state != PARKED))
+	if (queue->acked == queue->end || !record_is_over(record))
 		return false;
 	*ret_tick = record->tick;
 	*ret_id = record->message.id - shares_next_id(queue);
-	if (record->state == ACKED)
+	if (record->state == RECORD_ACKED)
 		pass_partition_record(queue, record);
 	record->topic->uses--;
 	queue->acked++;
@@ -392,8 +384,7 @@ int64_t record_queue_in_flight(const struct record_queue *queue)
 const struct message *record_queue_message(const struct record_queue *queue, uint64_t sequence)
 {
 	if (sequence < queue->acked || sequence >= queue->end ||
-	    record_queue_at(queue, sequence)->state == ACKED ||
-	    record_queue_at(queue, sequence)->state == PARKED)
+	    record_is_over(record_queue_at(queue, sequence)))
 		return NULL;
 	return &record_queue_at(queue, sequence)->message;
 }
@@ -424,8 +415,8 @@ static bool may_send_record(
 static void acknowledge_record(struct record_queue *queue, struct record *record,
     struct partition_queue *partition, int64_t offset)
 {
-	record->state = ACKED;
 	record->offset = offset;
+	record_move(queue, record, RECORD_ACKED);
 	partition->unpassed++;
 	partition->wait.since = 0;
 	if (offset > partition->known_offset)
@@ -440,8 +431,8 @@ static void note_written_record(struct record_queue *queue, struct record *recor
 		acknowledge_record(queue, record, partition, offset);
 		return;
 	}
-	record->state = WRITTEN;
 	record->offset = offset;
+	record_move(queue, record, RECORD_WRITTEN);
 	partition->written++;
 	queue->written++;
 }
@@ -450,7 +441,7 @@ void record_queue_committed(struct record_queue *queue)
 {
 	for (uint64_t s = queue->acked; queue->written; s++) {
 		struct record *record = record_queue_at(queue, s);
-		if (record->state != WRITTEN)
+		if (record->state != RECORD_WRITTEN)
 			continue;
 		struct partition_queue *partition =
 		    record->topic->partition_queues[record->partition];
@@ -481,7 +472,7 @@ static void send_on_partition(struct record_queue *queue, int64_t now,
 	struct record *record = record_queue_at(queue, sequence);
 	if (partition->under_way == 0 && now - partition->acked_at > REMEMBERED_MS)
 		partition->fresh = true;
-	record->state = SENT;
+	record_move(queue, record, RECORD_SENT);
 	partition->used = true;
 	if (!partition->wait.since)
 		partition->wait.since = now;
@@ -576,7 +567,7 @@ static void refuse_partition(struct record_queue *queue, uint64_t sequence)
 static bool must_wait(const struct record_queue *queue, uint64_t sequence)
 {
 	const struct record *record = record_queue_at(queue, sequence);
-	if (record->state != PENDING)
+	if (record->state != RECORD_PENDING)
 		return false;
 	bool astray = record->message.partition >= record->topic->count &&
 		      record->topic->state == TOPIC_READY;
@@ -617,7 +608,7 @@ static bool settle_record(struct record_queue *queue, uint64_t sequence)
 static void wait_for_topic(struct record_queue *queue, uint64_t sequence)
 {
 	struct record *record = record_queue_at(queue, sequence);
-	record->state = HELD;
+	record_move(queue, record, RECORD_HELD);
 	push_record(queue, &record->topic->held, sequence);
 	record_queue_topic_waits(queue, record->topic);
 	if (record->topic->wait.stalled)
@@ -629,7 +620,7 @@ static bool consider_record(
     struct record_queue *queue, int64_t now, uint64_t sequence, struct stream_record *ret_record)
 {
 	struct record *record = record_queue_at(queue, sequence);
-	if (record->state != PENDING)
+	if (record->state != RECORD_PENDING)
 		return false;
 	if (settle_record(queue, sequence))
 		return false;
@@ -691,8 +682,8 @@ bool record_queue_has_gap(const struct record_queue *queue)
 {
 	for (uint64_t s = queue->acked; s < queue->highest_sent; s++) {
 		const struct record *record = record_queue_at(queue, s);
-		bool waits = record->state == PENDING || record->state == HELD;
-		if (waits && record->topic->state != TOPIC_ASKED && !is_partition_barred(record))
+		if (record_waits(record) && record->topic->state != TOPIC_ASKED &&
+		    !is_partition_barred(record))
 			return true;
 	}
 	return false;
@@ -703,7 +694,7 @@ static void hold_first_alone(
     struct record_queue *queue, struct partition_queue *partition, uint64_t sequence)
 {
 	struct record *record = record_queue_at(queue, sequence);
-	record->state = HELD;
+	record_move(queue, record, RECORD_HELD);
 	record->next_held = partition->held.head;
 	if (!partition->held.head)
 		partition->held.tail = sequence;
@@ -717,7 +708,7 @@ bool record_queue_report(struct record_queue *queue, int64_t now, uint64_t seque
 {
 	*ret_wants_producer = false;
 	if (sequence < queue->acked || sequence >= queue->end ||
-	    record_queue_at(queue, sequence)->state != SENT)
+	    record_queue_at(queue, sequence)->state != RECORD_SENT)
 		return false;
 	struct record *record = record_queue_at(queue, sequence);
 	struct partition_queue *partition = record->topic->partition_queues[record->partition];
@@ -729,7 +720,7 @@ bool record_queue_report(struct record_queue *queue, int64_t now, uint64_t seque
 	    denied && record_queue_deny(queue, now, sequence, delivery == STREAM_DENIED, error);
 	if (delivery == STREAM_AGAIN || (denied && !convicts) ||
 	    (delivery == STREAM_REFUSED && !partition->solo)) {
-		/* stays SENT and under way until record_queue_producer_lost makes it go again */
+		/* stays sent and under way until record_queue_producer_lost makes it go again */
 		record->suspect |= delivery == STREAM_REFUSED || delivery == STREAM_FAILED;
 		*ret_wants_producer = true;
 		return true;
@@ -760,9 +751,10 @@ void record_queue_producer_lost(struct record_queue *queue)
 	record_queue_reset_partitions(queue);
 	for (uint64_t s = queue->acked; s < queue->end; s++) {
 		struct record *record = record_queue_at(queue, s);
-		if (record->state > WRITTEN)
+		/* those that Kafka has, and those that are kept back, do not go again */
+		if (!record_waits(record) && !record_has_producer(record))
 			continue;
-		record->state = PENDING;
+		record_move(queue, record, RECORD_PENDING);
 		if (record->suspect && record->partition < record->topic->count)
 			record->topic->partition_queues[record->partition]->alone_until = s;
 	}

@@ -5,9 +5,12 @@
  * with the rules.
  */
 #include "pg_array.h"
+#include "states.h"
 #include "stream.h"
 
 struct record_queue;
+
+extern const struct state_table record_states;
 
 /*
  * resumes: tails are read (record_queue_tails.c). transactions: written records count from

@@ -277,7 +277,7 @@ static void forget_lookups(struct record_queue *queue)
 {
 	for (uint64_t s = queue->acked; s < queue->end; s++) {
 		struct record *record = record_queue_at(queue, s);
-		if (record->state != PENDING && record->state != HELD)
+		if (!record_waits(record))
 			continue;
 		queue->unknown -= !record->key_known;
 		record->looked_up = false;

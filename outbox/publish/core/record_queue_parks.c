@@ -4,8 +4,8 @@
  * published. From there they come back as records of listed windows. Those with a time of their own
  * go to outbox.scheduled (0009_scheduled.sql) in the same way.
  *
- *   SENT -> PARKING -> PARKED      refused while alone on its partition
- *   PENDING, HELD -> PARKING …     a record of its key is parked and not gone yet
+ * A record is parked when it was refused while alone on its partition, or while a record of its key
+ * is parked and not gone yet.
  *
  * A record is parked only when all records of its partition before it are acknowledged, so that the
  * next owner cannot find one of them unpublished and queue it behind the parked one. And nothing
@@ -26,7 +26,7 @@ enum { PLACES_A_ROW = 100 };
 void record_queue_stands(struct record_queue *queue, uint64_t sequence)
 {
 	struct record *record = record_queue_at(queue, sequence);
-	record->state = PARKED;
+	record_move(queue, record, RECORD_PARKED);
 	if (queue->highest_sent <= sequence)
 		queue->highest_sent = sequence + 1;
 	record_queue_release(queue, record);
@@ -44,7 +44,7 @@ static struct park *keep_record_back(
 	}
 	struct park *park = &queue->parks[queue->park_count++];
 	*park = (struct park){.sequence = sequence, .error = error ? xstrdup(error) : NULL};
-	record_queue_at(queue, sequence)->state = PARKING;
+	record_move(queue, record_queue_at(queue, sequence), RECORD_PARKING);
 	if (queue->highest_sent <= sequence)
 		queue->highest_sent = sequence + 1;
 	return park;
@@ -141,7 +141,7 @@ void record_queue_park_refused(struct record_queue *queue, uint64_t sequence, co
 		note_refusal(queue, sequence, error);
 	if (policy == STREAM_STOP && !record->from_parked) {
 		queue->refused = true;
-		record->state = REFUSED;
+		record_move(queue, record, RECORD_REFUSED);
 	} else {
 		queue->refusals += !record->from_parked || record->convicted;
 		park_record(queue, sequence, error, false);
@@ -158,7 +158,7 @@ static bool park_behind(struct record_queue *queue, uint64_t sequence, bool stal
 	if (refused > sequence || (record->from_parked && !refused))
 		return false;
 	if (record->topic->policy == STREAM_STOP && !record->from_parked)
-		record->state = BLOCKED;
+		record_move(queue, record, RECORD_BLOCKED);
 	else
 		park_record(queue, sequence, NULL, stalled);
 	return true;
@@ -280,10 +280,10 @@ char *record_queue_parks(struct record_queue *queue, int most)
 static void note_parked_row(struct record_queue *queue, struct park *park)
 {
 	struct record *record = record_queue_at(queue, park->sequence);
-	assert(record->state == PARKING);
+	assert(record->state == RECORD_PARKING);
 	if (!record->later)
 		record_queue_key_noted(queue, record);
-	record->state = PARKED;
+	record_move(queue, record, RECORD_PARKED);
 	if (park->stalled)
 		note_stalled_row(queue, record);
 	queue->parked += !record->from_parked && !record->later;

@@ -1,9 +1,9 @@
 #pragma once
 /*
  * Declarations that the files of the record queue share: record_queue.c (records),
- * record_queue_topics.c (destinations), record_queue_rows.c (destinations in log rows),
- * record_queue_tails.c, record_queue_parks.c, record_queue_keys.c, record_queue_stalls.c,
- * record_queue_denials.c.
+ * record_queue_states.c (their states), record_queue_topics.c (destinations), record_queue_rows.c
+ * (destinations in log rows), record_queue_tails.c, record_queue_parks.c, record_queue_keys.c,
+ * record_queue_stalls.c, record_queue_denials.c.
  *
  * Thousands of topics may be in use: nothing that a turn of the loop does walks over all of them,
  * or over their partition queues. Hence the lists; each says which objects are on it.
@@ -13,26 +13,28 @@
 #include "parked_digest.h"
 #include "record_queue.h"
 
+/* What each state means, what may follow, and what must hold in it: record_queue_states.c. */
 enum record_state {
-	PENDING,
-	HELD,
-	SENT,
-	WRITTEN, /* in the transaction that is open */
-	ACKED,
-	PARKING, /* kept back, to be noted with the next row */
-	PARKED,  /* noted; its memory is free */
-	REFUSED, /* the publisher stops at it */
-	BLOCKED, /* behind such a one */
+	RECORD_PENDING,
+	RECORD_HELD,
+	RECORD_SENT,
+	RECORD_WRITTEN,
+	RECORD_ACKED,
+	RECORD_PARKING,
+	RECORD_PARKED,
+	RECORD_REFUSED,
+	RECORD_BLOCKED,
+	RECORD_STATES
 };
 
 struct record {
 	struct message message;
 	struct topic *topic;
 	int64_t tick;
-	int64_t offset;     /* where Kafka has it, once WRITTEN or ACKED */
+	int64_t offset;     /* where Kafka has it, once it is written */
 	uint64_t next_held; /* the one behind it in the queue it is held in; 0: last */
 	int32_t partition;
-	uint8_t state;
+	uint8_t state;    /* enum record_state; record_move sets it */
 	bool suspect;     /* was in a refused batch */
 	bool from_parked; /* it came from outbox.parked, with the listed window */
 	bool later;       /* its time has not come: outbox.scheduled is where it goes */
@@ -324,6 +326,34 @@ struct record_queue {
 };
 
 struct record *record_queue_at(const struct record_queue *queue, uint64_t sequence);
+
+/* --- record_queue_states.c ------------------------------------------------------------------ */
+/* Ends the process if the record may not come into that state. */
+void record_check_move(
+    const struct record_queue *queue, const struct record *record, enum record_state state);
+/* The fields that the new state needs are set before. */
+static inline void record_move(
+    const struct record_queue *queue, struct record *record, enum record_state state)
+{
+	if (STATES_CHECKED)
+		record_check_move(queue, record, state);
+	record->state = (uint8_t)state;
+}
+/* It was not given to a producer, or has to go again. */
+static inline bool record_waits(const struct record *record)
+{
+	return record->state == RECORD_PENDING || record->state == RECORD_HELD;
+}
+/* A producer has it, or an open transaction: it goes again if that producer is lost. */
+static inline bool record_has_producer(const struct record *record)
+{
+	return record->state == RECORD_SENT || record->state == RECORD_WRITTEN;
+}
+/* It counts as published, and its message is freed. */
+static inline bool record_is_over(const struct record *record)
+{
+	return record->state == RECORD_ACKED || record->state == RECORD_PARKED;
+}
 
 /* --- record_queue.c ------------------------------------------------------------------------- */
 /* Records that waited for the topic go to its partition queues. */

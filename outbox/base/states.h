@@ -1,0 +1,35 @@
+#pragma once
+/*
+ * State tables. An object with a life has one enum, one table with a row for each state, and one
+ * function that moves it. Before that function stores the new state, it calls states_check in test
+ * builds, and checks the invariant of the new state. Release builds only store the number.
+ * docs/states.md is printed from the tables (tests/unit/test_states.c).
+ */
+#include <assert.h>
+
+/* 1: a test build, which is one with fault points, or one that is not optimized. */
+#if defined(FAULT_POINTS) || !defined(__OPTIMIZE__)
+enum { STATES_CHECKED = 1 };
+#else
+enum { STATES_CHECKED = 0 };
+#endif
+
+struct state_row {
+	const char *name;
+	unsigned next;       /* the states that may follow: a bit for each */
+	const char *meaning; /* for an operator */
+};
+
+struct state_table {
+	const char *object;
+	const struct state_row *rows;
+	int count;
+	int first; /* the state in which an object begins */
+};
+
+/* Ends the process if the table does not allow the move. */
+static inline void states_check(const struct state_table *table, int from, int to)
+{
+	assert(table->rows[from].next >> to & 1);
+	(void)table, (void)from, (void)to;
+}
