@@ -83,7 +83,7 @@ void record_queue_reset_partitions(struct record_queue *queue)
 			reset_partition(topic->partition_queues[p]);
 	}
 	queue->ready_first = queue->ready_last = NULL;
-	queue->under_way = queue->held = queue->unreported = queue->written = 0;
+	queue->under_way = queue->held_count = queue->unreported = queue->written = 0;
 }
 
 /* --- partition queues ----------------------------------------------------------------------- */
@@ -149,7 +149,7 @@ static void hold_record(
 {
 	record_move(queue, record_queue_at(queue, sequence), RECORD_HELD);
 	push_record(queue, &partition->held, sequence);
-	queue->held++;
+	queue->held_count++;
 	record_queue_partition_waits(queue, partition);
 }
 
@@ -180,7 +180,7 @@ static void park_topic_held(struct record_queue *queue, struct topic *topic)
 
 void record_queue_release_held(struct record_queue *queue, struct topic *topic)
 {
-	if (topic->wait.stalled) {
+	if (topic->wait.stall == STALL_PARKS) {
 		park_topic_held(queue, topic);
 		return;
 	}
@@ -200,7 +200,7 @@ void record_queue_becomes_known(struct record_queue *queue, uint64_t sequence)
 		return;
 	if (topic->state == TOPIC_READY)
 		record_queue_list_ready(queue, topic->partition_queues[record->partition]);
-	else if (topic->wait.stalled)
+	else if (topic->wait.stall == STALL_PARKS)
 		park_topic_held(queue, topic);
 }
 
@@ -306,8 +306,8 @@ static void pass_partition_record(struct record_queue *queue, const struct recor
 		partition->unpassed--;
 	if (record->offset > partition->offset)
 		partition->offset = record->offset;
-	if (record->found)
-		record_queue_tail_passed(queue, partition, record->found);
+	if (record->seen)
+		record_queue_tail_passed(queue, partition, record->seen);
 	record_queue_partition_changes(queue, partition);
 }
 
@@ -363,7 +363,7 @@ int64_t record_queue_under_way(const struct record_queue *queue)
 
 bool record_queue_waits_for_reports(const struct record_queue *queue)
 {
-	return queue->held > 0 || queue->next < queue->end;
+	return queue->held_count > 0 || queue->next < queue->end;
 }
 
 int64_t record_queue_unreported(const struct record_queue *queue)
@@ -408,7 +408,8 @@ static bool may_send_record(
     const struct record_queue *queue, const struct partition_queue *partition, uint64_t sequence)
 {
 	return record_queue_tail_lets(queue, partition, sequence) && !partition->solo &&
-	       !partition->barred && !partition->unnoted && !partition->topic->unnoted &&
+	       !partition_is_barred(partition) && !partition->unnoted &&
+	       !partition->topic->unnoted &&
 	       (!goes_alone(partition, sequence) || partition->under_way + partition->written == 0);
 }
 
@@ -457,10 +458,10 @@ static bool skip_found_record(
     struct record_queue *queue, struct partition_queue *partition, uint64_t sequence)
 {
 	struct record *record = record_queue_at(queue, sequence);
-	record->found = record_queue_tail_found(queue, partition, sequence);
-	if (!record->found)
+	record->seen = record_queue_tail_found(queue, partition, sequence);
+	if (!record->seen)
 		return false;
-	acknowledge_record(queue, record, partition, record->found->offset);
+	acknowledge_record(queue, record, partition, record->seen->offset);
 	if (queue->highest_sent <= sequence)
 		queue->highest_sent = sequence + 1;
 	return true;
@@ -507,12 +508,12 @@ static bool settle_held(
 {
 	const struct record *record = record_queue_at(queue, sequence);
 	bool convicted =
-	    record->convicted &&
-	    (partition->wait.stalled || record_queue_found_decides(queue, partition, sequence));
-	if (!partition->wait.stalled && !record->stands && !convicted)
+	    record->convicted && (partition->wait.stall == STALL_PARKS ||
+				     record_queue_found_decides(queue, partition, sequence));
+	if (partition->wait.stall != STALL_PARKS && !record->stands && !convicted)
 		return false;
 	pop_record(queue, &partition->held);
-	queue->held--;
+	queue->held_count--;
 	if (record->stands)
 		record_queue_stands(queue, sequence);
 	else if (convicted)
@@ -534,7 +535,7 @@ static bool send_held(
 			continue;
 		if (known && sequence < end && may_send_record(queue, partition, sequence)) {
 			pop_record(queue, &partition->held);
-			queue->held--;
+			queue->held_count--;
 			if (skip_found_record(queue, partition, sequence) ||
 			    record_queue_park_behind(queue, sequence))
 				continue;
@@ -611,7 +612,7 @@ static void wait_for_topic(struct record_queue *queue, uint64_t sequence)
 	record_move(queue, record, RECORD_HELD);
 	push_record(queue, &record->topic->held, sequence);
 	record_queue_topic_waits(queue, record->topic);
-	if (record->topic->wait.stalled)
+	if (record->topic->wait.stall == STALL_PARKS)
 		park_topic_held(queue, record->topic);
 }
 
@@ -625,7 +626,7 @@ static bool consider_record(
 	if (settle_record(queue, sequence))
 		return false;
 	record_queue_topic_use(queue, record->topic);
-	if (record->topic->wait.stalled || record->topic->state != TOPIC_READY) {
+	if (record->topic->wait.stall == STALL_PARKS || record->topic->state != TOPIC_READY) {
 		wait_for_topic(queue, sequence);
 		return false;
 	}
@@ -635,8 +636,9 @@ static bool consider_record(
 		return false;
 	}
 	bool waits = partition->held.head || !record->key_known;
-	bool stalled = partition->wait.stalled ||
-		       (partition->barred && record_queue_denial_parks(queue, partition));
+	bool stalled =
+	    partition->wait.stall == STALL_PARKS ||
+	    (partition_is_barred(partition) && record_queue_denial_parks(queue, partition));
 	if (stalled && !waits) {
 		record_queue_park_stalled(queue, sequence);
 		return false;
@@ -645,7 +647,7 @@ static bool consider_record(
 		if (!partition->wait.since && record->key_known)
 			partition->wait.since = now;
 		hold_record(queue, partition, sequence);
-		if (stalled || partition->tail_state == TAIL_CUT)
+		if (stalled || partition->state == PARTITION_CUT)
 			record_queue_list_ready(queue, partition);
 		return false;
 	}
@@ -671,11 +673,11 @@ bool record_queue_send(
 	return send_held(queue, now, end, ret_record);
 }
 
-static bool is_partition_barred(const struct record *record)
+static bool has_barred_partition(const struct record *record)
 {
 	const struct topic *topic = record->topic;
 	return record->partition >= 0 && record->partition < topic->partition_queue_count &&
-	       topic->partition_queues[record->partition]->barred;
+	       partition_is_barred(topic->partition_queues[record->partition]);
 }
 
 bool record_queue_has_gap(const struct record_queue *queue)
@@ -683,7 +685,7 @@ bool record_queue_has_gap(const struct record_queue *queue)
 	for (uint64_t s = queue->acked; s < queue->highest_sent; s++) {
 		const struct record *record = record_queue_at(queue, s);
 		if (record_waits(record) && record->topic->state != TOPIC_ASKED &&
-		    !is_partition_barred(record))
+		    !has_barred_partition(record))
 			return true;
 	}
 	return false;
@@ -700,7 +702,7 @@ static void hold_first_alone(
 		partition->held.tail = sequence;
 	partition->held.head = sequence;
 	partition->alone_until = sequence;
-	queue->held++;
+	queue->held_count++;
 }
 
 bool record_queue_report(struct record_queue *queue, int64_t now, uint64_t sequence,

@@ -10,7 +10,7 @@
 
 struct record_queue;
 
-extern const struct state_table record_states;
+extern const struct state_table record_states, partition_queue_states;
 
 /*
  * resumes: tails are read (record_queue_tails.c). transactions: written records count from

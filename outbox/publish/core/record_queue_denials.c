@@ -66,18 +66,17 @@ static void bar_partition(
 {
 	if (queue->barred_count == 0 || until < queue->bars_end_at)
 		queue->bars_end_at = until;
-	queue->barred_count += !partition->barred;
-	partition->barred = true;
+	queue->barred_count += !partition_is_barred(partition);
 	partition->barred_until = until;
 }
 
 static void unbar_partition(struct record_queue *queue, struct partition_queue *partition)
 {
-	if (!partition->barred)
+	if (!partition_is_barred(partition))
 		return;
 	queue->barred_count--;
-	partition->barred = false;
-	if (!partition->wait.stalled)
+	partition->barred_until = 0;
+	if (partition->wait.stall != STALL_PARKS)
 		partition->wait.since = 0; /* it did not wait for an answer */
 	if (record_queue_tail_is_known(partition))
 		record_queue_partition_recovers(queue, partition);
@@ -111,7 +110,8 @@ bool record_queue_deny(
 	struct denial *denial = denial_of(queue, topic);
 
 	text_copy(denial->error, sizeof denial->error, error);
-	if (partition->barred) /* another record, or another partition, told it before */
+	if (partition_is_barred(
+		partition)) /* another record, or another partition, told it before */
 		return false;
 
 	denial->failing += partition->failures++ == 0;
@@ -136,7 +136,7 @@ bool record_queue_denial_parks(struct record_queue *queue, struct partition_queu
 
 	if ((tries <= TRIES && !queue->hurries) || partition->topic->policy == STREAM_STOP)
 		return false;
-	if (!partition->wait.stalled)
+	if (partition->wait.stall != STALL_PARKS)
 		record_queue_partition_stalls(queue, partition);
 	return true;
 }
@@ -156,7 +156,7 @@ void record_queue_admit(struct record_queue *queue, struct partition_queue *part
 	denial->answered = true;
 	denial->failing -= partition->failures > 0;
 	partition->failures = 0;
-	if (denial->failing && !denial->tries && !partition->barred)
+	if (denial->failing && !denial->tries && !partition_is_barred(partition))
 		return;
 
 	denial->tries = 0;
@@ -179,9 +179,11 @@ void record_queue_denials_step(struct record_queue *queue, int64_t now)
 		for (int32_t p = 0; p < denial->topic->partition_queue_count; p++) {
 			struct partition_queue *partition = denial->topic->partition_queues[p];
 
-			if (partition->barred && now >= partition->barred_until)
+			if (!partition_is_barred(partition))
+				continue;
+			if (now >= partition->barred_until)
 				unbar_partition(queue, partition);
-			else if (partition->barred && partition->barred_until < queue->bars_end_at)
+			else if (partition->barred_until < queue->bars_end_at)
 				queue->bars_end_at = partition->barred_until;
 		}
 	}
@@ -201,7 +203,8 @@ static bool has_waiting_records(const struct partition_queue *partition)
 {
 	bool denied = partition->failures || partition->topic->denial->tries;
 
-	return denied && (partition->held.head || partition->wait.owed || partition->under_way);
+	return denied && (partition->held.head || partition->wait.stall != STALL_NONE ||
+			     partition->under_way);
 }
 
 const char *record_queue_denied_topic(const struct record_queue *queue, const char **ret_error)
@@ -232,8 +235,8 @@ void record_queue_denial_forget(struct record_queue *queue, struct topic *topic)
 	for (int32_t p = 0; p < topic->partition_queue_count; p++) {
 		struct partition_queue *partition = topic->partition_queues[p];
 
-		queue->barred_count -= partition->barred;
-		partition->barred = false;
+		queue->barred_count -= partition_is_barred(partition);
+		partition->barred_until = 0;
 		partition->failures = 0;
 	}
 	drop_denial(queue, topic);

@@ -92,7 +92,7 @@ void record_queue_tail_passed(
 	DL_DELETE(partition->first, seen);
 	HASH_DEL(partition->found, seen);
 	if (seen->matched)
-		record_queue_at(queue, seen->matched)->found = NULL;
+		record_queue_at(queue, seen->matched)->seen = NULL;
 	else
 		queue->found_count--;
 	queue->seen_count--;
@@ -175,7 +175,7 @@ void record_queue_cut_unsettle(struct record_queue *queue, struct partition_queu
 	if (!partition->cut)
 		return;
 	forget_sought(partition->cut);
-	partition->cut->under_way = no_pass;
+	partition->cut->reading = no_pass;
 	partition->cut->made.settled = 0;
 	if (!record_queue_partition_is_cut(partition))
 		record_queue_cut_drop(queue, partition);
@@ -187,7 +187,7 @@ void record_queue_found_begin(struct record_queue *queue, struct partition_queue
 	if (!partition->cut)
 		return;
 	forget_sought(partition->cut);
-	partition->cut->under_way = no_pass;
+	partition->cut->reading = no_pass;
 	if (!record_queue_partition_is_cut(partition))
 		record_queue_cut_drop(queue, partition);
 }
@@ -212,23 +212,23 @@ static void begin_cut(struct record_queue *queue, struct partition_queue *partit
 		cut->made = no_pass;
 		queue->cuts++;
 	}
-	cut->under_way = (struct pass){.from = offset, .least_id = INT64_MAX, .most_id = INT64_MIN};
+	cut->reading = (struct pass){.from = offset, .least_id = INT64_MAX, .most_id = INT64_MIN};
 	for (uint64_t s = partition->held.head; s; s = record_queue_at(queue, s)->next_held) {
 		seek_record(partition, record_queue_at(queue, s));
-		cut->under_way.settled = s;
+		cut->reading.settled = s;
 	}
 }
 
 static bool is_cutting(const struct partition_queue *partition)
 {
-	return partition->cut && partition->cut->under_way.from != OFFSET_NONE;
+	return partition->cut && partition->cut->reading.from != OFFSET_NONE;
 }
 
 static void keep_sought(struct record_queue *queue, struct partition_queue *partition,
     const struct seen_name *name, int64_t offset)
 {
 	struct cut *cut = partition->cut;
-	struct pass *pass = &cut->under_way;
+	struct pass *pass = &cut->reading;
 	struct seen *seen = find_seen(cut->sought, name);
 	if (seen) {
 		HASH_DEL(cut->sought, seen);
@@ -264,7 +264,7 @@ enum record_found record_queue_found_take(struct record_queue *queue,
 	if (record_queue_partition_is_cut(partition) && !again && offset <= partition->known_offset)
 		return RECORD_FOUND_AGAIN;
 	keep_found(queue, partition, name, offset);
-	if (partition->tail_state == TAIL_SEEKING && is_cutting(partition) &&
+	if (partition->state == PARTITION_SEEKING && is_cutting(partition) &&
 	    !partition->cut->sought)
 		return RECORD_FOUND_ENOUGH;
 	if (again)
@@ -278,12 +278,12 @@ static void end_pass(struct cut *cut, struct pass made)
 	if (made.settled < cut->made.settled)
 		made.settled = cut->made.settled;
 	cut->made = made;
-	cut->under_way = no_pass;
+	cut->reading = no_pass;
 }
 
 void record_queue_cut_enough(struct partition_queue *partition)
 {
-	struct pass made = partition->cut->under_way;
+	struct pass made = partition->cut->reading;
 	/* the range of the previous reading, which went to the end, covers this part too */
 	made.least_id = partition->cut->made.least_id;
 	made.most_id = partition->cut->made.most_id;
@@ -297,7 +297,7 @@ bool record_queue_cut_end(
 		record_queue_cut_drop(queue, partition);
 		return false;
 	}
-	end_pass(partition->cut, partition->cut->under_way);
+	end_pass(partition->cut, partition->cut->reading);
 	partition->cut->end = end;
 	forget_sought(partition->cut);
 	return true;

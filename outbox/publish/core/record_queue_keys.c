@@ -176,7 +176,7 @@ static void begin_filter(struct parked_filter *filter, uint64_t lines)
 	    ((uintptr_t)filter->memory + BLOOM_LINE - 1) & ~(uintptr_t)(BLOOM_LINE - 1);
 	filter->words = (uint64_t *)start;
 	filter->lines = lines;
-	filter->next = INT64_MIN;
+	filter->next_digest = INT64_MIN;
 }
 
 static void add_to_filter(struct parked_filter *filter, int64_t digest)
@@ -219,26 +219,27 @@ bool record_queue_wants_digests(const struct record_queue *queue)
 
 int64_t record_queue_digests_call(const struct record_queue *queue, int64_t *ret_from)
 {
-	*ret_from = queue->loading.next;
+	*ret_from = queue->loading.next_digest;
 	return or_else(queue->parking.page, PAGE_DIGESTS);
 }
 
 void record_queue_digest(struct record_queue *queue, int64_t digest)
 {
 	struct parked_filter *filter = &queue->loading;
-	if (digest != filter->last || !filter->loaded)
+	if (digest != filter->last_digest || !filter->loaded)
 		add_to_filter(filter, digest);
 	filter->loaded++;
-	filter->last = digest;
+	filter->last_digest = digest;
 }
 
 /* The last page is not full. An empty filter goes, and nothing is hashed from there on. */
 void record_queue_digests_end(struct record_queue *queue, int64_t rows)
 {
 	struct parked_filter *filter = &queue->loading;
-	bool last = rows < or_else(queue->parking.page, PAGE_DIGESTS) || filter->last == INT64_MAX;
+	bool last =
+	    rows < or_else(queue->parking.page, PAGE_DIGESTS) || filter->last_digest == INT64_MAX;
 	if (rows && !last)
-		filter->next = filter->last + 1;
+		filter->next_digest = filter->last_digest + 1;
 	if (!last)
 		return;
 	drop_filter(&queue->filter);

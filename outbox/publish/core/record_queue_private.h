@@ -46,23 +46,27 @@ struct record {
 	bool stands;    /* it is parked itself */
 	bool has_digest;
 	int64_t digest;
-	struct seen *found; /* the record in Kafka that was found for it; NULL: it was sent */
+	struct seen *seen; /* the record in Kafka that was found for it; NULL: it was sent */
 };
 
 struct record_list {
 	uint64_t head, tail; /* sequence numbers; 0: empty */
 };
 
-/* How much of the partition's tail this owner has read. */
-enum tail_state {
-	TAIL_UNREAD,
-	TAIL_READING,
-	TAIL_UNLOGGED, /* read; its end must be in the log before records are sent */
-	TAIL_OPEN,
-	/* read, but not all that was found is kept: only rows that this decides are sent */
-	TAIL_CUT,
-	TAIL_UNSOUGHT, /* a row waits that is to be looked for behind the cut, */
-	TAIL_SEEKING,  /* and is */
+/*
+ * How much of the partition's tail this owner has read. What each state means, what may follow, and
+ * what must hold in it: record_queue_states.c.
+ */
+enum partition_state {
+	PARTITION_UNREAD,
+	PARTITION_READING,
+	PARTITION_UNLOGGED,
+	PARTITION_OPEN,
+	PARTITION_CUT,
+	PARTITION_UNSOUGHT,
+	PARTITION_SEEKING,
+	PARTITION_CLOSED,
+	PARTITION_STATES
 };
 
 enum { OFFSET_NONE = -2 /* not known; -1: in front of the first record */ };
@@ -87,7 +91,7 @@ struct pass {
 };
 
 struct cut {
-	struct pass made, under_way;
+	struct pass made, reading;
 	int64_t end;         /* of the reading that `made` speaks of, or of one before it */
 	struct seen *sought; /* by (id, event id): rows that wait, not found so far */
 };
@@ -95,9 +99,12 @@ struct cut {
 /* Records wait for a partition, or for a missing topic. */
 struct wait {
 	int64_t since; /* and none came through; 0: none waits, or not known */
-	bool stalled; /* for too long: they are parked until its tail was read again, or it is there
-		       */
-	bool owed;    /* rows were parked meanwhile, and some may be in its tail */
+	enum {
+		STALL_NONE,
+		STALL_OWED,  /* rows are parked, and some may be in its tail */
+		STALL_PARKS, /* and so is what comes, until its tail was read again, or it is there
+			      */
+	} stall;
 };
 
 /* Answers came up to `at`, and since `since` with none `gap` or more later than the one before. */
@@ -111,33 +118,41 @@ struct partition_queue {
 	int32_t under_way;
 	int32_t written;      /* in the transaction that is open */
 	int32_t unpassed;     /* acknowledged behind a record that is not */
-	bool fresh;           /* this producer has no acknowledgement on it yet */
-	int64_t acked_at;     /* the last one, unless fresh */
-	bool solo;            /* a record is alone on it */
-	bool in_ready;        /* is in the list from queue.ready_first on */
 	uint64_t alone_until; /* records up to here go alone */
+	int64_t acked_at;     /* the last one, unless fresh */
+	/*
+	 * The state says how much of the tail is read, and nothing of what this producer has done:
+	 * `fresh` means that no record of it was acknowledged here, `solo` that the record under
+	 * way was sent alone.
+	 */
+	bool fresh, solo;
+	/* Its next link is NULL at the end of the list from queue.ready_first on, and off it. */
+	bool in_ready;
 	/*
 	 * Every record of ours on the partition that progress in the log does not cover lies behind
 	 * `offset`; every one that this owner does not know of behind `known_offset`.
 	 */
 	int64_t offset, logging_offset, logged_offset, known_offset;
-	enum tail_state tail_state;
-	uint64_t question;   /* the number of the newest one; answers to any other do not count */
-	bool keeps_passed;   /* rows that were parked unread of its tail came to count as passed */
-	bool first_tail;     /* none was read since its topic was loaded */
-	bool awaited;        /* it is read before windows open */
-	bool wants_end;      /* open and silent: its offset is to move up to the end */
-	bool asked_end;      /* which is being looked for */
-	bool used;           /* records flowed since its topic was visited */
-	bool in_wanted;      /* is in queue.wanted */
-	bool offset_changed; /* is in topic.changed, or in the row under way */
-	bool in_watched;     /* is in queue.watched */
+	enum partition_state state;
+	uint64_t question; /* the number of the newest one; answers to any other do not count */
+	/* Rows that were parked unread of its tail count as passed. They may come in any state. */
+	bool keeps_passed;
+	/* None was read since its topic was loaded: an open one may be read for a second time. */
+	bool first_tail;
+	/* It is read before windows open, because the topic was open in the log when it was loaded.
+	 */
+	bool awaited;
+	/* Open or cut, and silent: its end is being looked for, so that its offset moves up. */
+	bool asked_end;
+	bool used; /* records flowed since its topic was visited, in whichever state */
+	/* Is in topic.changed_first, or in the row under way; next_changed may be NULL in both. */
+	bool offset_changed;
 	struct wait wait;
 	int64_t unnoted; /* rows parked for its sake that are to be noted; nothing is sent before */
 	/* tries in a row that failed with an error that blames no record */
 	int failures;
-	bool barred;          /* nothing is sent before the next try, */
-	int64_t barred_until; /* which is then */
+	int64_t barred_until; /* nothing is sent before the next try, which is then; 0: it is not
+				 barred */
 	struct seen *found;   /* by (id, event id), until the row is passed */
 	struct seen *first;   /* the same, by offset */
 	struct seen *newest;  /* the last one before the position of the reading */
@@ -145,8 +160,8 @@ struct partition_queue {
 	struct record_list held;
 	struct partition_queue *next_ready;
 	struct partition_queue *next_changed;
-	struct partition_queue *prev_wanted, *next_wanted;
-	struct partition_queue *prev_watched, *next_watched;
+	struct partition_queue *prev_wanted, *next_wanted; /* of queue.wanted; prev NULL: off it */
+	struct partition_queue *prev_watched, *next_watched; /* of queue.watched: the same */
 };
 
 enum topic_state {
@@ -166,8 +181,7 @@ enum topic_log {
 };
 
 struct topic_links {
-	struct topic *prev, *next;
-	bool linked; /* is in that list */
+	struct topic *prev, *next; /* prev NULL: the topic is not in that list */
 };
 
 struct topic {
@@ -197,7 +211,8 @@ struct topic {
 	bool ends_asked; /* so that its offsets move up before that */
 	enum stream_policy policy;
 	char *refusal_reason; /* why it takes no message of an application; NULL: it does */
-	struct partition_queue *changed, *changed_last; /* partitions with offsets to be logged */
+	/* partitions with offsets to be logged */
+	struct partition_queue *changed_first, *changed_last;
 	struct topic_links in_changed;  /* those with such partitions, NEW, CHANGED or closing */
 	struct topic_links in_round;    /* in use */
 	struct topic_links in_unready;  /* in use, and the broker is to be asked soon */
@@ -228,8 +243,8 @@ struct parked_filter {
 	uint64_t *words; /* in memory, at the beginning of a line */
 	uint64_t lines;
 	int64_t count, emptied; /* digests added; digests without a parked row since then */
-	int64_t next;           /* the next page begins there */
-	int64_t last;           /* the last digest of the page before */
+	int64_t next_digest;    /* the next page begins there */
+	int64_t last_digest;    /* of the page before */
 	int64_t loaded;         /* digests of all pages so far */
 };
 
@@ -256,7 +271,7 @@ struct record_queue {
 	struct record *ring;
 	uint64_t capacity; /* a power of two */
 	uint64_t covered, acked, next, end, highest_sent;
-	int64_t bytes, under_way, held; /* held: on partitions */
+	int64_t bytes, under_way, held_count; /* held: on partitions */
 	int64_t unreported; /* under way, and the producer has reported nothing of them */
 	int64_t written;    /* on all partitions */
 	int64_t skipped, parked, scheduled;
@@ -274,7 +289,7 @@ struct record_queue {
 	int64_t unfolded;                /* partitions in the rows behind it */
 	int news, changes;               /* topics NEW, and CHANGED */
 	int awaited_count;               /* partitions of topics that are not missing */
-	struct partition_queue *wanted;  /* UNREAD or with wants_end */
+	struct partition_queue *wanted;  /* unread, unsought, or to be asked for their ends */
 	struct partition_queue *watched; /* records wait on them, or did lately */
 	int64_t asked_at, asked;         /* questions for tails lately, without an answer */
 	uint64_t questions;              /* ever */
@@ -338,6 +353,13 @@ static inline void record_move(
 	if (STATES_CHECKED)
 		record_check_move(queue, record, state);
 	record->state = (uint8_t)state;
+}
+/* Ends the process if the fields of the partition queue, which has moved, do not fit its state. */
+void partition_check(const struct record_queue *queue, const struct partition_queue *partition);
+/* Nothing is sent to it before its next try. */
+static inline bool partition_is_barred(const struct partition_queue *partition)
+{
+	return partition->barred_until != 0;
 }
 /* It was not given to a producer, or has to go again. */
 static inline bool record_waits(const struct record *record)
@@ -442,17 +464,17 @@ void record_queue_topic_waits(struct record_queue *queue, struct topic *topic);
 /* Forgets what the log said of the topics. */
 void record_queue_topics_forget(struct record_queue *queue);
 void record_queue_topics_destroy(struct record_queue *queue);
+#define TOPIC_IS_LISTED(topic, list) ((topic)->in_##list.prev != NULL)
 #define TOPIC_LIST(queue, topic, list)                                                             \
 	do {                                                                                       \
-		if (!(topic)->in_##list.linked)                                                    \
+		if (!TOPIC_IS_LISTED(topic, list))                                                 \
 			DL_APPEND2((queue)->list, topic, in_##list.prev, in_##list.next);          \
-		(topic)->in_##list.linked = true;                                                  \
 	} while (0)
 #define TOPIC_UNLIST(queue, topic, list)                                                           \
 	do {                                                                                       \
-		if ((topic)->in_##list.linked)                                                     \
+		if (TOPIC_IS_LISTED(topic, list))                                                  \
 			DL_DELETE2((queue)->list, topic, in_##list.prev, in_##list.next);          \
-		(topic)->in_##list.linked = false;                                                 \
+		(topic)->in_##list.prev = NULL;                                                    \
 	} while (0)
 
 /* --- record_queue_rows.c -------------------------------------------------------------------- */
@@ -484,7 +506,7 @@ void record_queue_tail_close(struct record_queue *queue, struct partition_queue 
 void record_queue_tails_ask(struct record_queue *queue);
 /* The partition is to be read once more. */
 void record_queue_tail_again(struct record_queue *queue, struct partition_queue *partition);
-/* The partition is UNREAD, and may be asked for. */
+/* The partition may be asked for, if it is unread. */
 void record_queue_tail_want(struct record_queue *queue, struct partition_queue *partition);
 /* Asks where the partition ends, and moves the offset up to there, if it may. */
 void record_queue_tail_move(struct record_queue *queue, struct partition_queue *partition);

@@ -35,18 +35,18 @@ void record_queue_partition_changes(struct record_queue *queue, struct partition
 		return;
 	partition->offset_changed = true;
 	partition->next_changed = NULL;
-	if (topic->changed)
+	if (topic->changed_first)
 		topic->changed_last->next_changed = partition;
 	else
-		topic->changed = partition;
+		topic->changed_first = partition;
 	topic->changed_last = partition;
 	TOPIC_LIST(queue, topic, changed);
 }
 
 static struct partition_queue *pop_changed(struct topic *topic)
 {
-	struct partition_queue *partition = topic->changed;
-	topic->changed = partition->next_changed;
+	struct partition_queue *partition = topic->changed_first;
+	topic->changed_first = partition->next_changed;
 	partition->offset_changed = false;
 	return partition;
 }
@@ -64,7 +64,7 @@ static void add_offsets(
     struct record_queue *queue, struct topic *topic, struct text *json, bool *begun)
 {
 	bool first = true;
-	while (topic->changed && queue->row_partitions < PARTITIONS_A_ROW) {
+	while (topic->changed_first && queue->row_partitions < PARTITIONS_A_ROW) {
 		struct partition_queue *partition = pop_changed(topic);
 		int64_t offset = record_queue_tail_offset(partition);
 		if (offset == partition->logged_offset || partition->number >= topic->count)
@@ -102,7 +102,7 @@ static bool add_topic_changes(
 	if (!topic->logging || topic->count == topic->logging)
 		add_offsets(queue, topic, json, &begun);
 	if (begun)
-		text_add(json, closes && !topic->changed ? "},false]" : "}]");
+		text_add(json, closes && !topic->changed_first ? "},false]" : "}]");
 	return begun;
 }
 
@@ -112,7 +112,7 @@ static bool add_topic_changes(
  */
 static void begin_closing(struct record_queue *queue, struct topic *topic)
 {
-	if (!topic->closes || queue->closes_later || (topic->changed && !topic->missing))
+	if (!topic->closes || queue->closes_later || (topic->changed_first && !topic->missing))
 		return;
 	topic->state = TOPIC_CLOSING;
 	queue->row_closes = true;
@@ -153,7 +153,7 @@ void record_queue_destinations(
 		add_cost(queue, topic);
 		begin_closing(queue, topic);
 		LL_PREPEND2(queue->row_topics, topic, next_in_row);
-		if (!topic->changed)
+		if (!topic->changed_first)
 			TOPIC_UNLIST(queue, topic, changed);
 	}
 	text_add(ret_json, "}");

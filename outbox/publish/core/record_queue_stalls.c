@@ -84,17 +84,17 @@ static void drop_recovered_place(struct record_queue *queue, struct topic *topic
 	queue->recovered_count = kept;
 }
 
-static void mark_owed(struct record_queue *queue, struct wait *wait)
+static void raise_stall(struct record_queue *queue, struct wait *wait, int stall)
 {
-	queue->owed_count += !wait->owed;
-	wait->owed = true;
+	queue->owed_count += wait->stall == STALL_NONE;
+	if ((int)wait->stall < stall)
+		wait->stall = stall;
 }
 
 bool record_queue_partition_stalls(struct record_queue *queue, struct partition_queue *partition)
 {
-	mark_owed(queue, &partition->wait);
+	raise_stall(queue, &partition->wait, STALL_PARKS);
 	drop_recovered_place(queue, partition->topic, partition->number);
-	partition->wait.stalled = true;
 	if (partition->under_way)
 		return true; /* its producer goes, and then its tail is read */
 	record_queue_tail_again(queue, partition);
@@ -104,24 +104,22 @@ bool record_queue_partition_stalls(struct record_queue *queue, struct partition_
 
 static void stall_topic(struct record_queue *queue, struct topic *topic)
 {
-	mark_owed(queue, &topic->wait);
+	raise_stall(queue, &topic->wait, STALL_PARKS);
 	drop_recovered_place(queue, topic, -1);
-	topic->wait.stalled = true;
 	record_queue_release_held(queue, topic);
 }
 
 void record_queue_partition_unwatch(struct record_queue *queue, struct partition_queue *partition)
 {
-	if (partition->in_watched)
+	if (partition->prev_watched)
 		DL_DELETE2(queue->watched, partition, prev_watched, next_watched);
-	partition->in_watched = false;
+	partition->prev_watched = NULL;
 }
 
 void record_queue_partition_waits(struct record_queue *queue, struct partition_queue *partition)
 {
-	if (!partition->in_watched)
+	if (!partition->prev_watched)
 		DL_APPEND2(queue->watched, partition, prev_watched, next_watched);
-	partition->in_watched = true;
 }
 
 static bool watch_partitions(struct record_queue *queue, int64_t now, bool *ret_asks)
@@ -134,8 +132,8 @@ static bool watch_partitions(struct record_queue *queue, int64_t now, bool *ret_
 		/* one that waits for the database does not tell of the partition */
 		bool held =
 		    partition->held.head && record_queue_at(queue, partition->held.head)->key_known;
-		bool waits = !partition->wait.stalled && !partition->barred &&
-			     (partition->under_way || held);
+		bool waits = partition->wait.stall != STALL_PARKS &&
+			     !partition_is_barred(partition) && (partition->under_way || held);
 		if (topic->state != TOPIC_READY || partition->number >= topic->count ||
 		    topic->policy == STREAM_STOP)
 			continue;
@@ -153,11 +151,11 @@ static void watch_topics(struct record_queue *queue, int64_t now)
 	struct topic *topic, *next;
 	DL_FOREACH_SAFE2(queue->waiting, topic, next, in_waiting.next)
 	{
-		bool waits = topic->missing && !topic->wait.stalled && topic->held.head;
+		bool waits = topic->missing && topic->wait.stall != STALL_PARKS && topic->held.head;
 		if (topic->policy != STREAM_STOP &&
 		    is_stalled(queue, now, waits, &topic->wait, &topic->answers, &ignored))
 			stall_topic(queue, topic);
-		if (!topic->held.head && !topic->wait.owed && !topic->wait.since)
+		if (!topic->held.head && topic->wait.stall == STALL_NONE && !topic->wait.since)
 			TOPIC_UNLIST(queue, topic, waiting);
 	}
 }
@@ -198,7 +196,7 @@ static void add_recovered_place(struct record_queue *queue, struct topic *topic,
 /* True: rows are parked for its sake. */
 static bool end_stall(struct record_queue *queue, struct wait *wait)
 {
-	if (!wait->owed)
+	if (wait->stall == STALL_NONE)
 		return false;
 	*wait = (struct wait){0};
 	queue->owed_count--;
@@ -207,7 +205,7 @@ static bool end_stall(struct record_queue *queue, struct wait *wait)
 
 void record_queue_partition_recovers(struct record_queue *queue, struct partition_queue *partition)
 {
-	if (partition->barred || !end_stall(queue, &partition->wait))
+	if (partition_is_barred(partition) || !end_stall(queue, &partition->wait))
 		return;
 	/* its parked rows come by once more, and then some may be looked for behind the cut */
 	partition->keeps_passed |= record_queue_partition_is_cut(partition);
@@ -230,10 +228,10 @@ void record_queue_stalled(
 		: NULL;
 	record_queue_topic_use(queue, topic);
 	if (partition < 0 && topic->state == TOPIC_ASKED) {
-		mark_owed(queue, &topic->wait);
+		raise_stall(queue, &topic->wait, STALL_OWED);
 		record_queue_topic_waits(queue, topic);
 	} else if (affected && !record_queue_tail_is_known(affected)) {
-		mark_owed(queue, &affected->wait);
+		raise_stall(queue, &affected->wait, STALL_OWED);
 	} else {
 		if (affected)
 			affected->keeps_passed |= record_queue_partition_is_cut(affected);
@@ -250,7 +248,7 @@ bool record_queue_partition_keeps_passed(
     struct record_queue *queue, const char *topic, int32_t partition)
 {
 	const struct partition_queue *affected = record_queue_partition(queue, topic, partition);
-	return affected && (affected->wait.owed || affected->keeps_passed);
+	return affected && (affected->wait.stall != STALL_NONE || affected->keeps_passed);
 }
 
 bool record_queue_awaits_stalled(const struct record_queue *queue)

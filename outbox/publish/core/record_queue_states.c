@@ -1,8 +1,11 @@
 /*
- * The states of a record: what each one means, which may follow, and what must hold in it. A test
- * build checks both before each move.
+ * The states of a record and of a partition queue: what each one means, which may follow, and what
+ * must hold in it. A test build checks both at each move: for a record before it moves, and for a
+ * partition queue once its lists and counters have followed.
  */
 #include "record_queue_private.h"
+
+/* --- records -------------------------------------------------------------------------------- */
 
 #define MAY(state) (1U << RECORD_##state)
 
@@ -45,14 +48,14 @@ void record_check_move(
 	states_check(&record_states, record->state, (int)state);
 	switch (state) {
 	case RECORD_PENDING:
-		assert(!record->found && !record->later);
+		assert(!record->seen);
 		break;
 	case RECORD_HELD: /* a scheduled record needs no place on a partition */
-		assert(!record->found && !record->later);
+		assert(!record->seen && !record->later);
 		break;
 	case RECORD_SENT:
 		assert(record->key_known && !record->stands && !record->later);
-		assert(!record->convicted && !record->found && has_partition_queue(record));
+		assert(!record->convicted && !record->seen && has_partition_queue(record));
 		break;
 	case RECORD_WRITTEN:
 		assert(queue->transactions && record->key_known && has_partition_queue(record));
@@ -61,18 +64,86 @@ void record_check_move(
 		assert(record->key_known && !record->later && has_partition_queue(record));
 		break;
 	case RECORD_PARKING: /* what Kafka has is not parked */
-		assert(record->key_known && !record->found && !record->stands);
+		assert(record->key_known && !record->seen && !record->stands);
 		break;
 	case RECORD_PARKED:
-		assert(!record->found && (record->stands || record->state == RECORD_PARKING));
+		assert(!record->seen && (record->stands || record->state == RECORD_PARKING));
 		break;
 	case RECORD_REFUSED:
-		assert(queue->refused && stops && !record->found);
+		assert(queue->refused && stops && !record->seen);
 		break;
 	case RECORD_BLOCKED:
-		assert(stops && record->key_known && !record->found);
+		assert(stops && record->key_known && !record->seen);
 		break;
 	default:
 		assert(!"a state of a record");
+	}
+}
+
+/* --- partition queues ----------------------------------------------------------------------- */
+
+#undef MAY
+#define MAY(state) (1U << PARTITION_##state)
+/* The loss of a producer, or of the topic, and the end of the topic may come in every state. */
+#define ALWAYS (MAY(UNREAD) | MAY(CLOSED))
+
+static const struct state_row partition_rows[PARTITION_STATES] = {
+    [PARTITION_UNREAD] = {"unread", MAY(READING) | ALWAYS,
+	"its records wait, because an earlier owner or producer may have written some of them"},
+    [PARTITION_READING] = {"reading", MAY(UNLOGGED) | MAY(OPEN) | MAY(CUT) | ALWAYS,
+	"its tail is being read up to the end of the partition"},
+    [PARTITION_UNLOGGED] = {"unlogged", MAY(OPEN) | MAY(CUT) | ALWAYS,
+	"its tail is read, and its end must be in the log before records are sent"},
+    [PARTITION_OPEN] = {"open", MAY(OPEN) | ALWAYS, "its records flow"},
+    [PARTITION_CUT] = {"cut", MAY(CUT) | MAY(UNSOUGHT) | MAY(OPEN) | ALWAYS,
+	"memory holds only a part of its tail: only records that this part decides flow"},
+    [PARTITION_UNSOUGHT] = {"unsought", MAY(SEEKING) | MAY(CUT) | MAY(OPEN) | ALWAYS,
+	"its first record must be looked for in the rest of the tail"},
+    [PARTITION_SEEKING] = {"seeking", MAY(UNLOGGED) | MAY(CUT) | MAY(OPEN) | ALWAYS,
+	"its tail is being read again from the cut on"},
+    [PARTITION_CLOSED] = {"closed", 0, "its topic is closed or forgotten, and so is the queue"},
+};
+
+const struct state_table partition_queue_states = {
+    "partition queue of the publisher", partition_rows, PARTITION_STATES, PARTITION_OPEN};
+
+void partition_check(const struct record_queue *queue, const struct partition_queue *partition)
+{
+	bool is_cut = record_queue_partition_is_cut(partition);
+	bool wanted = partition->prev_wanted, owed = partition->wait.stall != STALL_NONE;
+	assert(!partition->asked_end);
+	switch (partition->state) {
+	case PARTITION_UNREAD:
+		assert(queue->resumes && wanted);
+		assert(!partition->cut || (is_cut && !partition->cut->made.settled));
+		break;
+	case PARTITION_READING:
+		assert(queue->resumes && !wanted && partition->question);
+		break;
+	case PARTITION_UNLOGGED:
+		assert(!wanted && partition->offset != OFFSET_NONE);
+		assert(partition->offset_changed && (is_cut || !partition->cut));
+		break;
+	case PARTITION_OPEN:
+		assert(!wanted && !partition->cut && !partition->keeps_passed);
+		assert(!partition->first_tail && !partition->awaited);
+		assert(!owed || partition_is_barred(partition));
+		break;
+	case PARTITION_CUT:
+		assert(!wanted && is_cut && !partition->first_tail && !partition->awaited);
+		assert(!owed || partition_is_barred(partition));
+		break;
+	case PARTITION_UNSOUGHT:
+		assert(queue->resumes && wanted && is_cut && partition->held.head);
+		assert(partition->under_way + partition->written == 0);
+		break;
+	case PARTITION_SEEKING:
+		assert(!wanted && is_cut && partition->question);
+		break;
+	case PARTITION_CLOSED: /* only what was covered when the topic went */
+		assert(!wanted && !partition->cut && !partition->found && !partition->first);
+		break;
+	default:
+		assert(!"a state of a partition queue");
 	}
 }

@@ -2,22 +2,12 @@
  * Tails: records that a former owner, or a lost producer, wrote and that no log row covers. A
  * partition queue opens once its partition was read from the logged offset (or the last
  * acknowledgement) to the end; rows that were found there count as acknowledged when they come by,
- * and are not sent again.
- *
- *   UNREAD -> READING -> OPEN                  an offset was known
- *   UNREAD -> READING -> UNLOGGED -> OPEN      none was: the end that was found must be in the log
- *                                              before a record is sent
- *   OPEN -> UNREAD                             the producer was lost with records under way, or the
- *                                              topic was away and may be another one
- *   READING -> CUT                             memory holds only some of what was found
- *   CUT -> UNSOUGHT -> SEEKING -> CUT, OPEN    a row waits that may be among the rest: one more
- *                                              pass reads from the cut on (record_queue_found.c)
- *   CUT, UNSOUGHT, SEEKING -> UNREAD           as from OPEN; then it is read from the cut on
+ * and are not sent again. record_queue_states.c has the states, and docs/states.md draws them.
  *
  * A row is recognised by its id and its event id, not by its position: windows outlive epochs, and
  * ids, like ticks, may be issued again by a database that went back in time, but no event id is.
  *
- * With transactions a lost producer leaves every partition UNREAD: it may have been fenced by an
+ * With transactions a lost producer leaves every partition unread: it may have been fenced by an
  * owner that published since. The tails are read once the next producer has fenced all others.
  *
  * The logged offset stays in front of a found record until its row is passed. Otherwise the next
@@ -51,29 +41,33 @@ int64_t record_queue_tail_offset(const struct partition_queue *partition)
 	return offset;
 }
 
+static bool sends_records(const struct partition_queue *partition)
+{
+	return partition->state == PARTITION_OPEN || partition->state == PARTITION_CUT;
+}
+
 bool record_queue_tail_is_known(const struct partition_queue *partition)
 {
-	return partition->tail_state == TAIL_OPEN || partition->tail_state == TAIL_CUT ||
-	       partition->tail_state == TAIL_UNSOUGHT || partition->tail_state == TAIL_SEEKING;
+	return sends_records(partition) || partition->state == PARTITION_UNSOUGHT ||
+	       partition->state == PARTITION_SEEKING;
 }
 
 static bool is_reading_tail(const struct partition_queue *partition)
 {
-	return partition->tail_state == TAIL_READING || partition->tail_state == TAIL_SEEKING;
+	return partition->state == PARTITION_READING || partition->state == PARTITION_SEEKING;
 }
 
 static void want_question(struct record_queue *queue, struct partition_queue *partition)
 {
-	if (!partition->in_wanted)
+	if (!partition->prev_wanted)
 		DL_APPEND2(queue->wanted, partition, prev_wanted, next_wanted);
-	partition->in_wanted = true;
 }
 
 static void unwant_question(struct record_queue *queue, struct partition_queue *partition)
 {
-	if (partition->in_wanted)
+	if (partition->prev_wanted)
 		DL_DELETE2(queue->wanted, partition, prev_wanted, next_wanted);
-	partition->in_wanted = false;
+	partition->prev_wanted = NULL;
 }
 
 static void stop_awaiting_tail(struct record_queue *queue, struct partition_queue *partition)
@@ -94,66 +88,69 @@ static void let_records_out(struct record_queue *queue, struct partition_queue *
 	record_queue_list_ready(queue, partition);
 }
 
-/* One place moves, so that the counters stay right. */
-static void set_tail_state(
-    struct record_queue *queue, struct partition_queue *partition, enum tail_state tail)
+/* The only place that moves, so that the counters and the list of questions stay right. */
+static void move_partition(
+    struct record_queue *queue, struct partition_queue *partition, enum partition_state state)
 {
 	bool asked = is_reading_tail(partition) || partition->asked_end;
+	states_check(&partition_queue_states, partition->state, state);
 	if (asked && queue->asked > 0)
 		queue->asked--;
-	queue->unlogged += (tail == TAIL_UNLOGGED) - (partition->tail_state == TAIL_UNLOGGED);
-	partition->tail_state = tail;
-	partition->wants_end = partition->asked_end = false;
-	if (tail == TAIL_UNREAD || tail == TAIL_UNSOUGHT)
+	queue->unlogged += (state == PARTITION_UNLOGGED) - (partition->state == PARTITION_UNLOGGED);
+	partition->state = state;
+	partition->asked_end = false;
+	if (state == PARTITION_UNREAD || state == PARTITION_UNSOUGHT)
 		want_question(queue, partition);
 	else
 		unwant_question(queue, partition);
-	if (tail == TAIL_UNREAD)
+	if (state == PARTITION_UNREAD)
 		record_queue_cut_unsettle(queue, partition);
-	if (tail == TAIL_UNLOGGED || partition->cut)
+	if (state == PARTITION_UNLOGGED || partition->cut)
 		record_queue_partition_changes(queue, partition);
-	if (tail == TAIL_OPEN) {
+	if (state == PARTITION_OPEN || state == PARTITION_CLOSED) {
 		record_queue_cut_drop(queue, partition);
 		partition->keeps_passed = false;
 	}
-	if (tail == TAIL_OPEN || tail == TAIL_CUT)
+	if (sends_records(partition) || state == PARTITION_CLOSED)
 		let_records_out(queue, partition);
+	if (STATES_CHECKED)
+		partition_check(queue, partition);
 }
 
 bool record_queue_tail_lets(
     const struct record_queue *queue, const struct partition_queue *partition, uint64_t sequence)
 {
-	return partition->tail_state == TAIL_OPEN ||
-	       (partition->tail_state == TAIL_CUT &&
+	return partition->state == PARTITION_OPEN ||
+	       (partition->state == PARTITION_CUT &&
 		   record_queue_found_decides(queue, partition, sequence));
 }
 
 void record_queue_tail_seek(
     struct record_queue *queue, struct partition_queue *partition, uint64_t sequence)
 {
-	if (partition->tail_state == TAIL_CUT && !partition->barred &&
+	if (partition->state == PARTITION_CUT && !partition_is_barred(partition) &&
 	    !record_queue_found_decides(queue, partition, sequence))
-		set_tail_state(queue, partition, TAIL_UNSOUGHT);
+		move_partition(queue, partition, PARTITION_UNSOUGHT);
 }
 
 void record_queue_tail_again(struct record_queue *queue, struct partition_queue *partition)
 {
 	if (queue->resumes && record_queue_tail_is_known(partition))
-		set_tail_state(queue, partition, TAIL_UNREAD);
+		move_partition(queue, partition, PARTITION_UNREAD);
 }
 
 void record_queue_tails_begin(struct record_queue *queue, struct topic *topic, int32_t from)
 {
 	for (int32_t p = from; p < topic->partition_queue_count && queue->resumes; p++) {
 		/* rows that were under way when the topic went were parked without a look */
-		topic->partition_queues[p]->keeps_passed |= topic->wait.owed;
-		set_tail_state(queue, topic->partition_queues[p], TAIL_UNREAD);
+		topic->partition_queues[p]->keeps_passed |= topic->wait.stall != STALL_NONE;
+		move_partition(queue, topic->partition_queues[p], PARTITION_UNREAD);
 	}
 }
 
 void record_queue_tail_want(struct record_queue *queue, struct partition_queue *partition)
 {
-	if (partition->tail_state == TAIL_UNREAD || partition->tail_state == TAIL_UNSOUGHT)
+	if (partition->state == PARTITION_UNREAD || partition->state == PARTITION_UNSOUGHT)
 		want_question(queue, partition);
 }
 
@@ -161,19 +158,20 @@ void record_queue_tail_close(struct record_queue *queue, struct partition_queue 
 {
 	record_queue_found_forget(queue, partition);
 	record_queue_cut_drop(queue, partition);
-	set_tail_state(queue, partition, TAIL_OPEN);
+	move_partition(queue, partition, PARTITION_CLOSED);
 	record_queue_partition_unwatch(queue, partition);
 }
 
 static void reread_after_loss(struct record_queue *queue, struct partition_queue *partition)
 {
 	bool read = record_queue_tail_is_known(partition);
-	if (partition->under_way || queue->transactions || (partition->wait.stalled && read)) {
-		set_tail_state(queue, partition, TAIL_UNREAD);
+	if (partition->under_way || queue->transactions ||
+	    (partition->wait.stall == STALL_PARKS && read)) {
+		move_partition(queue, partition, PARTITION_UNREAD);
 	} else if (read && partition->cut) {
 		/* other rows may wait on it from here on, with another count of partitions */
 		record_queue_cut_unsettle(queue, partition);
-		set_tail_state(queue, partition, TAIL_CUT);
+		move_partition(queue, partition, PARTITION_CUT);
 	}
 }
 
@@ -193,8 +191,8 @@ static bool must_log_offset(const struct partition_queue *partition)
 
 void record_queue_tail_logged(struct record_queue *queue, struct partition_queue *partition)
 {
-	if (partition->tail_state == TAIL_UNLOGGED && !must_log_offset(partition))
-		set_tail_state(queue, partition, partition->cut ? TAIL_CUT : TAIL_OPEN);
+	if (partition->state == PARTITION_UNLOGGED && !must_log_offset(partition))
+		move_partition(queue, partition, partition->cut ? PARTITION_CUT : PARTITION_OPEN);
 }
 
 /* --- questions and answers ------------------------------------------------------------------ */
@@ -208,8 +206,7 @@ static void put_question(
 	    .number = partition->question,
 	    .offset = STREAM_TAIL_END};
 	queue->asked++;
-	if (partition->wants_end) {
-		partition->wants_end = false;
+	if (sends_records(partition)) {
 		partition->asked_end = true;
 		return;
 	}
@@ -218,8 +215,8 @@ static void put_question(
 		ret_tail->offset = ret_tail->least = partition->known_offset + 1;
 	if (partition->cut)
 		ret_tail->offset = record_queue_cut_offset(partition);
-	set_tail_state(
-	    queue, partition, partition->tail_state == TAIL_UNSOUGHT ? TAIL_SEEKING : TAIL_READING);
+	move_partition(queue, partition,
+	    partition->state == PARTITION_UNSOUGHT ? PARTITION_SEEKING : PARTITION_READING);
 }
 
 static bool may_ask_tail(struct record_queue *queue, int64_t now)
@@ -240,10 +237,8 @@ bool record_queue_tail_call(struct record_queue *queue, int64_t now, struct stre
 		struct partition_queue *partition = queue->wanted;
 		const struct topic *topic = partition->topic;
 		unwant_question(queue, partition);
-		if (topic->state == TOPIC_ASKED || partition->number >= topic->count) {
-			partition->wants_end = false;
+		if (topic->state == TOPIC_ASKED || partition->number >= topic->count)
 			continue;
-		}
 		if (queue->asked == 0)
 			queue->asked_at = now;
 		put_question(queue, partition, ret_tail);
@@ -273,7 +268,7 @@ enum record_found record_queue_tail_record(struct record_queue *queue,
 	enum record_found found = record_queue_found_take(queue, partition, &name, offset);
 	if (found == RECORD_FOUND_ENOUGH) {
 		record_queue_cut_enough(partition);
-		set_tail_state(queue, partition, TAIL_CUT);
+		move_partition(queue, partition, PARTITION_CUT);
 	}
 	return found;
 }
@@ -311,10 +306,10 @@ void record_queue_tail_end(
 	if (beyond)
 		record_queue_cut_drop(queue, partition);
 	bool cut = record_queue_cut_end(queue, partition, end);
-	set_tail_state(queue, partition,
-	    must_log_offset(partition) ? TAIL_UNLOGGED
-	    : cut                      ? TAIL_CUT
-				       : TAIL_OPEN);
+	move_partition(queue, partition,
+	    must_log_offset(partition) ? PARTITION_UNLOGGED
+	    : cut                      ? PARTITION_CUT
+				       : PARTITION_OPEN);
 }
 
 bool record_queue_tail_failed(struct record_queue *queue, const struct stream_question *question)
@@ -323,9 +318,10 @@ bool record_queue_tail_failed(struct record_queue *queue, const struct stream_qu
 	if (!partition || (!is_reading_tail(partition) && !partition->asked_end))
 		return false;
 	if (partition->asked_end)
-		set_tail_state(queue, partition, partition->tail_state);
+		move_partition(queue, partition, partition->state);
 	else
-		set_tail_state(queue, partition, queue->transactions ? TAIL_UNREAD : TAIL_OPEN);
+		move_partition(
+		    queue, partition, queue->transactions ? PARTITION_UNREAD : PARTITION_OPEN);
 	return true;
 }
 
@@ -341,21 +337,18 @@ bool record_queue_must_log_tails(const struct record_queue *queue)
 
 void record_queue_tail_move(struct record_queue *queue, struct partition_queue *partition)
 {
-	bool may = partition->tail_state == TAIL_OPEN || partition->tail_state == TAIL_CUT;
-	if (!queue->resumes || !may || partition->wants_end || partition->asked_end ||
-	    partition->known_offset == OFFSET_NONE)
-		return;
-	partition->wants_end = true;
-	want_question(queue, partition);
+	if (queue->resumes && sends_records(partition) && !partition->asked_end &&
+	    partition->known_offset != OFFSET_NONE)
+		want_question(queue, partition);
 }
 
 bool record_queue_tail_rests(const struct partition_queue *partition, bool away)
 {
 	if (partition->under_way || partition->written || partition->unpassed ||
 	    partition->held.head || partition->in_ready || partition->found || partition->cut ||
-	    partition->wait.owed)
+	    partition->wait.stall != STALL_NONE)
 		return false;
-	return away || (partition->tail_state == TAIL_OPEN && !partition->wants_end &&
+	return away || (partition->state == PARTITION_OPEN && !partition->prev_wanted &&
 			   !partition->asked_end);
 }
 
@@ -381,9 +374,9 @@ static void forget_partition_found(struct record_queue *queue, struct partition_
 	record_queue_cut_drop(queue, partition);
 	record_queue_partition_changes(queue, partition);
 	if (cut && record_queue_tail_is_known(partition))
-		set_tail_state(queue, partition, TAIL_OPEN);
-	else if (cut && partition->tail_state == TAIL_READING)
-		set_tail_state(queue, partition, TAIL_UNREAD);
+		move_partition(queue, partition, PARTITION_OPEN);
+	else if (cut && partition->state == PARTITION_READING)
+		move_partition(queue, partition, PARTITION_UNREAD);
 }
 
 void record_queue_forget_found(struct record_queue *queue)

@@ -82,7 +82,7 @@ static void make_partition_queues(struct record_queue *queue, struct topic *topi
 		    .logging_offset = OFFSET_NONE,
 		    .logged_offset = OFFSET_NONE,
 		    .known_offset = OFFSET_NONE,
-		    .tail_state = TAIL_OPEN,
+		    .state = PARTITION_OPEN,
 		    .first_tail = true};
 	}
 	record_queue_tails_begin(queue, topic, before);
@@ -116,12 +116,12 @@ static void set_topic_state(struct record_queue *queue, struct topic *topic, enu
 	}
 	if (state == TOPIC_NEW || state == TOPIC_CHANGED)
 		TOPIC_LIST(queue, topic, changed);
-	if (topic->in_round.linked && !topic->checks && state != TOPIC_READY &&
+	if (TOPIC_IS_LISTED(topic, round) && !topic->checks && state != TOPIC_READY &&
 	    state != TOPIC_CLOSING) {
-		queue->unready_count += !topic->in_unready.linked;
+		queue->unready_count += !TOPIC_IS_LISTED(topic, unready);
 		TOPIC_LIST(queue, topic, unready);
 	} else {
-		queue->unready_count -= topic->in_unready.linked;
+		queue->unready_count -= TOPIC_IS_LISTED(topic, unready);
 		TOPIC_UNLIST(queue, topic, unready);
 	}
 	if (state == TOPIC_READY) {
@@ -157,7 +157,7 @@ static int64_t visit_interval(const struct record_queue *queue)
 /* From here on the broker is asked for it. */
 static void begin_topic_rounds(struct record_queue *queue, struct topic *topic)
 {
-	if (topic->in_round.linked)
+	if (TOPIC_IS_LISTED(topic, round))
 		return;
 	queue->round_count++;
 	TOPIC_LIST(queue, topic, round);
@@ -190,7 +190,7 @@ static void unload_topic(struct record_queue *queue, struct topic *topic)
 	}
 	free(topic->partition_queues);
 	topic->partition_queues = NULL;
-	topic->changed = topic->changed_last = NULL;
+	topic->changed_first = topic->changed_last = NULL;
 	topic->partition_queue_count = topic->count = topic->logging = 0;
 	topic->log = LOG_UNASKED;
 	topic->open = topic->closes = topic->ends_asked = false;
@@ -201,8 +201,8 @@ static void unload_topic(struct record_queue *queue, struct topic *topic)
 
 static void leave_topic_lists(struct record_queue *queue, struct topic *topic)
 {
-	queue->round_count -= topic->in_round.linked;
-	queue->unready_count -= topic->in_unready.linked;
+	queue->round_count -= TOPIC_IS_LISTED(topic, round);
+	queue->unready_count -= TOPIC_IS_LISTED(topic, unready);
 	TOPIC_UNLIST(queue, topic, round);
 	TOPIC_UNLIST(queue, topic, unready);
 	TOPIC_UNLIST(queue, topic, visits);
@@ -319,7 +319,7 @@ void record_queue_destination(
 void record_queue_check_topic(struct record_queue *queue, const char *name)
 {
 	struct topic *topic = record_queue_topic_find(queue, name, strlen(name));
-	if (topic->in_round.linked || topic->log != LOG_UNASKED)
+	if (TOPIC_IS_LISTED(topic, round) || topic->log != LOG_UNASKED)
 		return;
 	topic->checks = true;
 	begin_topic_rounds(queue, topic);
@@ -406,7 +406,7 @@ const char *record_queue_missing_topic(const struct record_queue *queue)
 	const struct topic *topic;
 	DL_FOREACH2(queue->waiting, topic, in_waiting.next)
 	{
-		if (topic->held.head || topic->wait.owed)
+		if (topic->held.head || topic->wait.stall != STALL_NONE)
 			return topic->name;
 	}
 	return NULL;
@@ -428,7 +428,7 @@ bool record_queue_has_changed_topics(const struct record_queue *queue)
 static bool is_topic_settled(const struct topic *topic)
 {
 	bool away = topic->missing || !topic->open;
-	if (topic->uses || topic->used || topic->held.head || topic->wait.owed ||
+	if (topic->uses || topic->used || topic->held.head || topic->wait.stall != STALL_NONE ||
 	    topic->log == LOG_WANTED || topic->log == LOG_LOADING)
 		return false;
 	for (int32_t p = 0; p < topic->partition_queue_count; p++)
