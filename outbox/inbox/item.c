@@ -1,6 +1,5 @@
 #include "item.h"
 
-#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,30 +12,34 @@
 enum { FEW_HEADERS = 16 };
 
 #define MAY(state) (1U << ITEM_##state)
-/* What ends it (item_destroy) may come in every state: its partition is taken away. */
-static const struct {
-	const char *waits_for;
-	unsigned next;
-} states[ITEM_STATES] = {
-    [ITEM_ARRIVED] = {"the store to say whether it is new",
-	MAY(QUEUED) | MAY(READY) | MAY(RESTING) | MAY(SENDING) | MAY(STANDING) | MAY(LOGGING)},
-    [ITEM_QUEUED] = {"the one before it in its key queue",
-	MAY(READY) | MAY(RESTING) | MAY(SENDING) | MAY(STANDING) | MAY(LOGGING)},
-    [ITEM_READY] = {"a handler", MAY(IN_PROGRESS)},
-    [ITEM_IN_PROGRESS] = {"its handler to finish it", MAY(ENDED)},
-    [ITEM_ENDED] = {"the loop to see it",
-	MAY(RESTING) | MAY(SENDING) | MAY(STANDING) | MAY(LOGGING)},
-    [ITEM_RESTING] = {"its time",
-	MAY(READY) | MAY(RESTING) | MAY(SENDING) | MAY(STANDING) | MAY(LOGGING)},
-    [ITEM_SENDING] = {"the broker to acknowledge the record that was sent on",
-	MAY(LOGGING) | MAY(STANDING)},
-    [ITEM_STANDING] = {"somebody to help", MAY(RESTING)},
-    [ITEM_LOGGING] = {"its id to be in the store", 0},
+/* item_destroy may come in every state: the partition is revoked. */
+static const struct state_row item_rows[ITEM_STATES] = {
+    [ITEM_ARRIVED] = {"arrived",
+	MAY(QUEUED) | MAY(READY) | MAY(RESTING) | MAY(SENDING) | MAY(STANDING) | MAY(LOGGING),
+	"waits until the store says whether it is new"},
+    [ITEM_QUEUED] = {"queued",
+	MAY(READY) | MAY(RESTING) | MAY(SENDING) | MAY(STANDING) | MAY(LOGGING),
+	"waits for the message in front of it in its key queue"},
+    [ITEM_READY] = {"ready", MAY(IN_PROGRESS), "waits for a free handler"},
+    [ITEM_IN_PROGRESS] = {"in_progress", MAY(ENDED), "its handler works on it"},
+    [ITEM_ENDED] = {"ended", MAY(RESTING) | MAY(SENDING) | MAY(STANDING) | MAY(LOGGING),
+	"its handler has finished, and the loop has not seen that yet"},
+    [ITEM_RESTING] = {"resting",
+	MAY(READY) | MAY(RESTING) | MAY(SENDING) | MAY(STANDING) | MAY(LOGGING),
+	"waits for the time of its next attempt"},
+    [ITEM_SENDING] = {"sending", MAY(LOGGING) | MAY(STANDING),
+	"waits until the broker acknowledges its record in a retry or dead-letter topic"},
+    [ITEM_STANDING] = {"standing", MAY(RESTING),
+	"blocks its partition until an operator resumes the topic"},
+    [ITEM_LOGGING] = {"logging", 0, "waits until its id is in the store; then it is finished"},
 };
+
+const struct state_table item_states = {
+    "message of the inbox", item_rows, ITEM_STATES, ITEM_ARRIVED};
 
 void item_move(struct item *item, enum item_state state)
 {
-	assert(states[item->state].next >> state & 1);
+	states_check(&item_states, item->state, state);
 	item->state = state;
 }
 

@@ -5,10 +5,11 @@
  */
 #include "consumer.h"
 #include "inbox.h"
+#include "states.h"
 
 /*
- * From its arrival to its end. What each state waits for, and what may follow, is in item.c, and
- * item_move checks it.
+ * From its arrival to its end. The table is in item.c, and item_move checks each move in test
+ * builds.
  */
 enum item_state {
 	ITEM_ARRIVED,
@@ -22,6 +23,7 @@ enum item_state {
 	ITEM_LOGGING,
 	ITEM_STATES
 };
+extern const struct state_table item_states;
 
 /* The fate of a message that is the first of its key queue. */
 enum item_fate {

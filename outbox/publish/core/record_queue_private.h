@@ -13,7 +13,7 @@
 #include "parked_digest.h"
 #include "record_queue.h"
 
-/* What each state means, what may follow, and what must hold in it: record_queue_states.c. */
+/* record_queue_states.c has the table and the invariants. */
 enum record_state {
 	RECORD_PENDING,
 	RECORD_HELD,
@@ -54,8 +54,8 @@ struct record_list {
 };
 
 /*
- * How much of the partition's tail this owner has read. What each state means, what may follow, and
- * what must hold in it: record_queue_states.c.
+ * How much of the partition's tail this owner has read. record_queue_states.c has the table and the
+ * invariants.
  */
 enum partition_state {
 	PARTITION_UNREAD,
@@ -101,9 +101,8 @@ struct wait {
 	int64_t since; /* and none came through; 0: none waits, or not known */
 	enum {
 		STALL_NONE,
-		STALL_OWED,  /* rows are parked, and some may be in its tail */
-		STALL_PARKS, /* and so is what comes, until its tail was read again, or it is there
-			      */
+		STALL_OWED,  /* rows are parked, and some may be in the tail */
+		STALL_PARKS, /* the same, and further records are parked until it recovers */
 	} stall;
 };
 
@@ -121,12 +120,12 @@ struct partition_queue {
 	uint64_t alone_until; /* records up to here go alone */
 	int64_t acked_at;     /* the last one, unless fresh */
 	/*
-	 * The state says how much of the tail is read, and nothing of what this producer has done:
-	 * `fresh` means that no record of it was acknowledged here, `solo` that the record under
-	 * way was sent alone.
+	 * The state only concerns the tail, and these two concern the producer. fresh: this
+	 * producer has no acknowledgement on the partition yet. solo: the record under way was sent
+	 * alone.
 	 */
 	bool fresh, solo;
-	/* Its next link is NULL at the end of the list from queue.ready_first on, and off it. */
+	/* Is in queue.ready_first. The last one there has no next_ready either. */
 	bool in_ready;
 	/*
 	 * Every record of ours on the partition that progress in the log does not cover lies behind
@@ -135,24 +134,27 @@ struct partition_queue {
 	int64_t offset, logging_offset, logged_offset, known_offset;
 	enum partition_state state;
 	uint64_t question; /* the number of the newest one; answers to any other do not count */
-	/* Rows that were parked unread of its tail count as passed. They may come in any state. */
-	bool keeps_passed;
-	/* None was read since its topic was loaded: an open one may be read for a second time. */
-	bool first_tail;
-	/* It is read before windows open, because the topic was open in the log when it was loaded.
+	/*
+	 * Rows that were parked before their tail was read count as passed. Set in any state, and
+	 * cleared when the partition opens.
 	 */
+	bool keeps_passed;
+	/* No tail was read since the topic was loaded. Later ones pass through the same states. */
+	bool first_tail;
+	/* Windows open after its tail was read: the log said so when the topic was loaded. */
 	bool awaited;
-	/* Open or cut, and silent: its end is being looked for, so that its offset moves up. */
+	/* Its end is being looked for, so that the offset moves up. Open and cut ones may be asked.
+	 */
 	bool asked_end;
-	bool used; /* records flowed since its topic was visited, in whichever state */
-	/* Is in topic.changed_first, or in the row under way; next_changed may be NULL in both. */
+	/* Records flowed since the topic was visited. */
+	bool used;
+	/* Is in topic.changed_first or in the row under way; the last one has no next_changed. */
 	bool offset_changed;
 	struct wait wait;
 	int64_t unnoted; /* rows parked for its sake that are to be noted; nothing is sent before */
 	/* tries in a row that failed with an error that blames no record */
 	int failures;
-	int64_t barred_until; /* nothing is sent before the next try, which is then; 0: it is not
-				 barred */
+	int64_t barred_until; /* the time of the next try, before which nothing is sent; 0: none */
 	struct seen *found;   /* by (id, event id), until the row is passed */
 	struct seen *first;   /* the same, by offset */
 	struct seen *newest;  /* the last one before the position of the reading */
@@ -361,17 +363,17 @@ static inline bool partition_is_barred(const struct partition_queue *partition)
 {
 	return partition->barred_until != 0;
 }
-/* It was not given to a producer, or has to go again. */
+/* No producer has the record. */
 static inline bool record_waits(const struct record *record)
 {
 	return record->state == RECORD_PENDING || record->state == RECORD_HELD;
 }
-/* A producer has it, or an open transaction: it goes again if that producer is lost. */
+/* The record goes again if its producer is lost. */
 static inline bool record_has_producer(const struct record *record)
 {
 	return record->state == RECORD_SENT || record->state == RECORD_WRITTEN;
 }
-/* It counts as published, and its message is freed. */
+/* The record counts as published, and its message is freed. */
 static inline bool record_is_over(const struct record *record)
 {
 	return record->state == RECORD_ACKED || record->state == RECORD_PARKED;

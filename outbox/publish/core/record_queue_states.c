@@ -1,7 +1,7 @@
 /*
- * The states of a record and of a partition queue: what each one means, which may follow, and what
- * must hold in it. A test build checks both at each move: for a record before it moves, and for a
- * partition queue once its lists and counters have followed.
+ * The states of a record and of a partition queue: the meaning of each state, the states that may
+ * follow, and its invariant. A test build checks each move and the invariant: for a record before
+ * it moves, for a partition queue after its lists and counters are up to date.
  */
 #include "record_queue_private.h"
 
@@ -63,7 +63,7 @@ void record_check_move(
 	case RECORD_ACKED:
 		assert(record->key_known && !record->later && has_partition_queue(record));
 		break;
-	case RECORD_PARKING: /* what Kafka has is not parked */
+	case RECORD_PARKING: /* no record is parked that Kafka has */
 		assert(record->key_known && !record->seen && !record->stands);
 		break;
 	case RECORD_PARKED:
