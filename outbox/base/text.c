@@ -218,6 +218,19 @@ int text_utf8(const char *at, uint32_t *ret_code)
 	return length;
 }
 
+bool text_is_control(const char *at)
+{
+	const unsigned char *byte = (const unsigned char *)at;
+
+	return byte[0] < 0x20 || byte[0] == 0x7f || (byte[0] == 0xc2 && byte[1] < 0xa0);
+}
+
+void text_add_line(struct text *text, const char *line)
+{
+	for (; *line; line++)
+		text_append(text, text_is_control(line) ? " " : line, 1);
+}
+
 static int base64_digit(char c)
 {
 	if (c >= 'A' && c <= 'Z')

@@ -48,5 +48,10 @@ char *text_write_int64(char *at, int64_t value);
  */
 int text_utf8(const char *at, uint32_t *ret_code);
 
+/* A control character (C0, DEL, or C1 as UTF-8 has it) begins here. */
+bool text_is_control(const char *at);
+/* Adds text of others as one line: control characters, which could steer a terminal, are spaces. */
+void text_add_line(struct text *text, const char *line);
+
 /* Base64 (RFC 4648, padded). ret_bytes is malloc'ed, the caller frees. False: not base64. */
 bool text_base64_decode(const char *string, size_t length, void **ret_bytes, size_t *ret_length);

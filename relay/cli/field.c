@@ -11,14 +11,6 @@ static unsigned hex_value(char c)
 	return (unsigned)(c <= '9' ? c - '0' : c - 'a' + 10);
 }
 
-static bool is_control(const unsigned char *at, bool lines)
-{
-	if (lines && (*at == '\n' || *at == '\t'))
-		return false;
-	/* C1, as UTF-8 has it */
-	return *at < 0x20 || *at == 0x7f || (at[0] == 0xc2 && at[1] < 0xa0);
-}
-
 static bool is_printable(const char *bytes, size_t length, bool lines)
 {
 	json_t *utf8 = json_stringn(bytes, length);
@@ -26,7 +18,8 @@ static bool is_printable(const char *bytes, size_t length, bool lines)
 
 	json_decref(utf8);
 	for (size_t i = 0; good && i < length; i++)
-		good = !is_control((const unsigned char *)bytes + i, lines);
+		good = !text_is_control(bytes + i) ||
+		       (lines && (bytes[i] == '\n' || bytes[i] == '\t'));
 	return good;
 }
 
@@ -44,12 +37,6 @@ char *field_bytes(const char *hex, bool lines, bool *ret_is_text)
 		return bytes;
 	free(bytes);
 	return xformat("\\x%s", hex);
-}
-
-void field_add_line(struct text *out, const char *line)
-{
-	for (; *line; line++)
-		text_append(out, is_control((const unsigned char *)line, false) ? " " : line, 1);
 }
 
 /* --- values ---------------------------------------------------------------------------------- */
@@ -89,7 +76,7 @@ void field_print(const char *name, const char *value)
 {
 	OWNED(text_finish) struct text line = {0};
 
-	field_add_line(&line, value);
+	text_add_line(&line, value);
 	printf("  %-12s %s\n", name, text_string(&line));
 }
 
@@ -154,7 +141,7 @@ void field_print_audit(const struct pg_result *audit)
 	for (int i = 0; i < pg_rows(audit); i++) {
 		OWNED(text_finish) struct text line = {0};
 
-		field_add_line(&line, pg_value(audit, i, AUDIT_REASON));
+		text_add_line(&line, pg_value(audit, i, AUDIT_REASON));
 		printf("  request %-4s %s by %s at %s: %s\n", pg_value(audit, i, AUDIT_ID),
 		    pg_value(audit, i, AUDIT_VERB), pg_value(audit, i, AUDIT_WHO),
 		    pg_value(audit, i, AUDIT_AT), text_string(&line));

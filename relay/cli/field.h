@@ -11,9 +11,6 @@
  */
 char *field_bytes(const char *hex, bool lines, bool *ret_is_text);
 
-/* Text of others on one line, without what would steer a terminal. */
-void field_add_line(struct text *out, const char *line);
-
 /* "-" for null. */
 const char *field_or_dash(const struct pg_result *rows, int i, int column);
 

@@ -15,7 +15,7 @@ void parked_add_row(struct text *out, const struct pg_result *rows, int i)
 	    pg_value(rows, i, PARKED_STATE), pg_value(rows, i, PARKED_ATTEMPTS),
 	    field_or_dash(rows, i, PARKED_NEXT_AT), pg_value(rows, i, PARKED_SINCE),
 	    field_or_dash(rows, i, PARKED_REQUEST));
-	field_add_line(out, field_or_dash(rows, i, PARKED_ERROR));
+	text_add_line(out, field_or_dash(rows, i, PARKED_ERROR));
 	text_add(out, "\n");
 }
 

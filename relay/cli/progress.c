@@ -34,3 +34,26 @@ void progress_end(struct progress *progress)
 		fputs("\r\033[K", stderr);
 	progress->drawn = false;
 }
+
+static void show_watched_step(void *context, const char *what, int64_t count)
+{
+	struct progress *progress = context;
+
+	if (!progress->what)
+		progress_begin(progress, what);
+	progress_step(progress, count);
+}
+
+static void show_watched_end(void *context)
+{
+	struct progress *progress = context;
+
+	progress_end(progress);
+	progress->what = NULL;
+}
+
+struct progress_watch progress_watch(struct progress *progress)
+{
+	*progress = (struct progress){0};
+	return (struct progress_watch){show_watched_step, show_watched_end, progress};
+}

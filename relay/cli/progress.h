@@ -2,6 +2,7 @@
 /* How far long work is: one line on a terminal, drawn anew; elsewhere a line every ten seconds. */
 #include <stdbool.h>
 #include <stdint.h>
+#include "progress_watch.h"
 
 struct progress {
 	const char *what; /* "rows read"; not copied */
@@ -14,3 +15,6 @@ void progress_begin(struct progress *progress, const char *what);
 void progress_step(struct progress *progress, int64_t count);
 /* Clears the line. */
 void progress_end(struct progress *progress);
+
+/* Shows what relay/ops reports; progress must outlive it. */
+struct progress_watch progress_watch(struct progress *progress);

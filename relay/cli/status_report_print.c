@@ -1,9 +1,10 @@
+#include "status_report_print.h"
+
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include "moment.h"
-#include "status_report.h"
 
 /* --- for people ---------------------------------------------------------------------------- */
 

@@ -148,14 +148,14 @@ static bool add_chosen_id(struct parked *parked, const char *word, struct err *e
 	return true;
 }
 
-bool parked_choose(struct parked *parked, bool may_name_ids, struct err *err)
+bool parked_choose(
+    struct parked *parked, const char *const *words, int count, bool may_name_ids, struct err *err)
 {
-	const struct call *call = parked->call;
 	bool given[TERMS] = {false};
 	int bare = 0;
 
-	for (int i = 0; i < call->argument_count; i++) {
-		const char *word = call->arguments[i];
+	for (int i = 0; i < count; i++) {
+		const char *word = words[i];
 		bool term = strchr(word, '=') != NULL;
 
 		if (!term && !may_name_ids)
@@ -167,7 +167,7 @@ bool parked_choose(struct parked *parked, bool may_name_ids, struct err *err)
 		if (bare > 0 && bare <= i)
 			return err_set(err, ERR_REJECT,
 			    "'%.60s' does not go with '%.60s': name ids, or choose rows by terms",
-			    word, call->arguments[i - 1]);
+			    word, words[i - 1]);
 		if (!(term ? add_term(parked, word, given, err) : add_chosen_id(parked, word, err)))
 			return false;
 	}
@@ -179,7 +179,18 @@ char *parked_chosen(const struct parked *parked)
 	return json_dumps(parked->chosen, JSON_COMPACT);
 }
 
-/* --- the session ----------------------------------------------------------------------------- */
+/* --- life ------------------------------------------------------------------------------------ */
+
+void parked_init(struct parked *parked, const struct config_publisher *publisher)
+{
+	*parked = (struct parked){.publisher = publisher, .chosen = json_object()};
+}
+
+void parked_finish(struct parked *parked)
+{
+	json_decref(parked->chosen);
+	pg_destroy(parked->pg);
+}
 
 struct pg_result *parked_query(struct parked *parked, const char *sql,
     const struct pg_param *params, int count, struct err *err)
@@ -189,21 +200,4 @@ struct pg_result *parked_query(struct parked *parked, const char *sql,
 	if (!parked->pg)
 		parked->pg = database_connect(postgres, err);
 	return parked->pg ? database_query(parked->pg, postgres, sql, params, count, err) : NULL;
-}
-
-int parked_run(const struct call *call, bool (*work)(struct parked *parked, struct err *err))
-{
-	struct err err;
-	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
-	struct parked parked = {.call = call};
-	bool done;
-
-	parked.publisher = config ? session_publisher(call, config, &err) : NULL;
-	if (!parked.publisher)
-		return session_failed(&err);
-	parked.chosen = json_object();
-	done = work(&parked, &err);
-	json_decref(parked.chosen);
-	pg_destroy(parked.pg);
-	return done ? 0 : session_failed(&err);
 }

@@ -1,13 +1,50 @@
 #pragma once
 /*
- * What an operator asks of parked rows: to try them again, or to leave them out. It is only noted,
- * with who and why; the owner of each row's shard carries it out at its next look.
+ * An operator's request about parked rows: to try them again, or to leave them out. The request is
+ * only noted, with who and why; the owner of each row's shard carries it out at its next look.
  */
-#include "command.h"
+#include "parked.h"
 
 enum parked_verb { PARKED_RETRY, PARKED_SKIP };
+enum { PARKED_COUNTED = 100000 }; /* rows that are looked at to count those that match */
 
-/* The body of `parked retry` and `parked skip`. Returns the exit status. */
-int parked_request_run(const struct call *call, enum parked_verb verb);
+/* Of chosen rows. parked_request_init and parked_request_finish. */
+struct parked_request {
+	struct parked *parked; /* the caller's; its rows are chosen */
+	enum parked_verb verb;
+	const char *word; /* "retry" or "skip" */
+	char *chosen;
+	/* by parked_request_count: rows that match, those of them that a request can mean, and why
+	 * it cannot mean the others */
+	int64_t matching, addressed, behind, free;
+	bool more;     /* counted among the first PARKED_COUNTED rows; there are others */
+	int64_t about; /* rows that the owner looks at */
+	int64_t id;    /* by parked_request_note: of outbox.audit */
+};
 
-extern const struct command_option parked_request_options[];
+void parked_request_init(
+    struct parked_request *request, struct parked *parked, enum parked_verb verb);
+void parked_request_finish(struct parked_request *request);
+
+/* ERR_REJECT: the request cannot be noted, for one of the named ids or for all that match. */
+bool parked_request_count(struct parked_request *request, struct err *err) MUST_CHECK;
+/* Adds "; 3 wait behind the first of their key" for rows that match and are left out. */
+void parked_request_add_left_out(const struct parked_request *request, struct text *out);
+
+/* The first rows that the request would mean, with the columns of parked_list.sql. */
+struct pg_result *parked_request_sample(
+    const struct parked_request *request, int most, struct err *err);
+
+/* Blocks for up to 2 s while the owner changes the rows; after that ERR_RETRY. */
+bool parked_request_note(
+    struct parked_request *request, const char *reason, struct err *err) MUST_CHECK;
+
+/* How far the owners are with a noted request. */
+struct parked_outcome {
+	int64_t done, published, refused, refused_id;
+	bool over;       /* all rows were looked at; of a retry, Kafka has answered for each */
+	char error[400]; /* of refused_id */
+};
+/* Returns when the request is carried out, or when timeout_ms have passed. */
+bool parked_request_wait(struct parked_request *request, int64_t timeout_ms,
+    struct parked_outcome *ret_outcome, struct err *err) MUST_CHECK;

@@ -66,7 +66,3 @@ bool replay_note(struct replay *replay, struct pg *pg, int64_t last_id, int64_t 
 
 /* The script of one page of at most `rows` rows behind `after`; the caller frees. */
 char *replay_page_script(const struct replay *replay, int64_t after, int64_t rows);
-
-/* All replays, as a table. */
-bool replay_print_list(
-    struct pg *pg, const struct config_postgres *postgres, struct err *err) MUST_CHECK;

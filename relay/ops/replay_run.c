@@ -8,7 +8,6 @@
 #include "cleanup.h"
 #include "clock.h"
 #include "logging.h"
-#include "progress.h"
 #include "replay_pages.h"
 #include "replay_send.h"
 #include "database.h"
@@ -28,7 +27,8 @@ struct run {
 	struct pg *pg; /* notes go over it */
 	struct replay_send *send;
 	struct replay_pages pages;
-	struct progress progress;
+	const struct progress_watch *watch;
+	const char *what; /* for the watch */
 	int signals;
 	int64_t done_before;   /* what other runs acknowledged */
 	int64_t noted;         /* rows of this run that a note covers */
@@ -107,7 +107,7 @@ static void warn_of_silence(struct run *run)
 	struct replay_send_state state = replay_send_state(run->send);
 	int64_t now = clock_ms();
 
-	progress_step(&run->progress, run->done_before + state.done);
+	progress_watch_step(run->watch, run->what, run->done_before + state.done);
 	if (state.done > run->seen || state.unacked == 0) {
 		run->seen = state.done;
 		run->seen_ms = now;
@@ -214,8 +214,8 @@ static int make_signals(void)
 	return signalfd(-1, &ends, SFD_NONBLOCK | SFD_CLOEXEC);
 }
 
-bool replay_run(
-    struct replay *replay, struct pg *pg, struct topic_metadata *metadata, struct err *err)
+bool replay_run(struct replay *replay, struct pg *pg, struct topic_metadata *metadata,
+    const struct progress_watch *watch, struct err *err)
 {
 	owned_fd int signals = make_signals();
 	owned_text char *what = xformat("published of %" PRId64, replay->total);
@@ -228,6 +228,8 @@ bool replay_run(
 	struct run run = {.replay = replay,
 	    .pg = pg,
 	    .send = send,
+	    .watch = watch,
+	    .what = what,
 	    .signals = signals,
 	    .done_before = replay->done,
 	    .due_us = clock_us(),
@@ -236,9 +238,9 @@ bool replay_run(
 
 	if (send) {
 		replay_pages_init(&run.pages, reader, replay);
-		progress_begin(&run.progress, what);
+		progress_watch_step(watch, what, 0);
 		good = work_until_over(&run, err);
-		progress_end(&run.progress);
+		progress_watch_end(watch);
 		if (!good)
 			give_back_replay(&run, err);
 	}

@@ -1,6 +1,7 @@
 #pragma once
 /* Sends the rows of a replay that this process has, until they are out or a signal comes. */
 #include "topic_metadata.h"
+#include "progress_watch.h"
 #include "replay_row.h"
 
 /*
@@ -9,4 +10,4 @@
  * SIGINT and SIGTERM must be blocked.
  */
 bool replay_run(struct replay *replay, struct pg *pg, struct topic_metadata *metadata,
-    struct err *err) MUST_CHECK;
+    const struct progress_watch *watch, struct err *err) MUST_CHECK;

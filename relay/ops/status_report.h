@@ -1,6 +1,6 @@
 #pragma once
 /*
- * The report that `status` prints: read from each database and, if one is configured, from the
+ * The report of `status`: read from each database and, if one is configured, from the
  * admin endpoint of the relay with this configuration. Kafka is not queried.
  */
 #include "config.h"
@@ -85,7 +85,3 @@ void status_report_take(struct status_report *report, const struct config *confi
 /* Fills in the rates, from the difference to the previous report. */
 void status_report_compare(struct status_report *report, const struct status_report *before);
 void status_report_finish(struct status_report *report);
-
-void status_report_print(const struct status_report *report, struct text *out);
-/* One JSON object, one line; 64-bit numbers as strings. */
-void status_report_print_json(const struct status_report *report, struct text *out);

@@ -9,7 +9,6 @@
 #include "message.h"
 #include "moment.h"
 #include "partitions.h"
-#include "progress.h"
 #include "schema_text.h"
 #include "script.h"
 #include "sql_files.h"
@@ -24,6 +23,7 @@ struct verify_table {
 	char *identity, *identity_since;
 	struct partition_list partitions;
 	int64_t first_id; /* the smallest in the table at the start; INT64_MAX: it was empty */
+	struct progress_watch watch;
 };
 
 uint64_t verify_event_digest(const char *text, size_t length)
@@ -68,13 +68,15 @@ static bool read_publisher_log(struct verify_table *table, struct err *err)
 }
 
 struct verify_table *verify_table_open(struct pg *pg, const struct config_postgres *postgres,
-    const struct config_publisher *publisher, const struct verify_range *range, struct err *err)
+    const struct config_publisher *publisher, const struct verify_range *range,
+    const struct progress_watch *watch, struct err *err)
 {
 	struct verify_table *table = xcalloc(1, sizeof *table);
 
 	*table = (struct verify_table){.pg = pg,
 	    .postgres = postgres,
 	    .publisher = publisher,
+	    .watch = *watch,
 	    .from_at = "-infinity",
 	    .to_at = "infinity"};
 	if (range->from_us != INT64_MIN)
@@ -275,10 +277,9 @@ bool verify_table_read(struct verify_table *table, struct verify_engine *engine,
     bool *ret_last, struct err *err)
 {
 	int64_t count = 0, capacity = verify_engine_capacity(engine);
-	struct progress progress;
 	bool good = send_row_query(table, after, capacity, err), first = true;
 
-	progress_begin(&progress, "rows read");
+	progress_watch_step(&table->watch, "rows read", 0);
 	verify_engine_begin(engine, after);
 	while (good) {
 		struct copy_field fields[FIELDS];
@@ -300,11 +301,11 @@ bool verify_table_read(struct verify_table *table, struct verify_engine *engine,
 			good = verify_engine_row(engine, &row, err);
 			if (good)
 				topic(context, fields[TOPIC].data, (size_t)fields[TOPIC].length);
-			progress_step(&progress, ++count);
+			progress_watch_step(&table->watch, "rows read", ++count);
 		}
 		pg_free_row(message);
 	}
-	progress_end(&progress);
+	progress_watch_end(&table->watch);
 	*ret_last = count < capacity;
 	*ret_end = verify_engine_rows_end(engine, *ret_last);
 	return good;

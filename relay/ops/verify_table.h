@@ -4,6 +4,7 @@
  * No statement stays open while Kafka is read.
  */
 #include "database.h"
+#include "progress_watch.h"
 #include "verify_engine.h"
 
 struct verify_table;
@@ -18,7 +19,8 @@ struct verify_range {
  * ERR_REJECT when there is no such publisher. pg and postgres must outlive it.
  */
 struct verify_table *verify_table_open(struct pg *pg, const struct config_postgres *postgres,
-    const struct config_publisher *publisher, const struct verify_range *range, struct err *err);
+    const struct config_publisher *publisher, const struct verify_range *range,
+    const struct progress_watch *watch, struct err *err);
 void verify_table_close(struct verify_table *table);
 /* The publisher's identity, a uuid as text; valid as long as the table. */
 const char *verify_table_identity(const struct verify_table *table);

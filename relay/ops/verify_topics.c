@@ -8,7 +8,6 @@
 #include "consumer.h"
 #include "digest.h"
 #include "partitioner.h"
-#include "progress.h"
 #include "topic_metadata.h"
 #include "verify_table.h"
 
@@ -51,12 +50,13 @@ struct verify_topics {
 	struct topic *reading;
 	struct verify_unknown unknown[VERIFY_UNKNOWNS];
 	int unknown_count;
-	struct progress progress;
+	struct progress_watch watch;
 	int64_t seen;
 };
 
 struct verify_topics *verify_topics_create(const struct config_publisher *publisher,
-    const char *identity, const char *sequence, const struct verify_range *range)
+    const char *identity, const char *sequence, const struct verify_range *range,
+    const struct progress_watch *watch)
 {
 	struct verify_topics *topics = xcalloc(1, sizeof *topics);
 
@@ -64,6 +64,7 @@ struct verify_topics *verify_topics_create(const struct config_publisher *publis
 	topics->identity = identity;
 	topics->sequence = sequence;
 	topics->range = *range;
+	topics->watch = *watch;
 	return topics;
 }
 
@@ -214,7 +215,7 @@ static bool judge_topic_record(void *context, const struct consumer_record *reco
 	    .event = verify_event_digest(headers.event, headers.event_length),
 	    .content = headers.content};
 
-	progress_step(&topics->progress, ++topics->seen);
+	progress_watch_step(&topics->watch, "records read", ++topics->seen);
 	if (!is_of_publisher(topics, &headers, &judged.position)) {
 		topics->figures.others += !topics->counted;
 		return true;
@@ -338,12 +339,12 @@ bool verify_topics_read(struct verify_topics *topics, struct verify_engine *engi
 
 	topics->engine = engine;
 	topics->seen = 0;
-	progress_begin(&topics->progress, "records read");
+	progress_watch_step(&topics->watch, "records read", 0);
 	HASH_ITER(hh, topics->topics, topic, next)
 	{
 		good = good && read_topic_range(topics, topic, &part, unknown, context, err);
 	}
-	progress_end(&topics->progress);
+	progress_watch_end(&topics->watch);
 	topics->counted = true;
 	return good;
 }
@@ -379,12 +380,12 @@ bool verify_topics_read_on(struct verify_topics *topics, struct verify_engine *e
 	if (topics->range.to_us == INT64_MAX)
 		return true;
 	topics->engine = engine;
-	progress_begin(&topics->progress, "records read");
+	progress_watch_step(&topics->watch, "records read", 0);
 	HASH_ITER(hh, topics->topics, topic, next)
 	{
 		good = good && read_rest(topics, topic, unknown, context, err);
 	}
-	progress_end(&topics->progress);
+	progress_watch_end(&topics->watch);
 	return good;
 }
 

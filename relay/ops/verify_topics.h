@@ -5,6 +5,7 @@
  * after it. Blocking.
  */
 #include "config.h"
+#include "progress_watch.h"
 #include "verify_engine.h"
 #include "verify_table.h"
 
@@ -16,7 +17,8 @@ struct verify_topics;
  * NULL. range: of rows; a record without a row is looked at when its timestamp lies in it.
  */
 struct verify_topics *verify_topics_create(const struct config_publisher *publisher,
-    const char *identity, const char *sequence, const struct verify_range *range);
+    const char *identity, const char *sequence, const struct verify_range *range,
+    const struct progress_watch *watch);
 void verify_topics_destroy(struct verify_topics *topics);
 
 /* One more topic to read; a name that is known already is fine. */

@@ -1,6 +1,6 @@
 #include <stdio.h>
 #include "commands.h"
-#include "deliver_client.h"
+#include "deliver_call.h"
 #include "field.h"
 #include "session.h"
 
@@ -33,7 +33,7 @@ static void print_section(const json_t *section)
 	    breaker ? breaker : "-");
 	if (!error || !error[0])
 		return;
-	field_add_line(&why, error);
+	text_add_line(&why, error);
 	printf("  %s\n", text_string(&why));
 }
 
@@ -63,7 +63,7 @@ static int run_deliver_list(const struct call *call)
 	json_t *answer = NULL;
 	struct err err;
 
-	if (!deliver_client_ask(call, "/v1/deliver", NULL, &answer, &err))
+	if (!deliver_call_ask(call, "/v1/deliver", NULL, &answer, &err))
 		return session_failed(&err);
 	print_sections(call, answer);
 	json_decref(answer);

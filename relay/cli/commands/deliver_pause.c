@@ -1,9 +1,9 @@
 #include "commands.h"
-#include "deliver_client.h"
+#include "deliver_call.h"
 
 static int run_deliver_pause(const struct call *call)
 {
-	return deliver_client_operate(call, "pause");
+	return deliver_call_operate(call, "pause");
 }
 
 const struct command command_deliver_pause = {
@@ -17,6 +17,6 @@ const struct command command_deliver_pause = {
 	"is delivered, its partitions stay its own, and nothing new is taken until `deliver "
 	"resume`, or until the process ends. Other processes that run the section go on with "
 	"their partitions.\n",
-    .options = deliver_client_options,
+    .options = deliver_operate_options,
     .run = run_deliver_pause,
 };

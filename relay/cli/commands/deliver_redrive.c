@@ -134,7 +134,7 @@ static void show_dead_letter(struct redrive *redrive, const struct consumer_reco
 	    record->partition, record->offset, topic ? topic : "?", id, attempts ? attempts : "?",
 	    reason ? reason : "");
 	OWNED(text_finish) struct text clean = {0};
-	field_add_line(&clean, text_string(&line));
+	text_add_line(&clean, text_string(&line));
 	puts(text_string(&clean));
 }
 

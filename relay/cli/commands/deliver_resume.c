@@ -1,9 +1,9 @@
 #include "commands.h"
-#include "deliver_client.h"
+#include "deliver_call.h"
 
 static int run_deliver_resume(const struct call *call)
 {
-	return deliver_client_operate(call, "resume");
+	return deliver_call_operate(call, "resume");
 }
 
 const struct command command_deliver_resume = {
@@ -15,6 +15,6 @@ const struct command command_deliver_resume = {
     .description =
 	"Asks the process at [api] listen, with the first of operate_tokens. One that was not "
 	"paused stays as it is.\n",
-    .options = deliver_client_options,
+    .options = deliver_operate_options,
     .run = run_deliver_resume,
 };

@@ -1,10 +1,9 @@
 #include "commands.h"
-#include "lookback_selection.h"
-#include "lookback_selection_request.h"
+#include "lookback_call.h"
 
 static int run_lookback_commit(const struct call *call)
 {
-	return lookback_selection_request_run(call, SELECTION_COMMIT);
+	return lookback_call_order(call, LOOKBACK_COMMIT);
 }
 
 const struct command command_lookback_commit = {
@@ -16,7 +15,7 @@ const struct command command_lookback_commit = {
 		   "commit. The first "
 		   "decision stands: what the business says afterwards is noted as a conflict, so "
 		   "ask it first. An "
-		   "id that is named need not be overdue.\n" LOOKBACK_SELECTION_REQUEST_HELP,
-    .options = lookback_selection_request_options,
+		   "id that is named need not be overdue.\n" LOOKBACK_ORDER_HELP,
+    .options = lookback_order_options,
     .run = run_lookback_commit,
 };

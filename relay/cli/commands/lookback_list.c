@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include "commands.h"
 #include "field.h"
-#include "lookback_selection.h"
-#include "lookback_selection_print.h"
+#include "lookback_call.h"
+#include "lookback_print.h"
 #include "sql_files.h"
 
 enum { PAGE = 500, STATES = 3, LIST_PLACE = SELECTION_COLUMNS };
@@ -13,7 +13,7 @@ static const char *const lookback_states[STATES] = {"overdue", "parked", "undeci
 struct listing {
 	struct lookback_selection *selection;
 	const char *chosen, *with_undecided; /* parameters */
-	bool json;
+	bool json, undecided;
 	int64_t left, shown;                    /* rows that may still be shown, and that were */
 	char *after_type, *after_id, *after_at; /* the last row that was */
 };
@@ -25,11 +25,11 @@ static void print_listed_id(struct listing *listing, const struct pg_result *row
 	json_t *object;
 
 	if (!listing->json) {
-		lookback_selection_add_row(&line, rows, i);
+		lookback_add_row(&line, rows, i);
 		fputs(line.data, stdout);
 		return;
 	}
-	object = lookback_selection_row_json(rows, i);
+	object = lookback_row_json(rows, i);
 	text = json_dumps(object, JSON_COMPACT);
 	printf("%s%s", listing->shown ? ",\n" : "\n", text);
 	json_decref(object);
@@ -99,7 +99,7 @@ static bool count_lookback_states(struct listing *listing, int64_t counts[STATES
 /* Those that are not due yet are counted when they were asked for. */
 static int counted_states(const struct listing *listing)
 {
-	return call_flag(listing->selection->call, "undecided") ? STATES : STATES - 1;
+	return listing->undecided ? STATES : STATES - 1;
 }
 
 static void print_lookback_totals_json(const struct listing *listing, const int64_t counts[STATES])
@@ -112,15 +112,13 @@ static void print_lookback_totals_json(const struct listing *listing, const int6
 
 static void print_lookback_totals(const struct listing *listing, const int64_t counts[STATES])
 {
-	const char *narrowed;
 	int64_t total = 0;
 
 	for (int i = 0; i < STATES; i++)
 		total += counts[i];
 	if (total == 0) {
 		printf("nothing%s is %s\n",
-		    lookback_selection_is_narrowed(listing->selection, &narrowed) ? " that matches"
-										  : "",
+		    json_object_size(listing->selection->chosen) > 0 ? " that matches" : "",
 		    counted_states(listing) == STATES ? "undecided" : "overdue or parked");
 		return;
 	}
@@ -147,17 +145,18 @@ static bool check_undecided(const struct call *call, struct err *err)
 		   other);
 }
 
-static bool list_lookback_ids(struct lookback_selection *selection, struct err *err)
+static bool list_lookback_ids(
+    const struct call *call, struct lookback_selection *selection, struct err *err)
 {
-	const struct call *call = selection->call;
 	struct listing listing = {.selection = selection,
 	    .with_undecided = call_flag(call, "undecided") ? "true" : "false",
 	    .json = call_flag(call, "json"),
+	    .undecided = call_flag(call, "undecided"),
 	    .left = call_number(call, "limit", INT64_MAX)};
 	owned_text char *chosen = NULL;
 	int64_t counts[STATES] = {0};
 
-	if (!check_undecided(call, err) || !lookback_selection_choose(selection, err))
+	if (!check_undecided(call, err) || !lookback_call_choose(call, selection, err))
 		return false;
 	listing.chosen = chosen = lookback_selection_chosen(selection);
 	if (!count_lookback_states(&listing, counts, err))
@@ -165,8 +164,7 @@ static bool list_lookback_ids(struct lookback_selection *selection, struct err *
 	if (listing.json)
 		printf("{\"postgres\":\"%s\",\"rows\":[", selection->postgres->name);
 	if (!print_listed_ids(&listing, sql_lookback_list, err) ||
-	    (call_flag(call, "undecided") &&
-		!print_listed_ids(&listing, sql_lookback_waiting, err)))
+	    (listing.undecided && !print_listed_ids(&listing, sql_lookback_waiting, err)))
 		return false;
 	if (listing.json)
 		print_lookback_totals_json(&listing, counts);
@@ -177,7 +175,7 @@ static bool list_lookback_ids(struct lookback_selection *selection, struct err *
 
 static int run_lookback_list(const struct call *call)
 {
-	return lookback_selection_run(call, list_lookback_ids);
+	return lookback_call_run(call, list_lookback_ids);
 }
 
 static const struct command_option lookback_list_options[] = {
@@ -185,7 +183,7 @@ static const struct command_option lookback_list_options[] = {
     {"undecided", NULL, "Those that are not due yet as well."},
     {"json", NULL, "One JSON object; 64-bit numbers are strings."},
     {"limit", "N", "Shows at most so many rows; the totals are of all.", 1, INT64_MAX},
-    LOOKBACK_SELECTION_POSTGRES_OPTION,
+    LOOKBACK_POSTGRES_OPTION,
     {0},
 };
 

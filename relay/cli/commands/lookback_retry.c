@@ -1,10 +1,9 @@
 #include "commands.h"
-#include "lookback_selection.h"
-#include "lookback_selection_request.h"
+#include "lookback_call.h"
 
 static int run_lookback_retry(const struct call *call)
 {
-	return lookback_selection_request_run(call, SELECTION_RETRY);
+	return lookback_call_order(call, LOOKBACK_RETRY);
 }
 
 const struct command command_lookback_retry = {
@@ -16,7 +15,7 @@ const struct command command_lookback_retry = {
 	"Puts overdue and parked ids to the front with their attempts counted from 0, and gives "
 	"them as "
 	"much time as they had until they are parked. It decides "
-	"nothing.\n" LOOKBACK_SELECTION_REQUEST_HELP,
-    .options = lookback_selection_request_options,
+	"nothing.\n" LOOKBACK_ORDER_HELP,
+    .options = lookback_order_options,
     .run = run_lookback_retry,
 };

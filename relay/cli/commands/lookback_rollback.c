@@ -1,10 +1,9 @@
 #include "commands.h"
-#include "lookback_selection.h"
-#include "lookback_selection_request.h"
+#include "lookback_call.h"
 
 static int run_lookback_rollback(const struct call *call)
 {
-	return lookback_selection_request_run(call, SELECTION_ROLLBACK);
+	return lookback_call_order(call, LOOKBACK_ROLLBACK);
 }
 
 const struct command command_lookback_rollback = {
@@ -17,7 +16,7 @@ const struct command command_lookback_rollback = {
 	"stands: a commit that comes afterwards is noted as a conflict and nothing is published, "
 	"so ask "
 	"the business first. An id that is named need not be "
-	"overdue.\n" LOOKBACK_SELECTION_REQUEST_HELP,
-    .options = lookback_selection_request_options,
+	"overdue.\n" LOOKBACK_ORDER_HELP,
+    .options = lookback_order_options,
     .run = run_lookback_rollback,
 };

@@ -1,8 +1,8 @@
 #include <stdio.h>
 #include "commands.h"
 #include "field.h"
-#include "lookback_selection.h"
-#include "lookback_selection_print.h"
+#include "lookback_call.h"
+#include "lookback_print.h"
 #include "sql_files.h"
 
 /* Columns of lookback_show.sql behind those of enum lookback_selection_column. */
@@ -113,11 +113,11 @@ static void print_message(const struct pg_result *message)
 
 static void print_shown_row(const struct showing *showing, const struct shown_row *row)
 {
-	static const struct lookback_selection_field fields[] = {{"section", SELECTION_SECTION},
+	static const struct lookback_field fields[] = {{"section", SELECTION_SECTION},
 	    {"prepared", SELECTION_PREPARED}, {"told", SHOW_TOLD}, {"topic", SHOW_TOPIC},
 	    {"headers", SHOW_HEADERS}, {"event id", SHOW_EVENT_ID}, {"service", SELECTION_SERVICE},
 	    {"check url", SELECTION_URL}, {"due", SHOW_CHECK_AT}, {"expires", SELECTION_EXPIRES}};
-	static const struct lookback_selection_field checks[] = {{"overdue", SHOW_OVERDUE_AT},
+	static const struct lookback_field checks[] = {{"overdue", SHOW_OVERDUE_AT},
 	    {"attempts", SELECTION_ATTEMPTS}, {"pending", SELECTION_PENDINGS},
 	    {"last result", SELECTION_RESULT}, {"last error", SELECTION_ERROR},
 	    {"last asked", SELECTION_LAST_AT}, {"next check", SELECTION_NEXT_AT},
@@ -163,7 +163,7 @@ static void print_conflicts(const struct pg_result *conflicts)
 
 static json_t *decision_json(const struct pg_result *rows, int i)
 {
-	static const struct lookback_selection_field fields[] = {{"decision", SHOW_DECISION},
+	static const struct lookback_field fields[] = {{"decision", SHOW_DECISION},
 	    {"source", SHOW_SOURCE}, {"decided_at", SHOW_DECIDED_AT},
 	    {"decided_by", SHOW_DECIDED_BY}, {"reason", SHOW_REASON},
 	    {"source_offset", SHOW_DECISION_OFFSET}, {0}};
@@ -172,7 +172,7 @@ static json_t *decision_json(const struct pg_result *rows, int i)
 	if (pg_is_null(rows, i, SHOW_DECISION))
 		return json_null();
 	object = json_object();
-	lookback_selection_add_json(object, fields, rows, i);
+	lookback_add_json(object, fields, rows, i);
 	json_object_set_new(
 	    object, "source_partition", field_json_number(rows, i, SHOW_DECISION_PARTITION));
 	return object;
@@ -197,15 +197,15 @@ static json_t *message_json(const struct pg_result *message)
 
 static json_t *row_json(const struct showing *showing, const struct shown_row *row)
 {
-	static const struct lookback_selection_field fields[] = {{"told", SHOW_TOLD},
+	static const struct lookback_field fields[] = {{"told", SHOW_TOLD},
 	    {"source_offset", SHOW_OFFSET}, {"topic", SHOW_TOPIC}, {"check_at", SHOW_CHECK_AT},
 	    {"overdue_at", SHOW_OVERDUE_AT}, {"claimed_until", SHOW_CLAIMED_UNTIL},
 	    {"event_id", SHOW_EVENT_ID}, {0}};
 	const struct pg_result *rows = showing->rows;
 	const char *topic = lookback_topic(showing, row->i);
-	json_t *object = lookback_selection_row_json(rows, row->i);
+	json_t *object = lookback_row_json(rows, row->i);
 
-	lookback_selection_add_json(object, fields, rows, row->i);
+	lookback_add_json(object, fields, rows, row->i);
 	json_object_set_new(object, "source_topic", topic ? json_string(topic) : json_null());
 	json_object_set_new(
 	    object, "source_partition", field_json_number(rows, row->i, SHOW_PARTITION));
@@ -219,15 +219,15 @@ static json_t *row_json(const struct showing *showing, const struct shown_row *r
 
 static json_t *conflicts_json(const struct pg_result *conflicts)
 {
-	static const struct lookback_selection_field fields[] = {{"at", CONFLICT_AT},
-	    {"kept", CONFLICT_KEPT}, {"refused", CONFLICT_REFUSED}, {"source", CONFLICT_SOURCE},
-	    {"who", CONFLICT_WHO}, {"source_offset", CONFLICT_OFFSET}, {0}};
+	static const struct lookback_field fields[] = {{"at", CONFLICT_AT}, {"kept", CONFLICT_KEPT},
+	    {"refused", CONFLICT_REFUSED}, {"source", CONFLICT_SOURCE}, {"who", CONFLICT_WHO},
+	    {"source_offset", CONFLICT_OFFSET}, {0}};
 	json_t *list = json_array();
 
 	for (int i = 0; i < pg_rows(conflicts); i++) {
 		json_t *object = json_object();
 
-		lookback_selection_add_json(object, fields, conflicts, i);
+		lookback_add_json(object, fields, conflicts, i);
 		json_object_set_new(object, "source_partition",
 		    field_json_number(conflicts, i, CONFLICT_PARTITION));
 		json_array_append_new(list, object);
@@ -303,7 +303,7 @@ static bool show_rows(struct showing *showing, struct err *err)
 	bool done = true;
 
 	text_addf(&title, "%s ", selection->type);
-	field_add_line(&title, selection->ids[0]);
+	text_add_line(&title, selection->ids[0]);
 	if (pg_rows(showing->rows) + pg_rows(showing->conflicts) == 0)
 		return err_set(err, ERR_REJECT,
 		    "%s is not known: nothing of it came, or its partition is gone", title.data);
@@ -320,7 +320,8 @@ static bool show_rows(struct showing *showing, struct err *err)
 	return done;
 }
 
-static bool show_lookback_id(struct lookback_selection *selection, struct err *err)
+static bool show_lookback_id(
+    const struct call *call, struct lookback_selection *selection, struct err *err)
 {
 	const struct pg_param params[] = {{selection->type}, {selection->ids[0]}};
 	OWNED(owned_pg_result_destroy)
@@ -340,7 +341,7 @@ static bool show_lookback_id(struct lookback_selection *selection, struct err *e
 
 	if (!audit)
 		return false;
-	showing.list = call_flag(selection->call, "json") ? json_array() : NULL;
+	showing.list = call_flag(call, "json") ? json_array() : NULL;
 	done = show_rows(&showing, err);
 	json_decref(showing.list);
 	return done;
@@ -348,12 +349,12 @@ static bool show_lookback_id(struct lookback_selection *selection, struct err *e
 
 static int run_lookback_show(const struct call *call)
 {
-	return lookback_selection_run(call, show_lookback_id);
+	return lookback_call_run(call, show_lookback_id);
 }
 
 static const struct command_option lookback_show_options[] = {
     {"json", NULL, "One JSON object; 64-bit numbers are strings."},
-    LOOKBACK_SELECTION_POSTGRES_OPTION,
+    LOOKBACK_POSTGRES_OPTION,
     {0},
 };
 

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include "commands.h"
 #include "field.h"
-#include "parked.h"
+#include "parked_call.h"
 #include "parked_print.h"
 #include "sql_files.h"
 
@@ -91,7 +91,7 @@ static void print_parked_totals(const struct listing *listing, const int64_t cou
 		total += counts[i];
 	if (total == 0) {
 		printf("nothing%s is parked in publisher %s\n",
-		    listing->parked->call->argument_count > 0 ? " that matches" : "",
+		    json_object_size(listing->parked->chosen) > 0 ? " that matches" : "",
 		    listing->parked->publisher->name);
 		return;
 	}
@@ -137,7 +137,7 @@ static void print_request(const struct pg_result *rows, int i)
 		    pg_value(rows, i, ASKED_PUBLISHED), pg_value(rows, i, ASKED_REFUSED));
 	text_addf(
 	    &line, "; by %s at %s: ", pg_value(rows, i, ASKED_WHO), pg_value(rows, i, ASKED_AT));
-	field_add_line(&line, pg_value(rows, i, ASKED_REASON));
+	text_add_line(&line, pg_value(rows, i, ASKED_REASON));
 	puts(text_string(&line));
 }
 
@@ -172,15 +172,15 @@ static bool print_requests(const struct listing *listing, struct err *err)
 	return rows != NULL;
 }
 
-static bool list_parked_rows(struct parked *parked, struct err *err)
+static bool list_parked_rows(const struct call *call, struct parked *parked, struct err *err)
 {
 	struct listing listing = {.parked = parked,
-	    .json = call_flag(parked->call, "json"),
-	    .left = call_number(parked->call, "limit", INT64_MAX)};
+	    .json = call_flag(call, "json"),
+	    .left = call_number(call, "limit", INT64_MAX)};
 	owned_text char *chosen = NULL;
 	int64_t counts[PARKED_STATES] = {0};
 
-	if (!parked_choose(parked, false, err))
+	if (!parked_choose(parked, call->arguments, call->argument_count, false, err))
 		return false;
 	chosen = parked_chosen(parked);
 	if (!count_parked_states(parked, chosen, counts, err))
@@ -202,7 +202,7 @@ static bool list_parked_rows(struct parked *parked, struct err *err)
 
 static int run_parked_list(const struct call *call)
 {
-	return parked_run(call, list_parked_rows);
+	return parked_call_run(call, list_parked_rows);
 }
 
 static const struct command_option parked_list_options[] = {

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include "commands.h"
 #include "field.h"
-#include "parked.h"
+#include "parked_call.h"
 #include "parked_print.h"
 #include "sql_files.h"
 
@@ -23,6 +23,7 @@ enum {
 
 struct showing {
 	struct parked *parked;
+	bool json;
 	const char *id;
 	const struct pg_result *row, *audit;
 	struct field_payload payload;
@@ -135,7 +136,7 @@ static bool show_parked_row(struct showing *showing, const struct pg_param *para
 		    "id %s is not parked in publisher %s: `outbox-relay parked list` shows what is",
 		    showing->id, parked->publisher->name);
 	done = read_parked_payload(showing, params, err);
-	if (done && call_flag(parked->call, "json"))
+	if (done && showing->json)
 		print_parked_json(showing);
 	else if (done)
 		print_parked_message(showing);
@@ -143,11 +144,11 @@ static bool show_parked_row(struct showing *showing, const struct pg_param *para
 	return done;
 }
 
-static bool show_parked_id(struct parked *parked, struct err *err)
+static bool show_parked_id(const struct call *call, struct parked *parked, struct err *err)
 {
 	int64_t id;
 
-	if (!parked_id(parked->call->arguments[0], &id, err))
+	if (!parked_id(call->arguments[0], &id, err))
 		return false;
 
 	owned_text char *id_text = xformat("%" PRId64, id);
@@ -157,14 +158,18 @@ static bool show_parked_id(struct parked *parked, struct err *err)
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *audit =
 	    row ? parked_query(parked, sql_parked_audit, params, 2, err) : NULL;
-	struct showing showing = {.parked = parked, .id = id_text, .row = row, .audit = audit};
+	struct showing showing = {.parked = parked,
+	    .json = call_flag(call, "json"),
+	    .id = id_text,
+	    .row = row,
+	    .audit = audit};
 
 	return audit && show_parked_row(&showing, params, err);
 }
 
 static int run_parked_show(const struct call *call)
 {
-	return parked_run(call, show_parked_id);
+	return parked_call_run(call, show_parked_id);
 }
 
 static const struct command_option parked_show_options[] = {

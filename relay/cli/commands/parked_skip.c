@@ -1,10 +1,9 @@
 #include "commands.h"
-#include "parked.h"
-#include "parked_request.h"
+#include "parked_call.h"
 
 static int run_parked_skip(const struct call *call)
 {
-	return parked_request_run(call, PARKED_SKIP);
+	return parked_call_request(call, PARKED_SKIP);
 }
 
 const struct command command_parked_skip = {

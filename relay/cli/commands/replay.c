@@ -5,9 +5,11 @@
 #include "clock.h"
 #include "commands.h"
 #include "confirm.h"
+#include "progress.h"
 #include "replay_checks.h"
 #include "replay_run.h"
 #include "session.h"
+#include "sql_files.h"
 #include "term.h"
 
 /* One call of the command. */
@@ -133,6 +135,58 @@ static void print_end(const struct replay *replay)
 		    replay->total - replay->done);
 }
 
+/* --- --list ---------------------------------------------------------------------------------- */
+
+/* Columns of replay_list.sql. */
+enum {
+	LIST_ID,
+	LIST_CREATED,
+	LIST_ASKED_BY,
+	LIST_REASON,
+	LIST_PUBLISHER,
+	LIST_FILTER,
+	LIST_TARGET,
+	LIST_STATE,
+	LIST_DONE,
+	LIST_TOTAL,
+	LIST_LAST_ID,
+	LIST_UPTO_ID,
+	LIST_OWNER
+};
+
+static void print_replay_row(const struct pg_result *rows, int i)
+{
+	const char *target = pg_value(rows, i, LIST_TARGET);
+	const char *reason = pg_value(rows, i, LIST_REASON);
+	const char *state = pg_value(rows, i, LIST_STATE);
+
+	printf("replay %s: %s, %s of %s rows, id %s of %s, to %s\n", pg_value(rows, i, LIST_ID),
+	    state, pg_value(rows, i, LIST_DONE), pg_value(rows, i, LIST_TOTAL),
+	    pg_value(rows, i, LIST_LAST_ID), pg_value(rows, i, LIST_UPTO_ID),
+	    *target ? target : "their own topics");
+	printf("  filter %s, publisher %s\n", pg_value(rows, i, LIST_FILTER),
+	    pg_value(rows, i, LIST_PUBLISHER));
+	printf("  asked by %s at %s%s%s\n", pg_value(rows, i, LIST_ASKED_BY),
+	    pg_value(rows, i, LIST_CREATED), *reason ? ": " : "", reason);
+	if (text_equal(state, "running"))
+		printf("  run by %s\n", pg_value(rows, i, LIST_OWNER));
+}
+
+static bool print_replays(struct replaying *replaying, struct err *err)
+{
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *rows = database_query(
+	    replaying->pg, replaying->replay.publisher->postgres, sql_replay_list, NULL, 0, err);
+
+	if (!rows)
+		return false;
+	for (int i = 0; i < pg_rows(rows); i++)
+		print_replay_row(rows, i);
+	if (pg_rows(rows) == 0)
+		puts("there was no replay");
+	return true;
+}
+
 /* --- the ways of use ------------------------------------------------------------------------- */
 
 static bool connect_kafka(struct replaying *replaying, struct err *err)
@@ -155,9 +209,11 @@ static void block_signals(void)
 static bool send_replay(struct replaying *replaying, struct err *err)
 {
 	struct replay *replay = &replaying->replay;
+	struct progress progress;
+	struct progress_watch watch = progress_watch(&progress);
 
 	print_begin(replay);
-	if (!replay_run(replay, replaying->pg, replaying->metadata, err))
+	if (!replay_run(replay, replaying->pg, replaying->metadata, &watch, err))
 		return false;
 	print_end(replay);
 	return true;
@@ -202,7 +258,7 @@ static bool resume_replay(struct replaying *replaying, struct err *err)
 static bool list_or_replay(struct replaying *replaying, struct err *err)
 {
 	if (call_flag(replaying->call, "list"))
-		return replay_print_list(replaying->pg, replaying->replay.publisher->postgres, err);
+		return print_replays(replaying, err);
 	return call_flag(replaying->call, "resume") ? resume_replay(replaying, err)
 						    : begin_replay(replaying, err);
 }

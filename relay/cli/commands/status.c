@@ -4,7 +4,7 @@
 #include <unistd.h>
 #include "commands.h"
 #include "session.h"
-#include "status_report.h"
+#include "status_report_print.h"
 
 static void print_status(const struct status_report *report, bool json, bool watched)
 {

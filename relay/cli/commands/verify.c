@@ -5,6 +5,7 @@
 #include "clock.h"
 #include "commands.h"
 #include "moment.h"
+#include "progress.h"
 #include "session.h"
 #include "verify_table.h"
 #include "verify_topics.h"
@@ -286,6 +287,8 @@ static bool read_range(const struct call *call, struct verification *verificatio
 static int run_verify(const struct call *call)
 {
 	struct verification verification = {0};
+	struct progress progress;
+	struct progress_watch watch = progress_watch(&progress);
 	struct err err;
 	OWNED(owned_config_destroy)
 	struct config *config =
@@ -295,15 +298,15 @@ static int run_verify(const struct call *call)
 	OWNED(owned_pg_destroy)
 	struct pg *pg = publisher ? database_connect(publisher->postgres, &err) : NULL;
 	OWNED(owned_verify_table_close)
-	struct verify_table *table =
-	    pg ? verify_table_open(pg, publisher->postgres, publisher, &verification.range, &err)
-	       : NULL;
+	struct verify_table *table = pg ? verify_table_open(pg, publisher->postgres, publisher,
+					      &verification.range, &watch, &err)
+					: NULL;
 	OWNED(owned_verify_engine_destroy)
 	struct verify_engine *engine = verify_engine_create(call_number(call, "memory", 256) * MIB);
 	OWNED(owned_verify_topics_destroy)
 	struct verify_topics *topics =
 	    table ? verify_topics_create(publisher, verify_table_identity(table),
-			call_text(call, "sequence", NULL), &verification.range)
+			call_text(call, "sequence", NULL), &verification.range, &watch)
 		  : NULL;
 	bool clean;
 

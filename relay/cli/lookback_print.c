@@ -1,4 +1,4 @@
-#include "lookback_selection_print.h"
+#include "lookback_print.h"
 
 #include "cleanup.h"
 #include "field.h"
@@ -9,32 +9,32 @@ static int asked_at(const struct pg_result *rows, int i)
 	return pg_is_null(rows, i, SELECTION_URL) ? SELECTION_SERVICE : SELECTION_URL;
 }
 
-void lookback_selection_add_row(struct text *out, const struct pg_result *rows, int i)
+void lookback_add_row(struct text *out, const struct pg_result *rows, int i)
 {
 	text_addf(out, "%s ", pg_value(rows, i, SELECTION_TYPE));
-	field_add_line(out, pg_value(rows, i, SELECTION_ID));
+	text_add_line(out, pg_value(rows, i, SELECTION_ID));
 	text_addf(out,
 	    "  %s  section=%s  prepared=%s  attempts=%s  pending=%s  next=%s  expires=%s  asked=",
 	    pg_value(rows, i, SELECTION_STATE), field_or_dash(rows, i, SELECTION_SECTION),
 	    field_or_dash(rows, i, SELECTION_PREPARED), pg_value(rows, i, SELECTION_ATTEMPTS),
 	    pg_value(rows, i, SELECTION_PENDINGS), field_or_dash(rows, i, SELECTION_NEXT_AT),
 	    field_or_dash(rows, i, SELECTION_EXPIRES));
-	field_add_line(out, field_or_dash(rows, i, asked_at(rows, i)));
+	text_add_line(out, field_or_dash(rows, i, asked_at(rows, i)));
 	text_addf(out, "  result=%s  error=", field_or_dash(rows, i, SELECTION_RESULT));
-	field_add_line(out, field_or_dash(rows, i, SELECTION_ERROR));
+	text_add_line(out, field_or_dash(rows, i, SELECTION_ERROR));
 	text_add(out, "\n");
 }
 
-void lookback_selection_add_json(json_t *object, const struct lookback_selection_field *fields,
-    const struct pg_result *rows, int i)
+void lookback_add_json(
+    json_t *object, const struct lookback_field *fields, const struct pg_result *rows, int i)
 {
 	for (; fields->name; fields++)
 		json_object_set_new(object, fields->name, field_json(rows, i, fields->column));
 }
 
-json_t *lookback_selection_row_json(const struct pg_result *rows, int i)
+json_t *lookback_row_json(const struct pg_result *rows, int i)
 {
-	static const struct lookback_selection_field fields[] = {{"type", SELECTION_TYPE},
+	static const struct lookback_field fields[] = {{"type", SELECTION_TYPE},
 	    {"id", SELECTION_ID}, {"state", SELECTION_STATE}, {"section", SELECTION_SECTION},
 	    {"prepared_at", SELECTION_PREPARED}, {"check_service", SELECTION_SERVICE},
 	    {"check_url", SELECTION_URL}, {"next_at", SELECTION_NEXT_AT},
@@ -42,7 +42,7 @@ json_t *lookback_selection_row_json(const struct pg_result *rows, int i)
 	    {"last_error", SELECTION_ERROR}, {"last_at", SELECTION_LAST_AT}, {0}};
 	json_t *object = json_object();
 
-	lookback_selection_add_json(object, fields, rows, i);
+	lookback_add_json(object, fields, rows, i);
 	json_object_set_new(object, "attempts", field_json_number(rows, i, SELECTION_ATTEMPTS));
 	json_object_set_new(object, "pendings", field_json_number(rows, i, SELECTION_PENDINGS));
 	return object;

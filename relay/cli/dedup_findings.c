@@ -16,7 +16,7 @@ static void add_foreign_name(struct text *out, const char *name)
 		else
 			*at = '?';
 	}
-	field_add_line(out, copy);
+	text_add_line(out, copy);
 }
 
 void dedup_finding_print(const struct dedup_finding *finding)

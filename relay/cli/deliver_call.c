@@ -1,0 +1,45 @@
+#include "deliver_call.h"
+
+#include <stdio.h>
+#include "session.h"
+
+bool deliver_call_ask(const struct call *call, const char *path, const json_t *order,
+    json_t **ret_answer, struct err *err)
+{
+	OWNED(owned_config_destroy) struct config *config = session_config(call, err);
+
+	return config && deliver_client_ask(&config->api, path, order, ret_answer, err);
+}
+
+static bool operate_section(const struct call *call, const char *verb, struct err *err)
+{
+	const char *section = call->arguments[0];
+	const char *reason = call_text(call, "reason", "");
+	json_t *order, *answer = NULL;
+	bool done;
+
+	if (reason[0] == '\0')
+		return err_set(err, ERR_REJECT, "--reason is missing: say why, for the log");
+	order = json_pack("{s:s, s:s, s:s}", "verb", verb, "section", section, "reason", reason);
+	if (!order)
+		return err_set(err, ERR_REJECT, "the name or the reason is not UTF-8");
+	done = deliver_call_ask(call, "/v1/deliver/operate", order, &answer, err);
+	if (done)
+		printf("deliver %s is %s in that process\n", section,
+		    json_is_true(json_object_get(answer, "paused")) ? "paused" : "at work");
+	json_decref(order);
+	json_decref(answer);
+	return done;
+}
+
+int deliver_call_operate(const struct call *call, const char *verb)
+{
+	struct err err;
+
+	return operate_section(call, verb, &err) ? 0 : session_failed(&err);
+}
+
+const struct command_option deliver_operate_options[] = {
+    {"reason", "TEXT", "Why, for the log. Needed."},
+    {0},
+};

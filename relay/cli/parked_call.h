@@ -1,0 +1,28 @@
+#pragma once
+/* Shared by the commands `parked …`: their options and arguments, prompts and results. */
+#include "call.h"
+#include "parked_request.h"
+
+/*
+ * The body of a command: the configuration, the publisher of --publisher, then `work`. Returns the
+ * exit status.
+ */
+int parked_call_run(const struct call *call,
+    bool (*work)(const struct call *call, struct parked *parked, struct err *err));
+#define PARKED_PUBLISHER_OPTION                                                                    \
+	{                                                                                          \
+		"publisher", "NAME",                                                               \
+		    "Whose rows; the only publisher of the configuration, or \"main\"."            \
+	}
+/* Of the description of each command that takes terms. */
+#define PARKED_TERMS_HELP                                                                          \
+	"TERMs choose rows, each given once, and all must hold: topic=orders; key=42, or "         \
+	"key=\\x00ff in hexadecimal; error=TEXT, a part of the error; "                            \
+	"parked=2026-01-02..2026-01-03T12:00, when it was parked (UTC), the first end included; "  \
+	"state=waiting|dead|stalled|free|behind; ids=10..20, both ends included. One end of a "    \
+	"range may "                                                                               \
+	"be left open.\n"
+
+/* The body of `parked retry` and `parked skip`. Returns the exit status. */
+int parked_call_request(const struct call *call, enum parked_verb verb);
+extern const struct command_option parked_request_options[];
