@@ -1,8 +1,7 @@
 #pragma once
 /*
- * Commands are rows. The help, docs/cli.md and the parsing of the command line come from them; a
- * file for each holds its row and what it does. A new command: its file, a line in commands.c, a
- * line in meson.build.
+ * Commands are rows. The help, docs/cli.md and the parsing of the command line come from them; each
+ * has a file of its own in relay/cli/commands. CONTRIBUTING.md says how to add one.
  */
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,8 +1,6 @@
 #include "help.h"
 
-#include <stdio.h>
 #include <string.h>
-#include "call.h"
 #include "cleanup.h"
 
 enum { WIDTH = 80 };
@@ -188,47 +186,3 @@ void help_markdown(struct text *out)
 	for (const struct command_exit *row = command_exits; row->meaning; row++)
 		text_addf(out, "| %d | %s |\n", row->status, row->meaning);
 }
-
-static int run_help(const struct call *call)
-{
-	OWNED(text_finish) struct text out = {0};
-	const char *name = call->argument_count > 0 ? call->arguments[0] : NULL;
-	const struct command *command;
-	char both[64];
-
-	if (call_flag(call, "markdown")) {
-		help_markdown(&out);
-		fputs(out.data, stdout);
-		return 0;
-	}
-	if (call->argument_count > 1)
-		snprintf(both, sizeof both, "%s %s", name, call->arguments[1]);
-	else
-		snprintf(both, sizeof both, "%s", name ? name : "");
-	command = call_find(commands, both);
-	if (command)
-		help_command(command, &out);
-	if (!command && (call->argument_count > 1 || !help_list(name, &out))) {
-		fprintf(stderr,
-		    "outbox-relay: there is no command '%s'; `outbox-relay help` lists them\n",
-		    both);
-		return EXIT_USAGE;
-	}
-	fputs(out.data, stdout);
-	return 0;
-}
-
-static const struct command_option help_options[] = {
-    {"markdown", NULL, "All commands as a page of documentation."},
-    {0},
-};
-
-const struct command command_help = {
-    .name = "help",
-    .arguments = "[COMMAND]",
-    .most_arguments = 2,
-    .summary = "Tells what a command does.",
-    .description = "Without a name it lists all commands and the exit statuses.\n",
-    .options = help_options,
-    .run = run_help,
-};

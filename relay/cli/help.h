@@ -11,5 +11,3 @@ bool help_list(const char *group, struct text *out);
 void help_markdown_command(const struct command *command, struct text *out);
 /* docs/cli.md */
 void help_markdown(struct text *out);
-
-extern const struct command command_help;
