@@ -14,7 +14,7 @@ int parked_call_run(const struct call *call,
 		"publisher", "NAME",                                                               \
 		    "Whose rows; the only publisher of the configuration, or \"main\"."            \
 	}
-/* Of the description of each command that takes terms. */
+/* A part of the description of each command that takes terms. */
 #define PARKED_TERMS_HELP                                                                          \
 	"TERMs choose rows, each given once, and all must hold: topic=orders; key=42, or "         \
 	"key=\\x00ff in hexadecimal; error=TEXT, a part of the error; "                            \

@@ -42,7 +42,7 @@ bool parked_request_note(
 /* How far the owners are with a noted request. */
 struct parked_outcome {
 	int64_t done, published, refused, refused_id;
-	bool over;       /* all rows were looked at; of a retry, Kafka has answered for each */
+	bool over;       /* every row was looked at, and Kafka has answered for each retried one */
 	char error[400]; /* of refused_id */
 };
 /* Returns when the request is carried out, or when timeout_ms have passed. */

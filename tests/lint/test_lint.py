@@ -18,7 +18,6 @@ ALSO_ALLOWED = {
     ("outbox/claims", "outbox/dedup"), ("outbox/dedup/stores", "outbox/dedup"),
     ("outbox/dedup/window", "outbox/dedup"), ("outbox/store", "outbox/dedup"),
     ("outbox/inbox", "relay/conf"), ("outbox/kafka", "relay/conf"), ("outbox/publish/io", "relay/conf"),
-    ("relay/ops", "relay/admin"), ("relay/ops", "relay/cli"),
 }
 OWNERS = {r"libpq-fe\.h": "outbox/pg", r"librdkafka/": "outbox/kafka",
           r"curl/": "outbox/http", r"hiredis/": "outbox/redis",
