@@ -430,7 +430,7 @@ static void describe_away(const struct shard_worker_status *status, struct text 
 static void describe_shard(const struct shard_worker_status *status, struct text *report)
 {
 	text_addf(report, "publisher %s/%d: %s", status->publisher, status->shard,
-	    stream_state_names[status->state]);
+	    stream_states.rows[status->state].name);
 	if (status->refused)
 		text_addf(report, ", stopped: Kafka refuses row %" PRId64 " of topic %s: %s",
 		    status->refused_id, status->refused_topic, status->refused_error);

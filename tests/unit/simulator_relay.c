@@ -1046,7 +1046,7 @@ void relay_trace(struct world *world, const struct process *process)
 {
 	const struct stream_status status = stream_status(process->stream, now_ms(world));
 	world_trace(world, "owner %d is %s, %d windows, %lld records, %lld in flight%s%s%s%s",
-	    process->owner, stream_state_names[status.state], status.windows,
+	    process->owner, stream_states.rows[status.state].name, status.windows,
 	    (long long)status.records, (long long)status.in_flight,
 	    status.refused ? ", refused on " : "", status.refused ? status.refused_topic : "",
 	    status.missing_topic ? ", missing " : "",

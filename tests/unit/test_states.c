@@ -21,6 +21,7 @@
 static const struct state_table *const tables[] = {
     &record_states,
     &partition_queue_states,
+    &stream_states,
     &item_states,
 };
 enum { TABLES = sizeof tables / sizeof *tables };

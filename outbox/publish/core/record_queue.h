@@ -5,7 +5,6 @@
  * with the rules.
  */
 #include "pg_array.h"
-#include "states.h"
 #include "stream.h"
 
 struct record_queue;

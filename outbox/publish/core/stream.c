@@ -87,14 +87,11 @@ enum {
 	SAME_ID = 8,
 };
 
-const char *const stream_state_names[] = {"standby", "owner", "unsure", "released", "gone"};
-
 struct window {
 	int64_t tick;
 	int64_t last_id;  /* read so far */
 	int64_t acked_id; /* published so far, contiguous */
-	uint64_t end;     /* the number after its last record, once complete */
-	bool complete;    /* all rows are read */
+	uint64_t end;     /* the number after its last record; 0: rows are yet to be read */
 	/*
 	 * Rows with the id `last_id` that came with the page under way. Several rows have one id
 	 * after the sequence went back. When the page fails, the next one begins in front of this
@@ -102,22 +99,32 @@ struct window {
 	 */
 	int64_t same[SAME_ID]; /* created_us */
 	int same_count;
-	bool again;
+	bool again; /* the page failed; some of these rows came before it did */
 };
 
 struct call {
 	struct stream_tick tick; /* call NONE: nothing under way */
 	int64_t issued;
 	uint64_t acked;
-	bool renews;   /* the new epoch is ours at once */
+	bool renews;   /* the new epoch is ours at once; why it was wanted may be over meanwhile */
 	bool confirms; /* sent after the producer had fenced all others */
 	struct poison_guard_row guard_row;
 };
 
+/* With transactions; without, a producer is confirmed from the start. */
+enum producer_phase {
+	PRODUCER_NEW,   /* others may still write */
+	PRODUCER_READY, /* it has fenced all others; the next log row tells whose the shard is */
+	PRODUCER_CONFIRMED, /* and a log row was written since, with an answer */
+};
+
+/* Rows of a page or a TICK are to come; those of a page of a lost shard are not expected. */
+enum expected_rows { ROWS_NONE, ROWS_WHOLE, ROWS_WITHHELD /* without their contents */ };
+
 struct stream {
 	struct stream_settings settings;
 	struct record_queue *queue;
-	enum stream_state state;
+	enum stream_state state; /* stream_move sets it */
 	uint64_t random;
 	int64_t n, nonce;
 	int64_t epoch;          /* of what we send */
@@ -128,23 +135,26 @@ struct stream {
 	int64_t former_epoch, inherited_tick; /* the newest window's when the shard was taken */
 	int64_t tail_tick; /* records were found of windows up to here; 0: none are kept */
 	bool tail_open;    /* or up to the next one: a failover may have taken theirs back */
-	bool open_unknown; /* open destinations are yet to be read, behind open_after */
+	/* Open destinations are yet to be read, behind open_after. */
+	bool open_unknown;
 	struct text open_after;
 	struct pg_array topics; /* argument of the call under way */
 	int64_t load_at;        /* destinations are read, not before */
 	int64_t check_at;       /* closed topics are looked for, those behind check_after */
 	struct text check_after;
 	int64_t strange_until; /* what a former owner wrote is not all known; 0: it is */
-	bool rewound;          /* Kafka knows positions that the log does not */
-	int64_t rewinds;       /* log rows that began a new epoch for that reason */
+	bool rewound; /* Kafka knows positions that the log does not; a tail may say so at any time
+		       */
+	int64_t rewinds; /* log rows that began a new epoch for that reason */
 	struct call call;
 	struct text destinations;
 	char *parks;         /* argument of the call under way */
 	int64_t listed_tick; /* the open window that is a listed one; 0: none */
 	int64_t list_at;     /* a parked or scheduled row may be due; INT64_MAX: none */
 	int64_t requests;
-	bool places_unknown; /* rows are parked, and not all stalled places are known */
-	char *after_topic;   /* the last one of those that are */
+	/* Rows are parked, and not all stalled places are known; asked behind open destinations. */
+	bool places_unknown;
+	char *after_topic; /* the last one of those that are */
 	int32_t after_partition;
 	bool looks_first;   /* a TICK was the last call: it is the turn of look-ups and pages of
 			       digests */
@@ -152,29 +162,28 @@ struct stream {
 	int64_t lease_over_at;
 	int64_t progress_at; /* since when there is progress to note; 0: none */
 	int64_t next_take, next_poll, poll_interval, rows_at, retry_at;
-	int failures;      /* of log calls in a row */
-	bool renews_alone; /* the next call is RENEW, not before renew_at */
-	int64_t renew_at;
-	int64_t batch;     /* parked rows of the next TICK */
-	int64_t rest_us;   /* the rest of such a TICK takes so long: a moving average */
-	int halves;        /* a TICK was late: the next one has half as much to do, so many times */
-	bool blind;        /* a look was late: the next one opens its window without looking */
+	int failures;     /* consecutive failures of log calls */
+	int64_t renew_at; /* the next call is RENEW, not before this time; INT64_MAX: it is not */
+	int64_t batch;    /* parked rows of the next TICK */
+	int64_t rest_us;  /* the rest of such a TICK takes so long: a moving average */
+	int halves;       /* a TICK was late: the next one has half as much to do, so many times */
+	/* A look was late: the next one opens its window without looking. Not every late TICK
+	 * looked. */
+	bool blind;
 	int read_failures; /* of pages in a row */
 	int64_t read_at;   /* the next page not before */
 	int64_t page_cost; /* average of a row, for the size of the next page */
 	int64_t moved_at;  /* last acknowledgement, or when records began to go out */
 	const char *producer_verdict;
-	bool ready;     /* the producer has fenced all others */
-	bool confirmed; /* and a log row was written since, with an answer */
+	enum producer_phase producer;
+	/* A commit is under way. The producer need not be confirmed then: see unsure_written. */
 	bool committing;
 	int64_t transaction_at; /* when its first record went out */
 	int64_t transaction_records, transaction_limit, transaction_bytes;
 	int64_t tails_again_at;
-	bool forgetting;    /* records of a lost shard wait for the producer to go */
 	bool found_nothing; /* the last look found no window */
-	bool rows_expected; /* of a page or a TICK; those of a forgotten page are not */
-	bool withheld;      /* they come without their contents */
-	bool stopping;
+	enum expected_rows rows;
+	bool stopping; /* stream_stop was called; an owner notes what it has sent before it ends */
 	int64_t stop_by;
 	int64_t published, published_bytes;
 	struct poison_guard guard;
@@ -206,7 +215,8 @@ struct stream *stream_create(const struct stream_settings *settings)
 	stream->settings = *settings;
 	stream->random = settings->seed;
 	stream->queue = record_queue_create(settings);
-	stream->ready = stream->confirmed = !settings->transactions;
+	stream->producer = settings->transactions ? PRODUCER_NEW : PRODUCER_CONFIRMED;
+	stream->renew_at = INT64_MAX;
 	stream->guard.turn = settings->turn;
 	stream->transaction_limit = settings->max_in_flight;
 	stream->page_cost = 1024;
@@ -262,7 +272,7 @@ static struct window *push_window(struct stream *stream, int64_t tick, int64_t a
 static struct window *reading_window(const struct stream *stream)
 {
 	for (int i = 0; i < stream->window_count; i++)
-		if (!stream->windows[i].complete)
+		if (!stream->windows[i].end)
 			return &stream->windows[i];
 	return NULL;
 }
@@ -281,7 +291,7 @@ static void pass_acked(struct stream *stream)
 static int published_windows(const struct stream *stream)
 {
 	int count = 0;
-	while (count < stream->window_count && stream->windows[count].complete &&
+	while (count < stream->window_count && stream->windows[count].end &&
 	       stream->windows[count].end <= record_queue_acked(stream->queue))
 		count++;
 	return count;
@@ -300,6 +310,67 @@ static void close_windows(struct stream *stream, int count)
 	}
 }
 
+/* --- states ------------------------------------------------------------------------------- */
+
+#define MAY(state) (1U << STREAM_##state)
+
+static const struct state_row stream_rows[STREAM_STATES] = {
+    [STREAM_STANDBY] = {"standby", MAY(OWNER) | MAY(RELEASED) | MAY(GONE),
+	"another relay owns the shard, or this one is about to take it"},
+    [STREAM_OWNER] = {"owner", MAY(STANDBY) | MAY(UNSURE) | MAY(RELEASED) | MAY(GONE),
+	"this relay owns the shard and publishes its messages"},
+    [STREAM_UNSURE] = {"unsure", MAY(OWNER) | MAY(STANDBY),
+	"the owner lost the answer of the database, and asks whether its log row was written"},
+    [STREAM_RELEASED] = {"released", 0, "the relay has stopped and given the shard back"},
+    [STREAM_GONE] = {"gone", 0, "the publisher was dropped or has another number of shards"},
+};
+
+const struct state_table stream_states = {
+    "stream of a shard", stream_rows, STREAM_STATES, STREAM_STANDBY};
+
+/* Why the producer of a lost shard goes. Its records stay in memory until then. */
+static const char lost_shard[] = "the shard has another owner";
+
+static bool is_forgetting(const struct stream *stream)
+{
+	return stream->producer_verdict == lost_shard;
+}
+
+static void check_stream(const struct stream *stream)
+{
+	enum stream_call call = stream->call.tick.call;
+	switch (stream->state) {
+	case STREAM_STANDBY:
+	case STREAM_GONE:
+		assert(call == STREAM_NONE && stream->window_count == 0);
+		assert(stream->lease_over_at == 0 && stream->renew_at == INT64_MAX);
+		assert(stream->rows == ROWS_NONE && !stream->guard.active);
+		assert(is_forgetting(stream) || record_queue_count(stream->queue) == 0);
+		break;
+	case STREAM_OWNER:
+		assert(stream->lease_over_at != 0 && !is_forgetting(stream));
+		break;
+	case STREAM_UNSURE: /* RENEW follows, unless the row was written */
+		assert(call == STREAM_TICK || call == STREAM_RENEW);
+		assert(stream->renew_at != INT64_MAX && !is_forgetting(stream));
+		break;
+	case STREAM_RELEASED:
+		assert(stream->stopping && record_queue_under_way(stream->queue) == 0);
+		break;
+	default:
+		assert(!"a state of a stream");
+	}
+}
+
+/* The fields that the new state needs are set before. */
+static void stream_move(struct stream *stream, enum stream_state state)
+{
+	states_check(&stream_states, stream->state, state);
+	stream->state = state;
+	if (STATES_CHECKED)
+		check_stream(stream);
+}
+
 /* --- ownership ---------------------------------------------------------------------------- */
 
 static bool lease_is_over(const struct stream *stream, int64_t now)
@@ -314,30 +385,27 @@ static bool lease_is_over(const struct stream *stream, int64_t now)
 static void forget_shard(struct stream *stream, int64_t now, enum stream_state state)
 {
 	if (record_queue_under_way(stream->queue) ||
-	    (stream->settings.transactions && stream->ready)) {
-		stream->producer_verdict = "the shard has another owner";
-		stream->forgetting = true;
-	} else {
+	    (stream->settings.transactions && stream->producer != PRODUCER_NEW))
+		stream->producer_verdict = lost_shard;
+	else
 		record_queue_forget(stream->queue);
-	}
 	poison_guard_end(&stream->guard);
 	stream->window_count = 0;
 	stream->call = (struct call){0};
 	stream->progress_at = stream->tail_tick = stream->listed_tick = 0;
-	stream->places_unknown = stream->looks_first = stream->tail_open = stream->renews_alone =
-	    stream->blind = false;
-	stream->open_unknown = false;
+	stream->places_unknown = stream->looks_first = stream->tail_open = stream->blind =
+	    stream->open_unknown = stream->found_nothing = stream->rewound = false;
+	stream->rows = ROWS_NONE;
 	stream->halves = 0;
-	stream->found_nothing = stream->rows_expected = stream->rewound = false;
-	stream->state = state;
 	stream->next_take = now;
+	stream->renew_at = INT64_MAX;
 	stream->lease_over_at = 0;
+	stream_move(stream, state);
 }
 
 void stream_taken(struct stream *stream, int64_t now, const struct stream_taken *taken)
 {
 	assert(stream->call.tick.call == STREAM_TAKE);
-	stream->state = STREAM_OWNER;
 	stream->n = taken->n;
 	stream->nonce = stream->call.tick.new_nonce;
 	stream->epoch = stream->logged_epoch = taken->epoch;
@@ -368,6 +436,7 @@ void stream_taken(struct stream *stream, int64_t now, const struct stream_taken 
 	stream->failures = 0;
 	stream->next_poll = stream->retry_at = now;
 	stream->moved_at = now;
+	stream_move(stream, STREAM_OWNER);
 }
 
 void stream_not_taken(struct stream *stream, int64_t now, int64_t retry_ms)
@@ -507,9 +576,9 @@ static bool may_mark(struct stream *stream)
 {
 	return stream->guard.active && reading_window(stream) &&
 	       !record_queue_count(stream->queue) && !poison_guard_reads(&stream->guard) &&
-	       !stream->rows_expected && !stream->strange_until && stream->confirmed &&
-	       !stream->stopping && !record_queue_refused(stream->queue) &&
-	       poison_guard_has_turn(&stream->guard);
+	       stream->rows == ROWS_NONE && !stream->strange_until &&
+	       stream->producer == PRODUCER_CONFIRMED && !stream->stopping &&
+	       !record_queue_refused(stream->queue) && poison_guard_has_turn(&stream->guard);
 }
 
 static bool must_write(struct stream *stream, int64_t now)
@@ -518,9 +587,8 @@ static bool must_write(struct stream *stream, int64_t now)
 	       renews_epoch(stream) || must_leave_epoch(stream) ||
 	       record_queue_has_parks(stream->queue) ||
 	       record_queue_has_new_topics(stream->queue) ||
-	       record_queue_must_log_tails(stream->queue) ||
-	       (stream->ready && !stream->confirmed) || renewal_is_due(stream, now) ||
-	       may_mark(stream);
+	       record_queue_must_log_tails(stream->queue) || stream->producer == PRODUCER_READY ||
+	       renewal_is_due(stream, now) || may_mark(stream);
 }
 
 /*
@@ -555,7 +623,7 @@ static struct poison_guard_row next_guard_row(struct stream *stream, int64_t now
 	    .progress = notes && has_progress(stream),
 	    .renews = renewal_is_due(stream, now),
 	    .renews_alone = !notes,
-	    .reading = stream->rows_expected,
+	    .reading = stream->rows != ROWS_NONE,
 	    .stuck = record_queue_count(stream->queue) &&
 		     now - stream->marked_at > stream->settings.stall_after_ms,
 	    .first_tick = stream->first_tick + (notes ? published_windows(stream) : 0),
@@ -579,7 +647,7 @@ static int64_t parks_of(const struct stream *stream)
 /* A shard that is to be released needs no lease. */
 static bool must_renew_alone(const struct stream *stream, int64_t now)
 {
-	return stream->renews_alone && !wants_release(stream, now);
+	return stream->renew_at != INT64_MAX && !wants_release(stream, now);
 }
 
 static struct stream_tick renew_call(struct stream *stream)
@@ -717,7 +785,7 @@ static struct stream_tick next_call(struct stream *stream, int64_t now)
 		if (stream->producer_verdict)
 			return (struct stream_tick){0};
 		if (stream->stopping) {
-			stream->state = STREAM_RELEASED;
+			stream_move(stream, STREAM_RELEASED);
 			return (struct stream_tick){0};
 		}
 		if (now < stream->next_take)
@@ -764,8 +832,8 @@ struct stream_tick stream_log_call(struct stream *stream, int64_t now)
 				  : (struct poison_guard_row){0};
 	tick.deaths = row.deaths;
 	bool renews_epoch_too = tick.call != STREAM_RENEW && renews_epoch(stream);
-	stream->call = (struct call){
-	    tick, now, record_queue_acked(stream->queue), renews_epoch_too, stream->ready, row};
+	stream->call = (struct call){tick, now, record_queue_acked(stream->queue), renews_epoch_too,
+	    stream->producer != PRODUCER_NEW, row};
 	return tick;
 }
 
@@ -776,8 +844,9 @@ static void lease_renewed(struct stream *stream)
 	stream->nonce = call->tick.new_nonce;
 	stream->written_at = call->issued;
 	stream->lease_over_at = call->issued + stream->settings.lease_ms;
-	stream->confirmed |= call->confirms;
-	stream->renews_alone = false;
+	if (call->confirms)
+		stream->producer = PRODUCER_CONFIRMED;
+	stream->renew_at = INT64_MAX;
 	poison_guard_written(&stream->guard, &call->guard_row);
 }
 
@@ -804,8 +873,8 @@ static void call_written(struct stream *stream)
 		stream->marked_at = call->issued;
 	pass_acked(stream); /* rows that it notes */
 	if (call->tick.lease_ms == 0) {
-		stream->state = STREAM_RELEASED;
 		poison_guard_end(&stream->guard);
+		stream_move(stream, STREAM_RELEASED);
 	}
 }
 
@@ -848,7 +917,6 @@ void stream_ticked(struct stream *stream, int64_t now, enum stream_verdict verdi
 		record_queue_forget_found(stream->queue);
 		stream->tail_tick = 0;
 	}
-	stream->state = STREAM_OWNER;
 	stream->failures = 0;
 	const struct stream_tick *tick = &stream->call.tick;
 	bool worked = found || tick->parks || (wrote && (tick->may_list || tick->fold_to));
@@ -863,8 +931,8 @@ void stream_ticked(struct stream *stream, int64_t now, enum stream_verdict verdi
 		schedule_poll(stream, now, found);
 		stream->found_nothing = verdict == STREAM_IDLE;
 	}
-	stream->rows_expected |= rows;
-	stream->withheld &= !rows;
+	if (rows)
+		stream->rows = ROWS_WHOLE;
 	if (!found)
 		return;
 	const struct window *window =
@@ -883,7 +951,6 @@ void stream_renewed(struct stream *stream, int64_t now, bool written)
 		forget_shard(stream, now, STREAM_STANDBY);
 		return;
 	}
-	stream->state = STREAM_OWNER;
 	lease_renewed(stream);
 	stream->call = (struct call){0};
 }
@@ -1044,10 +1111,11 @@ void stream_log_failed(struct stream *stream, int64_t now, bool unknown, bool la
 		return;
 	if (late)
 		lighten_next_tick(stream);
-	stream->renews_alone = stream->state == STREAM_OWNER;
-	stream->renew_at = call == STREAM_RENEW ? now + earlier_of(delay, lease / 16) : now;
+	stream->renew_at = stream->state != STREAM_OWNER ? INT64_MAX
+			   : call == STREAM_RENEW        ? now + earlier_of(delay, lease / 16)
+							 : now;
 	if (writes_row(call) && unknown) {
-		stream->state = STREAM_UNSURE;
+		stream_move(stream, STREAM_UNSURE);
 		return;
 	}
 	if (call == STREAM_TICK)
@@ -1068,6 +1136,7 @@ void stream_log_failed(struct stream *stream, int64_t now, bool unknown, bool la
 static void unsure_written(struct stream *stream, int64_t now, int windows, int64_t listed_tick)
 {
 	const struct stream_tick *tick = &stream->call.tick;
+	stream_move(stream, STREAM_OWNER);
 	if (tick->call == STREAM_RENEW) {
 		stream_renewed(stream, now, true);
 	} else {
@@ -1077,7 +1146,8 @@ static void unsure_written(struct stream *stream, int64_t now, int windows, int6
 		stream->list_at = now;
 	}
 	/* it may be seen here and be on no standby; the commit of the next row waits for both */
-	stream->confirmed = false;
+	if (stream->producer == PRODUCER_CONFIRMED)
+		stream->producer = PRODUCER_READY;
 }
 
 void stream_newest(
@@ -1087,7 +1157,7 @@ void stream_newest(
 	if (n == stream->n + 1 && nonce == stream->call.tick.new_nonce) {
 		unsure_written(stream, now, windows, listed_tick);
 	} else if (n == stream->n && nonce == stream->nonce) {
-		stream->state = STREAM_OWNER;
+		stream_move(stream, STREAM_OWNER);
 		stream->renew_at = now;
 		if (stream->call.tick.call == STREAM_TICK)
 			record_queue_logged(stream->queue, 0, 0, false);
@@ -1115,7 +1185,7 @@ struct stream_page stream_read_call(struct stream *stream, int64_t now)
 	const struct window *window = reading_window(stream);
 	/* an eighth to spare: rows of much the same size need not be cut off */
 	int64_t rows = page_budget(stream) * 7 / 8 / stream->page_cost;
-	page.wanted = stream->rows_expected = true;
+	page.wanted = true;
 	page.n = stream->n;
 	page.nonce = stream->nonce;
 	page.tick = window->tick;
@@ -1125,7 +1195,8 @@ struct stream_page stream_read_call(struct stream *stream, int64_t now)
 	if (stream->guard.active && rows > stream->guard.batch)
 		rows = stream->guard.batch;
 	page.rows = rows < 1 ? 1 : rows;
-	page.withheld = stream->withheld = poison_guard_convicts(&stream->guard);
+	page.withheld = poison_guard_convicts(&stream->guard);
+	stream->rows = page.withheld ? ROWS_WITHHELD : ROWS_WHOLE;
 	page.bytes = page_budget(stream);
 	return page;
 }
@@ -1154,14 +1225,14 @@ static void page_is_over(struct window *window)
 void stream_row(struct stream *stream, const struct message *message)
 {
 	struct window *window = reading_window(stream);
-	if (!stream->rows_expected || !is_new_row(window, message)) {
+	if (stream->rows == ROWS_NONE || !is_new_row(window, message)) {
 		struct message unwanted = *message;
 		message_release(&unwanted);
 		return;
 	}
 	int64_t before = record_queue_bytes(stream->queue);
 	record_queue_add(stream->queue, window->tick, window->tick == stream->listed_tick,
-	    stream->withheld, message);
+	    stream->rows == ROWS_WITHHELD, message);
 	stream->guard.read = true;
 	window->last_id = message->id;
 	/* a moving average, so that a page of larger rows makes the next page shorter */
@@ -1170,41 +1241,40 @@ void stream_row(struct stream *stream, const struct message *message)
 
 static void window_complete(struct stream *stream)
 {
-	struct window *window = reading_window(stream);
-	window->complete = true;
-	window->end = record_queue_end(stream->queue);
+	reading_window(stream)->end = record_queue_end(stream->queue);
 }
 
 void stream_page_end(struct stream *stream, int64_t now, bool last, int64_t upto_id)
 {
+	struct window *window = reading_window(stream);
 	stream->read_failures = 0;
-	if (stream->rows_expected)
-		page_is_over(reading_window(stream));
-	if (stream->rows_expected && !last && upto_id > reading_window(stream)->last_id)
-		reading_window(stream)->last_id = upto_id;
-	if (stream->rows_expected && last) {
+	if (stream->rows == ROWS_NONE)
+		return;
+	stream->rows = ROWS_NONE;
+	page_is_over(window);
+	if (last) {
 		window_complete(stream);
 		stream->guard.read = true; /* there was none */
 		poll_at(stream, now, now);
+	} else if (upto_id > window->last_id) {
+		window->last_id = upto_id;
 	}
-	stream->rows_expected = false;
 }
 
 void stream_read_failed(struct stream *stream, int64_t now)
 {
 	/* the next page begins behind the rows that came */
-	if (stream->rows_expected)
+	if (stream->rows != ROWS_NONE)
 		reading_window(stream)->again = reading_window(stream)->same_count > 0;
-	stream->rows_expected = false;
+	stream->rows = ROWS_NONE;
 	stream->read_at = now + retry_delay(stream->read_failures++);
 }
 
 void stream_rows_end(struct stream *stream)
 {
-	if (!stream->rows_expected)
-		return;
-	window_complete(stream);
-	stream->rows_expected = false;
+	if (stream->rows != ROWS_NONE)
+		window_complete(stream);
+	stream->rows = ROWS_NONE;
 }
 
 /* --- Kafka -------------------------------------------------------------------------------- */
@@ -1250,7 +1320,7 @@ static bool takes_records(const struct stream *stream, int64_t now)
 		    (now - stream->transaction_at >= TRANSACTION_MS ||
 			stream->transaction_records >= stream->transaction_limit ||
 			stream->transaction_bytes + page_budget(stream) > stream->settings.memory);
-	return stream->confirmed && !stream->committing && !over;
+	return stream->producer == PRODUCER_CONFIRMED && !stream->committing && !over;
 }
 
 static void transaction_ends(struct stream *stream, int64_t next_limit)
@@ -1304,7 +1374,8 @@ bool stream_wants_producer(const struct stream *stream, int64_t now)
 
 void stream_producer_ready(struct stream *stream)
 {
-	stream->ready = true;
+	if (stream->producer == PRODUCER_NEW)
+		stream->producer = PRODUCER_READY;
 }
 
 bool stream_commits(struct stream *stream)
@@ -1328,7 +1399,7 @@ void stream_committed(struct stream *stream, int64_t now)
 	int64_t bytes = record_queue_bytes(stream->queue),
 		records = record_queue_written(stream->queue);
 	transaction_ends(stream, stream->transaction_limit * 2);
-	if (stream->forgetting)
+	if (is_forgetting(stream))
 		return;
 	record_queue_committed(stream->queue);
 	count_published(stream, now, records, bytes - record_queue_bytes(stream->queue));
@@ -1355,7 +1426,7 @@ void stream_report(struct stream *stream, int64_t now, uint64_t sequence,
 {
 	bool wants_producer;
 	int64_t before = record_queue_bytes(stream->queue);
-	if (stream->forgetting)
+	if (is_forgetting(stream))
 		return;
 	record_queue_denials_hurry(stream->queue, stream->guard.active);
 	if (!record_queue_report(
@@ -1398,16 +1469,16 @@ bool stream_awaits_reports(const struct stream *stream)
 
 void stream_producer_lost(struct stream *stream)
 {
+	bool forgets = is_forgetting(stream);
 	stream->producer_verdict = NULL;
-	stream->ready = stream->confirmed = !stream->settings.transactions;
+	stream->producer = stream->settings.transactions ? PRODUCER_NEW : PRODUCER_CONFIRMED;
 	stream->call.confirms = false;
 	transaction_ends(stream, stream->transaction_records ? stream->transaction_records / 2
 							     : stream->transaction_limit);
-	if (stream->forgetting)
+	if (forgets)
 		record_queue_forget(stream->queue);
 	else
 		record_queue_producer_lost(stream->queue);
-	stream->forgetting = false;
 }
 
 /* --- tails ---------------------------------------------------------------------------------- */
@@ -1417,7 +1488,7 @@ bool stream_tail_call(struct stream *stream, int64_t now, struct stream_tail *re
 	if (owns_shard(stream))
 		record_queue_visit_topics(stream->queue, now);
 	/* what a producer that is given up still writes is to be seen */
-	if (!owns_shard(stream) || stream->producer_verdict || !stream->ready ||
+	if (!owns_shard(stream) || stream->producer_verdict || stream->producer == PRODUCER_NEW ||
 	    now < stream->tails_again_at)
 		return false;
 	/* a tail that is read too early leaves out the records of rows that are parked for it */
@@ -1558,7 +1629,7 @@ void stream_stop(struct stream *stream)
 	stream->next_take = 0;
 	if (stream->state == STREAM_STANDBY && stream->call.tick.call == STREAM_NONE &&
 	    !stream->producer_verdict)
-		stream->state = STREAM_RELEASED;
+		stream_move(stream, STREAM_RELEASED);
 }
 
 /* A drain fills the memory and frees it again: only what stays full counts. */

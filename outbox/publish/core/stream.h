@@ -13,6 +13,7 @@
 #include "message.h"
 #include "poison_guard.h"
 #include "position.h"
+#include "states.h"
 #include "text.h"
 
 struct stream;
@@ -362,13 +363,14 @@ bool stream_is_patient(const struct stream *stream);
 void stream_stop(struct stream *stream);
 
 enum stream_state {
-	STREAM_STANDBY, /* somebody else owns the shard, or it is being taken */
+	STREAM_STANDBY,
 	STREAM_OWNER,
-	STREAM_UNSURE,   /* owner whose last call may or may not have been written */
-	STREAM_RELEASED, /* after stream_stop: done */
-	STREAM_GONE,     /* the publisher was dropped or split */
+	STREAM_UNSURE,
+	STREAM_RELEASED,
+	STREAM_GONE,
+	STREAM_STATES
 };
-extern const char *const stream_state_names[];
+extern const struct state_table stream_states; /* their names and meanings */
 
 struct stream_status {
 	enum stream_state state;

@@ -656,7 +656,7 @@ static void log_ownership(struct shard_worker *shard_worker, const struct stream
 	log_info(owns ? "shard_taken" : "shard_left",
 	    {"publisher", LOG_TEXT(shard_worker->options.publisher->name)},
 	    {"shard", LOG_INT(shard_worker->options.shard)},
-	    {"state", LOG_TEXT(stream_state_names[status->state])}, {"n", LOG_INT(status->n)});
+	    {"state", LOG_TEXT(stream_states.rows[status->state].name)}, {"n", LOG_INT(status->n)});
 }
 
 static enum shard_worker_end worker_end_of(
