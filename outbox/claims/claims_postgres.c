@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include "claims_store.h"
 #include "cleanup.h"
-#include "dedup_server.h"
+#include "postgres_session.h"
 #include "pg_column.h"
 #include "schema_text.h"
 #include "sql_files.h"
@@ -17,7 +17,7 @@ static const char *const statements[STATEMENTS] = {
 };
 
 struct claims_store {
-	struct dedup_server server;
+	struct postgres_session server;
 	char *name, *lease_ms;
 	char *sql[STATEMENTS]; /* with the schema's name in it */
 	struct pg_column ids, tokens;
@@ -25,7 +25,7 @@ struct claims_store {
 
 static void close_postgres_claims(struct claims_store *claims)
 {
-	dedup_server_finish(&claims->server);
+	postgres_session_finish(&claims->server);
 	pg_column_finish(&claims->ids);
 	pg_column_finish(&claims->tokens);
 	for (int i = 0; i < STATEMENTS; i++)
@@ -47,8 +47,8 @@ static struct claims_store *open_postgres_claims(const struct dedup_spec *spec, 
 		claims->sql[i] = schema_text(statements[i], schema);
 	claims->ids.type = PG_COLUMN_BYTEA;
 	claims->tokens.type = PG_COLUMN_BIGINT;
-	dedup_server_init(&claims->server, spec, DEDUP_SESSION_ANY);
-	if (dedup_server_connect(&claims->server, err))
+	postgres_session_init(&claims->server, spec, POSTGRES_SESSION_ANY);
+	if (postgres_session_connect(&claims->server, err))
 		return claims;
 	close_postgres_claims(claims);
 	return NULL;
@@ -63,7 +63,7 @@ static bool take_postgres_claim(
 	    {claims->name}, pg_column_param(&claims->ids), {claims->lease_ms}};
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *token =
-	    dedup_server_ask(&claims->server, claims->sql[TAKE], params, 3, NULL, err);
+	    postgres_session_ask(&claims->server, claims->sql[TAKE], params, 3, NULL, err);
 	if (token) /* NULL is 0 */
 		*ret_token = pg_int(token, 0, 0);
 	return token;
@@ -82,7 +82,7 @@ static bool renew_postgres_claims(struct claims_store *claims, const struct clai
 	    pg_column_param(&claims->tokens), {claims->lease_ms}};
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *held =
-	    dedup_server_ask(&claims->server, claims->sql[RENEW], params, 4, NULL, err);
+	    postgres_session_ask(&claims->server, claims->sql[RENEW], params, 4, NULL, err);
 	for (size_t i = 0; held && i < count; i++)
 		ret_held[i] = pg_int(held, (int)i, 0) == 1;
 	return held;
@@ -97,7 +97,7 @@ static bool release_postgres_claim(
 	const struct pg_param params[] = {{claims->name}, pg_column_param(&claims->ids), {token}};
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *held =
-	    dedup_server_ask(&claims->server, claims->sql[RELEASE], params, 3, NULL, err);
+	    postgres_session_ask(&claims->server, claims->sql[RELEASE], params, 3, NULL, err);
 	if (held)
 		*ret_held = pg_int(held, 0, 0) == 1;
 	return held;

@@ -6,18 +6,18 @@
  */
 #include <stdlib.h>
 #include "claims_store.h"
-#include "dedup_redis.h"
+#include "redis_session.h"
 #include "text.h"
 
 struct claims_store {
-	struct dedup_redis server;
+	struct redis_session server;
 	char *name, *lease_ms;
 	struct text key;
 };
 
 static void close_redis_claims(struct claims_store *claims)
 {
-	dedup_redis_finish(&claims->server);
+	redis_session_finish(&claims->server);
 	text_finish(&claims->key);
 	free(claims->name);
 	free(claims->lease_ms);
@@ -29,8 +29,8 @@ static struct claims_store *open_redis_claims(const struct dedup_spec *spec, str
 	struct claims_store *claims = xcalloc(1, sizeof *claims);
 	claims->name = xstrdup(spec->name);
 	claims->lease_ms = xformat("%lld", (long long)spec->lease_ms);
-	if (dedup_redis_init(&claims->server, spec, false, err) &&
-	    dedup_redis_begin(&claims->server, err))
+	if (redis_session_init(&claims->server, spec, false, err) &&
+	    redis_session_begin(&claims->server, err))
 		return claims;
 	close_redis_claims(claims);
 	return NULL;
@@ -60,27 +60,27 @@ static bool take_redis_claim(
 	    "if not redis.call('SET', KEYS[1], token, 'NX', 'PX', ARGV[1]) then return 0 end "
 	    "redis.call('SET', KEYS[2], token) return tonumber(token)";
 	owned_text char *token_key = xformat("%s:token", claims->name);
-	if (!dedup_redis_begin(&claims->server, err))
+	if (!redis_session_begin(&claims->server, err))
 		return false;
 	const struct redis_word words[] = {redis_word("EVAL"), redis_word(script), redis_word("2"),
 	    redis_claim_key(claims, id, length), redis_word(token_key),
 	    redis_word(claims->lease_ms)};
 	redis_say(claims->server.redis, words, 6);
-	return dedup_redis_hear(&claims->server, store_claim_number, ret_token, err);
+	return redis_session_hear(&claims->server, store_claim_number, ret_token, err);
 }
 
 static bool renew_redis_claims(struct claims_store *claims, const struct claims_id *ids,
     size_t count, bool *ret_held, struct err *err)
 {
 	int64_t *held = xcalloc(count, sizeof *held);
-	bool good = dedup_redis_begin(&claims->server, err);
+	bool good = redis_session_begin(&claims->server, err);
 	for (size_t i = 0; good && i < count; i++) {
 		owned_text char *token = xformat("%lld", (long long)ids[i].token);
-		dedup_redis_say_renew(&claims->server,
+		redis_session_say_renew(&claims->server,
 		    redis_claim_key(claims, ids[i].id, ids[i].length), redis_word(token),
 		    redis_word(claims->lease_ms));
 	}
-	good = good && dedup_redis_hear(&claims->server, store_claim_number, held, err);
+	good = good && redis_session_hear(&claims->server, store_claim_number, held, err);
 	for (size_t i = 0; good && i < count; i++)
 		ret_held[i] = held[i] == 1;
 	free(held);
@@ -92,11 +92,11 @@ static bool release_redis_claim(
 {
 	int64_t removed = 0;
 	owned_text char *token = xformat("%lld", (long long)id->token);
-	if (!dedup_redis_begin(&claims->server, err))
+	if (!redis_session_begin(&claims->server, err))
 		return false;
-	dedup_redis_say_remove(
+	redis_session_say_remove(
 	    &claims->server, redis_claim_key(claims, id->id, id->length), redis_word(token));
-	if (!dedup_redis_hear(&claims->server, store_claim_number, &removed, err))
+	if (!redis_session_hear(&claims->server, store_claim_number, &removed, err))
 		return false;
 	*ret_held = removed == 1;
 	return true;

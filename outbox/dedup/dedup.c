@@ -129,7 +129,7 @@ static bool fill_turn(
 		if (!check_dedup_length(id, i, err))
 			return false;
 		dedup->turn.items[i] = (struct dedup_item){
-		    .hash = dedup_hash(id->id, id->length, dedup->store->seed),
+		    .hash = fingerprint_of(id->id, id->length, dedup->store->seed),
 		    .id = id->id,
 		    .length = id->length,
 		    .time_ms = id->time_ms < 0 || id->time_ms > now_ms ? now_ms : id->time_ms,
@@ -185,10 +185,10 @@ static uint32_t *find_places(const struct turn *turn, size_t count, size_t asked
 /* A copy of what the call asks already is pending if that is new, and else what it is. So is one of
  * what was pending before. */
 static enum outbox_dedup_state state_of_copy(
-    const struct turn *turn, struct dedup_hash hash, const uint32_t *places, size_t mask)
+    const struct turn *turn, struct fingerprint hash, const uint32_t *places, size_t mask)
 {
 	for (size_t place = hash.high & mask; places[place]; place = (place + 1) & mask) {
-		const struct dedup_hash *other = &turn->asked[places[place] - 1].hash;
+		const struct fingerprint *other = &turn->asked[places[place] - 1].hash;
 		enum outbox_dedup_state answer = turn->answers[places[place] - 1];
 		if (other->low == hash.low && other->high == hash.high)
 			return answer == OUTBOX_DEDUP_NEW ? OUTBOX_DEDUP_PENDING : answer;

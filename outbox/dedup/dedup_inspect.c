@@ -20,7 +20,7 @@ enum { WHOLE_FILE = -1 };
 
 struct inspection {
 	const struct dedup_inspector *to;
-	struct dedup_folder_view *folder;
+	struct state_folder_view *folder;
 	bool compare, live;
 	struct dedup_part part;
 };
@@ -60,7 +60,7 @@ struct missing {
 
 struct slice {
 	struct inspection *inspection;
-	const struct dedup_file *map_file; /* NULL: there is none */
+	const struct state_file *map_file; /* NULL: there is none */
 	struct key_view log;
 	struct dedup_map_view map;
 	struct missing from_filter, from_index;
@@ -76,8 +76,8 @@ static bool is_believed(const struct slice *slice)
 static bool check_start(struct slice *slice)
 {
 	struct inspection *inspection = slice->inspection;
-	const struct dedup_folder_view *folder = inspection->folder;
-	const struct dedup_file *file = inspection->part.file;
+	const struct state_folder_view *folder = inspection->folder;
+	const struct state_file *file = inspection->part.file;
 	const struct key_log_start *start = &slice->log.start;
 	const char *why = key_log_start_fault(start);
 	if (slice->log.units < KEY_FIRST_UNIT)
@@ -260,7 +260,7 @@ static void close_slice(struct slice *slice)
 }
 
 static bool inspect_slice(
-    struct inspection *inspection, const struct dedup_file *map_file, bool exact, struct err *err)
+    struct inspection *inspection, const struct state_file *map_file, bool exact, struct err *err)
 {
 	struct dedup_part *part = &inspection->part;
 	OWNED(close_slice)
@@ -330,7 +330,7 @@ static void inspect_mapped_body(
 static bool check_mapped(
     struct inspection *inspection, const struct mapped_head *head, uint64_t bytes)
 {
-	const struct dedup_file *file = inspection->part.file;
+	const struct state_file *file = inspection->part.file;
 	const char *why = mapped_head_fault(head, bytes);
 	if (!why && !inspection->folder->fault && head->seed != inspection->folder->head.seed)
 		why = "was written with another seed than the folder's";
@@ -361,11 +361,11 @@ static bool inspect_mapped(struct inspection *inspection, struct err *err)
 		part->ids = head.count;
 		part->offset = head.offset;
 		fseek(file, MAPPED_HEAD, SEEK_SET);
-		if (inspection->compare && part->file->kind != DEDUP_FILE_OFFSET)
+		if (inspection->compare && part->file->kind != STATE_FILE_OFFSET)
 			inspect_mapped_body(
-			    inspection, file, head.count, part->file->kind == DEDUP_FILE_COUNTS);
+			    inspection, file, head.count, part->file->kind == STATE_FILE_COUNTS);
 	}
-	if (part->file->kind == DEDUP_FILE_COUNTS && !inspection->folder->fault)
+	if (part->file->kind == STATE_FILE_COUNTS && !inspection->folder->fault)
 		part->slice_ms = inspection->folder->head.slice_ms;
 	if (inspection->to->part)
 		inspection->to->part(inspection->to->context, part);
@@ -395,43 +395,43 @@ static bool inspect_positions(struct inspection *inspection, struct err *err)
 /* --- the folder ----------------------------------------------------------------------------- */
 
 /* Has the folder's store files of this kind? Of a folder without a head anybody may have been. */
-static bool is_of_store(const struct dedup_folder_view *folder, const struct dedup_file *file)
+static bool is_of_store(const struct state_folder_view *folder, const struct state_file *file)
 {
 	static const struct {
 		const char *store;
 		int kinds;
-	} rows[] = {{"bloom", 1 << DEDUP_FILE_LOG | 1 << DEDUP_FILE_MAP},
-	    {"exact", 1 << DEDUP_FILE_LOG}, {"counting", 1 << DEDUP_FILE_COUNTS},
-	    {"bitmap", 1 << DEDUP_FILE_BITS | 1 << DEDUP_FILE_OFFSET},
-	    {"sequence", 1 << DEDUP_FILE_POSITIONS},
-	    {"bithash", 1 << DEDUP_FILE_BITS | 1 << DEDUP_FILE_OFFSET}};
+	} rows[] = {{"bloom", 1 << STATE_FILE_LOG | 1 << STATE_FILE_MAP},
+	    {"exact", 1 << STATE_FILE_LOG}, {"counting", 1 << STATE_FILE_COUNTS},
+	    {"bitmap", 1 << STATE_FILE_BITS | 1 << STATE_FILE_OFFSET},
+	    {"sequence", 1 << STATE_FILE_POSITIONS},
+	    {"bithash", 1 << STATE_FILE_BITS | 1 << STATE_FILE_OFFSET}};
 	bool exact_sub = text_equal(folder->store, "exact") && file->sub != 0;
 	for (size_t i = 0; !folder->fault && i < sizeof rows / sizeof *rows; i++)
 		if (text_equal(rows[i].store, folder->store))
 			return rows[i].kinds >> file->kind & 1 && !exact_sub;
-	return file->kind != DEDUP_FILE_OTHER;
+	return file->kind != STATE_FILE_OTHER;
 }
 
-static bool has_ids(const struct dedup_folder_view *folder, const struct dedup_file *file)
+static bool has_ids(const struct state_folder_view *folder, const struct state_file *file)
 {
 	struct stat state;
-	return file->kind == DEDUP_FILE_COUNTS ||
-	       (file->kind == DEDUP_FILE_LOG && fstatat(folder->fd, file->name, &state, 0) == 0 &&
+	return file->kind == STATE_FILE_COUNTS ||
+	       (file->kind == STATE_FILE_LOG && fstatat(folder->fd, file->name, &state, 0) == 0 &&
 		   state.st_size > KEY_LOG_HEAD);
 }
 
 /* Files that were there at a checkpoint. While the folder is in use, slices end. */
 static void inspect_list(struct inspection *inspection)
 {
-	const struct dedup_folder_view *folder = inspection->folder;
+	const struct state_folder_view *folder = inspection->folder;
 	struct file_list listed, there = {0};
 	struct err why;
 	int64_t newest = INT64_MIN;
 	for (size_t i = 0; i < folder->count; i++) {
-		const struct dedup_file *file = &folder->files[i];
+		const struct state_file *file = &folder->files[i];
 		if (has_ids(folder, file) && there.count < FILE_LIST_MOST)
 			file_list_add(&there, file->number, file->sub);
-		if (file->kind == DEDUP_FILE_LOG && file->number > newest)
+		if (file->kind == STATE_FILE_LOG && file->number > newest)
 			newest = file->number;
 	}
 	if (!file_list_read(folder->fd, folder->head.seed, &listed, &why)) {
@@ -448,9 +448,9 @@ static void inspect_list(struct inspection *inspection)
 		    missing->number, missing->sub);
 }
 
-static bool is_map_of(const struct dedup_file *map, const struct dedup_file *log)
+static bool is_map_of(const struct state_file *map, const struct state_file *log)
 {
-	return map->kind == DEDUP_FILE_MAP && map->number == log->number && map->sub == log->sub;
+	return map->kind == STATE_FILE_MAP && map->number == log->number && map->sub == log->sub;
 }
 
 static bool inspect_lone_map(struct inspection *inspection, struct err *err)
@@ -471,8 +471,8 @@ static bool inspect_lone_map(struct inspection *inspection, struct err *err)
 /* Takes the file at *at, and the map of a log with it. */
 static bool inspect_file(struct inspection *inspection, size_t *at, struct err *err)
 {
-	const struct dedup_folder_view *folder = inspection->folder;
-	const struct dedup_file *file = &folder->files[*at], *map = NULL;
+	const struct state_folder_view *folder = inspection->folder;
+	const struct state_file *file = &folder->files[*at], *map = NULL;
 	inspection->part = (struct dedup_part){
 	    .file = file, .offset = -1, .first_ms = INT64_MAX, .last_ms = INT64_MIN};
 	if (!is_of_store(folder, file)) {
@@ -480,11 +480,11 @@ static bool inspect_file(struct inspection *inspection, size_t *at, struct err *
 		    "it is no file of this store, and is left alone");
 		return true;
 	}
-	if (file->kind == DEDUP_FILE_MAP)
+	if (file->kind == STATE_FILE_MAP)
 		return inspect_lone_map(inspection, err);
-	if (file->kind == DEDUP_FILE_POSITIONS)
+	if (file->kind == STATE_FILE_POSITIONS)
 		return inspect_positions(inspection, err);
-	if (file->kind != DEDUP_FILE_LOG)
+	if (file->kind != STATE_FILE_LOG)
 		return inspect_mapped(inspection, err);
 	if (*at + 1 < folder->count && is_map_of(&folder->files[*at + 1], file))
 		map = &folder->files[++*at];
@@ -494,9 +494,9 @@ static bool inspect_file(struct inspection *inspection, size_t *at, struct err *
 bool dedup_inspect(
     const char *path, bool compare, const struct dedup_inspector *inspector, struct err *err)
 {
-	OWNED(dedup_folder_view_close) struct dedup_folder_view folder;
+	OWNED(state_folder_view_close) struct state_folder_view folder;
 	struct inspection inspection = {.to = inspector, .folder = &folder, .compare = compare};
-	bool good = dedup_folder_view_open(&folder, path, err);
+	bool good = state_folder_view_open(&folder, path, err);
 	inspection.live = folder.holder != 0;
 	if (!good)
 		return false;

@@ -5,12 +5,12 @@
  *
  * Key logs are read whole. A map is read into memory, one at a time.
  */
-#include "dedup_folder_view.h"
+#include "state_folder_view.h"
 #include "dedup_map_view.h"
 
 /* A slice with its files, or a piece of a bitmap, or the file of an offset. */
 struct dedup_part {
-	const struct dedup_file *file; /* the log, or the only one */
+	const struct state_file *file; /* the log, or the only one */
 	uint64_t ids, released;        /* of exact: what it is not, behind that */
 	uint64_t bytes, map_bytes;     /* of the file, and of the map beside it */
 	int64_t slice_ms;              /* it has the times of number * slice_ms on; 0: none */
@@ -31,12 +31,12 @@ struct dedup_finding {
 struct dedup_inspector {
 	/* Each may be NULL. What it is given is valid during the call; a finding comes before its
 	 * part. */
-	void (*folder)(void *context, const struct dedup_folder_view *folder);
+	void (*folder)(void *context, const struct state_folder_view *folder);
 	void (*part)(void *context, const struct dedup_part *part);
 	void (*found)(void *context, const struct dedup_finding *finding);
 	void *context;
 };
 
-/* compare: is each id of a log in its map? Errors as dedup_folder_view_open. */
+/* compare: is each id of a log in its map? Errors as state_folder_view_open. */
 bool dedup_inspect(const char *path, bool compare, const struct dedup_inspector *inspector,
     struct err *err) MUST_CHECK;

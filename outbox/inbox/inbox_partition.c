@@ -12,12 +12,12 @@
 #include <xxhash.h>
 #include "cleanup.h"
 #include "clock.h"
-#include "dedup_disk.h"
 #include "fault.h"
 #include "logging.h"
 #include "outbox_error.h"
 #include "position.h"
 #include "redelivery.h"
+#include "state_folder.h"
 #include "text.h"
 
 enum {
@@ -36,7 +36,7 @@ static bool make_folder(const char *path, struct err *err)
 		return true;
 	if (errno == EEXIST) {
 		const char *why;
-		int fd = dedup_disk_open_folder(path, &why);
+		int fd = state_folder_open_descriptor(path, &why);
 		if (why)
 			return err_set(err, ERR_CONFIG, "path: %s is refused: %s", path, why);
 		if (fd >= 0) {

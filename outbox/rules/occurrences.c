@@ -12,7 +12,7 @@ static bool key_place_is_free(const struct occurrences_key *key)
 }
 
 /* Where it is, or the free place where it would be. */
-static size_t place_of_key(const struct occurrences *known, struct dedup_hash hash)
+static size_t place_of_key(const struct occurrences *known, struct fingerprint hash)
 {
 	size_t mask = known->capacity - 1, place = (size_t)hash.high & mask;
 	while (!key_place_is_free(&known->places[place]) &&
@@ -45,7 +45,7 @@ void occurrences_finish(struct occurrences *known)
 }
 
 const struct occurrences_key *occurrences_of(
-    const struct occurrences *known, struct dedup_hash hash)
+    const struct occurrences *known, struct fingerprint hash)
 {
 	if (known->keys == 0)
 		return NULL;
@@ -73,13 +73,13 @@ static bool is_early(const struct occurrence *occurrence)
 	return occurrence->mark & 1;
 }
 
-static struct dedup_hash early_hash(struct dedup_hash hash, int64_t mark)
+static struct fingerprint early_hash(struct fingerprint hash, int64_t mark)
 {
-	return (struct dedup_hash){hash.low, hash.high ^ (uint64_t)(mark | 1)};
+	return (struct fingerprint){hash.low, hash.high ^ (uint64_t)(mark | 1)};
 }
 
 bool occurrences_have(
-    const struct occurrences *known, struct dedup_hash hash, const struct occurrence *occurrence)
+    const struct occurrences *known, struct fingerprint hash, const struct occurrence *occurrence)
 {
 	const struct occurrences_key *key = occurrences_of(known, hash);
 	if (!key)
@@ -95,7 +95,7 @@ bool occurrences_have(
 
 /* --- adding --------------------------------------------------------------------------------- */
 
-static struct occurrences_key *key_for(struct occurrences *known, struct dedup_hash hash)
+static struct occurrences_key *key_for(struct occurrences *known, struct fingerprint hash)
 {
 	if (known->keys >= known->capacity / 4 * 3)
 		grow_key_places(known);
@@ -123,14 +123,14 @@ static void insert_occurrence(struct occurrences *known, struct occurrences_key 
 }
 
 static void note_early(
-    struct occurrences *known, struct dedup_hash hash, const struct occurrence *occurrence)
+    struct occurrences *known, struct fingerprint hash, const struct occurrence *occurrence)
 {
 	if (is_early(occurrence))
 		hash_set_add(&known->early, early_hash(hash, occurrence->mark));
 }
 
 void occurrences_add(
-    struct occurrences *known, struct dedup_hash hash, const struct occurrence *occurrence)
+    struct occurrences *known, struct fingerprint hash, const struct occurrence *occurrence)
 {
 	struct occurrences_key *key = key_for(known, hash);
 	insert_occurrence(known, key, occurrences_before(key, occurrence->time_ms + 1), occurrence);
@@ -138,7 +138,7 @@ void occurrences_add(
 }
 
 void occurrences_load(
-    struct occurrences *known, struct dedup_hash hash, const struct occurrence *occurrence)
+    struct occurrences *known, struct fingerprint hash, const struct occurrence *occurrence)
 {
 	struct occurrences_key *key = key_for(known, hash);
 	insert_occurrence(known, key, key->count, occurrence);
@@ -177,7 +177,7 @@ void occurrences_settle(struct occurrences *known, int64_t oldest_ms)
 }
 
 void occurrences_each(const struct occurrences *known,
-    void (*see)(void *context, struct dedup_hash hash, const struct occurrence *occurrence),
+    void (*see)(void *context, struct fingerprint hash, const struct occurrence *occurrence),
     void *context)
 {
 	for (size_t i = 0; i < known->capacity; i++)

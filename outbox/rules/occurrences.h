@@ -8,7 +8,7 @@
  * Owned by one thread.
  */
 #include <stdbool.h>
-#include "dedup_hash.h"
+#include "fingerprint.h"
 #include "hash_set.h"
 
 struct occurrence {
@@ -21,7 +21,7 @@ struct occurrence {
 };
 
 struct occurrences_key {
-	struct dedup_hash hash; /* {0, 0}: a free place */
+	struct fingerprint hash; /* {0, 0}: a free place */
 	struct occurrence *list;
 	uint32_t count, capacity;
 };
@@ -43,22 +43,22 @@ void occurrences_finish(struct occurrences *known);
 
 /* Valid until the next change; NULL: nothing is known of it. */
 const struct occurrences_key *occurrences_of(
-    const struct occurrences *known, struct dedup_hash hash);
+    const struct occurrences *known, struct fingerprint hash);
 /* How many of the key are before this time? */
 size_t occurrences_before(const struct occurrences_key *key, int64_t time_ms);
 /* Is this message, early or not, among them? */
 bool occurrences_have(
-    const struct occurrences *known, struct dedup_hash hash, const struct occurrence *occurrence);
+    const struct occurrences *known, struct fingerprint hash, const struct occurrence *occurrence);
 
 void occurrences_add(
-    struct occurrences *known, struct dedup_hash hash, const struct occurrence *occurrence);
+    struct occurrences *known, struct fingerprint hash, const struct occurrence *occurrence);
 /* Many in any order, some more than once; then settle, which leaves out what is older than this. */
 void occurrences_load(
-    struct occurrences *known, struct dedup_hash hash, const struct occurrence *occurrence);
+    struct occurrences *known, struct fingerprint hash, const struct occurrence *occurrence);
 void occurrences_settle(struct occurrences *known, int64_t oldest_ms);
 
 void occurrences_each(const struct occurrences *known,
-    void (*see)(void *context, struct dedup_hash hash, const struct occurrence *occurrence),
+    void (*see)(void *context, struct fingerprint hash, const struct occurrence *occurrence),
     void *context);
 
 /* Looks at the next few keys and forgets of them what is older than this. */

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <jansson.h>
 #include "cleanup.h"
-#include "dedup_hash.h"
+#include "fingerprint.h"
 
 enum { MOST_PARTS = 16, MOST_STEPS = 32, MOST_INDEX = 1000000000 };
 enum { VALUE_HEAD = 1 + sizeof(uint64_t) }; /* before a value: its kind and length */
@@ -67,7 +67,7 @@ static bool add_payload(const struct part *part, struct rule_message *message, s
 	(void)part;
 	if (!from->payload)
 		return false;
-	struct dedup_hash hash = dedup_hash(from->payload, from->payload_length, 0);
+	struct fingerprint hash = fingerprint_of(from->payload, from->payload_length, 0);
 	return add_value(text, 'h', &hash, sizeof hash);
 }
 

@@ -12,7 +12,7 @@
 
 /* What a message is to a rule. */
 struct look {
-	struct dedup_hash hash;
+	struct fingerprint hash;
 	bool has_key, known;
 };
 
@@ -74,7 +74,7 @@ static bool add_rules(
  * The upper half of `low` is the rule's tag, by which an entry of a log finds its rule. Should two
  * rules have the same tag, both take it, and one of them never asks for it.
  */
-static struct dedup_hash tag_hash(const struct rule *rule, struct dedup_hash hash)
+static struct fingerprint tag_hash(const struct rule *rule, struct fingerprint hash)
 {
 	hash.low = (hash.low & UINT32_MAX) | (uint64_t)rule->tag << 32;
 	return hash;
@@ -90,12 +90,12 @@ static void prepare_rule(struct rule *rule, uint64_t seed)
 }
 
 static bool has_key(struct outbox_rules *rules, const struct rule *rule,
-    struct rule_message *message, struct dedup_hash *ret_hash)
+    struct rule_message *message, struct fingerprint *ret_hash)
 {
 	text_clear(&rules->key);
 	if (!rule_key_add(rule->key, message, &rules->key))
 		return false;
-	*ret_hash = tag_hash(rule, dedup_hash(rules->key.data, rules->key.length, rule->seed));
+	*ret_hash = tag_hash(rule, fingerprint_of(rules->key.data, rules->key.length, rule->seed));
 	return true;
 }
 
@@ -142,8 +142,8 @@ static bool restore_rules(struct outbox_rules *rules, struct err *err)
 	return true;
 }
 
-static bool record_occurrence(struct outbox_rules *rules, struct rule *rule, struct dedup_hash hash,
-    const struct occurrence *occurrence, struct err *err)
+static bool record_occurrence(struct outbox_rules *rules, struct rule *rule,
+    struct fingerprint hash, const struct occurrence *occurrence, struct err *err)
 {
 	const struct key_entry entry = {hash, occurrence->mark, occurrence->time_ms};
 	if (!rules_log_add(rules->log, rule->width, &entry, err))
@@ -160,7 +160,7 @@ struct moving {
 };
 
 static void move_occurrence(
-    void *context, struct dedup_hash hash, const struct occurrence *occurrence)
+    void *context, struct fingerprint hash, const struct occurrence *occurrence)
 {
 	struct moving *moving = context;
 	if (moving->good && !occurrences_have(&moving->rule->known, hash, occurrence))

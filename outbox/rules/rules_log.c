@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "cleanup.h"
-#include "dedup_folder.h"
+#include "state_folder.h"
 #include "fault.h"
 #include "key_spans.h"
 #include "text.h"
@@ -15,9 +15,9 @@
 enum { MINUTE = 60 * 1000, SPANS = 4 };
 
 struct rules_log {
-	struct dedup_folder folder;
+	struct state_folder folder;
 	struct width {
-		struct dedup_folder folder;
+		struct state_folder folder;
 		struct key_spans *spans; /* NULL: not read */
 		bool stays;
 	} widths[RULES_LOG_WIDTHS];
@@ -40,8 +40,8 @@ struct rules_log *rules_log_open(const char *path, struct err *err)
 {
 	struct rules_log *log = xcalloc(1, sizeof *log);
 	for (int i = 0; i < RULES_LOG_WIDTHS; i++)
-		log->widths[i].folder = (struct dedup_folder){.fd = -1, .lock = -1};
-	if (dedup_folder_open(&log->folder, path, "rules", 0, 0, 0, err))
+		log->widths[i].folder = (struct state_folder){.fd = -1, .lock = -1};
+	if (state_folder_open(&log->folder, path, "rules", 0, 0, 0, err))
 		return log;
 	rules_log_close(log);
 	return NULL;
@@ -51,7 +51,7 @@ static void close_width(struct width *width)
 {
 	key_spans_close(width->spans);
 	width->spans = NULL;
-	dedup_folder_close(&width->folder);
+	state_folder_close(&width->folder);
 }
 
 void rules_log_close(struct rules_log *log)
@@ -59,7 +59,7 @@ void rules_log_close(struct rules_log *log)
 	for (int i = 0; log && i < RULES_LOG_WIDTHS; i++)
 		close_width(&log->widths[i]);
 	if (log)
-		dedup_folder_close(&log->folder);
+		state_folder_close(&log->folder);
 	free(log);
 }
 
@@ -86,11 +86,11 @@ bool rules_log_read(struct rules_log *log, int width, bool stays,
 	owned_text char *name = width_folder_name(width);
 	owned_text char *path = xformat("%s/%s", log->folder.path, name);
 	int64_t span_ms = minutes_of(width) * MINUTE / SPANS;
-	if (!dedup_folder_open(&place->folder, path, "rules", SPANS, span_ms, 0, err))
+	if (!state_folder_open(&place->folder, path, "rules", SPANS, span_ms, 0, err))
 		return false;
 	place->stays = stays;
 	place->spans = key_spans_open(&place->folder, 0, see, context, err);
-	return place->spans && dedup_folder_sync(&log->folder, err);
+	return place->spans && state_folder_sync(&log->folder, err);
 }
 
 /* The logs before the head: without it, of which they have the seed, they would be refused; and
@@ -120,7 +120,7 @@ bool rules_log_remove(struct rules_log *log, int width, struct err *err)
 	empty_log_folder(log->widths[width].folder.fd);
 	close_width(&log->widths[width]);
 	return unlinkat(log->folder.fd, name, AT_REMOVEDIR) == 0 ||
-	       dedup_folder_fail(&log->folder, "a folder in it cannot be removed", err);
+	       state_folder_fail(&log->folder, "a folder in it cannot be removed", err);
 }
 
 /* --- use ------------------------------------------------------------------------------------ */
@@ -146,7 +146,7 @@ static struct key_spans *last_of(const struct rules_log *log)
 bool rules_log_checkpoint(struct rules_log *log, int64_t offset, struct err *err)
 {
 	struct key_spans *last = last_of(log);
-	if (!dedup_folder_check(&log->folder, err))
+	if (!state_folder_check(&log->folder, err))
 		return false;
 	for (int i = 0; i < RULES_LOG_WIDTHS; i++) {
 		struct key_spans *spans = log->widths[i].spans;

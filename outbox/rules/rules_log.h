@@ -4,7 +4,7 @@
  * rounded up to a minute times a power of four. So there are few files and few syncs, however many
  * rules there are, and a message takes 32 bytes for each rule.
  *
- *   folder/lock, folder/window   dedup_folder.h: the seed of the keys
+ *   folder/lock, folder/window   state_folder.h: the seed of the keys
  *   folder/16m/…                 those of a width, with a folder of their own: key_spans.h
  *
  * Owned by one thread.
@@ -18,7 +18,7 @@ struct rules_log;
 /* The smallest width of this time at least. */
 int rules_log_width(int64_t reach_ms);
 
-/* NULL: errors as dedup_folder_open has them. */
+/* NULL: errors as state_folder_open has them. */
 struct rules_log *rules_log_open(const char *path, struct err *err);
 void rules_log_close(struct rules_log *log);
 uint64_t rules_log_seed(const struct rules_log *log);

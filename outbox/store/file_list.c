@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "cleanup.h"
-#include "dedup_hash.h"
+#include "fingerprint.h"
 
 enum { VERSION = 1, HEAD = 16, MOST_BYTES = HEAD + FILE_LIST_MOST * 16 + 8 };
 static const char magic[8] = "obfiles";
@@ -77,7 +77,7 @@ const struct file_name *file_list_missing(
 	return NULL;
 }
 
-bool file_list_check(const struct dedup_folder *folder, const struct file_list *there,
+bool file_list_check(const struct state_folder *folder, const struct file_list *there,
     int64_t newest, const char *end, struct err *err)
 {
 	struct file_list listed;
@@ -95,7 +95,7 @@ bool file_list_check(const struct dedup_folder *folder, const struct file_list *
 /* --- writing -------------------------------------------------------------------------------- */
 
 bool file_list_write(
-    const struct dedup_folder *folder, const struct file_list *list, struct err *err)
+    const struct state_folder *folder, const struct file_list *list, struct err *err)
 {
 	char bytes[MOST_BYTES];
 	const uint32_t version = VERSION, count = (uint32_t)list->count;
@@ -111,6 +111,6 @@ bool file_list_write(
 	    folder->fd, "files.new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 	return (fd >= 0 && write(fd, bytes, length) == (ssize_t)length && fdatasync(fd) == 0 &&
 		   renameat(folder->fd, "files.new", folder->fd, "files") == 0 &&
-		   dedup_folder_sync(folder, err)) ||
-	       dedup_folder_fail(folder, "its file 'files' cannot be written", err);
+		   state_folder_sync(folder, err)) ||
+	       state_folder_fail(folder, "its file 'files' cannot be written", err);
 }

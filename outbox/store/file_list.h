@@ -11,7 +11,7 @@
  *     count times: slice 8, sub-slice 8
  *     checksum 8   XXH3, 64 bits, with the folder's seed, of all before it
  */
-#include "dedup_folder.h"
+#include "state_folder.h"
 
 enum { FILE_LIST_MOST = 64 };
 
@@ -35,7 +35,7 @@ const struct file_name *file_list_missing(
     const struct file_list *listed, const struct file_list *there, int64_t newest, int slices);
 
 /* Is all there? ERR_CONFIG: ids are lost. end: of the files' names. */
-bool file_list_check(const struct dedup_folder *folder, const struct file_list *there,
+bool file_list_check(const struct state_folder *folder, const struct file_list *there,
     int64_t newest, const char *end, struct err *err) MUST_CHECK;
 bool file_list_write(
-    const struct dedup_folder *folder, const struct file_list *list, struct err *err) MUST_CHECK;
+    const struct state_folder *folder, const struct file_list *list, struct err *err) MUST_CHECK;

@@ -6,13 +6,13 @@
 
 enum { FIRST = 64 };
 
-static bool hash_is_free(struct dedup_hash hash)
+static bool hash_is_free(struct fingerprint hash)
 {
 	return (hash.low | hash.high) == 0;
 }
 
 /* Where it is, or the free place where it would be. */
-static size_t place_of_hash(const struct hash_set *set, struct dedup_hash hash)
+static size_t place_of_hash(const struct hash_set *set, struct fingerprint hash)
 {
 	size_t place = (size_t)hash.high & (set->capacity - 1);
 	while (!hash_is_free(set->places[place]) &&
@@ -49,12 +49,12 @@ void hash_set_clear(struct hash_set *set)
 	set->count = 0;
 }
 
-bool hash_set_has(const struct hash_set *set, struct dedup_hash hash)
+bool hash_set_has(const struct hash_set *set, struct fingerprint hash)
 {
 	return set->count && !hash_is_free(set->places[place_of_hash(set, hash)]);
 }
 
-bool hash_set_add(struct hash_set *set, struct dedup_hash hash)
+bool hash_set_add(struct hash_set *set, struct fingerprint hash)
 {
 	if (set->count >= set->capacity / 2)
 		grow_hash_set(set);
@@ -67,7 +67,7 @@ bool hash_set_add(struct hash_set *set, struct dedup_hash hash)
 }
 
 /* What stands behind it moves up, so that no look stops before it. */
-bool hash_set_remove(struct hash_set *set, struct dedup_hash hash)
+bool hash_set_remove(struct hash_set *set, struct fingerprint hash)
 {
 	if (!set->count)
 		return false;
@@ -82,7 +82,7 @@ bool hash_set_remove(struct hash_set *set, struct dedup_hash hash)
 		set->places[hole] = set->places[next];
 		hole = next;
 	}
-	set->places[hole] = (struct dedup_hash){0};
+	set->places[hole] = (struct fingerprint){0};
 	set->count--;
 	return true;
 }

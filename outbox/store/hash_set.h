@@ -4,23 +4,23 @@
  * Owned by one thread.
  */
 #include <stdbool.h>
-#include "dedup_hash.h"
+#include "fingerprint.h"
 
 /* {0} is an empty set. */
 struct hash_set {
-	struct dedup_hash *places; /* {0, 0}: free */
-	size_t capacity, count;    /* a power of two, or 0 */
+	struct fingerprint *places; /* {0, 0}: free */
+	size_t capacity, count;     /* a power of two, or 0 */
 };
 
 void hash_set_finish(struct hash_set *set);
 void hash_set_clear(struct hash_set *set); /* what it may need again of its memory stays */
-static inline void hash_set_prefetch(const struct hash_set *set, struct dedup_hash hash)
+static inline void hash_set_prefetch(const struct hash_set *set, struct fingerprint hash)
 {
 	if (set->count)
 		__builtin_prefetch(&set->places[hash.high & (set->capacity - 1)]);
 }
-bool hash_set_has(const struct hash_set *set, struct dedup_hash hash);
+bool hash_set_has(const struct hash_set *set, struct fingerprint hash);
 /* False: it was there. */
-bool hash_set_add(struct hash_set *set, struct dedup_hash hash);
+bool hash_set_add(struct hash_set *set, struct fingerprint hash);
 /* False: it was not there. */
-bool hash_set_remove(struct hash_set *set, struct dedup_hash hash);
+bool hash_set_remove(struct hash_set *set, struct fingerprint hash);

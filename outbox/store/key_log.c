@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "dedup_disk.h"
+#include "disk_error.h"
 #include "fault.h"
 #include "key_log_format.h"
 #include "text.h"
@@ -39,7 +39,7 @@ struct key_log {
 
 static bool fail_key_log(const struct key_log *log, const char *what, struct err *err)
 {
-	return dedup_disk_fail(log->name, what, err);
+	return disk_error_fail(log->name, what, err);
 }
 
 /* --- the head ------------------------------------------------------------------------------- */
@@ -430,7 +430,7 @@ bool key_log_sync(struct key_log *log, struct err *err)
 	if (log->failed)
 		return err_set(err, ERR_FATAL,
 		    "%s cannot be made durable: %s%s; mend its disk, and open the folder again",
-		    log->name, strerror(log->failed), dedup_disk_cure(log->failed));
+		    log->name, strerror(log->failed), disk_error_cure(log->failed));
 	if (log->durable != log->units && !note_durable(log, err))
 		return false;
 	log->dirty = false;

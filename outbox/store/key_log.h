@@ -36,11 +36,11 @@
  * Owned by one thread.
  */
 #include <stdbool.h>
-#include "dedup_hash.h"
+#include "fingerprint.h"
 #include "errors.h"
 
 struct key_entry {
-	struct dedup_hash hash;
+	struct fingerprint hash;
 	int64_t offset, time_ms;
 };
 enum { KEY_UNIT = 32, KEY_FIRST_UNIT = 2 };

@@ -20,7 +20,7 @@ struct span {
 };
 
 struct key_spans {
-	const struct dedup_folder *folder;
+	const struct state_folder *folder;
 	uint64_t ids; /* expected in a span */
 	struct span spans[MOST_SPANS];
 	int count;         /* by number */
@@ -42,7 +42,7 @@ static void name_span_file(int64_t number, char name[NAME])
 static struct span *open_span(struct key_spans *spans, int64_t number, struct err *err)
 {
 	char name[NAME];
-	const struct dedup_folder_head *head = &spans->folder->head;
+	const struct state_folder_head *head = &spans->folder->head;
 	const struct key_log_head wanted = {
 	    .seed = head->seed, .slice = number, .slice_ms = head->slice_ms};
 	name_span_file(number, name);
@@ -138,7 +138,7 @@ static bool open_span_files(struct key_spans *spans, struct err *err)
 	int copy = openat(spans->folder->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *list = copy < 0 ? NULL : fdopendir(copy);
 	const struct dirent *entry;
-	bool good = list || dedup_folder_fail(spans->folder, "the folder cannot be read", err);
+	bool good = list || state_folder_fail(spans->folder, "the folder cannot be read", err);
 	while (good && (entry = readdir(list)))
 		good = open_span_file(spans, entry->d_name, err);
 	if (list)
@@ -155,7 +155,7 @@ static struct file_list list_span_files(const struct key_spans *spans)
 	return list;
 }
 
-struct key_spans *key_spans_open(const struct dedup_folder *folder, uint64_t ids,
+struct key_spans *key_spans_open(const struct state_folder *folder, uint64_t ids,
     void (*see)(void *context, const struct key_entry *entry), void *context, struct err *err)
 {
 	struct key_spans *spans = xcalloc(1, sizeof *spans);
@@ -216,7 +216,7 @@ bool key_spans_add(struct key_spans *spans, const struct key_entry *entry, struc
 	return true;
 }
 
-void key_spans_release(struct key_spans *spans, struct dedup_hash hash, int64_t now_ms)
+void key_spans_release(struct key_spans *spans, struct fingerprint hash, int64_t now_ms)
 {
 	const struct key_entry gone = {hash, KEY_SPANS_GONE, now_ms};
 	for (int i = 0; i < spans->count; i++)
@@ -244,7 +244,7 @@ static bool write_spans(struct key_spans *spans, int64_t offset, struct err *err
 	for (int i = 0; i < spans->count - 1; i++)
 		if (!make_span_durable(spans, spans->spans[i].log, -1, err))
 			return false;
-	if (spans->folder_dirty && !dedup_folder_sync(spans->folder, err))
+	if (spans->folder_dirty && !state_folder_sync(spans->folder, err))
 		return false;
 	fault_point("before_dedup_offset");
 	return !spans->count ||
@@ -253,7 +253,7 @@ static bool write_spans(struct key_spans *spans, int64_t offset, struct err *err
 
 bool key_spans_checkpoint(struct key_spans *spans, int64_t offset, struct err *err)
 {
-	if (!dedup_folder_check(spans->folder, err) || !write_spans(spans, offset, err))
+	if (!state_folder_check(spans->folder, err) || !write_spans(spans, offset, err))
 		return false;
 	const struct file_list there = list_span_files(spans);
 	if (spans->folder_dirty && !file_list_write(spans->folder, &there, err))

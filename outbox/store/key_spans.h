@@ -11,7 +11,7 @@
  *
  * Owned by one thread.
  */
-#include "dedup_folder.h"
+#include "state_folder.h"
 #include "key_log.h"
 
 #define KEY_SPANS_GONE INT64_MIN
@@ -22,14 +22,14 @@ struct key_spans;
  * folder: open, and so until key_spans_close. ids: expected in the window. see is shown each id
  * that is there, in any order, some more than once. Errors as key_log_open.
  */
-struct key_spans *key_spans_open(const struct dedup_folder *folder, uint64_t ids,
+struct key_spans *key_spans_open(const struct state_folder *folder, uint64_t ids,
     void (*see)(void *context, const struct key_entry *entry), void *context, struct err *err);
 void key_spans_close(struct key_spans *spans);
 
 /* The window's end is that of the newest entry: older spans are removed. */
 bool key_spans_add(
     struct key_spans *spans, const struct key_entry *entry, struct err *err) MUST_CHECK;
-void key_spans_release(struct key_spans *spans, struct dedup_hash hash, int64_t now_ms);
+void key_spans_release(struct key_spans *spans, struct fingerprint hash, int64_t now_ms);
 /* Writes what was added, and does not wait for the disk. */
 bool key_spans_flush(struct key_spans *spans, struct err *err) MUST_CHECK;
 /* As dedup_window_checkpoint. */

@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "cleanup.h"
-#include "dedup_disk.h"
-#include "dedup_hash.h"
+#include "disk_error.h"
+#include "fingerprint.h"
 
 enum { VERSION = 1 };
 static const char magic[8] = "obmapped";
@@ -56,7 +56,7 @@ static bool make_mapped_file(
 	if (ftruncate(fd, 0) ||
 	    (errno = posix_fallocate(fd, 0, (off_t)(MAPPED_HEAD + head.bytes))) ||
 	    pwrite(fd, &head, sizeof head, 0) != (ssize_t)sizeof head)
-		return dedup_disk_fail(name, "made", err);
+		return disk_error_fail(name, "made", err);
 	return true;
 }
 
@@ -77,7 +77,7 @@ static bool map_into_memory(
 {
 	void *memory = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (memory == MAP_FAILED)
-		return dedup_disk_fail(name, "mapped", err);
+		return disk_error_fail(name, "mapped", err);
 	file->head = memory;
 	file->bytes = (char *)memory + MAPPED_HEAD;
 	return true;
@@ -89,7 +89,7 @@ static bool open_it(struct mapped_file *file, int fd, const char *name,
 	struct stat state;
 	struct mapped_head head;
 	if (fstat(fd, &state))
-		return dedup_disk_fail(name, "looked at", err);
+		return disk_error_fail(name, "looked at", err);
 	if (state.st_size > 0 && state.st_size < MAPPED_HEAD)
 		return err_set(err, ERR_CONFIG,
 		    "%s is of something else: use a new folder, and load the ids again", name);
@@ -97,7 +97,7 @@ static bool open_it(struct mapped_file *file, int fd, const char *name,
 		return make_mapped_file(fd, name, wanted, err) &&
 		       map_into_memory(file, fd, name, MAPPED_HEAD + wanted->bytes, err);
 	if (pread(fd, &head, sizeof head, 0) != (ssize_t)sizeof head)
-		return dedup_disk_fail(name, "read", err);
+		return disk_error_fail(name, "read", err);
 	return check_mapped_head(
 		   &head, wanted, any_size, (uint64_t)state.st_size - MAPPED_HEAD, name, err) &&
 	       map_into_memory(file, fd, name, (uint64_t)state.st_size, err);
@@ -110,7 +110,7 @@ static bool fail_sync(const struct mapped_file *file, int error, struct err *err
 	file->head->failed = 1;
 	return err_set(err, ERR_FATAL,
 	    "what is kept cannot be made durable: %s%s; mend its disk, and open the folder again",
-	    strerror(error), dedup_disk_cure(error));
+	    strerror(error), disk_error_cure(error));
 }
 
 static bool sync_bytes(const struct mapped_file *file, uint64_t bytes, struct err *err)
@@ -158,7 +158,7 @@ bool mapped_file_open(struct mapped_file *ret_file, int folder, const char *name
 	owned_fd int fd = openat(folder, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	*ret_file = (struct mapped_file){0};
 	if (fd < 0)
-		return dedup_disk_fail(name, "opened", err);
+		return disk_error_fail(name, "opened", err);
 	if (open_it(ret_file, fd, name, wanted, any_size, err) && dirty_mapped_pages(ret_file, err))
 		return true;
 	mapped_file_close(ret_file);

@@ -7,7 +7,7 @@
 
 enum { GOING_A_CALL = 8, LEAST = 1024 };
 
-static bool is_none(struct dedup_hash hash)
+static bool is_none(struct fingerprint hash)
 {
 	return (hash.low | hash.high) == 0;
 }
@@ -42,13 +42,13 @@ void wheel_table_finish(struct wheel_table *table)
 
 /* --- the table ------------------------------------------------------------------------------ */
 
-static uint32_t *bucket_of_hash(const struct wheel_table *table, struct dedup_hash hash)
+static uint32_t *bucket_of_hash(const struct wheel_table *table, struct fingerprint hash)
 {
 	return &table->buckets[hash.high & (table->bucket_count - 1)];
 }
 
 /* What points to it, or to the end of its chain. */
-static uint32_t *find_link(const struct wheel_table *table, struct dedup_hash hash)
+static uint32_t *find_link(const struct wheel_table *table, struct fingerprint hash)
 {
 	uint32_t *at = bucket_of_hash(table, hash);
 	while (*at && (table->entries[*at].hash.low != hash.low ||
@@ -101,11 +101,11 @@ static void unlink_entry(struct wheel_table *table, uint32_t *at)
 {
 	struct wheel_entry *entry = &table->entries[*at];
 	*at = entry->next;
-	entry->hash = (struct dedup_hash){0};
+	entry->hash = (struct fingerprint){0};
 	table->count--;
 }
 
-bool wheel_table_remove(struct wheel_table *table, struct dedup_hash hash)
+bool wheel_table_remove(struct wheel_table *table, struct fingerprint hash)
 {
 	bool there = false;
 	for (uint32_t *at = find_link(table, hash); *at; at = find_link(table, hash)) {
@@ -174,17 +174,17 @@ static int64_t tick_of(struct wheel_table *table, int64_t time_ms)
 
 /* --- use ------------------------------------------------------------------------------------ */
 
-void wheel_table_prefetch(const struct wheel_table *table, struct dedup_hash hash)
+void wheel_table_prefetch(const struct wheel_table *table, struct fingerprint hash)
 {
 	__builtin_prefetch(bucket_of_hash(table, hash));
 }
 
-bool wheel_table_has(const struct wheel_table *table, struct dedup_hash hash)
+bool wheel_table_has(const struct wheel_table *table, struct fingerprint hash)
 {
 	return *find_link(table, hash) != 0;
 }
 
-bool wheel_table_add(struct wheel_table *table, struct dedup_hash hash, int64_t time_ms)
+bool wheel_table_add(struct wheel_table *table, struct fingerprint hash, int64_t time_ms)
 {
 	remove_some(table);
 	int64_t tick = tick_of(table, time_ms);

@@ -9,13 +9,13 @@
  * Owned by one thread.
  */
 #include <stdbool.h>
-#include "dedup_hash.h"
+#include "fingerprint.h"
 
 enum { WHEEL_TICKS = 64 };
 #define WHEEL_MOST 2000000000U /* ids that may be planned for */
 
 struct wheel_entry {
-	struct dedup_hash hash;      /* {0, 0}: it was removed, and is still in its tick's list */
+	struct fingerprint hash;     /* {0, 0}: it was removed, and is still in its tick's list */
 	uint32_t next, next_of_tick; /* places in entries; 0: none */
 };
 
@@ -36,14 +36,14 @@ struct wheel_table {
 void wheel_table_init(struct wheel_table *table, uint64_t ids, int64_t window_ms);
 void wheel_table_finish(struct wheel_table *table);
 
-void wheel_table_prefetch(const struct wheel_table *table, struct dedup_hash hash);
-bool wheel_table_has(const struct wheel_table *table, struct dedup_hash hash);
+void wheel_table_prefetch(const struct wheel_table *table, struct fingerprint hash);
+bool wheel_table_has(const struct wheel_table *table, struct fingerprint hash);
 /*
  * False: it was there, and stays in its tick. What is older than the window is in the oldest. While
  * some of what is over was not removed yet, an id that is there may be among it: it is added beside
  * that, and each of the two ends with its own tick.
  */
-bool wheel_table_add(struct wheel_table *table, struct dedup_hash hash, int64_t time_ms);
+bool wheel_table_add(struct wheel_table *table, struct fingerprint hash, int64_t time_ms);
 /* False: it was not there. */
-bool wheel_table_remove(struct wheel_table *table, struct dedup_hash hash);
+bool wheel_table_remove(struct wheel_table *table, struct fingerprint hash);
 uint64_t wheel_table_bytes(const struct wheel_table *table); /* that are used */

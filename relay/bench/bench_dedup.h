@@ -1,15 +1,15 @@
 #pragma once
 /* Shared by the files of the part dedup. One thread. */
 #include "bench.h"
-#include "dedup_hash.h"
+#include "fingerprint.h"
 
 /* A hash as good as that of an id, for a number: what is measured is not the hash. */
-static inline struct dedup_hash bench_dedup_hash(uint64_t number)
+static inline struct fingerprint bench_dedup_hash(uint64_t number)
 {
 	uint64_t low = (number + 1) * UINT64_C(0x9e3779b97f4a7c15);
 	low = (low ^ low >> 32) * UINT64_C(0xd6e8feb86659fd93);
 	uint64_t high = (low ^ low >> 29) * UINT64_C(0xbf58476d1ce4e5b9);
-	return (struct dedup_hash){low ^ low >> 32, high ^ high >> 31};
+	return (struct fingerprint){low ^ low >> 32, high ^ high >> 31};
 }
 
 /* Nothing but reads of one cache line each at random places of the memory, in nanoseconds a read:

@@ -96,7 +96,7 @@ static void tell_hash(struct bench *bench)
 	int64_t begin = clock_us();
 	for (int64_t i = 0; i < reads; i++) {
 		id[i & 7] = (char)i;
-		sum += dedup_hash(id, ID, sum & 1).low; /* one after the other */
+		sum += fingerprint_of(id, ID, sum & 1).low; /* one after the other */
 	}
 	bench_tell(bench, sum ? "hash of an id of 36 bytes" : "", "ns",
 	    (double)(clock_us() - begin) * 1000 / (double)reads);

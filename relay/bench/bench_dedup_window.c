@@ -37,7 +37,7 @@ static struct dedup_window *open_window(const struct window_bench *run, struct e
 static bool take_window_id(
     struct dedup_window *window, int64_t number, int64_t time_ms, struct err *err)
 {
-	struct dedup_hash hash = bench_dedup_hash((uint64_t)number);
+	struct fingerprint hash = bench_dedup_hash((uint64_t)number);
 	bool there;
 	return dedup_window_has(window, hash, &there, err) &&
 	       (there || dedup_window_add(window, hash, number, time_ms, BEGIN_MS * 2, err));

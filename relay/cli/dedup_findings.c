@@ -38,7 +38,7 @@ json_t *dedup_finding_json(const struct dedup_finding *finding)
 	    "harmless", finding->harmless, "what", finding->what);
 }
 
-void dedup_holder_print(const struct dedup_folder_view *folder)
+void dedup_holder_print(const struct state_folder_view *folder)
 {
 	if (folder->holder > 0)
 		printf("in use    by process %ld: of what it has not written yet nothing is said\n",

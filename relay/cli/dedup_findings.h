@@ -8,4 +8,4 @@ void dedup_finding_print(const struct dedup_finding *finding);
 json_t *dedup_finding_json(const struct dedup_finding *finding);
 
 /* "by process 17: …", or "by nobody" */
-void dedup_holder_print(const struct dedup_folder_view *folder);
+void dedup_holder_print(const struct state_folder_view *folder);

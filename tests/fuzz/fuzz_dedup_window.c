@@ -43,7 +43,7 @@ static struct dedup_window *open_window(void)
 static void add(struct dedup_window *window, uint64_t number)
 {
 	struct err err;
-	struct dedup_hash hash = dedup_window_hash(window, &number, sizeof number);
+	struct fingerprint hash = dedup_window_hash(window, &number, sizeof number);
 	bool there = false;
 	if (dedup_window_add(window, hash, (int64_t)number, NEWEST_MS, NEWEST_MS, &err))
 		require(dedup_window_has(window, hash, &there, &err) && there);

@@ -13,7 +13,7 @@
 
 #include "cleanup.h"
 #include "dedup_conformance.h"
-#include "dedup_hash.h"
+#include "fingerprint.h"
 #include "dedup_walk.h"
 #include "temporary.h"
 #include "text.h"
@@ -111,7 +111,7 @@ static uint64_t walk_hashes(struct outbox_dedup *dedup, uint64_t first, uint64_t
 {
 	uint64_t fresh = 0;
 	for (uint64_t i = first; i < first + count; i++) {
-		struct dedup_hash hash = dedup_hash(&i, sizeof i, 1);
+		struct fingerprint hash = fingerprint_of(&i, sizeof i, 1);
 		struct outbox_dedup_id id = {&hash, sizeof hash, -1, -1};
 		struct outbox_error error;
 		enum outbox_dedup_state found;

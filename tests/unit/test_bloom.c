@@ -8,7 +8,7 @@
 
 #include "bloom_filter.h"
 #include "bloom_size.h"
-#include "dedup_hash.h"
+#include "fingerprint.h"
 #include "text.h"
 
 #ifdef __ARM_NEON
@@ -41,9 +41,9 @@ static struct bloom_filter filter_of(uint64_t lines)
 	return filter;
 }
 
-static struct dedup_hash hash_of(uint64_t number)
+static struct fingerprint hash_of(uint64_t number)
 {
-	return dedup_hash(&number, sizeof number, 7);
+	return fingerprint_of(&number, sizeof number, 7);
 }
 
 static void every_code_sets_the_same_bits(void **state)
@@ -89,7 +89,7 @@ static void the_bits_are_where_the_format_has_them(void **state)
 	uint64_t low = 0;
 	for (uint64_t word = 0; word < 8; word++)
 		low |= word << (6 * word);
-	bloom_codes()[0]->add(&filter, (struct dedup_hash){low, UINT64_C(3) << 62});
+	bloom_codes()[0]->add(&filter, (struct fingerprint){low, UINT64_C(3) << 62});
 	for (uint64_t word = 0; word < 80; word++)
 		assert_int_equal(
 		    filter.words[word], word / 8 == 7 ? UINT64_C(1) << word % 8 : UINT64_C(0));
@@ -100,10 +100,10 @@ static void the_hash_is_that_of_the_format(void **state)
 {
 	(void)state;
 	/* XXH3_128bits_withSeed of xxHash 0.8 */
-	struct dedup_hash hash = dedup_hash("", 0, 0);
+	struct fingerprint hash = fingerprint_of("", 0, 0);
 	assert_int_equal(hash.low, UINT64_C(0x6001c324468d497f));
 	assert_int_equal(hash.high, UINT64_C(0x99aa06d3014798d8));
-	struct dedup_hash other = dedup_hash("", 0, 1);
+	struct fingerprint other = fingerprint_of("", 0, 1);
 	assert_true(other.low != hash.low);
 }
 
@@ -163,7 +163,7 @@ enum { AHEAD = 16 };
 
 /* Of the whole window, by turns: so the first and the last id of each slice are among them. */
 static void walk_window(const struct bloom_plan *plan, struct bloom_filter *filters,
-    void (*visit)(const struct bloom_filter *filter, struct dedup_hash hash))
+    void (*visit)(const struct bloom_filter *filter, struct fingerprint hash))
 {
 	uint64_t slices = (uint64_t)plan->slices + 1, ids = plan->ids * slices;
 	for (uint64_t i = 0; i < ids + AHEAD; i++) {
@@ -174,12 +174,12 @@ static void walk_window(const struct bloom_plan *plan, struct bloom_filter *filt
 	}
 }
 
-static void add(const struct bloom_filter *filter, struct dedup_hash hash)
+static void add(const struct bloom_filter *filter, struct fingerprint hash)
 {
 	bloom_codes()[0]->add(filter, hash);
 }
 
-static void expect(const struct bloom_filter *filter, struct dedup_hash hash)
+static void expect(const struct bloom_filter *filter, struct fingerprint hash)
 {
 	if (!bloom_codes()[0]->look(filter, 1, hash))
 		fail_msg("an id was forgotten");

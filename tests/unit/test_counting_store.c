@@ -46,9 +46,9 @@ static struct outbox_dedup *open_with(const char *settings)
 	return dedup_walk_open(line);
 }
 
-static struct dedup_hash hash_of(uint64_t number)
+static struct fingerprint hash_of(uint64_t number)
 {
-	return dedup_hash(&number, sizeof number, 3);
+	return fingerprint_of(&number, sizeof number, 3);
 }
 
 static struct bloom_filter filter_of(uint64_t lines)

@@ -19,7 +19,7 @@
 
 #include "cleanup.h"
 #include "clock.h"
-#include "dedup_disk.h"
+#include "disk_error.h"
 #include "dedup_window.h"
 #include "temporary.h"
 #include "text.h"
@@ -75,7 +75,7 @@ static void expect_refusal(const char *settings, enum err_kind kind, const char 
 	assert_non_null(strstr(err.message, word));
 }
 
-static struct dedup_hash hash_of(const struct dedup_window *window, uint64_t id)
+static struct fingerprint hash_of(const struct dedup_window *window, uint64_t id)
 {
 	return dedup_window_hash(window, &id, sizeof id);
 }
@@ -1023,7 +1023,7 @@ static void what_a_disk_refuses_is_told_with_the_setting_and_the_cure(void **sta
 	    {EIO, ERR_RETRY, "5.0.map cannot be made: Input/output error"}};
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		errno = rows[i].error;
-		assert_false(dedup_disk_fail("5.0.map", "made", &err));
+		assert_false(disk_error_fail("5.0.map", "made", &err));
 		assert_int_equal(err.kind, rows[i].kind);
 		assert_non_null(strstr(err.message, rows[i].cure));
 	}

@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 #include <zlib.h>
-#include "dedup_folder.h"
+#include "state_folder.h"
 #include "dedup_store.h"
 #include "mapped_file.h"
 #include "text.h"
@@ -32,7 +32,7 @@ struct part {
 
 struct bitmap_store {
 	struct dedup_store store;
-	struct dedup_folder folder;
+	struct state_folder folder;
 	bool hashes;
 	uint64_t size; /* bits */
 	struct part *parts;
@@ -109,7 +109,7 @@ static bool open_bitmap_files(struct bitmap_store *bitmap, struct err *err)
 	int copy = openat(bitmap->folder.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *list = copy < 0 ? NULL : fdopendir(copy);
 	const struct dirent *entry;
-	bool good = list || dedup_folder_fail(&bitmap->folder, "the folder cannot be read", err);
+	bool good = list || state_folder_fail(&bitmap->folder, "the folder cannot be read", err);
 	while (good && (entry = readdir(list)))
 		good = open_bitmap_file(bitmap, entry->d_name, err);
 	if (list)
@@ -123,7 +123,7 @@ static void close_bitmap_store(struct dedup_store *store)
 	for (uint64_t i = 0; i < bitmap->part_count; i++)
 		mapped_file_close(&bitmap->parts[i].file);
 	mapped_file_close(&bitmap->offset);
-	dedup_folder_close(&bitmap->folder);
+	state_folder_close(&bitmap->folder);
 	free(bitmap->parts);
 	free(bitmap);
 }
@@ -136,7 +136,7 @@ static struct dedup_store *open_bitmap_store(const struct dedup_spec *spec, stru
 	bitmap->size = bitmap->hashes ? HASH_BITS : (uint64_t)spec->ids;
 	bitmap->part_count = (bitmap->size - 1) / PARTITION_BITS + 1;
 	bitmap->parts = xcalloc(bitmap->part_count, sizeof *bitmap->parts);
-	bool good = dedup_folder_open(
+	bool good = state_folder_open(
 	    &bitmap->folder, spec->path, bitmap->hashes ? "bithash" : "bitmap", 0, 0, 0, err);
 	bitmap->store.seed = bitmap->folder.head.seed;
 	if (good && open_bitmap_files(bitmap, err))
@@ -250,9 +250,9 @@ static bool sync_parts(struct bitmap_store *bitmap, struct err *err)
 static bool checkpoint_bitmap(struct dedup_store *store, int64_t offset, struct err *err)
 {
 	struct bitmap_store *bitmap = bitmap_of(store);
-	if (!dedup_folder_check(&bitmap->folder, err))
+	if (!state_folder_check(&bitmap->folder, err))
 		return false;
-	if (sync_parts(bitmap, err) && dedup_folder_sync(&bitmap->folder, err) &&
+	if (sync_parts(bitmap, err) && state_folder_sync(&bitmap->folder, err) &&
 	    mapped_file_sync_offset(&bitmap->offset, offset, err))
 		return true;
 	return err_prefix(err, "path=%s", bitmap->folder.path);

@@ -93,7 +93,7 @@ static bool look_by_filter(struct bloom_store *bloom, const struct dedup_item *i
 	size_t hits = 0;
 	reserve_bloom_places(bloom, count);
 	for (size_t i = 0; i < count; i++) {
-		struct dedup_hash hash = items[i].hash;
+		struct fingerprint hash = items[i].hash;
 		prefetch_window(bloom->window, items, count, i);
 		ret_states[i] = state_from_done(dedup_window_is_hot(bloom->window, hash));
 		if (ret_states[i] == OUTBOX_DEDUP_DONE)

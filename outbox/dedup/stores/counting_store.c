@@ -11,7 +11,7 @@
 #include <unistd.h>
 #include "bloom_size.h"
 #include "counting_filter.h"
-#include "dedup_folder.h"
+#include "state_folder.h"
 #include "dedup_store.h"
 #include "file_list.h"
 #include "mapped_file.h"
@@ -28,7 +28,7 @@ struct part {
 
 struct counting_store {
 	struct dedup_store store;
-	struct dedup_folder folder;
+	struct state_folder folder;
 	struct bloom_plan plan;
 	struct part parts[BLOOM_FILTERS]; /* by number and sub */
 	struct bloom_filter filters[BLOOM_FILTERS];
@@ -153,7 +153,7 @@ static bool open_count_files(struct counting_store *counting, struct err *err)
 	int copy = openat(counting->folder.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *list = copy < 0 ? NULL : fdopendir(copy);
 	const struct dirent *entry;
-	bool good = list || dedup_folder_fail(&counting->folder, "the folder cannot be read", err);
+	bool good = list || state_folder_fail(&counting->folder, "the folder cannot be read", err);
 	while (good && (entry = readdir(list)))
 		good = open_count_file(counting, entry->d_name, err);
 	if (list)
@@ -168,7 +168,7 @@ static void close_counting_store(struct dedup_store *store)
 	struct counting_store *counting = counting_of(store);
 	for (int i = 0; i < counting->count; i++)
 		mapped_file_close(&counting->parts[i].file);
-	dedup_folder_close(&counting->folder);
+	state_folder_close(&counting->folder);
 	free(counting);
 }
 
@@ -180,7 +180,7 @@ static struct dedup_store *open_counting_store(const struct dedup_spec *spec, st
 	    bloom_plan((uint64_t)spec->ids, spec->rate, (int)spec->slices, COUNTING_PLACES);
 	counting->newest = INT64_MIN;
 	counting->offset = -1;
-	bool good = dedup_folder_open(&counting->folder, spec->path, "counting", (int)spec->slices,
+	bool good = state_folder_open(&counting->folder, spec->path, "counting", (int)spec->slices,
 	    dedup_spec_slice_ms(spec), 0, err);
 	counting->store.seed = counting->folder.head.seed;
 	if (good && open_count_files(counting, err))
@@ -192,7 +192,7 @@ static struct dedup_store *open_counting_store(const struct dedup_spec *spec, st
 /* --- use ------------------------------------------------------------------------------------ */
 
 /* The newest that may have it; -1: none. */
-static int find_counted_part(const struct counting_store *counting, struct dedup_hash hash)
+static int find_counted_part(const struct counting_store *counting, struct fingerprint hash)
 {
 	int place = counting->count - 1;
 	while (place >= 0 && !counting_has(&counting->filters[place], hash))
@@ -296,7 +296,7 @@ static bool remove_counts(
 static bool checkpoint_counts(struct dedup_store *store, int64_t offset, struct err *err)
 {
 	struct counting_store *counting = counting_of(store);
-	if (!dedup_folder_check(&counting->folder, err))
+	if (!state_folder_check(&counting->folder, err))
 		return false;
 	for (int i = 0; i < counting->count; i++)
 		if (!mapped_file_sync(&counting->parts[i].file, err))

@@ -14,7 +14,7 @@ enum { AHEAD = 12, SPANS = 8 };
 struct exact_store {
 	struct dedup_store store;
 	struct wheel_table table;
-	struct dedup_folder folder;
+	struct state_folder folder;
 	struct key_spans *spans; /* NULL: in memory only */
 	int64_t newest_ms, offset;
 };
@@ -30,7 +30,7 @@ static void close_exact_store(struct dedup_store *store)
 	wheel_table_finish(&exact->table);
 	if (exact->spans)
 		key_spans_close(exact->spans);
-	dedup_folder_close(&exact->folder);
+	state_folder_close(&exact->folder);
 	free(exact);
 }
 
@@ -51,7 +51,7 @@ static bool open_spans(struct exact_store *exact, const struct dedup_spec *spec,
 	int64_t span_ms = (spec->window_ms + SPANS - 1) / SPANS;
 	if (!spec->path)
 		return true;
-	if (!dedup_folder_open(&exact->folder, spec->path, "exact", SPANS, span_ms, 0, err))
+	if (!state_folder_open(&exact->folder, spec->path, "exact", SPANS, span_ms, 0, err))
 		return false;
 	exact->store.seed = exact->folder.head.seed;
 	exact->spans =
@@ -65,7 +65,7 @@ static struct dedup_store *open_exact_store(const struct dedup_spec *spec, struc
 {
 	struct exact_store *exact = xcalloc(1, sizeof *exact);
 	exact->store = (struct dedup_store){&exact_store, (uint64_t)clock_random()};
-	exact->folder = (struct dedup_folder){.fd = -1, .lock = -1};
+	exact->folder = (struct state_folder){.fd = -1, .lock = -1};
 	exact->newest_ms = exact->offset = -1;
 	wheel_table_init(&exact->table, (uint64_t)spec->ids, spec->window_ms);
 	if (open_spans(exact, spec, err))

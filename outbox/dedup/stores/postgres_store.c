@@ -15,7 +15,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include "cleanup.h"
-#include "dedup_server.h"
+#include "postgres_session.h"
 #include "dedup_store.h"
 #include "hash_set.h"
 #include "pg_column.h"
@@ -38,7 +38,7 @@ struct postgres_store {
 	struct dedup_store store;
 	char *name, *window_ms;
 	char *sql[STATEMENTS]; /* with the schema's name in it */
-	struct dedup_server server;
+	struct postgres_session server;
 	int session;              /* of the server, in which these are locked: */
 	struct hash_set held;     /* pending ids */
 	struct hash_set doubtful; /* pending ids that an `add` without an answer was about */
@@ -86,7 +86,7 @@ static struct pg_result *ask_postgres(struct postgres_store *postgres, enum stat
 	struct pg_param params[4];
 	int used = fill_parameters(postgres, what, items, count, params);
 	struct pg_result *result =
-	    dedup_server_ask(&postgres->server, postgres->sql[what], params, used, NULL, err);
+	    postgres_session_ask(&postgres->server, postgres->sql[what], params, used, NULL, err);
 	forget_lost_locks(postgres);
 	return result;
 }
@@ -213,7 +213,7 @@ static bool record_in_postgres(
 	size_t lost;
 	if (count == 0)
 		return true;
-	if (!dedup_server_connect(&postgres->server, err))
+	if (!postgres_session_connect(&postgres->server, err))
 		return false;
 	forget_lost_locks(postgres);
 	if (!reclaim_lost(postgres, items, count, &lost, err) ||
@@ -305,7 +305,7 @@ static bool take_in_transaction(struct dedup_store *store, struct pg_conn *conne
 static void close_postgres_store(struct dedup_store *store)
 {
 	struct postgres_store *postgres = postgres_of(store);
-	dedup_server_finish(&postgres->server);
+	postgres_session_finish(&postgres->server);
 	hash_set_finish(&postgres->held);
 	hash_set_finish(&postgres->doubtful);
 	pg_column_finish(&postgres->ids);
@@ -334,8 +334,8 @@ static struct dedup_store *open_postgres_store(const struct dedup_spec *spec, st
 	postgres->ids.type = PG_COLUMN_BYTEA;
 	postgres->times.type = PG_COLUMN_TIMESTAMPTZ;
 	postgres->offset = -1;
-	dedup_server_init(&postgres->server, spec, DEDUP_SESSION_OWN);
-	if (!spec->dsn || dedup_server_connect(&postgres->server, err))
+	postgres_session_init(&postgres->server, spec, POSTGRES_SESSION_OWN);
+	if (!spec->dsn || postgres_session_connect(&postgres->server, err))
 		return &postgres->store;
 	close_postgres_store(&postgres->store);
 	return NULL;

@@ -15,7 +15,7 @@
 #include <zlib.h>
 #include "clock.h"
 #include "dedup_hot.h"
-#include "dedup_redis.h"
+#include "redis_session.h"
 #include "dedup_store.h"
 #include "hex.h"
 #include "text.h"
@@ -36,7 +36,7 @@ struct form {
 struct redis_store {
 	struct dedup_store store;
 	const struct form *form;
-	struct dedup_redis server;
+	struct redis_session server;
 	char *name, *lease_ms, *window_ms; /* words of commands */
 	/* What stands at a key: a number that only this store has, below 0 when it is done. Of
 	 * numbers the server makes no strings, which saves it memory and time. */
@@ -135,15 +135,15 @@ static bool reserve_redis_filter(
 {
 	int64_t exists = 0;
 	redis_sayf(redis->server.redis, "EXISTS %s:bloom", redis->name);
-	if (!dedup_redis_hear(&redis->server, store_number, &exists, err) || exists)
+	if (!redis_session_hear(&redis->server, store_number, &exists, err) || exists)
 		return exists;
 	owned_text char *rate = xformat("%.9g", spec->rate);
 	redis_sayf(redis->server.redis, "BF.RESERVE %s:bloom %s %lld EXPANSION 2", redis->name,
 	    rate, (long long)spec->ids);
-	if (dedup_redis_hear(&redis->server, store_number, &exists, err))
+	if (redis_session_hear(&redis->server, store_number, &exists, err))
 		return true;
 	if (strstr(err->message, "item exists"))
-		return dedup_redis_begin(&redis->server, err);
+		return redis_session_begin(&redis->server, err);
 	if (strstr(err->message, "unknown command"))
 		err_set(err, ERR_CONFIG,
 		    "%s: form=bloom needs the module RedisBloom, which it has not: load that, or "
@@ -222,13 +222,13 @@ static bool ask_doubts(struct round *round, struct err *err)
 		struct redis_word key = redis_id_key(redis, round->items[i]);
 		const struct redis_word words[] = {redis_word("GET"), key};
 		if (round->claimed[i])
-			dedup_redis_say_remove(&redis->server, key, redis_word(redis->pending));
+			redis_session_say_remove(&redis->server, key, redis_word(redis->pending));
 		else
 			redis_say(redis->server.redis, words, 2);
 		round->old[i] = !round->claimed[i];
 		ask_once_more(round, i);
 	}
-	return dedup_redis_hear(&redis->server, see_doubt, round, err);
+	return redis_session_hear(&redis->server, see_doubt, round, err);
 }
 
 static void see_renewed(void *context, size_t number, const struct redis_answer *answer)
@@ -245,11 +245,11 @@ static bool renew_old(struct round *round, struct err *err)
 	for (size_t i = 0; i < round->count; i++) {
 		if (!round->old[i] || !round->claimed[i])
 			continue;
-		dedup_redis_say_renew(&redis->server, redis_id_key(redis, round->items[i]),
+		redis_session_say_renew(&redis->server, redis_id_key(redis, round->items[i]),
 		    redis_word(redis->pending), redis_word(redis->lease_ms));
 		ask_once_more(round, i);
 	}
-	return dedup_redis_hear(&redis->server, see_renewed, round, err);
+	return redis_session_hear(&redis->server, see_renewed, round, err);
 }
 
 static void report_round(struct round *round)
@@ -266,13 +266,13 @@ static void report_round(struct round *round)
 
 static bool ask_round(struct round *round, struct err *err)
 {
-	struct dedup_redis *server = &round->redis->server;
+	struct redis_session *server = &round->redis->server;
 	if (round->count == 0)
 		return true;
-	if (!dedup_redis_begin(server, err))
+	if (!redis_session_begin(server, err))
 		return false;
 	say_claims(round);
-	if (!dedup_redis_hear(server, see_claim, round, err) || !ask_doubts(round, err) ||
+	if (!redis_session_hear(server, see_claim, round, err) || !ask_doubts(round, err) ||
 	    !renew_old(round, err))
 		return false;
 	report_round(round);
@@ -337,7 +337,7 @@ static void say_done(struct redis_store *redis, const struct dedup_item *items, 
 static void say_remove(struct redis_store *redis, const struct dedup_item *items, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
-		dedup_redis_say_remove(
+		redis_session_say_remove(
 		    &redis->server, redis_id_key(redis, &items[i]), redis_word(redis->pending));
 }
 
@@ -350,7 +350,7 @@ static bool tell_filter(
 	if (!redis->form->say_add)
 		return true;
 	redis->form->say_add(redis, items, count);
-	return dedup_redis_hear(&redis->server, store_number, &last, err);
+	return redis_session_hear(&redis->server, store_number, &last, err);
 }
 
 static bool add_chunk(struct redis_store *redis, const struct dedup_item *items, size_t count,
@@ -358,10 +358,10 @@ static bool add_chunk(struct redis_store *redis, const struct dedup_item *items,
 {
 	struct sum sum = {.redis = redis};
 	bool by_key = !redis->form->say_add;
-	if (!dedup_redis_begin(&redis->server, err) || !tell_filter(redis, items, count, err))
+	if (!redis_session_begin(&redis->server, err) || !tell_filter(redis, items, count, err))
 		return false;
 	(by_key ? say_done : say_remove)(redis, items, count);
-	if (!dedup_redis_hear(&redis->server, by_key ? see_replaced : see_removed, &sum, err))
+	if (!redis_session_hear(&redis->server, by_key ? see_replaced : see_removed, &sum, err))
 		return false;
 	*lost += sum.lost;
 	for (size_t i = 0; i < count; i++)
@@ -392,10 +392,10 @@ static bool run_each(struct redis_store *redis, const struct dedup_item *items, 
 {
 	int64_t last;
 	for (size_t i = 0; i < count; i += CHUNK) {
-		if (!dedup_redis_begin(&redis->server, err))
+		if (!redis_session_begin(&redis->server, err))
 			return false;
 		say(redis, items + i, count - i < CHUNK ? count - i : CHUNK);
-		if (!dedup_redis_hear(&redis->server, store_number, &last, err))
+		if (!redis_session_hear(&redis->server, store_number, &last, err))
 			return false;
 	}
 	return true;
@@ -433,7 +433,7 @@ static bool remove_from_redis(
 static void close_redis_store(struct dedup_store *store)
 {
 	struct redis_store *redis = redis_of(store);
-	dedup_redis_finish(&redis->server);
+	redis_session_finish(&redis->server);
 	dedup_hot_finish(&redis->hot);
 	text_finish(&redis->key);
 	free(redis->name);
@@ -462,8 +462,8 @@ static struct dedup_store *open_redis_store(const struct dedup_spec *spec, struc
 		dedup_hot_init(&redis->hot, (uint64_t)spec->hot);
 		redis->hot_ms = spec->window_ms;
 	}
-	if (dedup_redis_init(&redis->server, spec, true, err) &&
-	    dedup_redis_begin(&redis->server, err) &&
+	if (redis_session_init(&redis->server, spec, true, err) &&
+	    redis_session_begin(&redis->server, err) &&
 	    (!redis->form->prepare || redis->form->prepare(redis, spec, err)))
 		return &redis->store;
 	close_redis_store(&redis->store);

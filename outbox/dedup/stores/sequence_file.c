@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "cleanup.h"
-#include "dedup_hash.h"
+#include "fingerprint.h"
 #include "text.h"
 
 enum { MOST = 1 << 24 };

@@ -17,7 +17,7 @@
 #include <string.h>
 #include "cleanup.h"
 #include "clock.h"
-#include "dedup_folder.h"
+#include "state_folder.h"
 #include "dedup_store.h"
 #include "position.h"
 #include "sequence_file.h"
@@ -42,7 +42,7 @@ struct line {
 
 struct sequence_store {
 	struct dedup_store store;
-	struct dedup_folder folder; /* path NULL: none */
+	struct state_folder folder; /* path NULL: none */
 	struct line *lines;
 	size_t count, recent; /* recent: the line of the last one that was done */
 	uint64_t uses, open;  /* open: places of all lines */
@@ -321,7 +321,7 @@ static bool read_marks_file(struct sequence_store *sequence, struct err *err)
 	owned_text char *marks = sequence_file_read(sequence->folder.fd, &sequence->offset);
 	if (!marks && errno != EBADMSG)
 		return errno == ENOENT ||
-		       dedup_folder_fail(&sequence->folder, "positions cannot be read", err);
+		       state_folder_fail(&sequence->folder, "positions cannot be read", err);
 	return (marks && resume_marks(&sequence->store, marks, err)) ||
 	       err_set(err, ERR_CONFIG,
 		   "path=%s: the file positions is damaged: remove it, and what came since the "
@@ -331,11 +331,11 @@ static bool read_marks_file(struct sequence_store *sequence, struct err *err)
 
 static bool write_file(const struct sequence_store *sequence, struct err *err)
 {
-	const struct dedup_folder *folder = &sequence->folder;
-	return dedup_folder_check(folder, err) &&
+	const struct state_folder *folder = &sequence->folder;
+	return state_folder_check(folder, err) &&
 	       (sequence_file_write(folder->fd, text_string(&sequence->text), sequence->offset) ||
-		   dedup_folder_fail(folder, "positions cannot be written", err)) &&
-	       dedup_folder_sync(folder, err);
+		   state_folder_fail(folder, "positions cannot be written", err)) &&
+	       state_folder_sync(folder, err);
 }
 
 static bool checkpoint_sequence(struct dedup_store *store, int64_t offset, struct err *err)
@@ -358,7 +358,7 @@ static void close_sequence_store(struct dedup_store *store)
 	for (size_t i = 0; i < sequence->count; i++)
 		free(sequence->lines[i].places);
 	if (sequence->folder.path)
-		dedup_folder_close(&sequence->folder);
+		state_folder_close(&sequence->folder);
 	text_finish(&sequence->text);
 	free(sequence->lines);
 	free(sequence);
@@ -370,7 +370,7 @@ static struct dedup_store *open_sequence_store(const struct dedup_spec *spec, st
 	sequence->store = (struct dedup_store){&sequence_store, (uint64_t)clock_random()};
 	sequence->offset = -1;
 	if (!spec->path ||
-	    (dedup_folder_open(&sequence->folder, spec->path, "sequence", 0, 0, 0, err) &&
+	    (state_folder_open(&sequence->folder, spec->path, "sequence", 0, 0, 0, err) &&
 		read_marks_file(sequence, err)))
 		return &sequence->store;
 	close_sequence_store(&sequence->store);

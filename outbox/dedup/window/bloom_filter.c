@@ -9,14 +9,15 @@ static inline uint64_t bit_in_word(uint64_t low, int word)
 	return UINT64_C(1) << (low >> (6 * word) & 63);
 }
 
-static void portable_add(const struct bloom_filter *filter, struct dedup_hash hash)
+static void portable_add(const struct bloom_filter *filter, struct fingerprint hash)
 {
 	uint64_t *line = bloom_line(filter, hash);
 	for (int i = 0; i < BLOOM_BITS; i++)
 		line[i] |= bit_in_word(hash.low, i);
 }
 
-static uint64_t portable_look(const struct bloom_filter *filters, int count, struct dedup_hash hash)
+static uint64_t portable_look(
+    const struct bloom_filter *filters, int count, struct fingerprint hash)
 {
 	uint64_t bits[BLOOM_BITS], found = 0;
 	for (int i = 0; i < BLOOM_BITS; i++)
@@ -47,7 +48,7 @@ AVX2 static inline void avx2_bits(uint64_t low, __m256i *ret_first, __m256i *ret
 	*ret_second = _mm256_sllv_epi64(one, _mm256_and_si256(second, mask));
 }
 
-AVX2 static void avx2_add(const struct bloom_filter *filter, struct dedup_hash hash)
+AVX2 static void avx2_add(const struct bloom_filter *filter, struct fingerprint hash)
 {
 	__m256i *line = (__m256i *)bloom_line(filter, hash), first, second;
 	avx2_bits(hash.low, &first, &second);
@@ -56,7 +57,7 @@ AVX2 static void avx2_add(const struct bloom_filter *filter, struct dedup_hash h
 }
 
 AVX2 static uint64_t avx2_look(
-    const struct bloom_filter *filters, int count, struct dedup_hash hash)
+    const struct bloom_filter *filters, int count, struct fingerprint hash)
 {
 	__m256i first, second;
 	uint64_t found = 0;

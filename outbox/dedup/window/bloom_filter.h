@@ -12,7 +12,7 @@
  * thread adds; others may look meanwhile in no filter that it adds to.
  */
 #include <stdbool.h>
-#include "dedup_hash.h"
+#include "fingerprint.h"
 
 enum { BLOOM_LINE = 64, BLOOM_BITS = 8, BLOOM_FILTERS = 64 };
 
@@ -24,15 +24,15 @@ struct bloom_filter {
 /* One way to do it. */
 struct bloom_code {
 	const char *name;
-	void (*add)(const struct bloom_filter *filter, struct dedup_hash hash);
+	void (*add)(const struct bloom_filter *filter, struct fingerprint hash);
 	/* Bit i: filter i may have it. count <= BLOOM_FILTERS. */
-	uint64_t (*look)(const struct bloom_filter *filters, int count, struct dedup_hash hash);
+	uint64_t (*look)(const struct bloom_filter *filters, int count, struct fingerprint hash);
 };
 
 /* What this machine can do, the fastest first; the last is the portable one, behind it NULL. */
 const struct bloom_code *const *bloom_codes(void);
 
-static inline uint64_t *bloom_line(const struct bloom_filter *filter, struct dedup_hash hash)
+static inline uint64_t *bloom_line(const struct bloom_filter *filter, struct fingerprint hash)
 {
 	__extension__ typedef unsigned __int128 wide;
 	uint64_t line = (uint64_t)(((wide)hash.high * filter->lines) >> 64);
@@ -41,7 +41,7 @@ static inline uint64_t *bloom_line(const struct bloom_filter *filter, struct ded
 
 /* Brings the lines of an id that is looked at, or added, a little later. */
 static inline void bloom_prefetch(
-    const struct bloom_filter *filters, int count, struct dedup_hash hash)
+    const struct bloom_filter *filters, int count, struct fingerprint hash)
 {
 	for (int i = 0; i < count; i++)
 		__builtin_prefetch(bloom_line(&filters[i], hash));

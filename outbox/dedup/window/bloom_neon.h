@@ -13,7 +13,7 @@ static inline uint64x2_t neon_bits(uint64x2_t low, int pair)
 	return vshlq_u64(vdupq_n_u64(1), vreinterpretq_s64_u64(places));
 }
 
-static void neon_add(const struct bloom_filter *filter, struct dedup_hash hash)
+static void neon_add(const struct bloom_filter *filter, struct fingerprint hash)
 {
 	uint64_t *line = bloom_line(filter, hash);
 	uint64x2_t low = vdupq_n_u64(hash.low);
@@ -22,7 +22,7 @@ static void neon_add(const struct bloom_filter *filter, struct dedup_hash hash)
 		    line + 2 * pair, vorrq_u64(vld1q_u64(line + 2 * pair), neon_bits(low, pair)));
 }
 
-static uint64_t neon_look(const struct bloom_filter *filters, int count, struct dedup_hash hash)
+static uint64_t neon_look(const struct bloom_filter *filters, int count, struct fingerprint hash)
 {
 	uint64x2_t low = vdupq_n_u64(hash.low), bits[BLOOM_BITS / 2];
 	uint64_t found = 0;

@@ -2,12 +2,12 @@
 
 enum { MOST = 15 };
 
-static int shift_of(struct dedup_hash hash, int word)
+static int shift_of(struct fingerprint hash, int word)
 {
 	return (int)(hash.low >> (4 * word) & 15) * 4;
 }
 
-void counting_add(const struct bloom_filter *filter, struct dedup_hash hash)
+void counting_add(const struct bloom_filter *filter, struct fingerprint hash)
 {
 	uint64_t *line = bloom_line(filter, hash);
 	for (int word = 0; word < BLOOM_BITS; word++) {
@@ -17,7 +17,7 @@ void counting_add(const struct bloom_filter *filter, struct dedup_hash hash)
 	}
 }
 
-bool counting_has(const struct bloom_filter *filter, struct dedup_hash hash)
+bool counting_has(const struct bloom_filter *filter, struct fingerprint hash)
 {
 	const uint64_t *line = bloom_line(filter, hash);
 	for (int word = 0; word < BLOOM_BITS; word++)
@@ -26,7 +26,7 @@ bool counting_has(const struct bloom_filter *filter, struct dedup_hash hash)
 	return true;
 }
 
-bool counting_remove(const struct bloom_filter *filter, struct dedup_hash hash)
+bool counting_remove(const struct bloom_filter *filter, struct fingerprint hash)
 {
 	uint64_t *line = bloom_line(filter, hash);
 	if (!counting_has(filter, hash))

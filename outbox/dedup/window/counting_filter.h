@@ -13,7 +13,7 @@
 
 enum { COUNTING_PLACES = 16 }; /* a word: for bloom_size.h */
 
-void counting_add(const struct bloom_filter *filter, struct dedup_hash hash);
-bool counting_has(const struct bloom_filter *filter, struct dedup_hash hash);
+void counting_add(const struct bloom_filter *filter, struct fingerprint hash);
+bool counting_has(const struct bloom_filter *filter, struct fingerprint hash);
 /* False: it has it not, and nothing is changed. */
-bool counting_remove(const struct bloom_filter *filter, struct dedup_hash hash);
+bool counting_remove(const struct bloom_filter *filter, struct fingerprint hash);

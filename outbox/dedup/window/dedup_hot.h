@@ -7,10 +7,10 @@
  * Owned by one thread.
  */
 #include <stdbool.h>
-#include "dedup_hash.h"
+#include "fingerprint.h"
 
 struct dedup_hot_place {
-	struct dedup_hash hash;
+	struct fingerprint hash;
 	int64_t until;
 };
 
@@ -24,28 +24,29 @@ void dedup_hot_init(struct dedup_hot *hot, uint64_t ids);
 void dedup_hot_finish(struct dedup_hot *hot);
 
 static inline struct dedup_hot_place *dedup_hot_at(
-    const struct dedup_hot *hot, struct dedup_hash hash)
+    const struct dedup_hot *hot, struct fingerprint hash)
 {
 	return &hot->places[hash.low & hot->mask];
 }
 
-static inline void dedup_hot_prefetch(const struct dedup_hot *hot, struct dedup_hash hash)
+static inline void dedup_hot_prefetch(const struct dedup_hot *hot, struct fingerprint hash)
 {
 	__builtin_prefetch(dedup_hot_at(hot, hash));
 }
 
-static inline bool dedup_hot_has(const struct dedup_hot *hot, struct dedup_hash hash, int64_t now)
+static inline bool dedup_hot_has(const struct dedup_hot *hot, struct fingerprint hash, int64_t now)
 {
 	const struct dedup_hot_place *place = dedup_hot_at(hot, hash);
 	return place->hash.low == hash.low && place->hash.high == hash.high && place->until >= now;
 }
 
-static inline void dedup_hot_put(const struct dedup_hot *hot, struct dedup_hash hash, int64_t until)
+static inline void dedup_hot_put(
+    const struct dedup_hot *hot, struct fingerprint hash, int64_t until)
 {
 	*dedup_hot_at(hot, hash) = (struct dedup_hot_place){hash, until};
 }
 
-static inline void dedup_hot_drop(const struct dedup_hot *hot, struct dedup_hash hash)
+static inline void dedup_hot_drop(const struct dedup_hot *hot, struct fingerprint hash)
 {
 	struct dedup_hot_place *place = dedup_hot_at(hot, hash);
 	if (place->hash.low == hash.low && place->hash.high == hash.high)

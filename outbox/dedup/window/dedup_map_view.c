@@ -107,7 +107,7 @@ void dedup_map_view_close(struct dedup_map_view *view)
 	*view = (struct dedup_map_view){0};
 }
 
-bool dedup_map_view_in_filter(const struct dedup_map_view *view, struct dedup_hash hash)
+bool dedup_map_view_in_filter(const struct dedup_map_view *view, struct fingerprint hash)
 {
 	return (*bloom_codes())->look(&view->filter, 1, hash) != 0;
 }
@@ -118,18 +118,18 @@ static bool is_viewed_unit(void *context, uint32_t unit)
 }
 
 bool dedup_map_view_in_index(
-    const struct dedup_map_view *view, struct dedup_hash hash, uint64_t unit)
+    const struct dedup_map_view *view, struct fingerprint hash, uint64_t unit)
 {
 	uint32_t wanted = (uint32_t)unit;
 	return key_index_find(&view->index, hash, is_viewed_unit, &wanted);
 }
 
-uint64_t dedup_map_view_line(const struct dedup_map_view *view, struct dedup_hash hash)
+uint64_t dedup_map_view_line(const struct dedup_map_view *view, struct fingerprint hash)
 {
 	return (uint64_t)((char *)bloom_line(&view->filter, hash) - (char *)view->memory);
 }
 
-uint64_t dedup_map_view_bucket(const struct dedup_map_view *view, struct dedup_hash hash)
+uint64_t dedup_map_view_bucket(const struct dedup_map_view *view, struct fingerprint hash)
 {
 	const struct key_bucket *bucket =
 	    &view->index.buckets[key_index_bucket(&view->index, hash)];

@@ -36,9 +36,9 @@ bool dedup_map_view_open(
 void dedup_map_view_close(struct dedup_map_view *view);
 
 /* Has the filter the id, and the index this unit for it? */
-bool dedup_map_view_in_filter(const struct dedup_map_view *view, struct dedup_hash hash);
+bool dedup_map_view_in_filter(const struct dedup_map_view *view, struct fingerprint hash);
 bool dedup_map_view_in_index(
-    const struct dedup_map_view *view, struct dedup_hash hash, uint64_t unit);
+    const struct dedup_map_view *view, struct fingerprint hash, uint64_t unit);
 /* Where in the file that would be. */
-uint64_t dedup_map_view_line(const struct dedup_map_view *view, struct dedup_hash hash);
-uint64_t dedup_map_view_bucket(const struct dedup_map_view *view, struct dedup_hash hash);
+uint64_t dedup_map_view_line(const struct dedup_map_view *view, struct fingerprint hash);
+uint64_t dedup_map_view_bucket(const struct dedup_map_view *view, struct fingerprint hash);

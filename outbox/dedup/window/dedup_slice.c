@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "dedup_disk.h"
+#include "disk_error.h"
 #include "dedup_map.h"
 #include "text.h"
 
@@ -37,17 +37,17 @@ static bool open_map(struct dedup_slice *slice, const char *name, int folder, st
 	struct stat state;
 	slice->map_fd = openat(folder, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (slice->map_fd < 0 || fstat(slice->map_fd, &state))
-		return dedup_disk_fail(name, "opened", err);
+		return disk_error_fail(name, "opened", err);
 	/* a page that finds no room on the disk later would be a SIGBUS */
 	if ((uint64_t)state.st_size != slice->map_bytes &&
 	    (ftruncate(slice->map_fd, 0) ||
 		(errno = posix_fallocate(slice->map_fd, 0, (off_t)slice->map_bytes))))
-		return dedup_disk_fail(name, "made", err);
+		return disk_error_fail(name, "made", err);
 	slice->map =
 	    mmap(NULL, slice->map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, slice->map_fd, 0);
 	if (slice->map == MAP_FAILED) {
 		slice->map = NULL;
-		return dedup_disk_fail(name, "mapped", err);
+		return disk_error_fail(name, "mapped", err);
 	}
 	char *filter = (char *)slice->map + DEDUP_MAP_HEAD;
 	slice->filter.words = (void *)filter;
@@ -109,7 +109,7 @@ static bool make_map(struct dedup_slice *slice, const char *name, struct err *er
 {
 	if (ftruncate(slice->map_fd, 0) ||
 	    (errno = posix_fallocate(slice->map_fd, 0, (off_t)slice->map_bytes)))
-		return dedup_disk_fail(name, "made", err);
+		return disk_error_fail(name, "made", err);
 	begin_map(slice);
 	return true;
 }
@@ -144,7 +144,7 @@ struct filling {
 	struct dedup_slice *slice;
 	const struct bloom_code *code;
 	struct {
-		struct dedup_hash hash;
+		struct fingerprint hash;
 		uint32_t unit;
 	} ring[AHEAD];
 	uint64_t seen, done;
@@ -153,7 +153,7 @@ struct filling {
 };
 
 /* A look reads buckets until one has room. */
-static bool prove_buckets(struct dedup_slice *slice, struct dedup_hash hash)
+static bool prove_buckets(struct dedup_slice *slice, struct fingerprint hash)
 {
 	uint64_t first = key_index_bucket(&slice->index, hash);
 	for (uint64_t i = 0; slice->pieces.left && i < slice->index.count; i++) {
@@ -167,7 +167,7 @@ static bool prove_buckets(struct dedup_slice *slice, struct dedup_hash hash)
 	return true;
 }
 
-static bool prove_line(struct dedup_slice *slice, struct dedup_hash hash)
+static bool prove_line(struct dedup_slice *slice, struct fingerprint hash)
 {
 	return map_pieces_prove(&slice->pieces, bloom_line(&slice->filter, hash));
 }
@@ -181,7 +181,7 @@ static void fill_one(struct filling *filling)
 {
 	struct dedup_slice *slice = filling->slice;
 	int place = (int)(filling->done++ % AHEAD);
-	struct dedup_hash hash = filling->ring[place].hash;
+	struct fingerprint hash = filling->ring[place].hash;
 	uint32_t unit = filling->ring[place].unit;
 	if (filling->wrong || !prove_line(slice, hash) || !prove_buckets(slice, hash)) {
 		filling->wrong = true;
@@ -329,7 +329,7 @@ bool dedup_slice_rename(struct dedup_slice *slice, int folder, int64_t number, s
 	name_slice_file(&slice->plan, "log", log);
 	name_slice_file(&slice->plan, "map", map);
 	if (renameat(folder, old_map, folder, map))
-		dedup_disk_fail(old_map, "renamed", err);
+		disk_error_fail(old_map, "renamed", err);
 	else if (key_log_rename(slice->log, folder, log, &slice->plan.head, err))
 		return true;
 	dedup_slice_close(slice);
@@ -353,14 +353,14 @@ void dedup_slice_add(struct dedup_slice *slice, const struct key_entry *entry)
 	key_log_add(slice->log, entry);
 }
 
-bool dedup_slice_prove(struct dedup_slice *slice, struct dedup_hash hash, struct err *err)
+bool dedup_slice_prove(struct dedup_slice *slice, struct fingerprint hash, struct err *err)
 {
 	return prove_line(slice, hash) || rebuild_slice_map(slice, err);
 }
 
 struct question {
 	struct key_log *log;
-	struct dedup_hash hash;
+	struct fingerprint hash;
 	bool damaged_log;
 };
 
@@ -383,7 +383,7 @@ static bool is_wrong(void *context, uint32_t unit)
 	return question->damaged_log || key_index_tag(entry->hash) != key_index_tag(question->hash);
 }
 
-static bool find_in_slice(struct dedup_slice *slice, struct dedup_hash hash)
+static bool find_in_slice(struct dedup_slice *slice, struct fingerprint hash)
 {
 	struct question question = {slice->log, hash, false};
 	return key_index_find(&slice->index, hash, is_it, &question);
@@ -391,7 +391,7 @@ static bool find_in_slice(struct dedup_slice *slice, struct dedup_hash hash)
 
 /* What was not found: is it as it should be? Looks that come to this are few. */
 static bool recheck_missing_id(
-    struct dedup_slice *slice, struct dedup_hash hash, bool *ret_there, struct err *err)
+    struct dedup_slice *slice, struct fingerprint hash, bool *ret_there, struct err *err)
 {
 	struct question question = {slice->log, hash, false};
 	if (!key_index_find(&slice->index, hash, is_wrong, &question))
@@ -403,7 +403,7 @@ static bool recheck_missing_id(
 }
 
 bool dedup_slice_has(
-    struct dedup_slice *slice, struct dedup_hash hash, bool *ret_there, struct err *err)
+    struct dedup_slice *slice, struct fingerprint hash, bool *ret_there, struct err *err)
 {
 	if (!prove_buckets(slice, hash) && !rebuild_slice_map(slice, err))
 		return false;
@@ -463,5 +463,5 @@ bool dedup_slice_seal(struct dedup_slice *slice, struct err *err)
 	head->checksum = dedup_map_sum(head, &slice->pieces);
 	head->sealed = 1;
 	return msync(slice->map, slice->map_bytes, MS_SYNC) == 0 ||
-	       dedup_disk_fail("the map of a slice", "made durable", err);
+	       disk_error_fail("the map of a slice", "made durable", err);
 }

@@ -79,13 +79,13 @@ void dedup_slice_remove(struct dedup_slice *slice, int folder);
 void dedup_slice_add(struct dedup_slice *slice, const struct key_entry *entry);
 /* Before a look at the filter: the line of the id is as it was, or the map is made anew from the
  * log. ERR_FATAL: that is damaged. */
-bool dedup_slice_prove(struct dedup_slice *slice, struct dedup_hash hash, struct err *err);
+bool dedup_slice_prove(struct dedup_slice *slice, struct fingerprint hash, struct err *err);
 /*
  * Is it written? Exact: by the index and the log. For an id that the filter may have. ERR_FATAL:
  * the log is damaged where it may be; the slice is refused when it is opened again.
  */
-bool dedup_slice_has(
-    struct dedup_slice *slice, struct dedup_hash hash, bool *ret_there, struct err *err) MUST_CHECK;
+bool dedup_slice_has(struct dedup_slice *slice, struct fingerprint hash, bool *ret_there,
+    struct err *err) MUST_CHECK;
 bool dedup_slice_is_full(const struct dedup_slice *slice); /* no unit behind fits into the index */
 uint64_t dedup_slice_ids(const struct dedup_slice *slice); /* with those that were added */
 uint64_t dedup_slice_bytes(const struct dedup_slice *slice); /* of both files */

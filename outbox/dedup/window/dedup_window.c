@@ -13,7 +13,7 @@
 #include "cleanup.h"
 #include "clock.h"
 #include "dedup_ahead.h"
-#include "dedup_folder.h"
+#include "state_folder.h"
 #include "dedup_hot.h"
 #include "dedup_slice.h"
 #include "fault.h"
@@ -25,7 +25,7 @@ enum { STRETCH = 1 << 16 };
 _Static_assert((int)FILE_LIST_MOST >= (int)BLOOM_FILTERS, "a list has room for all slices");
 
 struct dedup_window {
-	struct dedup_folder folder;
+	struct state_folder folder;
 	bool folder_dirty; /* files were made, and the folder was not synced */
 	struct bloom_plan plan;
 	const struct bloom_code *code;
@@ -194,7 +194,7 @@ static bool open_window_file(
 		return true;
 	*newest = number > *newest ? number : *newest;
 	if (fstatat(window->folder.fd, name, &state, 0))
-		return dedup_folder_fail(&window->folder, "a key log cannot be looked at", err);
+		return state_folder_fail(&window->folder, "a key log cannot be looked at", err);
 	const struct dedup_slice_plan plan =
 	    plan_of(window, number, sub, (uint64_t)state.st_size / KEY_UNIT);
 	if (!check_room(window, err))
@@ -239,7 +239,7 @@ static bool open_window_files(struct dedup_window *window, int64_t *ret_newest, 
 	int copy = openat(window->folder.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *list = copy < 0 ? NULL : fdopendir(copy);
 	const struct dirent *entry;
-	bool good = list || dedup_folder_fail(&window->folder, "the folder cannot be read", err);
+	bool good = list || state_folder_fail(&window->folder, "the folder cannot be read", err);
 	while (good && (entry = readdir(list))) {
 		size_t length = strlen(entry->d_name);
 		bool map = length > 4 && text_equal(entry->d_name + length - 4, ".map");
@@ -278,7 +278,7 @@ struct dedup_window *dedup_window_open(const struct dedup_spec *spec, struct err
 	window->figures.offset = -1;
 	window->code = *bloom_codes();
 	window->plan = bloom_plan((uint64_t)spec->ids, spec->rate, (int)spec->slices, BLOOM_PLACES);
-	bool good = dedup_folder_open(&window->folder, spec->path, "bloom", (int)spec->slices,
+	bool good = state_folder_open(&window->folder, spec->path, "bloom", (int)spec->slices,
 	    dedup_spec_slice_ms(spec), 0, err);
 	dedup_ahead_init(&window->next, window->folder.fd);
 	dedup_ahead_init(&window->next_sub, window->folder.fd);
@@ -308,7 +308,7 @@ void dedup_window_close(struct dedup_window *window)
 		(void)!dedup_slice_seal(&window->slices[i], &err);
 		dedup_slice_close(&window->slices[i]);
 	}
-	dedup_folder_close(&window->folder);
+	state_folder_close(&window->folder);
 	dedup_hot_finish(&window->hot);
 	hash_set_finish(&window->unwritten);
 	free(window);
@@ -321,20 +321,20 @@ uint64_t dedup_window_seed(const struct dedup_window *window)
 	return window->folder.head.seed;
 }
 
-struct dedup_hash dedup_window_hash(
+struct fingerprint dedup_window_hash(
     const struct dedup_window *window, const void *id, size_t length)
 {
-	return dedup_hash(id, length, window->folder.head.seed);
+	return fingerprint_of(id, length, window->folder.head.seed);
 }
 
-void dedup_window_prefetch(const struct dedup_window *window, struct dedup_hash hash)
+void dedup_window_prefetch(const struct dedup_window *window, struct fingerprint hash)
 {
 	dedup_hot_prefetch(&window->hot, hash);
 	hash_set_prefetch(&window->unwritten, hash);
 	bloom_prefetch(window->filters, window->count, hash);
 }
 
-static void note_hot_hash(struct dedup_window *window, struct dedup_hash hash, int64_t number)
+static void note_hot_hash(struct dedup_window *window, struct fingerprint hash, int64_t number)
 {
 	dedup_hot_put(&window->hot, hash, number + (int64_t)window->folder.head.slices);
 }
@@ -361,7 +361,7 @@ static bool note_rebuilt(
 	return true;
 }
 
-static bool prove_lines(struct dedup_window *window, struct dedup_hash hash, struct err *err)
+static bool prove_lines(struct dedup_window *window, struct fingerprint hash, struct err *err)
 {
 	window->proving = false;
 	for (int i = 0; i < window->count; i++) {
@@ -376,7 +376,7 @@ static bool prove_lines(struct dedup_window *window, struct dedup_hash hash, str
 }
 
 bool dedup_window_may_have(
-    struct dedup_window *window, struct dedup_hash hash, uint64_t *ret_found, struct err *err)
+    struct dedup_window *window, struct fingerprint hash, uint64_t *ret_found, struct err *err)
 {
 	if (!check_whole(window, err) || (window->proving && !prove_lines(window, hash, err)))
 		return false;
@@ -400,13 +400,13 @@ static void end_stretch(struct dedup_window *window)
 	*stretch = (struct stretch){0};
 }
 
-bool dedup_window_is_hot(const struct dedup_window *window, struct dedup_hash hash)
+bool dedup_window_is_hot(const struct dedup_window *window, struct fingerprint hash)
 {
 	return dedup_hot_has(&window->hot, hash, window->newest);
 }
 
 void dedup_window_judge(
-    struct dedup_window *window, struct dedup_hash hash, uint64_t found, bool there)
+    struct dedup_window *window, struct fingerprint hash, uint64_t found, bool there)
 {
 	if (found && there) {
 		note_hot_hash(window, hash, window->slices[__builtin_ctzll(found)].plan.head.slice);
@@ -418,7 +418,7 @@ void dedup_window_judge(
 }
 
 static bool slice_has(struct dedup_window *window, struct dedup_slice *slice,
-    struct dedup_hash hash, bool *ret_there, struct err *err)
+    struct fingerprint hash, bool *ret_there, struct err *err)
 {
 	enum dedup_slice_origin before = slice->origin;
 	return dedup_slice_has(slice, hash, ret_there, err) ? note_rebuilt(window, slice, before)
@@ -426,7 +426,7 @@ static bool slice_has(struct dedup_window *window, struct dedup_slice *slice,
 }
 
 bool dedup_window_has(
-    struct dedup_window *window, struct dedup_hash hash, bool *ret_there, struct err *err)
+    struct dedup_window *window, struct fingerprint hash, bool *ret_there, struct err *err)
 {
 	uint64_t found = 0;
 	*ret_there = dedup_window_is_hot(window, hash) || hash_set_has(&window->unwritten, hash);
@@ -482,7 +482,7 @@ static void prepare_sub(struct dedup_window *window, const struct dedup_slice *l
 	dedup_ahead_begin(&window->next_sub, &plan, NULL, 0);
 }
 
-bool dedup_window_add(struct dedup_window *window, struct dedup_hash hash, int64_t offset,
+bool dedup_window_add(struct dedup_window *window, struct fingerprint hash, int64_t offset,
     int64_t time_ms, int64_t now_ms, struct err *err)
 {
 	int64_t number = slice_of(window, time_ms < now_ms ? time_ms : now_ms);
@@ -528,7 +528,7 @@ static bool write_window_slices(struct dedup_window *window, int64_t offset, str
 	for (int i = 0; i < window->count - 1; i++)
 		if (!make_slice_durable(window, &window->slices[i], -1, err))
 			return false;
-	if (window->folder_dirty && !dedup_folder_sync(&window->folder, err))
+	if (window->folder_dirty && !state_folder_sync(&window->folder, err))
 		return false;
 	fault_point("before_dedup_offset");
 	return !window->count ||
@@ -537,7 +537,7 @@ static bool write_window_slices(struct dedup_window *window, int64_t offset, str
 
 bool dedup_window_checkpoint(struct dedup_window *window, int64_t offset, struct err *err)
 {
-	if (!check_whole(window, err) || !dedup_folder_check(&window->folder, err) ||
+	if (!check_whole(window, err) || !state_folder_check(&window->folder, err) ||
 	    !write_window_slices(window, offset, err))
 		return false;
 	const struct file_list there = list_window_files(window);

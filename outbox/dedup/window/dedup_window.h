@@ -9,7 +9,7 @@
  * does one that has a quarter of them when the observed rate of false hits is beyond what is
  * allowed.
  *
- *   folder/lock, folder/window   dedup_folder.h
+ *   folder/lock, folder/window   state_folder.h
  *   folder/N.S.log               slice N, sub-slice S: key_log.h
  *   folder/N.S.map               dedup_slice.h
  *
@@ -21,7 +21,7 @@
  * Owned by one thread.
  */
 #include <stdbool.h>
-#include "dedup_hash.h"
+#include "fingerprint.h"
 #include "dedup_spec.h"
 
 struct dedup_window;
@@ -50,25 +50,25 @@ struct dedup_window *dedup_window_open(const struct dedup_spec *spec, struct err
 void dedup_window_close(struct dedup_window *window);
 
 uint64_t dedup_window_seed(const struct dedup_window *window);
-struct dedup_hash dedup_window_hash(
+struct fingerprint dedup_window_hash(
     const struct dedup_window *window, const void *id, size_t length);
 
 /* Before a look at it a little later, at several in a row. */
-void dedup_window_prefetch(const struct dedup_window *window, struct dedup_hash hash);
+void dedup_window_prefetch(const struct dedup_window *window, struct fingerprint hash);
 /* Was it seen a moment ago? */
-bool dedup_window_is_hot(const struct dedup_window *window, struct dedup_hash hash);
+bool dedup_window_is_hot(const struct dedup_window *window, struct fingerprint hash);
 /* The filters alone, of what is not hot; 0: none has it. */
-bool dedup_window_may_have(struct dedup_window *window, struct dedup_hash hash, uint64_t *ret_found,
-    struct err *err) MUST_CHECK;
+bool dedup_window_may_have(struct dedup_window *window, struct fingerprint hash,
+    uint64_t *ret_found, struct err *err) MUST_CHECK;
 /* What dedup_window_may_have found (0 too) turned out to be: for the rate, and for what is hot. */
 void dedup_window_judge(
-    struct dedup_window *window, struct dedup_hash hash, uint64_t found, bool there);
+    struct dedup_window *window, struct fingerprint hash, uint64_t found, bool there);
 /* Is it remembered? */
-bool dedup_window_has(struct dedup_window *window, struct dedup_hash hash, bool *ret_there,
+bool dedup_window_has(struct dedup_window *window, struct fingerprint hash, bool *ret_there,
     struct err *err) MUST_CHECK;
 /* It is done. time_ms: of its record; now_ms: the wall clock. ERR_RETRY: no room for a new slice.
  */
-bool dedup_window_add(struct dedup_window *window, struct dedup_hash hash, int64_t offset,
+bool dedup_window_add(struct dedup_window *window, struct fingerprint hash, int64_t offset,
     int64_t time_ms, int64_t now_ms, struct err *err) MUST_CHECK;
 /* Writes what was added, and does not wait for the disk. */
 bool dedup_window_flush(struct dedup_window *window, struct err *err) MUST_CHECK;

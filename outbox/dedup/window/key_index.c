@@ -10,7 +10,7 @@ uint64_t key_index_buckets(uint64_t ids)
 	return ids / KEY_BUCKET_PLANNED + 1;
 }
 
-bool key_index_add(const struct key_index *index, struct dedup_hash hash, uint32_t unit)
+bool key_index_add(const struct key_index *index, struct fingerprint hash, uint32_t unit)
 {
 	uint64_t first = key_index_bucket(index, hash);
 	for (uint64_t i = 0; i < index->count; i++) {
@@ -26,7 +26,7 @@ bool key_index_add(const struct key_index *index, struct dedup_hash hash, uint32
 	return false;
 }
 
-bool key_index_find(const struct key_index *index, struct dedup_hash hash,
+bool key_index_find(const struct key_index *index, struct fingerprint hash,
     bool (*is_it)(void *context, uint32_t unit), void *context)
 {
 	uint64_t first = key_index_bucket(index, hash);
@@ -42,7 +42,7 @@ bool key_index_find(const struct key_index *index, struct dedup_hash hash,
 	return false;
 }
 
-void key_index_prefetch(const struct key_index *index, struct dedup_hash hash)
+void key_index_prefetch(const struct key_index *index, struct fingerprint hash)
 {
 	__builtin_prefetch(bucket_at(index, key_index_bucket(index, hash)));
 }

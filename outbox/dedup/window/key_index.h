@@ -15,7 +15,7 @@
  * leaves no entry of which a part is missing. Owned by one thread.
  */
 #include <stdbool.h>
-#include "dedup_hash.h"
+#include "fingerprint.h"
 
 enum { KEY_BUCKET = 64, KEY_BUCKET_UNITS = 12, KEY_BUCKET_PLANNED = 8 };
 
@@ -32,13 +32,13 @@ struct key_index {
 };
 
 /* The number of the bucket in which an id is, unless it was full. */
-static inline uint64_t key_index_bucket(const struct key_index *index, struct dedup_hash hash)
+static inline uint64_t key_index_bucket(const struct key_index *index, struct fingerprint hash)
 {
 	__extension__ typedef unsigned __int128 wide;
 	return (uint64_t)(((wide)hash.low * index->count) >> 64);
 }
 
-static inline uint8_t key_index_tag(struct dedup_hash hash)
+static inline uint8_t key_index_tag(struct fingerprint hash)
 {
 	return (uint8_t)hash.high;
 }
@@ -53,10 +53,10 @@ static inline bool key_index_takes(uint64_t unit)
 uint64_t key_index_buckets(uint64_t ids);
 
 /* False: all buckets are full. */
-bool key_index_add(const struct key_index *index, struct dedup_hash hash, uint32_t unit);
+bool key_index_add(const struct key_index *index, struct fingerprint hash, uint32_t unit);
 
 /* Shows units that may have the id until `is_it` says that one has; false: none has. */
-bool key_index_find(const struct key_index *index, struct dedup_hash hash,
+bool key_index_find(const struct key_index *index, struct fingerprint hash,
     bool (*is_it)(void *context, uint32_t unit), void *context);
 
-void key_index_prefetch(const struct key_index *index, struct dedup_hash hash);
+void key_index_prefetch(const struct key_index *index, struct fingerprint hash);

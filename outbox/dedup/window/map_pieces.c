@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include "dedup_hash.h"
+#include "fingerprint.h"
 #include "text.h"
 
 enum { PIECE = 1 << 16 };

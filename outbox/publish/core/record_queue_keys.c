@@ -85,12 +85,12 @@ static const struct bloom_code *filter_code(void)
 }
 
 /* The digests of tests are small numbers: the bits of the filter need a hash. */
-static struct dedup_hash hash_digest(int64_t digest)
+static struct fingerprint hash_digest(int64_t digest)
 {
 	uint64_t low = (uint64_t)digest * 0x9e3779b97f4a7c15u, high;
 	low = (low ^ (low >> 32)) * 0xbf58476d1ce4e5b9u;
 	high = (low ^ (low >> 29)) * 0x94d049bb133111ebu;
-	return (struct dedup_hash){low ^ (low >> 32), high ^ (high >> 31)};
+	return (struct fingerprint){low ^ (low >> 32), high ^ (high >> 31)};
 }
 
 static bool filter_holds(const struct parked_filter *filter, int64_t digest)

@@ -50,9 +50,9 @@ static const char *moment_or_dash(int64_t ms, bool known, char text[MOMENT_SIZE]
 	return text;
 }
 
-static void print_folder(void *context, const struct dedup_folder_view *folder)
+static void print_folder(void *context, const struct state_folder_view *folder)
 {
-	const struct dedup_folder_head *head = &folder->head;
+	const struct state_folder_head *head = &folder->head;
 	int64_t window = head->slice_ms * head->slices;
 	(void)context;
 	printf("store     %s\nversion   %u\nseed      %016" PRIx64 "\n",
@@ -113,10 +113,10 @@ static json_t *number_or_null(int64_t number, bool known)
 	return known ? json_integer(number) : json_null();
 }
 
-static void note_folder(void *context, const struct dedup_folder_view *folder)
+static void note_folder(void *context, const struct state_folder_view *folder)
 {
 	struct listing *listing = context;
-	const struct dedup_folder_head *head = &folder->head;
+	const struct state_folder_head *head = &folder->head;
 	char seed[17];
 	snprintf(seed, sizeof seed, "%016" PRIx64, head->seed);
 	listing->object = json_pack("{s:s?, s:I, s:s, s:I, s:I, s:I, s:b, s:o}", "store",

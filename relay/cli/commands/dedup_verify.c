@@ -8,7 +8,7 @@ struct verdict {
 	uint64_t ids, files, damaged, harmless;
 };
 
-static void see_folder(void *context, const struct dedup_folder_view *folder)
+static void see_folder(void *context, const struct state_folder_view *folder)
 {
 	(void)context;
 	printf("store     %s\n", folder->fault ? "-" : folder->store);

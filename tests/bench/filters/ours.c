@@ -19,7 +19,7 @@
 #include "cleanup.h"
 #include "clock.h"
 #include "dedup.h"
-#include "dedup_hash.h"
+#include "fingerprint.h"
 #include "temporary.h"
 #include "text.h"
 
@@ -50,19 +50,19 @@ static _Noreturn void give_up(const char *why)
 
 /* --- the filter ----------------------------------------------------------------------------- */
 
-static struct dedup_hash hash_of(const struct run *run, int64_t number)
+static struct fingerprint hash_of(const struct run *run, int64_t number)
 {
-	return dedup_hash(run->ids + number * ID, ID, 1);
+	return fingerprint_of(run->ids + number * ID, ID, 1);
 }
 
 /* The hash of an id is made once, and its line is asked for AHEAD of its use. */
 static int64_t pass(const struct run *run, struct bloom_filter *filter, int64_t first, bool adds)
 {
 	const struct bloom_code *code = *bloom_codes();
-	struct dedup_hash next[AHEAD];
+	struct fingerprint next[AHEAD];
 	int64_t found = 0;
 	for (int64_t i = 0; i < run->count + AHEAD; i++) {
-		struct dedup_hash *place = &next[i % AHEAD];
+		struct fingerprint *place = &next[i % AHEAD];
 		if (i >= AHEAD && adds)
 			code->add(filter, *place);
 		else if (i >= AHEAD)

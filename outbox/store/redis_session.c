@@ -1,25 +1,25 @@
-#include "dedup_redis.h"
+#include "redis_session.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include "clock.h"
 #include "text.h"
 
-bool dedup_redis_init(
-    struct dedup_redis *server, const struct dedup_spec *spec, bool remembers, struct err *err)
+bool redis_session_init(
+    struct redis_session *server, const struct dedup_spec *spec, bool remembers, struct err *err)
 {
-	*server = (struct dedup_redis){.timeout_ms = (int)spec->timeout_ms,
+	*server = (struct redis_session){.timeout_ms = (int)spec->timeout_ms,
 	    .mark_key = remembers ? xformat("%s:store", spec->name) : NULL};
 	return redis_address_parse(spec->url, &server->address, err);
 }
 
-static void close_redis_session(struct dedup_redis *server)
+static void close_redis_session(struct redis_session *server)
 {
 	redis_destroy(server->redis);
 	server->redis = NULL;
 }
 
-void dedup_redis_finish(struct dedup_redis *server)
+void redis_session_finish(struct redis_session *server)
 {
 	close_redis_session(server);
 	redis_address_finish(&server->address);
@@ -50,7 +50,7 @@ static bool info_is(const char *info, const char *name, const char *value)
 }
 
 /* A server that has no INFO has no replicas, and drops nothing. */
-static bool judge_redis_info(const struct dedup_redis *server, const char *info, struct err *err)
+static bool judge_redis_info(const struct redis_session *server, const char *info, struct err *err)
 {
 	const char *place = server->address.place;
 	if (info_is(info, "role", "slave"))
@@ -65,7 +65,7 @@ static bool judge_redis_info(const struct dedup_redis *server, const char *info,
 		   place);
 }
 
-static bool look_around(struct dedup_redis *server, struct err *err)
+static bool look_around(struct redis_session *server, struct err *err)
 {
 	owned_text char *info = NULL;
 	redis_sayf(server->redis, "INFO");
@@ -80,7 +80,7 @@ static bool look_around(struct dedup_redis *server, struct err *err)
 }
 
 /* The mark is chance, and stays as long as the server keeps what it is told. */
-static bool check_mark(struct dedup_redis *server, struct err *err)
+static bool check_mark(struct redis_session *server, struct err *err)
 {
 	owned_text char *mark = NULL;
 	if (!server->mark)
@@ -99,7 +99,7 @@ static bool check_mark(struct dedup_redis *server, struct err *err)
 	return true;
 }
 
-bool dedup_redis_begin(struct dedup_redis *server, struct err *err)
+bool redis_session_begin(struct redis_session *server, struct err *err)
 {
 	server->end = clock_ms() + server->timeout_ms;
 	if (server->redis && !redis_is_open(server->redis))
@@ -114,7 +114,8 @@ bool dedup_redis_begin(struct dedup_redis *server, struct err *err)
 	return false;
 }
 
-bool dedup_redis_hear(struct dedup_redis *server, redis_see *see, void *context, struct err *err)
+bool redis_session_hear(
+    struct redis_session *server, redis_see *see, void *context, struct err *err)
 {
 	int64_t left = server->end - clock_ms();
 	if (redis_hear(server->redis, left > 0 ? (int)left : 0, see, context, err))
@@ -130,8 +131,8 @@ bool dedup_redis_hear(struct dedup_redis *server, redis_see *see, void *context,
 	"if not is then return -1 end "                                                            \
 	"if is ~= ARGV[1] then return 0 end "
 
-void dedup_redis_say_remove(
-    struct dedup_redis *server, struct redis_word key, struct redis_word text)
+void redis_session_say_remove(
+    struct redis_session *server, struct redis_word key, struct redis_word text)
 {
 	static const char script[] = IF_IT_IS "redis.call('DEL', KEYS[1]) return 1";
 	const struct redis_word words[] = {
@@ -139,8 +140,8 @@ void dedup_redis_say_remove(
 	redis_say(server->redis, words, 5);
 }
 
-void dedup_redis_say_renew(
-    struct dedup_redis *server, struct redis_word key, struct redis_word text, struct redis_word ms)
+void redis_session_say_renew(struct redis_session *server, struct redis_word key,
+    struct redis_word text, struct redis_word ms)
 {
 	static const char script[] = IF_IT_IS "redis.call('PEXPIRE', KEYS[1], ARGV[2]) return 1";
 	const struct redis_word words[] = {

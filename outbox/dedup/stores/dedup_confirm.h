@@ -6,7 +6,7 @@
  * $1 of the query is an array of ids; it returns one column, each id that is there as it was asked.
  * Owned by one thread.
  */
-#include "dedup_server.h"
+#include "postgres_session.h"
 #include "dedup_store.h"
 #include "pg_array.h"
 

@@ -7,13 +7,13 @@
  * until `add`, `give_back`, the end of its lease or of its session.
  */
 #include "dedup.h"
-#include "dedup_hash.h"
+#include "fingerprint.h"
 #include "dedup_spec.h"
 #include "errors.h"
 
 /* An id that was checked: not empty, not too long. */
 struct dedup_item {
-	struct dedup_hash hash; /* with the store's seed */
+	struct fingerprint hash; /* with the store's seed */
 	const void *id;
 	size_t length;
 	int64_t time_ms; /* never beyond now */

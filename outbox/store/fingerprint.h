@@ -9,12 +9,12 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-struct dedup_hash {
+struct fingerprint {
 	uint64_t low, high;
 };
 
-static inline struct dedup_hash dedup_hash(const void *id, size_t length, uint64_t seed)
+static inline struct fingerprint fingerprint_of(const void *id, size_t length, uint64_t seed)
 {
 	XXH128_hash_t hash = XXH3_128bits_withSeed(id, length, seed);
-	return (struct dedup_hash){hash.low64, hash.high64};
+	return (struct fingerprint){hash.low64, hash.high64};
 }

@@ -18,7 +18,7 @@
 #include <stdint.h>
 #include "errors.h"
 
-struct dedup_folder_head {
+struct state_folder_head {
 	char magic[8];
 	uint32_t version, slices;
 	uint64_t seed;
@@ -28,29 +28,37 @@ struct dedup_folder_head {
 };
 
 /* What is wrong with it, whatever it is for; NULL: nothing. */
-const char *dedup_folder_head_fault(const struct dedup_folder_head *head);
+const char *state_folder_head_fault(const struct state_folder_head *head);
 
-struct dedup_folder {
+struct state_folder {
 	char *path;
 	int fd, lock;
-	struct dedup_folder_head head;
+	struct state_folder_head head;
 };
+
+/*
+ * Opens a folder of state, and looks whether somebody else could put files into it: it is no
+ * symbolic link, belongs to this user or to root, and others may not write to it; its group may
+ * where it is root's, as on volumes of Kubernetes. Returns the descriptor, or -1: errno is that of
+ * open, or 0 and *ret_why says what is wrong.
+ */
+int state_folder_open_descriptor(const char *path, const char **ret_why);
 
 /*
  * Makes it if it is missing; its parent is there. store: at most 8 bytes. ERR_CONFIG: path is NULL,
  * or its parent is missing, or the folder is damaged, of another store, window or size; ERR_FENCED:
  * another process has it; ERR_DENIED, ERR_RETRY: the disk. To be closed in any case.
  */
-bool dedup_folder_open(struct dedup_folder *ret_folder, const char *path, const char *store,
+bool state_folder_open(struct state_folder *ret_folder, const char *path, const char *store,
     int slices, int64_t slice_ms, uint64_t size, struct err *err) MUST_CHECK;
-void dedup_folder_close(struct dedup_folder *folder);
+void state_folder_close(struct state_folder *folder);
 
 /* Fills *err from errno: "path=…: what: why; the cure". */
-bool dedup_folder_fail(const struct dedup_folder *folder, const char *what, struct err *err);
+bool state_folder_fail(const struct state_folder *folder, const char *what, struct err *err);
 /* Makes durable which files there are. */
-bool dedup_folder_sync(const struct dedup_folder *folder, struct err *err) MUST_CHECK;
+bool state_folder_sync(const struct state_folder *folder, struct err *err) MUST_CHECK;
 /*
  * ERR_FATAL: the folder was removed, or is not the one any more that was opened: what is written
  * goes nowhere.
  */
-bool dedup_folder_check(const struct dedup_folder *folder, struct err *err) MUST_CHECK;
+bool state_folder_check(const struct state_folder *folder, struct err *err) MUST_CHECK;

@@ -14,7 +14,7 @@
 #include "errors.h"
 #include "redis.h"
 
-struct dedup_redis {
+struct redis_session {
 	struct redis_address address;
 	int timeout_ms;
 	char *mark_key; /* NULL: nothing is remembered there */
@@ -24,22 +24,22 @@ struct dedup_redis {
 };
 
 /* Connects nowhere. Of the spec: url, name, timeout_ms. */
-bool dedup_redis_init(struct dedup_redis *server, const struct dedup_spec *spec, bool remembers,
+bool redis_session_init(struct redis_session *server, const struct dedup_spec *spec, bool remembers,
     struct err *err) MUST_CHECK;
-void dedup_redis_finish(struct dedup_redis *server);
+void redis_session_finish(struct redis_session *server);
 
 /* A call begins: there is a session (server->redis), to say commands to. */
-bool dedup_redis_begin(struct dedup_redis *server, struct err *err) MUST_CHECK;
+bool redis_session_begin(struct redis_session *server, struct err *err) MUST_CHECK;
 /* Hears what was said, as redis_hear. On failure the session has ended, and what became of the
  * commands is not known. */
-bool dedup_redis_hear(
-    struct dedup_redis *server, redis_see *see, void *context, struct err *err) MUST_CHECK;
+bool redis_session_hear(
+    struct redis_session *server, redis_see *see, void *context, struct err *err) MUST_CHECK;
 
 /*
  * Says a script: what stands at the key is removed, or lives for so many milliseconds more, if it
  * is this text. Its answer is the number 1 if it was, 0 if something else is there, -1 if nothing.
  */
-void dedup_redis_say_remove(
-    struct dedup_redis *server, struct redis_word key, struct redis_word text);
-void dedup_redis_say_renew(struct dedup_redis *server, struct redis_word key,
+void redis_session_say_remove(
+    struct redis_session *server, struct redis_word key, struct redis_word text);
+void redis_session_say_renew(struct redis_session *server, struct redis_word key,
     struct redis_word text, struct redis_word ms);

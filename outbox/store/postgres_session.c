@@ -1,4 +1,4 @@
-#include "dedup_server.h"
+#include "postgres_session.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -6,22 +6,22 @@
 #include "sql_files.h"
 #include "text.h"
 
-void dedup_server_init(
-    struct dedup_server *server, const struct dedup_spec *spec, enum dedup_session session)
+void postgres_session_init(struct postgres_session *server, const struct dedup_spec *spec,
+    enum postgres_session_kind session)
 {
-	*server = (struct dedup_server){.dsn = xstrdup(spec->dsn ? spec->dsn : ""),
+	*server = (struct postgres_session){.dsn = xstrdup(spec->dsn ? spec->dsn : ""),
 	    .timeout_ms = (int)spec->timeout_ms,
 	    .session = session};
 }
 
-void dedup_server_finish(struct dedup_server *server)
+void postgres_session_finish(struct postgres_session *server)
 {
-	dedup_server_leave(server);
+	postgres_session_leave(server);
 	free(server->dsn);
-	*server = (struct dedup_server){0};
+	*server = (struct postgres_session){0};
 }
 
-void dedup_server_leave(struct dedup_server *server)
+void postgres_session_leave(struct postgres_session *server)
 {
 	pg_destroy(server->pg);
 	server->pg = NULL;
@@ -35,7 +35,7 @@ static int left_until(int64_t end)
 
 /* What a standby shows is older than what the primary has promised. */
 static bool judge_postgres_session(
-    const struct dedup_server *server, const struct pg_result *session, struct err *err)
+    const struct postgres_session *server, const struct pg_result *session, struct err *err)
 {
 	const char *place = pg_place(server->pg);
 	if (text_equal(pg_value(session, 0, 1), "t"))
@@ -43,7 +43,7 @@ static bool judge_postgres_session(
 		    "%s: this is a standby: name the primary in the dsn, or all hosts and "
 		    "target_session_attrs=read-write",
 		    place);
-	if (server->session == DEDUP_SESSION_OWN && !text_equal(pg_value(session, 0, 0), "t"))
+	if (server->session == POSTGRES_SESSION_OWN && !text_equal(pg_value(session, 0, 0), "t"))
 		return err_set(err, ERR_CONFIG,
 		    "%s: a pooler stands between, and locks need a session of their own: name the "
 		    "server itself in the dsn, or take ids in the transaction of their effect "
@@ -52,7 +52,7 @@ static bool judge_postgres_session(
 	return true;
 }
 
-static bool begin_postgres_session(struct dedup_server *server, int64_t end, struct err *err)
+static bool begin_postgres_session(struct postgres_session *server, int64_t end, struct err *err)
 {
 	owned_text char *process = xformat("%d", pg_backend(server->pg));
 	owned_text char *timeout = xformat("%d", server->timeout_ms);
@@ -63,30 +63,30 @@ static bool begin_postgres_session(struct dedup_server *server, int64_t end, str
 	return session && judge_postgres_session(server, session, err);
 }
 
-static bool connect_until(struct dedup_server *server, int64_t end, struct err *err)
+static bool connect_until(struct postgres_session *server, int64_t end, struct err *err)
 {
 	struct err lost;
 	if (server->pg && !pg_step(server->pg, &lost)) /* while nobody asked it anything */
-		dedup_server_leave(server);
+		postgres_session_leave(server);
 	if (server->pg)
 		return true;
-	server->pg = server->session == DEDUP_SESSION_PLAIN
+	server->pg = server->session == POSTGRES_SESSION_PLAIN
 			 ? pg_connect_plain(server->dsn, "outbox dedup", left_until(end), err)
 			 : pg_connect(server->dsn, "outbox dedup", left_until(end), err);
 	if (server->pg && begin_postgres_session(server, end, err)) {
 		server->sessions++;
 		return true;
 	}
-	dedup_server_leave(server);
+	postgres_session_leave(server);
 	return false;
 }
 
-bool dedup_server_connect(struct dedup_server *server, struct err *err)
+bool postgres_session_connect(struct postgres_session *server, struct err *err)
 {
 	return connect_until(server, clock_ms() + server->timeout_ms, err);
 }
 
-struct pg_result *dedup_server_ask(struct dedup_server *server, const char *sql,
+struct pg_result *postgres_session_ask(struct postgres_session *server, const char *sql,
     const struct pg_param *params, int count, char *ret_sqlstate, struct err *err)
 {
 	int64_t end = clock_ms() + server->timeout_ms;
@@ -100,6 +100,6 @@ struct pg_result *dedup_server_ask(struct dedup_server *server, const char *sql,
 		return result;
 	if (ret_sqlstate && pg_state(server->pg) == PG_IDLE)
 		text_copy(ret_sqlstate, 6, pg_sqlstate(server->pg));
-	dedup_server_leave(server);
+	postgres_session_leave(server);
 	return NULL;
 }

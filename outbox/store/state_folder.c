@@ -1,4 +1,4 @@
-#include "dedup_folder.h"
+#include "state_folder.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,27 +10,27 @@
 #include <unistd.h>
 #include "cleanup.h"
 #include "clock.h"
-#include "dedup_disk.h"
-#include "dedup_hash.h"
+#include "disk_error.h"
+#include "fingerprint.h"
 #include "text.h"
 
 enum { VERSION = 1 };
 static const char magic[8] = "obwindow";
 
-bool dedup_folder_fail(const struct dedup_folder *folder, const char *what, struct err *err)
+bool state_folder_fail(const struct state_folder *folder, const char *what, struct err *err)
 {
 	int error = errno;
-	return err_set(err, dedup_disk_kind(error), "path=%s: %s: %s%s", folder->path, what,
-	    strerror(error), dedup_disk_cure(error));
+	return err_set(err, disk_error_kind(error), "path=%s: %s: %s%s", folder->path, what,
+	    strerror(error), disk_error_cure(error));
 }
 
-bool dedup_folder_sync(const struct dedup_folder *folder, struct err *err)
+bool state_folder_sync(const struct state_folder *folder, struct err *err)
 {
 	return fsync(folder->fd) == 0 ||
-	       dedup_folder_fail(folder, "the folder cannot be made durable", err);
+	       state_folder_fail(folder, "the folder cannot be made durable", err);
 }
 
-bool dedup_folder_check(const struct dedup_folder *folder, struct err *err)
+bool state_folder_check(const struct state_folder *folder, struct err *err)
 {
 	struct stat here, ours;
 	if (fstatat(folder->fd, "window", &here, 0) == 0 && fstat(folder->fd, &ours) == 0 &&
@@ -45,23 +45,53 @@ bool dedup_folder_check(const struct dedup_folder *folder, struct err *err)
 
 /* --- opening -------------------------------------------------------------------------------- */
 
-static bool fail_path(const struct dedup_folder *folder, const char *what, struct err *err)
+int state_folder_open_descriptor(const char *path, const char **ret_why)
+{
+	struct stat found;
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+
+	*ret_why = NULL;
+	if (fd < 0) {
+		/* the kernel says ENOTDIR of a link as well */
+		if (lstat(path, &found) == 0 && S_ISLNK(found.st_mode))
+			*ret_why = "it is a symbolic link; name the folder itself";
+		else if (errno == ELOOP)
+			errno = ENOTDIR;
+		errno = *ret_why ? 0 : errno;
+		return -1;
+	}
+	if (fstat(fd, &found) != 0)
+		*ret_why = "it cannot be looked at";
+	else if (found.st_uid != geteuid() && found.st_uid != 0)
+		*ret_why = "it belongs to another user, who could change what is in it; chown it";
+	else if (found.st_mode & S_IWOTH)
+		*ret_why = "everybody may write to it; chmod o-w it";
+	else if (found.st_mode & S_IWGRP && found.st_uid != 0)
+		*ret_why = "its group may write to it; chmod g-w it";
+	if (!*ret_why)
+		return fd;
+	close(fd);
+	errno = 0;
+	return -1;
+}
+
+static bool fail_path(const struct state_folder *folder, const char *what, struct err *err)
 {
 	bool missing = errno == ENOENT || errno == ENOTDIR || errno == ENAMETOOLONG;
 	return missing ? err_set(err, ERR_CONFIG,
 			     "path=%s: %s: %s; make the folder that it is in, or correct path",
 			     folder->path, what, strerror(errno))
-		       : dedup_folder_fail(folder, what, err);
+		       : state_folder_fail(folder, what, err);
 }
 
 /* One that is new is to be there after a loss of power, too. */
-static bool make_state_folder(struct dedup_folder *folder, struct err *err)
+static bool make_state_folder(struct state_folder *folder, struct err *err)
 {
 	bool made = mkdir(folder->path, 0700) == 0;
 	if (!made && errno != EEXIST)
 		return fail_path(folder, "the folder cannot be made", err);
 	const char *why;
-	folder->fd = dedup_disk_open_folder(folder->path, &why);
+	folder->fd = state_folder_open_descriptor(folder->path, &why);
 	if (why)
 		return err_set(err, ERR_CONFIG, "path=%s is refused: %s", folder->path, why);
 	if (folder->fd < 0)
@@ -69,30 +99,30 @@ static bool make_state_folder(struct dedup_folder *folder, struct err *err)
 	owned_fd int parent =
 	    made ? openat(folder->fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
 	return parent < 0 || fsync(parent) == 0 ||
-	       dedup_folder_fail(folder, "the folder cannot be made durable", err);
+	       state_folder_fail(folder, "the folder cannot be made durable", err);
 }
 
-static bool lock_state_folder(struct dedup_folder *folder, struct err *err)
+static bool lock_state_folder(struct state_folder *folder, struct err *err)
 {
 	if (!make_state_folder(folder, err))
 		return false;
 	folder->lock = openat(folder->fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (folder->lock < 0)
-		return dedup_folder_fail(folder, "its lock cannot be opened", err);
+		return state_folder_fail(folder, "its lock cannot be opened", err);
 	if (flock(folder->lock, LOCK_EX | LOCK_NB) == 0)
 		return true;
 	if (errno != EWOULDBLOCK)
-		return dedup_folder_fail(folder, "it cannot be locked", err);
+		return state_folder_fail(folder, "it cannot be locked", err);
 	return err_set(err, ERR_FENCED,
 	    "path=%s is open in another process; give each its own folder", folder->path);
 }
 
-static uint64_t folder_head_sum(const struct dedup_folder_head *head)
+static uint64_t folder_head_sum(const struct state_folder_head *head)
 {
-	return XXH3_64bits(head, offsetof(struct dedup_folder_head, checksum));
+	return XXH3_64bits(head, offsetof(struct state_folder_head, checksum));
 }
 
-const char *dedup_folder_head_fault(const struct dedup_folder_head *head)
+const char *state_folder_head_fault(const struct state_folder_head *head)
 {
 	if (memcmp(head->magic, magic, sizeof magic) != 0 ||
 	    head->checksum != folder_head_sum(head))
@@ -100,16 +130,16 @@ const char *dedup_folder_head_fault(const struct dedup_folder_head *head)
 	return head->version == VERSION ? NULL : "it is of another version of the format";
 }
 
-static bool refuse_folder(const struct dedup_folder *folder, const char *why, struct err *err)
+static bool refuse_folder(const struct state_folder *folder, const char *why, struct err *err)
 {
 	return err_set(err, ERR_CONFIG, "path=%s: %s; use a new folder, and load the ids again",
 	    folder->path, why);
 }
 
 /* The spans of `exact` are no setting. */
-static bool refuse_window(const struct dedup_folder *folder, struct err *err)
+static bool refuse_window(const struct state_folder *folder, struct err *err)
 {
-	const struct dedup_folder_head *head = &folder->head;
+	const struct state_folder_head *head = &folder->head;
 	owned_text char *window =
 	    xformat("window=%lldms", (long long)(head->slice_ms * head->slices));
 	owned_text char *slices = strncmp(head->store, "exact", sizeof head->store) == 0
@@ -121,10 +151,10 @@ static bool refuse_window(const struct dedup_folder *folder, struct err *err)
 }
 
 static bool check_folder_head(
-    const struct dedup_folder *folder, const struct dedup_folder_head *wanted, struct err *err)
+    const struct state_folder *folder, const struct state_folder_head *wanted, struct err *err)
 {
-	const struct dedup_folder_head *head = &folder->head;
-	const char *fault = dedup_folder_head_fault(head);
+	const struct state_folder_head *head = &folder->head;
+	const char *fault = state_folder_head_fault(head);
 	if (fault)
 		return refuse_folder(folder, fault, err);
 	if (memcmp(head->store, wanted->store, sizeof head->store) != 0)
@@ -138,9 +168,9 @@ static bool check_folder_head(
 }
 
 /* The file appears whole or not at all. */
-static bool write_head(struct dedup_folder *folder, struct err *err)
+static bool write_head(struct state_folder *folder, struct err *err)
 {
-	const struct dedup_folder_head *head = &folder->head;
+	const struct state_folder_head *head = &folder->head;
 	int fd = openat(
 	    folder->fd, "window.new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 	bool good = fd >= 0 && write(fd, head, sizeof *head) == (ssize_t)sizeof *head &&
@@ -148,14 +178,14 @@ static bool write_head(struct dedup_folder *folder, struct err *err)
 		    renameat(folder->fd, "window.new", folder->fd, "window") == 0 &&
 		    fsync(folder->fd) == 0;
 	if (!good)
-		dedup_folder_fail(folder, "its file 'window' cannot be written", err);
+		state_folder_fail(folder, "its file 'window' cannot be written", err);
 	if (fd >= 0)
 		close(fd);
 	return good;
 }
 
 static bool open_head(
-    struct dedup_folder *folder, const struct dedup_folder_head *wanted, struct err *err)
+    struct state_folder *folder, const struct state_folder_head *wanted, struct err *err)
 {
 	int fd = openat(folder->fd, "window", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0 && errno == ENOENT) {
@@ -164,20 +194,20 @@ static bool open_head(
 	}
 	ssize_t length = fd < 0 ? -1 : read(fd, &folder->head, sizeof folder->head);
 	if (length < 0)
-		dedup_folder_fail(folder, "its file 'window' cannot be read", err);
+		state_folder_fail(folder, "its file 'window' cannot be read", err);
 	if (fd >= 0)
 		close(fd);
 	return length >= 0 && check_folder_head(folder, wanted, err);
 }
 
-bool dedup_folder_open(struct dedup_folder *ret_folder, const char *path, const char *store,
+bool state_folder_open(struct state_folder *ret_folder, const char *path, const char *store,
     int slices, int64_t slice_ms, uint64_t size, struct err *err)
 {
-	*ret_folder = (struct dedup_folder){.fd = -1, .lock = -1};
+	*ret_folder = (struct state_folder){.fd = -1, .lock = -1};
 	if (!path)
 		return err_set(err, ERR_CONFIG,
 		    "path is missing: the folder of its state, as path=/var/lib/billing/dedup");
-	struct dedup_folder_head wanted = {.version = VERSION,
+	struct state_folder_head wanted = {.version = VERSION,
 	    .slices = (uint32_t)slices,
 	    .slice_ms = slice_ms,
 	    .seed = (uint64_t)clock_random(),
@@ -189,12 +219,12 @@ bool dedup_folder_open(struct dedup_folder *ret_folder, const char *path, const 
 	return lock_state_folder(ret_folder, err) && open_head(ret_folder, &wanted, err);
 }
 
-void dedup_folder_close(struct dedup_folder *folder)
+void state_folder_close(struct state_folder *folder)
 {
 	if (folder->fd >= 0)
 		close(folder->fd);
 	if (folder->lock >= 0)
 		close(folder->lock);
 	free(folder->path);
-	*folder = (struct dedup_folder){.fd = -1, .lock = -1};
+	*folder = (struct state_folder){.fd = -1, .lock = -1};
 }

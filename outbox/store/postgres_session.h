@@ -11,34 +11,34 @@
 #include "errors.h"
 #include "pg.h"
 
-enum dedup_session {
-	DEDUP_SESSION_ANY,   /* a pooler may stand between */
-	DEDUP_SESSION_OWN,   /* holds locks of the session: a pooler in between is ERR_CONFIG */
-	DEDUP_SESSION_PLAIN, /* runs the query of the business: its login's settings hold */
+enum postgres_session_kind {
+	POSTGRES_SESSION_ANY,   /* a pooler may stand between */
+	POSTGRES_SESSION_OWN,   /* holds locks of the session: a pooler in between is ERR_CONFIG */
+	POSTGRES_SESSION_PLAIN, /* runs the query of the business: its login's settings hold */
 };
 
-struct dedup_server {
+struct postgres_session {
 	char *dsn;
 	int timeout_ms;
-	enum dedup_session session;
+	enum postgres_session_kind session;
 	struct pg *pg;
 	int sessions; /* that were begun; 0: none yet */
 };
 
 /* Connects nowhere. Of the spec: dsn (NULL: PG* variables) and timeout_ms. */
-void dedup_server_init(
-    struct dedup_server *server, const struct dedup_spec *spec, enum dedup_session session);
-void dedup_server_finish(struct dedup_server *server);
+void postgres_session_init(struct postgres_session *server, const struct dedup_spec *spec,
+    enum postgres_session_kind session);
+void postgres_session_finish(struct postgres_session *server);
 
 /* Is there a session, or can one be begun? */
-bool dedup_server_connect(struct dedup_server *server, struct err *err) MUST_CHECK;
+bool postgres_session_connect(struct postgres_session *server, struct err *err) MUST_CHECK;
 /* The session's end. */
-void dedup_server_leave(struct dedup_server *server);
+void postgres_session_leave(struct postgres_session *server);
 /*
  * One statement, in autocommit, in the session that is there, or in a new one. NULL: the session
  * has ended, and what became of the statement is not known. ret_sqlstate, with room for 6 bytes:
  * by what the server refused the statement, or "" when it was the connection; it may be NULL. The
  * caller destroys the result.
  */
-struct pg_result *dedup_server_ask(struct dedup_server *server, const char *sql,
+struct pg_result *postgres_session_ask(struct postgres_session *server, const char *sql,
     const struct pg_param *params, int count, char *ret_sqlstate, struct err *err);

@@ -1,4 +1,4 @@
-#include "dedup_folder_view.h"
+#include "state_folder_view.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -53,31 +53,31 @@ static long find_holder(int folder)
 
 /* --- files ---------------------------------------------------------------------------------- */
 
-static void judge_name(struct dedup_file *file)
+static void judge_name(struct state_file *file)
 {
 	static const char *const ends[] = {
-	    [DEDUP_FILE_LOG] = "log", [DEDUP_FILE_MAP] = "map", [DEDUP_FILE_COUNTS] = "counts"};
+	    [STATE_FILE_LOG] = "log", [STATE_FILE_MAP] = "map", [STATE_FILE_COUNTS] = "counts"};
 	int end = 0;
 	if (sscanf(file->name, "%lld.%d.%n", &file->number, &file->sub, &end) == 2 && end)
-		for (int i = 0; i <= DEDUP_FILE_COUNTS; i++)
+		for (int i = 0; i <= STATE_FILE_COUNTS; i++)
 			if (text_equal(file->name + end, ends[i])) {
-				file->kind = (enum dedup_file_kind)i;
+				file->kind = (enum state_file_kind)i;
 				return;
 			}
-	file->kind = DEDUP_FILE_BITS;
+	file->kind = STATE_FILE_BITS;
 	file->sub = end = 0;
 	if (sscanf(file->name, "%lld.%n", &file->number, &end) == 1 && end && file->number >= 0 &&
 	    text_equal(file->name + end, "bits"))
 		return;
 	file->number = 0;
-	file->kind = text_equal(file->name, "offset")      ? DEDUP_FILE_OFFSET
-		     : text_equal(file->name, "positions") ? DEDUP_FILE_POSITIONS
-							   : DEDUP_FILE_OTHER;
+	file->kind = text_equal(file->name, "offset")      ? STATE_FILE_OFFSET
+		     : text_equal(file->name, "positions") ? STATE_FILE_POSITIONS
+							   : STATE_FILE_OTHER;
 }
 
 static int compare_dedup_files(const void *a, const void *b)
 {
-	const struct dedup_file *one = a, *other = b;
+	const struct state_file *one = a, *other = b;
 	if (one->number != other->number)
 		return one->number < other->number ? -1 : 1;
 	if (one->sub != other->sub)
@@ -96,7 +96,7 @@ static bool is_folder_own_file(const char *name)
 	return false;
 }
 
-static bool list_folder_files(struct dedup_folder_view *view, const char *path, struct err *err)
+static bool list_folder_files(struct state_folder_view *view, const char *path, struct err *err)
 {
 	const struct dirent *entry;
 	DIR *names = opendir(path);
@@ -106,7 +106,7 @@ static bool list_folder_files(struct dedup_folder_view *view, const char *path, 
 		if (is_folder_own_file(entry->d_name))
 			continue;
 		view->files = xrealloc(view->files, (view->count + 1) * sizeof *view->files);
-		struct dedup_file *file = &view->files[view->count++];
+		struct state_file *file = &view->files[view->count++];
 		text_copy(file->name, sizeof file->name, entry->d_name);
 		judge_name(file);
 	}
@@ -118,15 +118,15 @@ static bool list_folder_files(struct dedup_folder_view *view, const char *path, 
 
 /* --- life ----------------------------------------------------------------------------------- */
 
-static bool has_state(const struct dedup_folder_view *view)
+static bool has_state(const struct state_folder_view *view)
 {
 	for (size_t i = 0; i < view->count; i++)
-		if (view->files[i].kind != DEDUP_FILE_OTHER)
+		if (view->files[i].kind != STATE_FILE_OTHER)
 			return true;
 	return false;
 }
 
-static bool read_folder_head(struct dedup_folder_view *view, const char *path, struct err *err)
+static bool read_folder_head(struct state_folder_view *view, const char *path, struct err *err)
 {
 	owned_fd int fd = openat(view->fd, "window", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0 && errno != ENOENT)
@@ -140,14 +140,14 @@ static bool read_folder_head(struct dedup_folder_view *view, const char *path, s
 	else if (read(fd, &view->head, sizeof view->head) < 0)
 		return fail_folder_view(path, "its file 'window' cannot be read", err);
 	else
-		view->fault = dedup_folder_head_fault(&view->head);
+		view->fault = state_folder_head_fault(&view->head);
 	memcpy(view->store, view->head.store, sizeof view->head.store);
 	return true;
 }
 
-bool dedup_folder_view_open(struct dedup_folder_view *ret_view, const char *path, struct err *err)
+bool state_folder_view_open(struct state_folder_view *ret_view, const char *path, struct err *err)
 {
-	*ret_view = (struct dedup_folder_view){
+	*ret_view = (struct state_folder_view){
 	    .fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW)};
 	if (ret_view->fd < 0)
 		return fail_folder_view(path, "the folder cannot be opened", err);
@@ -155,10 +155,10 @@ bool dedup_folder_view_open(struct dedup_folder_view *ret_view, const char *path
 	return list_folder_files(ret_view, path, err) && read_folder_head(ret_view, path, err);
 }
 
-void dedup_folder_view_close(struct dedup_folder_view *view)
+void state_folder_view_close(struct state_folder_view *view)
 {
 	if (view->fd >= 0)
 		close(view->fd);
 	free(view->files);
-	*view = (struct dedup_folder_view){.fd = -1};
+	*view = (struct state_folder_view){.fd = -1};
 }

@@ -6,7 +6,7 @@
 #include "text.h"
 
 struct dedup_confirmer {
-	struct dedup_server server;
+	struct postgres_session server;
 	char *query;
 	struct pg_array ids;
 	struct text id; /* with a NUL behind it */
@@ -45,7 +45,7 @@ static struct pg_result *ask_confirm_query(struct dedup_confirmer *confirm, stru
 	char sqlstate[6];
 	const struct pg_param params[] = {{pg_array_end(&confirm->ids)}};
 	struct pg_result *rows =
-	    dedup_server_ask(&confirm->server, confirm->query, params, 1, sqlstate, err);
+	    postgres_session_ask(&confirm->server, confirm->query, params, 1, sqlstate, err);
 	if (!rows)
 		judge_sqlstate(sqlstate, err);
 	return rows;
@@ -68,7 +68,7 @@ static bool try_query(struct dedup_confirmer *confirm, struct err *err)
 struct dedup_confirmer *dedup_confirm_open(const struct dedup_spec *spec, struct err *err)
 {
 	struct dedup_confirmer *confirm = xcalloc(1, sizeof *confirm);
-	dedup_server_init(&confirm->server, spec, DEDUP_SESSION_PLAIN);
+	postgres_session_init(&confirm->server, spec, POSTGRES_SESSION_PLAIN);
 	confirm->query = xstrdup(spec->query);
 	if (try_query(confirm, err))
 		return confirm;
@@ -80,7 +80,7 @@ void dedup_confirm_close(struct dedup_confirmer *confirm)
 {
 	if (!confirm)
 		return;
-	dedup_server_finish(&confirm->server);
+	postgres_session_finish(&confirm->server);
 	pg_array_finish(&confirm->ids);
 	text_finish(&confirm->id);
 	free(confirm->query);
@@ -130,7 +130,7 @@ static bool gather_confirmed_ids(const struct pg_result *rows, const struct hash
 {
 	for (int i = 0; i < pg_rows(rows); i++) {
 		const char *id = pg_is_null(rows, i, 0) ? NULL : pg_value(rows, i, 0);
-		struct dedup_hash hash = dedup_hash(id, id ? strlen(id) : 0, 0);
+		struct fingerprint hash = fingerprint_of(id, id ? strlen(id) : 0, 0);
 		if (!id || !hash_set_has(asked, hash))
 			return refuse_unasked_row(id, err);
 		hash_set_add(ret_there, hash);
@@ -138,9 +138,9 @@ static bool gather_confirmed_ids(const struct pg_result *rows, const struct hash
 	return true;
 }
 
-static struct dedup_hash hash_of(const struct dedup_item *item)
+static struct fingerprint hash_of(const struct dedup_item *item)
 {
-	return dedup_hash(item->id, item->length, 0);
+	return fingerprint_of(item->id, item->length, 0);
 }
 
 bool dedup_confirm_ask(struct dedup_confirmer *confirm, const struct dedup_item *items,

@@ -1,0 +1,39 @@
+#pragma once
+/* The folder of a local store as it stands: nothing in it is locked or changed. */
+#include <stddef.h>
+#include "state_folder.h"
+
+enum state_file_kind {
+	STATE_FILE_LOG,       /* N.S.log */
+	STATE_FILE_MAP,       /* N.S.map */
+	STATE_FILE_COUNTS,    /* N.S.counts */
+	STATE_FILE_BITS,      /* N.bits */
+	STATE_FILE_OFFSET,    /* offset */
+	STATE_FILE_POSITIONS, /* positions */
+	STATE_FILE_OTHER,     /* of nobody */
+};
+struct state_file {
+	enum state_file_kind kind;
+	long long number;
+	int sub;
+	char name[256];
+};
+
+struct state_folder_view {
+	int fd;
+	struct state_folder_head head; /* as it is in the file; {0}: there is none */
+	char store[sizeof((struct state_folder_head *)0)->store + 1]; /* its name */
+	const char *fault;        /* of the head; NULL: it is as it should be */
+	long holder;              /* process id; -1: it is open in another; 0: in none */
+	struct state_file *files; /* by number, sub and kind; without window and lock */
+	size_t count;
+};
+
+/*
+ * ERR_CONFIG: there is no such folder, or nothing of a store in it; ERR_DENIED, ERR_RETRY: the
+ * disk. To be closed in any case. A process of another machine, or of another container, that
+ * has it open is not seen.
+ */
+bool state_folder_view_open(
+    struct state_folder_view *ret_view, const char *path, struct err *err) MUST_CHECK;
+void state_folder_view_close(struct state_folder_view *view);
