@@ -7,7 +7,6 @@
 #include "claims_store.h"
 #include "cleanup.h"
 #include "clock.h"
-#include "dedup.h"
 #include "outbox_error.h"
 #include "text.h"
 
@@ -205,9 +204,9 @@ static void destroy_claims(struct outbox_claims *claims)
 	free(claims);
 }
 
-struct outbox_claims *claims_open(
-    const struct claims_store_type *type, const struct dedup_spec *spec, struct err *err)
+struct outbox_claims *claims_open(const struct claims_spec *spec, struct err *err)
 {
+	const struct claims_store_type *type = spec->type;
 	struct outbox_claims *claims = xcalloc(1, sizeof *claims);
 	claims->type = type;
 	claims->lease_ms = spec->lease_ms;
@@ -239,18 +238,13 @@ void outbox_claims_close(struct outbox_claims *claims)
 	destroy_claims(claims);
 }
 
-static const struct claims_store_type *const types[DEDUP_ALL_KINDS] = {
-    [DEDUP_CLAIMS_REDIS] = &redis_claims,
-    [DEDUP_CLAIMS_POSTGRES] = &postgres_claims,
-};
-
 struct outbox_claims *outbox_claims_open(const char *line, struct outbox_error *error)
 {
-	OWNED(dedup_spec_finish) struct dedup_spec spec;
+	OWNED(claims_spec_finish) struct claims_spec spec;
 	struct err err;
 	struct outbox_claims *claims = NULL;
-	if (dedup_spec_parse_claims(line, &spec, &err))
-		claims = claims_open(types[spec.kind], &spec, &err);
+	if (claims_spec_parse(line, &spec, &err))
+		claims = claims_open(&spec, &err);
 	if (!claims)
 		outbox_error_of(&err, error);
 	return claims;
@@ -266,11 +260,11 @@ static bool fail_claim(struct outbox_error *error, const struct err *err)
 
 static bool check_claim_length(size_t length, struct err *err)
 {
-	return (length > 0 && length <= OUTBOX_DEDUP_ID_MAX) ||
+	return (length > 0 && length <= CLAIMS_ID_MOST) ||
 	       err_set(err, ERR_REJECT,
 		   "an id of %zu bytes cannot be claimed: it has 1 to %d; use its SHA-256 if it is "
 		   "longer",
-		   length, OUTBOX_DEDUP_ID_MAX);
+		   length, CLAIMS_ID_MOST);
 }
 
 bool outbox_claims_take(struct outbox_claims *claims, const void *id, size_t length,

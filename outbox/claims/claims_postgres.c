@@ -35,7 +35,7 @@ static void close_postgres_claims(struct claims_store *claims)
 	free(claims);
 }
 
-static struct claims_store *open_postgres_claims(const struct dedup_spec *spec, struct err *err)
+static struct claims_store *open_postgres_claims(const struct claims_spec *spec, struct err *err)
 {
 	const char *schema = spec->schema ? spec->schema : "outbox";
 	if (!schema_text_check(schema, err))
@@ -47,7 +47,8 @@ static struct claims_store *open_postgres_claims(const struct dedup_spec *spec, 
 		claims->sql[i] = schema_text(statements[i], schema);
 	claims->ids.type = PG_COLUMN_BYTEA;
 	claims->tokens.type = PG_COLUMN_BIGINT;
-	postgres_session_init(&claims->server, spec, POSTGRES_SESSION_ANY);
+	postgres_session_init(
+	    &claims->server, spec->dsn, (int)spec->timeout_ms, POSTGRES_SESSION_ANY);
 	if (postgres_session_connect(&claims->server, err))
 		return claims;
 	close_postgres_claims(claims);
@@ -104,6 +105,10 @@ static bool release_postgres_claim(
 }
 
 const struct claims_store_type postgres_claims = {
+    .spec = {"postgres", claims_settings,
+	1 << CLAIMS_DSN | 1 << CLAIMS_SCHEMA | 1 << CLAIMS_NAME | 1 << CLAIMS_LEASE |
+	    1 << CLAIMS_TIMEOUT,
+	1 << CLAIMS_NAME},
     .open = open_postgres_claims,
     .close = close_postgres_claims,
     .take = take_postgres_claim,

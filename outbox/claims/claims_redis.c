@@ -24,12 +24,12 @@ static void close_redis_claims(struct claims_store *claims)
 	free(claims);
 }
 
-static struct claims_store *open_redis_claims(const struct dedup_spec *spec, struct err *err)
+static struct claims_store *open_redis_claims(const struct claims_spec *spec, struct err *err)
 {
 	struct claims_store *claims = xcalloc(1, sizeof *claims);
 	claims->name = xstrdup(spec->name);
 	claims->lease_ms = xformat("%lld", (long long)spec->lease_ms);
-	if (redis_session_init(&claims->server, spec, false, err) &&
+	if (redis_session_init(&claims->server, spec->url, (int)spec->timeout_ms, NULL, err) &&
 	    redis_session_begin(&claims->server, err))
 		return claims;
 	close_redis_claims(claims);
@@ -103,6 +103,9 @@ static bool release_redis_claim(
 }
 
 const struct claims_store_type redis_claims = {
+    .spec = {"redis", claims_settings,
+	1 << CLAIMS_URL | 1 << CLAIMS_NAME | 1 << CLAIMS_LEASE | 1 << CLAIMS_TIMEOUT,
+	1 << CLAIMS_URL | 1 << CLAIMS_NAME},
     .open = open_redis_claims,
     .close = close_redis_claims,
     .take = take_redis_claim,

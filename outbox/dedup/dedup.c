@@ -4,28 +4,10 @@
 #include <string.h>
 #include "cleanup.h"
 #include "clock.h"
-#include "dedup_store.h"
+#include "dedup_stores.h"
 #include "hash_set.h"
 #include "outbox_error.h"
 #include "text.h"
-
-static const struct row {
-	enum dedup_kind kind;
-	enum dedup_form form;
-	const struct dedup_store_type *type;
-} rows[] = {
-    {DEDUP_BLOOM, DEDUP_FORM_NONE, &bloom_store},
-    {DEDUP_EXACT, DEDUP_FORM_NONE, &exact_store},
-    {DEDUP_COUNTING, DEDUP_FORM_NONE, &counting_store},
-    {DEDUP_BITMAP, DEDUP_FORM_PLAIN, &bitmap_store},
-    {DEDUP_BITMAP, DEDUP_FORM_HASH, &bitmap_hash_store},
-    {DEDUP_REDIS, DEDUP_FORM_KEY, &redis_store},
-    {DEDUP_REDIS, DEDUP_FORM_BITMAP, &redis_bitmap_store},
-    {DEDUP_REDIS, DEDUP_FORM_BLOOM, &redis_bloom_store},
-    {DEDUP_POSTGRES, DEDUP_FORM_NONE, &postgres_store},
-    {DEDUP_SEQUENCE, DEDUP_FORM_NONE, &sequence_store},
-};
-enum { ROWS = sizeof rows / sizeof *rows };
 
 /* A call: its items, and of a check those that the store is asked about. */
 struct turn {
@@ -58,10 +40,7 @@ static struct dedup_store *open_store_of_line(
 	if (!dedup_spec_parse(line, &spec, err))
 		return NULL;
 	*ret_pending = spec.pending;
-	const struct row *row = rows; /* there is one for all that a line can say */
-	while (row->kind != spec.kind || row->form != spec.form)
-		row++;
-	return row->type->open(&spec, err);
+	return spec.type->open(&spec, err);
 }
 
 struct outbox_dedup *outbox_dedup_open(const char *line, struct outbox_error *error)
@@ -391,5 +370,8 @@ void outbox_dedup_stats(const struct outbox_dedup *dedup, struct outbox_dedup_st
 
 const struct outbox_dedup_promise *outbox_dedup_promise(int number)
 {
-	return number >= 0 && number < ROWS ? &rows[number].type->promise : NULL;
+	int known = 0;
+	while (known < number && dedup_stores[known])
+		known++;
+	return number >= 0 && dedup_stores[known] ? &dedup_stores[known]->promise : NULL;
 }

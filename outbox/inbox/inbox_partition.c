@@ -233,7 +233,7 @@ static bool go_back(const struct inbox_settings *settings, struct subscription *
 	int64_t from = known, window_at = -1;
 	if (known >= place->offset || (known < 0 && !settings->local))
 		return true;
-	if (settings->local && settings->spec.kind != DEDUP_BITMAP &&
+	if (settings->local && settings->spec.type->spec.takes & DEDUP_TAKES(WINDOW) &&
 	    !find_window(settings, subscription, place, &window_at, err))
 		return false;
 	from = window_at > from ? window_at : from;

@@ -205,24 +205,14 @@ static bool parse_id(struct inbox_settings *settings, struct err *err)
 	return true;
 }
 
-static bool kind_is_local(enum dedup_kind kind)
-{
-	return kind == DEDUP_BLOOM || kind == DEDUP_EXACT || kind == DEDUP_COUNTING ||
-	       kind == DEDUP_BITMAP;
-}
-
-/* Of the line as partitions will have it. */
+/* The line as it is given: each partition adds a path of its own. */
 static bool parse_spec(struct inbox_settings *settings, struct err *err)
 {
 	const char *line = settings->given.dedup;
-	bool local = strncmp(line, "redis", 5) != 0 && strncmp(line, "postgres", 8) != 0 &&
-		     strncmp(line, "sequence", 8) != 0;
-	char *whole = xformat("%s%s", line, local ? " path=." : "");
-	bool parsed = dedup_spec_parse(whole, &settings->spec, err);
-	free(whole);
-	if (!parsed)
+	if (!dedup_spec_parse(line, &settings->spec, err))
 		return err_prefix(err, "dedup = %s", line);
-	settings->local = kind_is_local(settings->spec.kind);
+	settings->local = settings->spec.type->local;
+	settings->by_position = settings->spec.type->by_position;
 	return !strstr(line, "path=") ||
 	       err_set(err, ERR_CONFIG,
 		   "dedup = %s: leave path= out, each partition has a folder of its own below "
@@ -241,11 +231,9 @@ static bool check_inbox_dedup(struct inbox_settings *settings, struct err *err)
 					   "ids are taken");
 	if (!parse_spec(settings, err))
 		return false;
-	if (given->take && settings->spec.kind != DEDUP_POSTGRES)
-		return err_set(
-		    err, ERR_CONFIG, "take needs a line of postgres, and dedup = %s", given->dedup);
-	settings->by_position = settings->spec.kind == DEDUP_SEQUENCE;
-	return true;
+	return !given->take || settings->spec.type->take ||
+	       err_set(
+		   err, ERR_CONFIG, "take needs a line of postgres, and dedup = %s", given->dedup);
 }
 
 static bool check_inbox_rules(const struct inbox_settings *settings, struct err *err)
@@ -275,7 +263,7 @@ struct inbox_settings *inbox_settings_create(
 {
 	struct inbox_settings *settings = xcalloc(1, sizeof *settings);
 	settings->given = *given;
-	dedup_spec_init(&settings->spec);
+	dedup_spec_init(&settings->spec, NULL);
 	copy_all(settings);
 	if (check_names(settings, err) && check_numbers(&settings->given, err) &&
 	    check_retries(settings, err) && check_inbox_dedup(settings, err) &&

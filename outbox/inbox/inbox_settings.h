@@ -1,7 +1,7 @@
 #pragma once
 /* The settings of an inbox: checked, copied, and with what follows from them. */
 #include "config.h"
-#include "dedup_spec.h"
+#include "dedup_stores.h"
 #include "inbox.h"
 #include "rule_key.h"
 

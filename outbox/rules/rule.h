@@ -9,12 +9,13 @@
 #include "occurrences.h"
 #include "rule_key.h"
 #include "rules.h"
+#include "spec.h"
 
 struct rule {
 	const struct rule_type *type;
 	char *name;
 	int64_t most, late_ms;
-	bool acts;                       /* an action was given: */
+	const char *acts;                /* the word of its action */
 	enum outbox_rules_action action; /* PASS: it only counts */
 	char *expression;
 	struct rule_key *key;
@@ -29,16 +30,9 @@ struct rule {
 	uint64_t seen, exceeded, keyless;
 };
 
-struct rule_setting {
-	const char *name, *example; /* "a number of messages from 1 to 1G, as most=5" */
-	/* Fills *err only if there is more to say than the example. */
-	bool (*set)(struct rule *rule, const char *value, struct err *err);
-};
-
 struct rule_type {
-	const char *name; /* a line begins with it */
-	size_t size;      /* of its struct, in which a struct rule is the first member */
-	struct rule_setting settings[4]; /* of its own; the last has no name */
+	struct spec_type spec; /* its name, and its own settings, of its struct */
+	size_t size;           /* of its struct, in which a struct rule is the first member */
 	bool (*check)(struct rule *rule, struct err *err);
 	void (*finish)(struct rule *rule); /* NULL: nothing to do */
 	/* Would one more message of this time be too many? */
@@ -46,5 +40,9 @@ struct rule_type {
 	/* The first time that matters to messages of this time and later. */
 	int64_t (*oldest)(const struct rule *rule, int64_t time_ms);
 };
+
+/* The settings of every rule, as rows of struct spec_type: all of them, and those it needs. */
+extern const struct spec_setting rule_settings[];
+enum { RULE_TAKES = 31, RULE_NEEDS = 15 };
 
 extern const struct rule_type rule_sliding, rule_daily;

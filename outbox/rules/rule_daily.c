@@ -25,13 +25,20 @@ struct daily {
 	struct day day; /* that was asked last */
 };
 
-static bool set_zone(struct rule *rule, const char *value, struct err *err)
+static bool set_zone(
+    void *object, const struct spec_setting *setting, const char *value, struct err *err)
 {
-	struct daily *daily = (struct daily *)rule;
+	struct daily *daily = object;
+	(void)setting;
 	time_zone_destroy(daily->zone);
 	daily->zone = time_zone_open(value, err);
 	return daily->zone;
 }
+
+static const struct spec_setting daily_settings[] = {
+    {"zone", "a time zone of this system, as zone=Europe/Berlin", set_zone},
+    {NULL},
+};
 
 static bool check_daily(struct rule *rule, struct err *err)
 {
@@ -123,9 +130,8 @@ static int64_t oldest_of_day(const struct rule *rule, int64_t time_ms)
 }
 
 const struct rule_type rule_daily = {
-    .name = "daily",
+    .spec = {"daily", rule_settings, RULE_TAKES, RULE_NEEDS, daily_settings},
     .size = sizeof(struct daily),
-    .settings = {{"zone", "a time zone of this system, as zone=Europe/Berlin", set_zone}},
     .check = check_daily,
     .finish = finish_daily,
     .exceeds = exceeds_day,

@@ -8,9 +8,6 @@
  */
 #include <inttypes.h>
 #include "rule.h"
-#include "units.h"
-
-static const int64_t most_within = INT64_C(3650) * 86400 * 1000;
 
 struct sliding {
 	struct rule rule;
@@ -22,13 +19,11 @@ static int64_t within_of(const struct rule *rule)
 	return ((const struct sliding *)rule)->within_ms;
 }
 
-static bool set_within(struct rule *rule, const char *value, struct err *err)
-{
-	int64_t *within_ms = &((struct sliding *)rule)->within_ms;
-	(void)err;
-	return units_parse(value, units_duration, within_ms) == UNITS_READ && *within_ms > 0 &&
-	       *within_ms <= most_within;
-}
+static const struct spec_setting sliding_settings[] = {
+    {"within", "a time from 1ms to 3650d, as within=10s", spec_set_number,
+	offsetof(struct sliding, within_ms), units_duration, 1, INT64_C(3650) * 86400 * 1000},
+    {NULL},
+};
 
 static bool check_sliding(struct rule *rule, struct err *err)
 {
@@ -64,9 +59,8 @@ static int64_t oldest_of_stretch(const struct rule *rule, int64_t time_ms)
 }
 
 const struct rule_type rule_sliding = {
-    .name = "sliding",
+    .spec = {"sliding", rule_settings, RULE_TAKES, RULE_NEEDS, sliding_settings},
     .size = sizeof(struct sliding),
-    .settings = {{"within", "a time from 1ms to 3650d, as within=10s", set_within}},
     .check = check_sliding,
     .exceeds = exceeds_stretch,
     .oldest = oldest_of_stretch,

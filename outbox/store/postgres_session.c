@@ -6,12 +6,11 @@
 #include "sql_files.h"
 #include "text.h"
 
-void postgres_session_init(struct postgres_session *server, const struct dedup_spec *spec,
-    enum postgres_session_kind session)
+void postgres_session_init(struct postgres_session *server, const char *dsn, int timeout_ms,
+    enum postgres_session_kind kind)
 {
-	*server = (struct postgres_session){.dsn = xstrdup(spec->dsn ? spec->dsn : ""),
-	    .timeout_ms = (int)spec->timeout_ms,
-	    .session = session};
+	*server = (struct postgres_session){
+	    .dsn = xstrdup(dsn ? dsn : ""), .timeout_ms = timeout_ms, .kind = kind};
 }
 
 void postgres_session_finish(struct postgres_session *server)
@@ -43,7 +42,7 @@ static bool judge_postgres_session(
 		    "%s: this is a standby: name the primary in the dsn, or all hosts and "
 		    "target_session_attrs=read-write",
 		    place);
-	if (server->session == POSTGRES_SESSION_OWN && !text_equal(pg_value(session, 0, 0), "t"))
+	if (server->kind == POSTGRES_SESSION_OWN && !text_equal(pg_value(session, 0, 0), "t"))
 		return err_set(err, ERR_CONFIG,
 		    "%s: a pooler stands between, and locks need a session of their own: name the "
 		    "server itself in the dsn, or take ids in the transaction of their effect "
@@ -70,7 +69,7 @@ static bool connect_until(struct postgres_session *server, int64_t end, struct e
 		postgres_session_leave(server);
 	if (server->pg)
 		return true;
-	server->pg = server->session == POSTGRES_SESSION_PLAIN
+	server->pg = server->kind == POSTGRES_SESSION_PLAIN
 			 ? pg_connect_plain(server->dsn, "outbox dedup", left_until(end), err)
 			 : pg_connect(server->dsn, "outbox dedup", left_until(end), err);
 	if (server->pg && begin_postgres_session(server, end, err)) {

@@ -7,7 +7,6 @@
  * Errors are those of pg.h: a server that is gone, starts, is a standby or does not answer in time
  * is ERR_RETRY. Owned by one thread.
  */
-#include "dedup_spec.h"
 #include "errors.h"
 #include "pg.h"
 
@@ -20,14 +19,14 @@ enum postgres_session_kind {
 struct postgres_session {
 	char *dsn;
 	int timeout_ms;
-	enum postgres_session_kind session;
+	enum postgres_session_kind kind;
 	struct pg *pg;
 	int sessions; /* that were begun; 0: none yet */
 };
 
-/* Connects nowhere. Of the spec: dsn (NULL: PG* variables) and timeout_ms. */
-void postgres_session_init(struct postgres_session *server, const struct dedup_spec *spec,
-    enum postgres_session_kind session);
+/* Connects nowhere. dsn NULL: PG* variables. */
+void postgres_session_init(struct postgres_session *server, const char *dsn, int timeout_ms,
+    enum postgres_session_kind kind);
 void postgres_session_finish(struct postgres_session *server);
 
 /* Is there a session, or can one be begun? */

@@ -10,7 +10,6 @@
  *
  * All keys begin with the store's name and a colon. Owned by one thread.
  */
-#include "dedup_spec.h"
 #include "errors.h"
 #include "redis.h"
 
@@ -23,9 +22,9 @@ struct redis_session {
 	int64_t end; /* of the call, by clock_ms */
 };
 
-/* Connects nowhere. Of the spec: url, name, timeout_ms. */
-bool redis_session_init(struct redis_session *server, const struct dedup_spec *spec, bool remembers,
-    struct err *err) MUST_CHECK;
+/* Connects nowhere. remembers: the name whose mark the server keeps; NULL: none. */
+bool redis_session_init(struct redis_session *server, const char *url, int timeout_ms,
+    const char *remembers, struct err *err) MUST_CHECK;
 void redis_session_finish(struct redis_session *server);
 
 /* A call begins: there is a session (server->redis), to say commands to. */

@@ -27,10 +27,14 @@ struct window_bench {
 
 static struct dedup_window *open_window(const struct window_bench *run, struct err *err)
 {
-	OWNED(dedup_spec_finish) struct dedup_spec spec;
-	owned_text char *line = xformat("bloom window=%ds slices=%d ids=%lld path=%s", SLICES,
-	    SLICES, (long long)run->ids, run->path);
-	return dedup_spec_parse(line, &spec, err) ? dedup_window_open(&spec, err) : NULL;
+	const struct dedup_window_settings settings = {.path = run->path,
+	    .ids = (uint64_t)run->ids,
+	    .rate = 0.001,
+	    .alarm = 0.002,
+	    .slice_ms = SLICE_MS,
+	    .slices = SLICES,
+	    .hot = 4096};
+	return dedup_window_open(&settings, err);
 }
 
 /* How it is asked in use: what is not there is added. */

@@ -2,7 +2,7 @@
 
 #include <string.h>
 #include "cleanup.h"
-#include "dedup_spec.h"
+#include "dedup_stores.h"
 #include "http_sender.h"
 #include "pg.h"
 #include "rule_key.h"
@@ -27,34 +27,23 @@ static bool check_id(const struct config_deliver *section, struct err *err)
 	return key || refuse_deliver_key(section, err, "id", why.message);
 }
 
-static bool dedup_is_local(const char *dedup)
-{
-	return dedup[0] && !text_starts(dedup, "redis") && !text_starts(dedup, "postgres") &&
-	       !text_starts(dedup, "sequence");
-}
-
-/* The path of a local store is that of the section, with a folder for each partition. */
-static bool parse_dedup(
-    const struct config_deliver *section, struct dedup_spec *ret_spec, struct err *err)
-{
-	owned_text char *line =
-	    xformat("%s%s", section->dedup, dedup_is_local(section->dedup) ? " path=." : "");
-
-	return dedup_spec_parse(line, ret_spec, err);
-}
-
-static bool check_deliver_dedup(const struct config_deliver *section, struct err *err)
+/* ret_local: its state needs the folder of the section. */
+static bool check_deliver_dedup(
+    const struct config_deliver *section, bool *ret_local, struct err *err)
 {
 	OWNED(dedup_spec_finish) struct dedup_spec spec = {0};
 	struct err why;
 
+	*ret_local = false;
 	if (!section->dedup[0])
 		return true;
 	if (strstr(section->dedup, "path="))
 		return refuse_deliver_key(section, err, "dedup",
 		    "leave path= out: each partition has a folder of its own below the key path");
-	return parse_dedup(section, &spec, &why) ||
-	       refuse_deliver_key(section, err, "dedup", why.message);
+	if (!dedup_spec_parse(section->dedup, &spec, &why))
+		return refuse_deliver_key(section, err, "dedup", why.message);
+	*ret_local = spec.type->local;
+	return true;
 }
 
 bool deliver_dedup_is_exposed(const struct config_deliver *section)
@@ -62,7 +51,7 @@ bool deliver_dedup_is_exposed(const struct config_deliver *section)
 	OWNED(dedup_spec_finish) struct dedup_spec spec = {0};
 	struct err why;
 
-	return section->dedup[0] && parse_dedup(section, &spec, &why) && spec.dsn &&
+	return section->dedup[0] && dedup_spec_parse(section->dedup, &spec, &why) && spec.dsn &&
 	       pg_dsn_is_exposed(spec.dsn);
 }
 
@@ -80,9 +69,10 @@ static bool check_deliver_rules(const struct config_deliver *section, struct err
 	return true;
 }
 
-static bool check_deliver_path(const struct config_deliver *section, struct err *err)
+static bool check_deliver_path(
+    const struct config_deliver *section, bool dedup_is_local, struct err *err)
 {
-	if (section->path[0] || (!dedup_is_local(section->dedup) && section->rules.count == 0))
+	if (section->path[0] || (!dedup_is_local && section->rules.count == 0))
 		return true;
 	return refuse_deliver_key(section, err, "path",
 	    "it is empty; say in which folder the state of dedup and rules is kept");
@@ -90,7 +80,10 @@ static bool check_deliver_path(const struct config_deliver *section, struct err 
 
 bool deliver_check(const struct config_deliver *section, struct err *err)
 {
+	bool dedup_is_local;
+
 	return http_sender_check(section, err) && check_id(section, err) &&
-	       check_deliver_dedup(section, err) && check_deliver_rules(section, err) &&
-	       check_deliver_path(section, err);
+	       check_deliver_dedup(section, &dedup_is_local, err) &&
+	       check_deliver_rules(section, err) &&
+	       check_deliver_path(section, dedup_is_local, err);
 }

@@ -1,19 +1,23 @@
-/* Any text is a line of dedup, or is refused with what to write. */
+/* Any text is a line of dedup, and of claims, or is refused with what to write. */
 #include <stdlib.h>
 #include <string.h>
 #include "cleanup.h"
-#include "dedup_spec.h"
+#include "claims_store.h"
+#include "dedup_stores.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	OWNED(dedup_spec_finish) struct dedup_spec spec;
+	OWNED(claims_spec_finish) struct claims_spec claims;
 	struct err err;
 	char *line = malloc(size + 1);
 	memcpy(line, data, size);
 	line[size] = '\0';
 	if (!dedup_spec_parse(line, &spec, &err) && (err.kind != ERR_CONFIG || !err.message[0]))
+		abort();
+	if (!claims_spec_parse(line, &claims, &err) && (err.kind != ERR_CONFIG || !err.message[0]))
 		abort();
 	free(line);
 	return 0;

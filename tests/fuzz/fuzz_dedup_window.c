@@ -31,11 +31,15 @@ static void require(bool condition)
 
 static struct dedup_window *open_window(void)
 {
-	OWNED(dedup_spec_finish) struct dedup_spec spec;
+	const struct dedup_window_settings settings = {.path = folder,
+	    .ids = 500,
+	    .rate = 0.001,
+	    .alarm = 0.002,
+	    .slice_ms = SLICE,
+	    .slices = 5,
+	    .hot = 4096};
 	struct err err;
-	owned_text char *line = xformat("bloom window=5s slices=5 ids=500 path=%s", folder);
-	require(dedup_spec_parse(line, &spec, &err));
-	struct dedup_window *window = dedup_window_open(&spec, &err);
+	struct dedup_window *window = dedup_window_open(&settings, &err);
 	require(window || err.message[0]);
 	return window;
 }

@@ -15,8 +15,6 @@ ITSELF = os.path.relpath(os.path.abspath(__file__), ROOT)
 LAYER = re.compile(r"^\| (\d+) \| `([\w/]+)` \| (.+) \|$", re.MULTILINE)
 # Knots that are still to be cut.
 ALSO_ALLOWED = {
-    ("outbox/claims", "outbox/dedup"), ("outbox/dedup/stores", "outbox/dedup"),
-    ("outbox/dedup/window", "outbox/dedup"), ("outbox/store", "outbox/dedup"),
     ("outbox/inbox", "relay/conf"), ("outbox/kafka", "relay/conf"), ("outbox/publish/io", "relay/conf"),
 }
 OWNERS = {r"libpq-fe\.h": "outbox/pg", r"librdkafka/": "outbox/kafka",

@@ -16,6 +16,8 @@
 #include "dedup.h"
 #include "text.h"
 
+_Static_assert((int)CLAIMS_ID_MOST == (int)OUTBOX_DEDUP_ID_MAX, "an id of dedup can be claimed");
+
 /* --- a store in memory, which does what a test says ----------------------------------------- */
 
 enum { MOST = 3000, LEASE_MS = 1000 };
@@ -32,7 +34,7 @@ static atomic_int renewals;
 static atomic_int answer_ms;    /* an answer takes so long */
 static atomic_llong renewed_at; /* when the last renewal that was answered was asked for */
 
-static struct claims_store *open_fake(const struct dedup_spec *spec, struct err *err)
+static struct claims_store *open_fake(const struct claims_spec *spec, struct err *err)
 {
 	(void)spec;
 	(void)err;
@@ -117,18 +119,21 @@ static bool release_fake(
 	return true;
 }
 
-static const struct claims_store_type fake = {
-    open_fake, close_fake, take_fake, renew_fake, release_fake};
+static const struct claims_store_type fake = {.open = open_fake,
+    .close = close_fake,
+    .take = take_fake,
+    .renew = renew_fake,
+    .release = release_fake};
 
 static int begin_with(void **state, int64_t lease_ms)
 {
 	struct err err;
-	struct dedup_spec spec = {.lease_ms = lease_ms};
+	const struct claims_spec spec = {.type = &fake, .lease_ms = lease_ms};
 	world.count = 0;
 	silent = false;
 	answer_ms = 0;
 	renewed_at = 0;
-	*state = claims_open(&fake, &spec, &err);
+	*state = claims_open(&spec, &err);
 	return *state ? 0 : -1;
 }
 
@@ -337,8 +342,8 @@ static void the_end_gives_back_what_is_held(void **state)
 	struct outbox_claim claim;
 	(void)state;
 	struct err err;
-	struct dedup_spec spec = {.lease_ms = 100000};
-	struct outbox_claims *claims = claims_open(&fake, &spec, &err);
+	const struct claims_spec spec = {.type = &fake, .lease_ms = 100000};
+	struct outbox_claims *claims = claims_open(&spec, &err);
 	assert_true(take(claims, "x", &claim) && take(claims, "y", &claim));
 	outbox_claims_close(claims);
 	assert_int_equal(world.count, 0);
@@ -357,7 +362,7 @@ static void a_bad_line_says_what_is_wrong(void **state)
 	    {"redis name=x", "url is missing"},
 	    {"postgres name=x window=24h", "'window' is no setting"},
 	    {"postgres name=x lease=1ms", "lease=30s"},
-	    {"postgres name=x lossy", "leave the word out"},
+	    {"postgres name=x lossy", "'lossy' is no setting"},
 	};
 	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
 		struct outbox_error error;
@@ -371,9 +376,9 @@ static void a_bad_line_says_what_is_wrong(void **state)
 static void a_timeout_leaves_time_to_try_a_renewal_again(void **state)
 {
 	(void)state;
-	OWNED(dedup_spec_finish) struct dedup_spec spec;
+	OWNED(claims_spec_finish) struct claims_spec spec;
 	struct err err;
-	assert_true(dedup_spec_parse_claims("postgres name=x lease=3s", &spec, &err));
+	assert_true(claims_spec_parse("postgres name=x lease=3s", &spec, &err));
 	assert_int_equal(spec.timeout_ms, 1000);
 }
 

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "cleanup.h"
-#include "dedup_spec.h"
+#include "dedup_stores.h"
 
 static void a_line_says_all(void **state)
 {
@@ -16,7 +16,7 @@ static void a_line_says_all(void **state)
 	struct err err;
 	assert_true(dedup_spec_parse(
 	    "bloom ids=50M  rate=0.5%\twindow=7d slices=7 path=/var/lib/x", &spec, &err));
-	assert_int_equal(spec.kind, DEDUP_BLOOM);
+	assert_ptr_equal(spec.type, &bloom_store);
 	assert_int_equal(spec.ids, 50000000);
 	assert_true(fabs(spec.rate - 0.005) < 1e-12);
 	assert_int_equal(spec.window_ms, 7 * 86400000LL);
@@ -57,7 +57,7 @@ static void a_bad_line_is_told_which_setting_and_what_to_write(void **state)
 	    {"", "no store", "bloom"},
 	    {"blom ids=5", "'blom'", "bloom"},
 	    {"bloom", "ids", "ids=50M"},
-	    {"bloom ids", "'ids'", "ids=50M"},
+	    {"bloom ids", "ids ''", "ids=50M"},
 	    {"bloom ids=0", "ids '0'", "ids=50M"},
 	    {"bloom ids=-1", "ids '-1'", "ids=50M"},
 	    {"bloom ids=101G", "ids '101G'", "1 to 100G"},

@@ -20,6 +20,7 @@
 #include "cleanup.h"
 #include "clock.h"
 #include "disk_error.h"
+#include "dedup_stores.h"
 #include "dedup_window.h"
 #include "temporary.h"
 #include "text.h"
@@ -47,7 +48,8 @@ static struct dedup_window *try_open(const char *settings, struct err *err)
 	struct dedup_spec spec;
 	owned_text char *line = xformat("bloom window=5s slices=5 %s path=%s", settings, folder);
 	assert_true(dedup_spec_parse(line, &spec, err));
-	struct dedup_window *window = dedup_window_open(&spec, err);
+	const struct dedup_window_settings wanted = dedup_spec_window(&spec);
+	struct dedup_window *window = dedup_window_open(&wanted, err);
 	dedup_spec_finish(&spec);
 	return window;
 }

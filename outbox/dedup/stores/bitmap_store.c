@@ -17,6 +17,7 @@
 #include <unistd.h>
 #include <zlib.h>
 #include "state_folder.h"
+#include "dedup_mapped_inspect.h"
 #include "dedup_store.h"
 #include "mapped_file.h"
 #include "text.h"
@@ -131,13 +132,13 @@ static void close_bitmap_store(struct dedup_store *store)
 static struct dedup_store *open_bitmap_store(const struct dedup_spec *spec, struct err *err)
 {
 	struct bitmap_store *bitmap = xcalloc(1, sizeof *bitmap);
-	bitmap->hashes = spec->form == DEDUP_FORM_HASH;
-	bitmap->store.type = bitmap->hashes ? &bitmap_hash_store : &bitmap_store;
+	bitmap->hashes = text_equal(spec->type->form, "hash");
+	bitmap->store.type = spec->type;
 	bitmap->size = bitmap->hashes ? HASH_BITS : (uint64_t)spec->ids;
 	bitmap->part_count = (bitmap->size - 1) / PARTITION_BITS + 1;
 	bitmap->parts = xcalloc(bitmap->part_count, sizeof *bitmap->parts);
-	bool good = state_folder_open(
-	    &bitmap->folder, spec->path, bitmap->hashes ? "bithash" : "bitmap", 0, 0, 0, err);
+	bool good =
+	    state_folder_open(&bitmap->folder, spec->path, spec->type->folder, 0, 0, 0, err);
 	bitmap->store.seed = bitmap->folder.head.seed;
 	if (good && open_bitmap_files(bitmap, err))
 		return &bitmap->store;
@@ -274,7 +275,18 @@ static void read_bitmap_stats(const struct dedup_store *store, struct outbox_ded
 #define BITMAP_SCOPE                                                                               \
 	"what one process sees, from one folder: the same partition, partition count and machine"
 
+#define BITMAP_ROW                                                                                 \
+	.spec = {"bitmap", dedup_settings,                                                         \
+	    DEDUP_TAKES_ALWAYS | DEDUP_TAKES(IDS) | DEDUP_TAKES(PATH) | DEDUP_TAKES(FORM),         \
+	    DEDUP_TAKES(IDS)},                                                                     \
+	.local = true, .files = 1 << STATE_FILE_BITS | 1 << STATE_FILE_OFFSET,                     \
+	.inspect = dedup_inspect_mapped, .open = open_bitmap_store, .close = close_bitmap_store,   \
+	.look = look_up_bits, .add = add_bits, .checkpoint = checkpoint_bitmap,                    \
+	.stats = read_bitmap_stats
+
 const struct dedup_store_type bitmap_store = {
+    .form = "plain",
+    .folder = "bitmap",
     .promise = {.store = "bitmap",
 	.releases = true,
 	.false_positives = "none",
@@ -283,16 +295,13 @@ const struct dedup_store_type bitmap_store = {
 	.scope = BITMAP_SCOPE,
 	.memory = "1 bit for each integer of the range, in pieces of 512 KiB as they are needed",
 	.disk = "the same"},
-    .open = open_bitmap_store,
-    .close = close_bitmap_store,
-    .look = look_up_bits,
-    .add = add_bits,
     .remove = remove_bits,
-    .checkpoint = checkpoint_bitmap,
-    .stats = read_bitmap_stats,
+    BITMAP_ROW,
 };
 
 const struct dedup_store_type bitmap_hash_store = {
+    .form = "hash",
+    .folder = "bithash",
     .promise = {.store = "bitmap form=hash",
 	.lossy = true,
 	.false_positives = "the number of ids that are done, by 2^32: 0.23 % at 10 M, 2.3 % at "
@@ -302,10 +311,5 @@ const struct dedup_store_type bitmap_hash_store = {
 	.scope = BITMAP_SCOPE,
 	.memory = "up to 512 MiB, whatever the number of ids, in pieces of 512 KiB",
 	.disk = "the same"},
-    .open = open_bitmap_store,
-    .close = close_bitmap_store,
-    .look = look_up_bits,
-    .add = add_bits,
-    .checkpoint = checkpoint_bitmap,
-    .stats = read_bitmap_stats,
+    BITMAP_ROW,
 };

@@ -2,8 +2,11 @@
  * The windowed filter, confirmed by its key log, or by a query of the business.
  */
 #include <stdlib.h>
+#include "bloom_filter.h"
+#include "bloom_size.h"
 #include "clock.h"
 #include "dedup_confirm.h"
+#include "dedup_slice_inspect.h"
 #include "dedup_store.h"
 #include "dedup_window.h"
 #include "text.h"
@@ -36,13 +39,37 @@ static void close_bloom_store(struct dedup_store *store)
 	free(bloom);
 }
 
+static bool check_confirm(const struct dedup_spec *spec, struct err *err)
+{
+	if (spec->confirm_sql && !spec->query)
+		return err_set(err, ERR_CONFIG,
+		    "query is missing: what confirm=sql asks, as query=\"select id from orders "
+		    "where id = any($1)\"");
+	return spec->confirm_sql || (!spec->query && !spec->dsn) ||
+	       err_set(
+		   err, ERR_CONFIG, "query and dsn are for confirm=sql: add it, or leave them out");
+}
+
+static bool check_bloom(struct dedup_spec *spec, struct err *err)
+{
+	struct bloom_plan plan =
+	    bloom_plan((uint64_t)spec->ids, spec->rate, (int)spec->slices, BLOOM_PLACES);
+	if (spec->alarm < 0)
+		spec->alarm = spec->rate * 2;
+	if (spec->hot == 0)
+		spec->hot = DEDUP_HOT;
+	return check_confirm(spec, err) &&
+	       dedup_spec_check_memory(spec, plan.filter_bytes, true, err);
+}
+
 static struct dedup_store *open_bloom_store(const struct dedup_spec *spec, struct err *err)
 {
-	bool sql = spec->confirm == DEDUP_CONFIRM_SQL;
+	bool sql = spec->confirm_sql;
+	struct dedup_window_settings settings = dedup_spec_window(spec);
 	struct bloom_store *bloom = xcalloc(1, sizeof *bloom);
-	bloom->store.type = &bloom_store;
+	bloom->store.type = spec->type;
 	bloom->confirm = sql ? dedup_confirm_open(spec, err) : NULL;
-	bloom->window = bloom->confirm || !sql ? dedup_window_open(spec, err) : NULL;
+	bloom->window = bloom->confirm || !sql ? dedup_window_open(&settings, err) : NULL;
 	if (!bloom->window) {
 		close_bloom_store(&bloom->store);
 		return NULL;
@@ -187,6 +214,16 @@ static void read_bloom_stats(const struct dedup_store *store, struct outbox_dedu
 }
 
 const struct dedup_store_type bloom_store = {
+    .spec = {"bloom", dedup_settings,
+	DEDUP_TAKES_ALWAYS | DEDUP_TAKES(IDS) | DEDUP_TAKES(RATE) | DEDUP_TAKES(ALARM) |
+	    DEDUP_TAKES(WINDOW) | DEDUP_TAKES(SLICES) | DEDUP_TAKES(HOT) | DEDUP_TAKES(PATH) |
+	    DEDUP_TAKES(CONFIRM) | DEDUP_TAKES(QUERY) | DEDUP_TAKES(DSN) | DEDUP_TAKES(TIMEOUT),
+	DEDUP_TAKES(IDS)},
+    .local = true,
+    .check = check_bloom,
+    .folder = "bloom",
+    .files = 1 << STATE_FILE_LOG | 1 << STATE_FILE_MAP,
+    .inspect = dedup_inspect_slice,
     .promise = {.store = "bloom",
 	.false_positives = "none: what the filter may have, the key log confirms, or a query",
 	.false_negatives = "none, for at least the window behind the newest record",

@@ -12,6 +12,7 @@
 #include "bloom_size.h"
 #include "counting_filter.h"
 #include "state_folder.h"
+#include "dedup_mapped_inspect.h"
 #include "dedup_store.h"
 #include "file_list.h"
 #include "mapped_file.h"
@@ -172,10 +173,17 @@ static void close_counting_store(struct dedup_store *store)
 	free(counting);
 }
 
+static bool check_counting(struct dedup_spec *spec, struct err *err)
+{
+	struct bloom_plan plan =
+	    bloom_plan((uint64_t)spec->ids, spec->rate, (int)spec->slices, COUNTING_PLACES);
+	return dedup_spec_check_memory(spec, plan.filter_bytes, true, err);
+}
+
 static struct dedup_store *open_counting_store(const struct dedup_spec *spec, struct err *err)
 {
 	struct counting_store *counting = xcalloc(1, sizeof *counting);
-	counting->store.type = &counting_store;
+	counting->store.type = spec->type;
 	counting->plan =
 	    bloom_plan((uint64_t)spec->ids, spec->rate, (int)spec->slices, COUNTING_PLACES);
 	counting->newest = INT64_MIN;
@@ -337,6 +345,15 @@ static void read_counting_stats(const struct dedup_store *store, struct outbox_d
 }
 
 const struct dedup_store_type counting_store = {
+    .spec = {"counting", dedup_settings,
+	DEDUP_TAKES_ALWAYS | DEDUP_TAKES(IDS) | DEDUP_TAKES(RATE) | DEDUP_TAKES(WINDOW) |
+	    DEDUP_TAKES(SLICES) | DEDUP_TAKES(PATH),
+	DEDUP_TAKES(IDS)},
+    .local = true,
+    .check = check_counting,
+    .folder = "counting",
+    .files = 1 << STATE_FILE_COUNTS,
+    .inspect = dedup_inspect_mapped,
     .promise = {.store = "counting",
 	.lossy = true,
 	.releases = true,

@@ -68,7 +68,8 @@ static bool try_query(struct dedup_confirmer *confirm, struct err *err)
 struct dedup_confirmer *dedup_confirm_open(const struct dedup_spec *spec, struct err *err)
 {
 	struct dedup_confirmer *confirm = xcalloc(1, sizeof *confirm);
-	postgres_session_init(&confirm->server, spec, POSTGRES_SESSION_PLAIN);
+	postgres_session_init(
+	    &confirm->server, spec->dsn, (int)spec->timeout_ms, POSTGRES_SESSION_PLAIN);
 	confirm->query = xstrdup(spec->query);
 	if (try_query(confirm, err))
 		return confirm;

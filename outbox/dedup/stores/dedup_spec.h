@@ -1,60 +1,33 @@
 #pragma once
 /*
- * What a store is opened with, from one line of a configuration:
+ * What a store is opened with, from one line of a configuration (spec.h):
  *
  *   bloom ids=50M rate=0.1% window=24h path=/var/lib/billing/dedup
  *   redis lossy form=bitmap ids=100M url=redis://127.0.0.1 name=billing
  *   bloom ids=1M path=/d confirm=sql dsn="host=/tmp dbname=app" query="select …"
  *
- * first the store, then settings in any order. A value with blanks stands in double quotes, in
- * which a double quote is written twice. `lossy` is a word of its own. A setting that the store
- * does not take is refused. Each refusal names the setting and the cure (ERR_CONFIG).
+ * A store takes some of the settings below; its row says which (dedup_store.h). Each refusal names
+ * the setting and the cure (ERR_CONFIG).
  */
 #include <stdbool.h>
 #include <stdint.h>
+#include "dedup_window.h"
 #include "errors.h"
-
-enum dedup_kind {
-	DEDUP_BLOOM,
-	DEDUP_EXACT,
-	DEDUP_COUNTING,
-	DEDUP_BITMAP,
-	DEDUP_REDIS,
-	DEDUP_POSTGRES,
-	DEDUP_SEQUENCE,
-	DEDUP_KINDS,
-	/* of claims (claims.h) */
-	DEDUP_CLAIMS_REDIS = DEDUP_KINDS,
-	DEDUP_CLAIMS_POSTGRES,
-	DEDUP_ALL_KINDS
-};
-extern const char *const dedup_kind_names[DEDUP_ALL_KINDS + 1];
-
-/* How the store does it, where there are several ways. */
-enum dedup_form {
-	DEDUP_FORM_NONE,
-	DEDUP_FORM_PLAIN,  /* bitmap: one bit an integer */
-	DEDUP_FORM_HASH,   /* bitmap, lossy: by CRC32 of the id */
-	DEDUP_FORM_KEY,    /* redis: a key an id */
-	DEDUP_FORM_BITMAP, /* redis, lossy: a partitioned bitmap */
-	DEDUP_FORM_BLOOM,  /* redis, lossy: the server's own filter */
-	DEDUP_FORMS
-};
-enum dedup_confirm { DEDUP_CONFIRM_LOG, DEDUP_CONFIRM_SQL, DEDUP_CONFIRMS };
+#include "spec.h"
 
 struct dedup_spec {
-	enum dedup_kind kind;
-	bool lossy; /* the word is there */
-	enum dedup_form form;
-	int64_t ids;       /* at most that many different ones in a window, as planned */
-	double rate;       /* of false positives, of the whole window */
-	double alarm;      /* tell when the observed rate is larger; 0: never */
-	int64_t window_ms; /* so long an id is remembered; 0 until dedup_spec_check */
-	int64_t slices;    /* the window is cut into so many */
-	int64_t hot;       /* ids in the exact layer in front; 0: none, or until dedup_spec_check */
-	int64_t pending;   /* at most so many at a time; 0 until dedup_spec_check */
-	char *path;        /* the folder of its state; NULL: not given */
-	enum dedup_confirm confirm;
+	const struct dedup_store_type *type;
+	bool lossy;         /* the word is there */
+	char *form;         /* how the store does it, where there are several ways */
+	int64_t ids;        /* at most that many different ones in a window, as planned */
+	double rate;        /* of false positives, of the whole window */
+	double alarm;       /* tell when the observed rate is larger; 0: never */
+	int64_t window_ms;  /* so long an id is remembered; 0 until dedup_spec_check */
+	int64_t slices;     /* the window is cut into so many */
+	int64_t hot;        /* ids in the exact layer in front; 0: none */
+	int64_t pending;    /* at most so many at a time; 0 until dedup_spec_check */
+	char *path;         /* the folder of its state; NULL: not given */
+	bool confirm_sql;   /* a query confirms what the filter has */
 	char *dsn, *query;  /* of the database that confirms, or that has the table */
 	char *schema;       /* of the table */
 	char *url;          /* of the server */
@@ -63,26 +36,54 @@ struct dedup_spec {
 	int64_t timeout_ms; /* for an answer of a server */
 };
 
-/* So long is one of the slices: no part of the window is left out. */
+/* A store that is given no `window` remembers ids for so long. */
+enum { DEDUP_WINDOW_MS = 86400000, DEDUP_HOT = 4096 };
+
+/* Rows of struct spec_type. */
+enum dedup_setting {
+	DEDUP_SET_LOSSY,
+	DEDUP_SET_IDS,
+	DEDUP_SET_RATE,
+	DEDUP_SET_ALARM,
+	DEDUP_SET_WINDOW,
+	DEDUP_SET_SLICES,
+	DEDUP_SET_HOT,
+	DEDUP_SET_PENDING,
+	DEDUP_SET_PATH,
+	DEDUP_SET_FORM,
+	DEDUP_SET_CONFIRM,
+	DEDUP_SET_QUERY,
+	DEDUP_SET_DSN,
+	DEDUP_SET_SCHEMA,
+	DEDUP_SET_URL,
+	DEDUP_SET_NAME,
+	DEDUP_SET_LEASE,
+	DEDUP_SET_TIMEOUT,
+	DEDUP_SETTINGS
+};
+extern const struct spec_setting dedup_settings[DEDUP_SETTINGS + 1];
+
+/* In the row of a store: DEDUP_TAKES(IDS) | DEDUP_TAKES(RATE). Every store takes the last two. */
+#define DEDUP_TAKES(setting) (1U << DEDUP_SET_##setting)
+#define DEDUP_TAKES_ALWAYS (DEDUP_TAKES(LOSSY) | DEDUP_TAKES(PENDING))
+
+/* A slice of the window has this length: no part of the window is left out. */
 static inline int64_t dedup_spec_slice_ms(const struct dedup_spec *spec)
 {
 	return (spec->window_ms + spec->slices - 1) / spec->slices;
 }
 
-/* The defaults; what has none, or only dedup_spec_check's, is 0 or NULL. */
-void dedup_spec_init(struct dedup_spec *spec);
+/* The defaults; a setting that has none, or only dedup_spec_check's, is 0 or NULL. */
+void dedup_spec_init(struct dedup_spec *spec, const struct dedup_store_type *type);
 void dedup_spec_finish(struct dedup_spec *spec);
 
-/* One setting; value NULL: a word of its own. The name need not be one. */
-bool dedup_spec_set(
-    struct dedup_spec *spec, const char *name, const char *value, struct err *err) MUST_CHECK;
-/* Is everything there that the store needs, and does it fit together? Sets what follows from it. */
+/* Does the spec have all that its store needs, and does it fit together? Sets the defaults that
+ * follow from other settings. */
 bool dedup_spec_check(struct dedup_spec *spec, struct err *err) MUST_CHECK;
-/*
- * The line of claims (claims.h): redis or postgres, with name, url or dsn and schema, lease,
- * timeout. A timeout is a third of the lease at most, so that a renewal can be tried again in time.
- */
-bool dedup_spec_parse_claims(
-    const char *line, struct dedup_spec *ret_spec, struct err *err) MUST_CHECK;
-/* The line; all of the above. ret_spec is to be finished in any case. */
-bool dedup_spec_parse(const char *line, struct dedup_spec *ret_spec, struct err *err) MUST_CHECK;
+
+/* The spec of a window of slices; its path is that of the spec. */
+struct dedup_window_settings dedup_spec_window(const struct dedup_spec *spec);
+/* For the check of a store: does the machine have so many bytes of memory? by_rate: a larger rate
+ * needs fewer. */
+bool dedup_spec_check_memory(
+    const struct dedup_spec *spec, uint64_t bytes, bool by_rate, struct err *err) MUST_CHECK;

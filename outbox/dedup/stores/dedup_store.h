@@ -1,12 +1,15 @@
 #pragma once
 /*
- * What dedup.c needs of a store: one row of functions each. dedup.c keeps what is pending in this
- * process, checks ids, and hashes them; a store remembers what is done.
+ * A store is a file with a row, struct dedup_store_type: its traits and its functions. Nobody else
+ * compares the names of stores; the list of the rows is dedup_stores.c, and CONTRIBUTING.md says
+ * how to add one. dedup.c keeps what is pending in this process, checks ids, and hashes them; a
+ * store remembers what is done.
  *
  * A store that is shared between machines claims, too: what `look` calls new is this process's
  * until `add`, `give_back`, the end of its lease or of its session.
  */
 #include "dedup.h"
+#include "dedup_inspection.h"
 #include "fingerprint.h"
 #include "dedup_spec.h"
 #include "errors.h"
@@ -28,7 +31,20 @@ struct dedup_store {
 };
 
 struct dedup_store_type {
-	struct outbox_dedup_promise promise;
+	struct spec_type spec; /* a line begins with its name; the settings of struct dedup_spec */
+	const char *form;      /* NULL: the name says it; else one of the rows of this name */
+	struct outbox_dedup_promise promise; /* with the traits `lossy`, `releases`, `shared` */
+	bool local;                          /* its state is in a folder, of one partition each */
+	bool by_position; /* it goes by the header outbox-position, and not by ids */
+	bool in_memory;   /* without a path the ids are forgotten when the process ends */
+
+	/* Does the spec fit together, beyond what dedup_spec_check sees? NULL: always. */
+	bool (*check)(struct dedup_spec *spec, struct err *err);
+
+	/* `dedup stat` and `dedup verify` of its folder; NULL: it has none, or none of its own. */
+	const char *folder; /* its name in the folder's head */
+	unsigned files;     /* kinds of files that it has there, by bits of enum state_file_kind */
+	bool (*inspect)(struct dedup_inspection *inspection, struct err *err);
 
 	/* The spec was checked; what is kept of it is copied. Errors as outbox_dedup_open. */
 	struct dedup_store *(*open)(const struct dedup_spec *spec, struct err *err);
@@ -65,13 +81,5 @@ struct dedup_store_type {
 	void (*stats)(const struct dedup_store *store, struct outbox_dedup_stats *stats);
 };
 
+/* The filter that `dedup size` plans. */
 extern const struct dedup_store_type bloom_store;
-extern const struct dedup_store_type exact_store;
-extern const struct dedup_store_type counting_store;
-extern const struct dedup_store_type bitmap_store;
-extern const struct dedup_store_type bitmap_hash_store;
-extern const struct dedup_store_type redis_store;
-extern const struct dedup_store_type redis_bitmap_store;
-extern const struct dedup_store_type redis_bloom_store;
-extern const struct dedup_store_type postgres_store;
-extern const struct dedup_store_type sequence_store;

@@ -2,9 +2,11 @@
  * Ids in memory, exactly; with a path they are in key logs as well, and are read from there after a
  * restart.
  */
+#include <inttypes.h>
 #include <stdlib.h>
-#include "dedup_store.h"
 #include "clock.h"
+#include "dedup_slice_inspect.h"
+#include "dedup_store.h"
 #include "key_spans.h"
 #include "text.h"
 #include "wheel_table.h"
@@ -61,10 +63,21 @@ static bool open_spans(struct exact_store *exact, const struct dedup_spec *spec,
 	return exact->spans;
 }
 
+static bool check_exact(struct dedup_spec *spec, struct err *err)
+{
+	uint64_t id_bytes = sizeof(struct wheel_entry) + sizeof(uint32_t);
+	if (spec->ids > WHEEL_MOST)
+		return err_set(err, ERR_CONFIG,
+		    "ids=%" PRId64
+		    " is more than the %u that 'exact' has places for: lower ids, or choose bloom",
+		    spec->ids, WHEEL_MOST);
+	return dedup_spec_check_memory(spec, (uint64_t)spec->ids * id_bytes, false, err);
+}
+
 static struct dedup_store *open_exact_store(const struct dedup_spec *spec, struct err *err)
 {
 	struct exact_store *exact = xcalloc(1, sizeof *exact);
-	exact->store = (struct dedup_store){&exact_store, (uint64_t)clock_random()};
+	exact->store = (struct dedup_store){spec->type, (uint64_t)clock_random()};
 	exact->folder = (struct state_folder){.fd = -1, .lock = -1};
 	exact->newest_ms = exact->offset = -1;
 	wheel_table_init(&exact->table, (uint64_t)spec->ids, spec->window_ms);
@@ -142,6 +155,15 @@ static void read_exact_stats(const struct dedup_store *store, struct outbox_dedu
 }
 
 const struct dedup_store_type exact_store = {
+    .spec = {"exact", dedup_settings,
+	DEDUP_TAKES_ALWAYS | DEDUP_TAKES(IDS) | DEDUP_TAKES(WINDOW) | DEDUP_TAKES(PATH),
+	DEDUP_TAKES(IDS)},
+    .local = true,
+    .in_memory = true,
+    .check = check_exact,
+    .folder = "exact",
+    .files = 1 << STATE_FILE_LOG,
+    .inspect = dedup_inspect_log,
     .promise = {.store = "exact",
 	.releases = true,
 	.false_positives = "none",

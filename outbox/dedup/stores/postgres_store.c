@@ -23,6 +23,7 @@
 #include "sql_files.h"
 #include "text.h"
 
+enum { MOST_LOCKS = 1000 };
 enum { MOST_IDS = 1000 }; /* a call, and a transaction: as the functions of the schema have it */
 
 enum statement { CLAIM, ADD, GIVE_BACK, REMOVE, TAKE, STATEMENTS };
@@ -318,6 +319,18 @@ static void close_postgres_store(struct dedup_store *store)
 	free(postgres);
 }
 
+/* Each id that is pending has a lock of the server, of which that has a few thousand. */
+static bool check_pending_locks(struct dedup_spec *spec, struct err *err)
+{
+	if (spec->pending == 0)
+		spec->pending = MOST_LOCKS;
+	return spec->pending <= MOST_LOCKS ||
+	       err_set(err, ERR_CONFIG,
+		   "pending=%" PRId64 " is refused: each takes a lock of the server, and at most "
+		   "are %d of 'postgres'; lower it, or open more stores",
+		   spec->pending, MOST_LOCKS);
+}
+
 /* Without a dsn nobody may want a session: PG* variables say where, when the first check comes. */
 static struct dedup_store *open_postgres_store(const struct dedup_spec *spec, struct err *err)
 {
@@ -325,7 +338,7 @@ static struct dedup_store *open_postgres_store(const struct dedup_spec *spec, st
 	if (!schema_text_check(schema, err))
 		return NULL;
 	struct postgres_store *postgres = xcalloc(1, sizeof *postgres);
-	postgres->store.type = &postgres_store;
+	postgres->store.type = spec->type;
 	postgres->name = xstrdup(spec->name);
 	postgres->window_ms = xformat("%" PRId64, spec->window_ms);
 	for (int i = 0; i < STATEMENTS; i++)
@@ -334,7 +347,8 @@ static struct dedup_store *open_postgres_store(const struct dedup_spec *spec, st
 	postgres->ids.type = PG_COLUMN_BYTEA;
 	postgres->times.type = PG_COLUMN_TIMESTAMPTZ;
 	postgres->offset = -1;
-	postgres_session_init(&postgres->server, spec, POSTGRES_SESSION_OWN);
+	postgres_session_init(
+	    &postgres->server, spec->dsn, (int)spec->timeout_ms, POSTGRES_SESSION_OWN);
 	if (!spec->dsn || postgres_session_connect(&postgres->server, err))
 		return &postgres->store;
 	close_postgres_store(&postgres->store);
@@ -360,6 +374,11 @@ static void read_postgres_stats(const struct dedup_store *store, struct outbox_d
 }
 
 const struct dedup_store_type postgres_store = {
+    .spec = {"postgres", dedup_settings,
+	DEDUP_TAKES_ALWAYS | DEDUP_TAKES(WINDOW) | DEDUP_TAKES(DSN) | DEDUP_TAKES(SCHEMA) |
+	    DEDUP_TAKES(NAME) | DEDUP_TAKES(TIMEOUT),
+	DEDUP_TAKES(NAME)},
+    .check = check_pending_locks,
     .promise = {.store = "postgres",
 	.releases = true,
 	.shared = true,

@@ -24,7 +24,7 @@ enum { CHUNK = 1000, OFFSET_BITS = 22 };
 
 struct redis_store;
 struct form {
-	const struct dedup_store_type *type;
+	const char *name;
 	const char *claims; /* keys of what is pending begin with it */
 	/* One command, whose answer is the number 1 if it is done. NULL: the claim tells. */
 	void (*say_look)(struct redis_store *redis, const struct dedup_item *item);
@@ -152,12 +152,19 @@ static bool reserve_redis_filter(
 	return false;
 }
 
-static const struct form forms[DEDUP_FORMS] = {
-    [DEDUP_FORM_KEY] = {&redis_store, "id", NULL, NULL, NULL},
-    [DEDUP_FORM_BITMAP] = {&redis_bitmap_store, "pending", say_get_bit, say_set_bits, NULL},
-    [DEDUP_FORM_BLOOM] = {&redis_bloom_store, "pending", say_filter_has, say_filter_add,
-	reserve_redis_filter},
+static const struct form forms[] = {
+    {"key", "id", NULL, NULL, NULL},
+    {"bitmap", "pending", say_get_bit, say_set_bits, NULL},
+    {"bloom", "pending", say_filter_has, say_filter_add, reserve_redis_filter},
 };
+
+static const struct form *form_of(const struct dedup_spec *spec)
+{
+	const struct form *form = forms;
+	while (!text_equal(form->name, spec->type->form))
+		form++;
+	return form;
+}
 
 /* --- look ----------------------------------------------------------------------------------- */
 
@@ -444,12 +451,25 @@ static void close_redis_store(struct dedup_store *store)
 	free(redis);
 }
 
+/* A key has a time to live, and others can release it: ids in the hot layer would not know of it.
+ * The other forms forget nothing. */
+static bool check_redis_filter(struct dedup_spec *spec, struct err *err)
+{
+	if (spec->hot == 0)
+		spec->hot = DEDUP_HOT;
+	return !spec->window_ms ||
+	       err_set(err, ERR_CONFIG,
+		   "window is refused with form=%s, which forgets nothing: leave it out, or choose "
+		   "form=key",
+		   spec->type->form);
+}
+
 static struct dedup_store *open_redis_store(const struct dedup_spec *spec, struct err *err)
 {
 	struct redis_store *redis = xcalloc(1, sizeof *redis);
 	long long us = clock_random();
-	redis->form = &forms[spec->form];
-	redis->store = (struct dedup_store){redis->form->type, (uint64_t)clock_random()};
+	redis->form = form_of(spec);
+	redis->store = (struct dedup_store){spec->type, (uint64_t)clock_random()};
 	redis->name = xstrdup(spec->name);
 	redis->pending = xformat("%lld", us);
 	redis->done = xformat("-%lld", us);
@@ -462,7 +482,7 @@ static struct dedup_store *open_redis_store(const struct dedup_spec *spec, struc
 		dedup_hot_init(&redis->hot, (uint64_t)spec->hot);
 		redis->hot_ms = spec->window_ms;
 	}
-	if (redis_session_init(&redis->server, spec, true, err) &&
+	if (redis_session_init(&redis->server, spec->url, (int)spec->timeout_ms, spec->name, err) &&
 	    redis_session_begin(&redis->server, err) &&
 	    (!redis->form->prepare || redis->form->prepare(redis, spec, err)))
 		return &redis->store;
@@ -487,6 +507,12 @@ static void read_redis_stats(const struct dedup_store *store, struct outbox_dedu
 		stats->memory_bytes = (redis->hot.mask + 1) * sizeof *redis->hot.places;
 }
 
+#define REDIS_SPEC(needs)                                                                          \
+	.spec = {"redis", dedup_settings,                                                          \
+	    DEDUP_TAKES_ALWAYS | DEDUP_TAKES(IDS) | DEDUP_TAKES(RATE) | DEDUP_TAKES(WINDOW) |      \
+		DEDUP_TAKES(HOT) | DEDUP_TAKES(FORM) | DEDUP_TAKES(URL) | DEDUP_TAKES(NAME) |      \
+		DEDUP_TAKES(LEASE) | DEDUP_TAKES(TIMEOUT),                                         \
+	    DEDUP_TAKES(URL) | DEDUP_TAKES(NAME) | (needs)}
 #define REDIS_LIFE                                                                                 \
 	.open = open_redis_store, .close = close_redis_store, .look = claim_in_redis,              \
 	.add = add_to_redis, .give_back = release_in_redis, .checkpoint = note_redis_offset,       \
@@ -503,6 +529,8 @@ static void read_redis_stats(const struct dedup_store *store, struct outbox_dedu
 #define REDIS_DISK "of the server"
 
 const struct dedup_store_type redis_store = {
+    REDIS_SPEC(0),
+    .form = "key",
     .promise = {.store = "redis",
 	.releases = true,
 	.shared = true,
@@ -518,6 +546,9 @@ const struct dedup_store_type redis_store = {
 };
 
 const struct dedup_store_type redis_bitmap_store = {
+    REDIS_SPEC(DEDUP_TAKES(IDS)),
+    .form = "bitmap",
+    .check = check_redis_filter,
     .promise = {.store = "redis form=bitmap",
 	.lossy = true,
 	.shared = true,
@@ -532,6 +563,9 @@ const struct dedup_store_type redis_bitmap_store = {
 };
 
 const struct dedup_store_type redis_bloom_store = {
+    REDIS_SPEC(DEDUP_TAKES(IDS)),
+    .form = "bloom",
+    .check = check_redis_filter,
     .promise = {.store = "redis form=bloom",
 	.lossy = true,
 	.shared = true,

@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include "cleanup.h"
 #include "clock.h"
 #include "state_folder.h"
@@ -367,7 +368,7 @@ static void close_sequence_store(struct dedup_store *store)
 static struct dedup_store *open_sequence_store(const struct dedup_spec *spec, struct err *err)
 {
 	struct sequence_store *sequence = xcalloc(1, sizeof *sequence);
-	sequence->store = (struct dedup_store){&sequence_store, (uint64_t)clock_random()};
+	sequence->store = (struct dedup_store){spec->type, (uint64_t)clock_random()};
 	sequence->offset = -1;
 	if (!spec->path ||
 	    (state_folder_open(&sequence->folder, spec->path, "sequence", 0, 0, 0, err) &&
@@ -375,6 +376,23 @@ static struct dedup_store *open_sequence_store(const struct dedup_spec *spec, st
 		return &sequence->store;
 	close_sequence_store(&sequence->store);
 	return NULL;
+}
+
+static bool inspect_positions(struct dedup_inspection *inspection, struct err *err)
+{
+	struct dedup_part *part = &inspection->part;
+	struct stat state;
+	owned_text char *marks = sequence_file_read(inspection->folder->fd, &part->offset);
+	if (!marks && errno != EBADMSG)
+		return dedup_inspection_fail_unless_gone(part->file->name, err);
+	if (!marks)
+		dedup_inspection_report(inspection, part->file->name, DEDUP_WHOLE_FILE, false,
+		    "it is not as it was written: the store is refused; remove it, and what came "
+		    "since the offset that is committed may come twice");
+	if (fstatat(inspection->folder->fd, part->file->name, &state, 0) == 0)
+		part->bytes = (uint64_t)state.st_size;
+	dedup_inspection_end_part(inspection);
+	return true;
 }
 
 static void read_sequence_stats(const struct dedup_store *store, struct outbox_dedup_stats *stats)
@@ -389,6 +407,11 @@ static void read_sequence_stats(const struct dedup_store *store, struct outbox_d
 }
 
 const struct dedup_store_type sequence_store = {
+    .spec = {"sequence", dedup_settings, DEDUP_TAKES_ALWAYS | DEDUP_TAKES(PATH)},
+    .by_position = true,
+    .folder = "sequence",
+    .files = 1 << STATE_FILE_POSITIONS,
+    .inspect = inspect_positions,
     .promise = {.store = "sequence",
 	.false_positives =
 	    "none for messages checked in the order of offsets; other messages are refused",

@@ -268,18 +268,19 @@ static bool check_list(const struct dedup_window *window, int64_t newest, struct
 	return file_list_check(&window->folder, &there, newest, "log", err);
 }
 
-struct dedup_window *dedup_window_open(const struct dedup_spec *spec, struct err *err)
+struct dedup_window *dedup_window_open(
+    const struct dedup_window_settings *settings, struct err *err)
 {
 	struct dedup_window *window = xcalloc(1, sizeof *window);
 	int64_t newest;
-	window->alarm = spec->alarm;
-	dedup_hot_init(&window->hot, (uint64_t)spec->hot);
+	window->alarm = settings->alarm;
+	dedup_hot_init(&window->hot, settings->hot);
 	window->newest = INT64_MIN;
 	window->figures.offset = -1;
 	window->code = *bloom_codes();
-	window->plan = bloom_plan((uint64_t)spec->ids, spec->rate, (int)spec->slices, BLOOM_PLACES);
-	bool good = state_folder_open(&window->folder, spec->path, "bloom", (int)spec->slices,
-	    dedup_spec_slice_ms(spec), 0, err);
+	window->plan = bloom_plan(settings->ids, settings->rate, settings->slices, BLOOM_PLACES);
+	bool good = state_folder_open(
+	    &window->folder, settings->path, "bloom", settings->slices, settings->slice_ms, 0, err);
 	dedup_ahead_init(&window->next, window->folder.fd);
 	dedup_ahead_init(&window->next_sub, window->folder.fd);
 	if (!good || !open_window_files(window, &newest, err) || !check_list(window, newest, err)) {

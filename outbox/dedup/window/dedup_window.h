@@ -22,9 +22,19 @@
  */
 #include <stdbool.h>
 #include "fingerprint.h"
-#include "dedup_spec.h"
+#include "errors.h"
 
 struct dedup_window;
+
+struct dedup_window_settings {
+	const char *path;
+	uint64_t ids;     /* at most that many different ones in the window, as planned */
+	double rate;      /* of false positives, of the whole window */
+	double alarm;     /* the observed rate beyond which slices are split; 0: never */
+	int64_t slice_ms; /* the window has so many slices of this length */
+	int slices;
+	uint64_t hot; /* ids in the exact layer in front */
+};
 
 struct dedup_window_figures {
 	uint64_t ids, bytes;    /* that are remembered; of all files */
@@ -34,7 +44,7 @@ struct dedup_window_figures {
 	uint64_t looks, hits, false_hits;
 	double planned_rate;  /* of false hits, of the slices as they are filled now */
 	double observed_rate; /* of the last stretch of looks at what was new; 0: none was whole */
-	bool alarm;           /* it is beyond what the spec allows */
+	bool alarm;           /* it is beyond what the settings allow */
 	int64_t offset;       /* everything below it is durable; -1: not known */
 	int64_t newest_ms;    /* the window's time; INT64_MIN: nothing was added yet */
 	int mapped, rebuilt;  /* slices that were there: as they were, from their log */
@@ -45,7 +55,8 @@ struct dedup_window_figures {
  * for a folder of another window, or a damaged one; ERR_FENCED: another process has it; ERR_DENIED,
  * ERR_RETRY: the disk.
  */
-struct dedup_window *dedup_window_open(const struct dedup_spec *spec, struct err *err);
+struct dedup_window *dedup_window_open(
+    const struct dedup_window_settings *settings, struct err *err);
 /* Makes maps ready for another start of the machine. What was not checkpointed may be lost. */
 void dedup_window_close(struct dedup_window *window);
 

@@ -6,7 +6,7 @@
 #include "commands.h"
 #include "dedup.h"
 #include "dedup_source.h"
-#include "dedup_spec.h"
+#include "dedup_stores.h"
 #include "fault.h"
 #include "hex.h"
 #include "outbox_error.h"
@@ -160,7 +160,7 @@ static bool read_line(struct load *load, const char *line, struct err *err)
 	if (!dedup_spec_parse(line, &spec, err))
 		return false;
 	load->turn = spec.pending < TURN ? (int)spec.pending : TURN;
-	return spec.kind != DEDUP_EXACT || spec.path ||
+	return !spec.type->in_memory || spec.path ||
 	       err_set(err, ERR_CONFIG,
 		   "path is missing: without one the ids are forgotten when this command ends");
 }

@@ -6,7 +6,7 @@
 #include "bloom_size.h"
 #include "commands.h"
 #include "dedup_map.h"
-#include "dedup_spec.h"
+#include "dedup_store.h"
 #include "key_index.h"
 #include "key_log_format.h"
 #include "session.h"
@@ -89,7 +89,7 @@ static bool read_spec(const struct call *call, struct dedup_spec *spec, struct e
 	static const char *const names[] = {"ids", "rate", "window", "slices", NULL};
 	for (int i = 0; names[i]; i++) {
 		const char *value = call_text(call, names[i], NULL);
-		if (value && !dedup_spec_set(spec, names[i], value, err))
+		if (value && !spec_set(&bloom_store.spec, spec, names[i], value, err))
 			return false;
 	}
 	return dedup_spec_check(spec, err);
@@ -100,7 +100,7 @@ static int run_dedup_size(const struct call *call)
 	OWNED(dedup_spec_finish) struct dedup_spec spec;
 	struct err err;
 
-	dedup_spec_init(&spec);
+	dedup_spec_init(&spec, &bloom_store);
 	if (!read_spec(call, &spec, &err)) {
 		session_failed(&err);
 		return EXIT_USAGE;
