@@ -48,7 +48,7 @@ static void copy_kafka(struct inbox_settings *settings)
 	settings->kafka.properties = xcalloc(count + 1, sizeof *settings->kafka.properties);
 	settings->kafka.property_count = (int)count;
 	for (size_t i = 0; i < count; i++)
-		settings->kafka.properties[i] = (struct config_property){
+		settings->kafka.properties[i] = (struct kafka_property){
 		    xstrdup(kafka[2 * i]), xstrdup(kafka[2 * i + 1]), xstrdup("settings.kafka")};
 	settings->given.kafka = NULL;
 }
@@ -274,7 +274,7 @@ struct inbox_settings *inbox_settings_create(
 	return NULL;
 }
 
-static void free_kafka(struct config_kafka *kafka)
+static void free_kafka(struct kafka_settings *kafka)
 {
 	for (int i = 0; i < kafka->property_count; i++) {
 		free(kafka->properties[i].name);

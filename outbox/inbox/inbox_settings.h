@@ -1,8 +1,8 @@
 #pragma once
 /* The settings of an inbox: checked, copied, and with what follows from them. */
-#include "config.h"
 #include "dedup_stores.h"
 #include "inbox.h"
+#include "kafka_settings.h"
 #include "rule_key.h"
 
 /* Where the id of a message is; the frequent places are looked at without a copy. */
@@ -10,7 +10,7 @@ enum id_place { ID_HEADER, ID_KEY, ID_PAYLOAD, ID_EXPRESSION };
 
 struct inbox_settings {
 	struct outbox_inbox_settings given; /* its texts and lists are copies, its 0s defaults */
-	struct config_kafka kafka;
+	struct kafka_settings kafka;
 	char **topics; /* with those of retries, NULL-ended */
 	int retry_count;
 	bool *told; /* of each: of a message without an id. The loop's */

@@ -42,7 +42,7 @@ struct redelivery_list {
 };
 
 struct redelivery {
-	const struct config_kafka *kafka;
+	const struct kafka_settings *kafka;
 	const char *group;
 	struct topic_metadata *metadata;
 	struct producer *producer;
@@ -393,7 +393,7 @@ size_t redelivery_count(const struct redelivery *redelivery)
 
 /* --- life ----------------------------------------------------------------------------------- */
 
-struct redelivery *redelivery_create(const struct config_kafka *kafka, const char *group)
+struct redelivery *redelivery_create(const struct kafka_settings *kafka, const char *group)
 {
 	struct redelivery *redelivery = xcalloc(1, sizeof *redelivery);
 	redelivery->kafka = kafka;

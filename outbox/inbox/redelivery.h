@@ -15,13 +15,13 @@
  * A record is sent until it is acknowledged. After a crash its topic may have it twice.
  * Owned by one thread; nothing blocks but redelivery_destroy.
  */
-#include "config.h"
 #include "item.h"
+#include "kafka_settings.h"
 
 struct redelivery;
 
 /* group, kafka: outlive it. Nothing is connected until the first record. */
-struct redelivery *redelivery_create(const struct config_kafka *kafka, const char *group);
+struct redelivery *redelivery_create(const struct kafka_settings *kafka, const char *group);
 /* NULL is fine. Records in flight may have been written. */
 void redelivery_destroy(struct redelivery *redelivery);
 

@@ -12,7 +12,7 @@
 enum { POLL_MS = 100, LONG_MS = 60000, CLOSE_MS = 5000 };
 
 static rd_kafka_t *join_group(
-    const struct config_kafka *kafka, const char *topic, const char *group, struct err *err)
+    const struct kafka_settings *kafka, const char *topic, const char *group, struct err *err)
 {
 	static const char *const defaults[] = {NULL};
 	rd_kafka_conf_t *conf =
@@ -53,7 +53,7 @@ static bool read_whole_topic(
 	       err_set(err, ERR_RETRY, "no record came for %d s", LONG_MS / 1000);
 }
 
-bool bare_consume(const struct config_kafka *kafka, const char *topic, const char *group,
+bool bare_consume(const struct kafka_settings *kafka, const char *topic, const char *group,
     int64_t count, int64_t *ret_span_us, struct err *err)
 {
 	rd_kafka_t *handle = join_group(kafka, topic, group, err);
@@ -109,8 +109,8 @@ static bool produce_to_all(rd_kafka_t *handle, const char *prefix, int64_t topic
 	return read_resident_bytes(ret_bytes, err);
 }
 
-bool bare_open(const struct config_kafka *kafka, const char *prefix, int64_t topics, int partitions,
-    int64_t *ret_bytes, struct err *err)
+bool bare_open(const struct kafka_settings *kafka, const char *prefix, int64_t topics,
+    int partitions, int64_t *ret_bytes, struct err *err)
 {
 	rd_kafka_conf_t *conf = kafka_conf_client(kafka, err);
 	if (!conf)

@@ -14,7 +14,7 @@ struct committed {
 };
 
 struct committed *committed_open(
-    const struct config_kafka *kafka, const char *group, struct err *err)
+    const struct kafka_settings *kafka, const char *group, struct err *err)
 {
 	static const char *const defaults[] = {NULL};
 	rd_kafka_conf_t *conf = kafka_conf_reader(kafka, "read_committed", "error", defaults, err);

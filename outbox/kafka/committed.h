@@ -9,7 +9,7 @@
 struct committed;
 
 struct committed *committed_open(
-    const struct config_kafka *kafka, const char *group, struct err *err);
+    const struct kafka_settings *kafka, const char *group, struct err *err);
 void committed_close(struct committed *committed); /* NULL is fine */
 DEFINE_OWNED(struct committed, committed_close)
 

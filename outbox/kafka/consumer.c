@@ -7,6 +7,7 @@
 #include "consumer_private.h"
 #include "kafka_client.h"
 #include "kafka_conf.h"
+#include "text.h"
 
 /*
  * librdkafka's simple consumer: assign() wants a group.id, which costs a group's privileges and
@@ -49,7 +50,7 @@ struct consumer {
 	int64_t run, run_bytes; /* seen since nothing was ready */
 };
 
-static bool open_consumer_client(struct consumer *consumer, const struct config_kafka *kafka,
+static bool open_consumer_client(struct consumer *consumer, const struct kafka_settings *kafka,
     const char *isolation, struct err *err)
 {
 	/* the fetch that tells of an end is answered after fetch.wait.max.ms */
@@ -222,7 +223,7 @@ static void stop_all(struct consumer *consumer)
 			    consumer->readings[i].topic, consumer->readings[i].partition);
 }
 
-struct consumer *consumer_create(const struct config_kafka *kafka, const char *const *topics,
+struct consumer *consumer_create(const struct kafka_settings *kafka, const char *const *topics,
     const char *isolation, struct err *err)
 {
 	const struct consumer_range everything = {.from_ms = INT64_MIN, .to_ms = INT64_MAX};
@@ -230,8 +231,9 @@ struct consumer *consumer_create(const struct config_kafka *kafka, const char *c
 	return consumer_create_range(kafka, topics, isolation, &everything, err);
 }
 
-struct consumer *consumer_create_range(const struct config_kafka *kafka, const char *const *topics,
-    const char *isolation, const struct consumer_range *range, struct err *err)
+struct consumer *consumer_create_range(const struct kafka_settings *kafka,
+    const char *const *topics, const char *isolation, const struct consumer_range *range,
+    struct err *err)
 {
 	struct consumer *consumer = xcalloc(1, sizeof *consumer);
 	size_t count = 0;

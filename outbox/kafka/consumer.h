@@ -4,7 +4,10 @@
  * to the end as it stood when the reader was made or on for ever. For verify, the demonstration and
  * the bench. One thread owns it.
  */
-#include "config.h"
+#include <stddef.h>
+#include <stdint.h>
+#include "errors.h"
+#include "kafka_settings.h"
 
 struct consumer;
 
@@ -21,7 +24,7 @@ struct consumer_record {
 };
 
 /* isolation: "read_committed" or "read_uncommitted". Topics: NULL-ended list; each must exist. */
-struct consumer *consumer_create(const struct config_kafka *kafka, const char *const *topics,
+struct consumer *consumer_create(const struct kafka_settings *kafka, const char *const *topics,
     const char *isolation, struct err *err);
 void consumer_destroy(struct consumer *consumer);
 
@@ -37,8 +40,9 @@ struct consumer_range {
 	int offset_count;       /* partitions beyond it begin by from_ms */
 };
 /* Records behind the range are not seen, and not waited for. */
-struct consumer *consumer_create_range(const struct config_kafka *kafka, const char *const *topics,
-    const char *isolation, const struct consumer_range *range, struct err *err);
+struct consumer *consumer_create_range(const struct kafka_settings *kafka,
+    const char *const *topics, const char *isolation, const struct consumer_range *range,
+    struct err *err);
 
 /* What is read: offsets from `from` up to high, as they were when the reader was made. */
 struct consumer_partition {

@@ -34,10 +34,10 @@ static const struct situation situations[] = {
 
 static rd_kafka_t *make_mock_producer(rd_kafka_mock_cluster_t *cluster, struct err *err)
 {
-	struct config_property servers = {.name = "bootstrap.servers",
+	struct kafka_property servers = {.name = "bootstrap.servers",
 	    .value = (char *)rd_kafka_mock_cluster_bootstraps(cluster),
 	    .origin = "epoch check"};
-	const struct config_kafka kafka = {
+	const struct kafka_settings kafka = {
 	    .name = "epoch check", .properties = &servers, .property_count = 1};
 	rd_kafka_conf_t *conf = kafka_conf_producer(&kafka, NULL, 1 << 20, 100, err);
 	rd_kafka_t *handle;

@@ -40,7 +40,7 @@ struct group {
 };
 
 static rd_kafka_conf_t *make_group_conf(
-    const struct config_kafka *kafka, const char *name, struct err *err)
+    const struct kafka_settings *kafka, const char *name, struct err *err)
 {
 	static const char *const defaults[] = {"fetch.wait.max.ms", "100", "fetch.error.backoff.ms",
 	    "50", "fetch.message.max.bytes", "1048576", NULL};
@@ -71,7 +71,7 @@ static bool subscribe_group(struct group *group, struct err *err)
 	return code == RD_KAFKA_RESP_ERR_NO_ERROR || kafka_client_failed(err, code, group->topic);
 }
 
-struct group *group_create(const struct config_kafka *kafka, const char *name, const char *topic,
+struct group *group_create(const struct kafka_settings *kafka, const char *name, const char *topic,
     const struct group_callbacks *callbacks, struct err *err)
 {
 	struct group *group = xcalloc(1, sizeof *group);

@@ -9,8 +9,8 @@
 #include "kafka_conf.h"
 #include "text.h"
 
-rd_kafka_t *kafka_client_open(
-    rd_kafka_type_t type, rd_kafka_conf_t *conf, const struct config_kafka *kafka, struct err *err)
+rd_kafka_t *kafka_client_open(rd_kafka_type_t type, rd_kafka_conf_t *conf,
+    const struct kafka_settings *kafka, struct err *err)
 {
 	rd_kafka_t *handle;
 	char text[512];

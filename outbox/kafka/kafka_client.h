@@ -4,11 +4,12 @@
  * this folder.
  */
 #include <librdkafka/rdkafka.h>
-#include "config.h"
+#include "errors.h"
+#include "kafka_settings.h"
 
 /* Takes conf in every case; NULL conf (its maker failed and filled *err) gives NULL. */
-rd_kafka_t *kafka_client_open(
-    rd_kafka_type_t type, rd_kafka_conf_t *conf, const struct config_kafka *kafka, struct err *err);
+rd_kafka_t *kafka_client_open(rd_kafka_type_t type, rd_kafka_conf_t *conf,
+    const struct kafka_settings *kafka, struct err *err);
 
 /*
  * rd_kafka_destroy joins librdkafka's threads and has no limit of its own: a thread in a name

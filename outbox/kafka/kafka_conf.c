@@ -11,6 +11,8 @@
 #include "kafka_client.h"
 #include "host.h"
 #include "kafka_code.h"
+#include "logging.h"
+#include "text.h"
 
 enum side { BOTH, PRODUCER, CONSUMER };
 
@@ -145,15 +147,15 @@ static bool is_secret(const char *name)
 }
 
 /* Values are shown of properties that are known and hold no secret: a misspelt one may hold one. */
-static bool refuse_property(const struct config_kafka *kafka,
-    const struct config_property *property, const char *value, const char *why, const char *cure,
+static bool refuse_property(const struct kafka_settings *kafka,
+    const struct kafka_property *property, const char *value, const char *why, const char *cure,
     struct err *err)
 {
 	return err_set(err, ERR_CONFIG, "%s: [kafka \"%s\"] %s%s%s: %s%s", property->origin,
 	    kafka->name, property->name, value ? " = " : "", value ? value : "", why, cure);
 }
 
-static bool check_rule(const struct config_kafka *kafka, const struct config_property *property,
+static bool check_rule(const struct kafka_settings *kafka, const struct kafka_property *property,
     const struct rule *rule, struct err *err)
 {
 	char cure[128] = "; remove it";
@@ -166,8 +168,8 @@ static bool check_rule(const struct config_kafka *kafka, const struct config_pro
 	return refuse_property(kafka, property, property->value, rule->why, cure, err);
 }
 
-static bool set_property(rd_kafka_conf_t *conf, const struct config_kafka *kafka,
-    const struct config_property *property, struct err *err)
+static bool set_property(rd_kafka_conf_t *conf, const struct kafka_settings *kafka,
+    const struct kafka_property *property, struct err *err)
 {
 	char text[512];
 
@@ -187,12 +189,12 @@ static bool set_property(rd_kafka_conf_t *conf, const struct config_kafka *kafka
 
 /* Every property is checked, also those that this side leaves out. */
 static bool apply_properties(
-    rd_kafka_conf_t *conf, const struct config_kafka *kafka, enum side side, struct err *err)
+    rd_kafka_conf_t *conf, const struct kafka_settings *kafka, enum side side, struct err *err)
 {
 	bool has_servers = false;
 
 	for (int i = 0; i < kafka->property_count; i++) {
-		const struct config_property *property = &kafka->properties[i];
+		const struct kafka_property *property = &kafka->properties[i];
 		const struct rule *rule = find_rule(property->name);
 
 		if (!check_rule(kafka, property, rule, err))
@@ -364,8 +366,8 @@ static bool set_queue(rd_kafka_conf_t *conf, int64_t bytes, int64_t messages, st
 		   conf, "queue.buffering.max.messages", messages + messages / 4 + 1000, err);
 }
 
-rd_kafka_conf_t *kafka_conf_producer(const struct config_kafka *kafka, const char *transactional_id,
-    int64_t queue_bytes, int64_t queue_messages, struct err *err)
+rd_kafka_conf_t *kafka_conf_producer(const struct kafka_settings *kafka,
+    const char *transactional_id, int64_t queue_bytes, int64_t queue_messages, struct err *err)
 {
 	rd_kafka_conf_t *conf = rd_kafka_conf_new();
 
@@ -380,7 +382,7 @@ rd_kafka_conf_t *kafka_conf_producer(const struct config_kafka *kafka, const cha
 	return NULL;
 }
 
-rd_kafka_conf_t *kafka_conf_client(const struct config_kafka *kafka, struct err *err)
+rd_kafka_conf_t *kafka_conf_client(const struct kafka_settings *kafka, struct err *err)
 {
 	rd_kafka_conf_t *conf = rd_kafka_conf_new();
 
@@ -416,7 +418,7 @@ static bool set_reader(
 	       kafka_conf_set(conf, "auto.offset.reset", reset, err) && set_fetch(conf, err);
 }
 
-rd_kafka_conf_t *kafka_conf_reader(const struct config_kafka *kafka, const char *isolation,
+rd_kafka_conf_t *kafka_conf_reader(const struct kafka_settings *kafka, const char *isolation,
     const char *reset, const char *const *defaults, struct err *err)
 {
 	rd_kafka_conf_t *conf = rd_kafka_conf_new();
@@ -433,7 +435,7 @@ rd_kafka_conf_t *kafka_conf_reader(const struct config_kafka *kafka, const char 
  * built in, values that exclude each other): made without a broker to go to, nothing is connected.
  */
 static bool check_by_making(
-    rd_kafka_conf_t *conf, const struct config_kafka *kafka, struct err *err)
+    rd_kafka_conf_t *conf, const struct kafka_settings *kafka, struct err *err)
 {
 	rd_kafka_t *handle;
 
@@ -450,7 +452,7 @@ static bool check_by_making(
 	return true;
 }
 
-bool kafka_conf_check(const struct config_kafka *kafka, bool transactions, struct err *err)
+bool kafka_conf_check(const struct kafka_settings *kafka, bool transactions, struct err *err)
 {
 	rd_kafka_conf_t *conf = kafka_conf_client(kafka, err);
 
@@ -507,7 +509,7 @@ const char *kafka_conf_library(void)
 
 /* --- encryption ------------------------------------------------------------------------------ */
 
-static const char *property_value(const struct config_kafka *kafka, const char *name)
+static const char *property_value(const struct kafka_settings *kafka, const char *name)
 {
 	const char *value = NULL;
 
@@ -536,7 +538,7 @@ static bool has_remote_server(const char *servers)
 	return false;
 }
 
-bool kafka_conf_is_exposed(const struct config_kafka *kafka)
+bool kafka_conf_is_exposed(const struct kafka_settings *kafka)
 {
 	const char *protocol = property_value(kafka, "security.protocol");
 	const char *servers = property_value(kafka, "bootstrap.servers");

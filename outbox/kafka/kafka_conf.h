@@ -7,14 +7,15 @@
  * delivery report / queue settings that the relay owns …).
  */
 #include <librdkafka/rdkafka.h>
-#include "config.h"
+#include "errors.h"
+#include "kafka_settings.h"
 
 /*
  * Checks all properties without connecting: for check-config and start; those of a producer with
  * transactions where there will be one.
  */
 bool kafka_conf_check(
-    const struct config_kafka *kafka, bool transactions, struct err *err) MUST_CHECK;
+    const struct kafka_settings *kafka, bool transactions, struct err *err) MUST_CHECK;
 
 /*
  * The idempotent producer of the relay (outbox.md, "Publishing"); events instead of callbacks.
@@ -23,18 +24,18 @@ bool kafka_conf_check(
  * and one record of any size that the section allows beside it. transactional_id: NULL for none.
  * Caller owns the conf until rd_kafka_new takes it; NULL on error.
  */
-rd_kafka_conf_t *kafka_conf_producer(const struct config_kafka *kafka, const char *transactional_id,
-    int64_t queue_bytes, int64_t queue_messages, struct err *err);
+rd_kafka_conf_t *kafka_conf_producer(const struct kafka_settings *kafka,
+    const char *transactional_id, int64_t queue_bytes, int64_t queue_messages, struct err *err);
 
 /* A plain client (topic metadata, admin): the section's properties that are not the producer's.
  */
-rd_kafka_conf_t *kafka_conf_client(const struct config_kafka *kafka, struct err *err);
+rd_kafka_conf_t *kafka_conf_client(const struct kafka_settings *kafka, struct err *err);
 
 /*
  * A reader of partitions that belongs to no group. reset: auto.offset.reset. defaults: names and
  * values in turn, NULL-ended, that the section may replace.
  */
-rd_kafka_conf_t *kafka_conf_reader(const struct config_kafka *kafka, const char *isolation,
+rd_kafka_conf_t *kafka_conf_reader(const struct kafka_settings *kafka, const char *isolation,
     const char *reset, const char *const *defaults, struct err *err);
 
 /* What a reader keeps ready of each partition at most: then librdkafka fetches no more of it. */
@@ -60,4 +61,4 @@ const char *kafka_conf_library(void);
  * Whether records and passwords go unencrypted to another machine: security.protocol asks for no
  * TLS, and a bootstrap server is not loopback.
  */
-bool kafka_conf_is_exposed(const struct config_kafka *kafka);
+bool kafka_conf_is_exposed(const struct kafka_settings *kafka);

@@ -12,6 +12,8 @@
 #include "clock.h"
 #include "kafka_client.h"
 #include "kafka_conf.h"
+#include "logging.h"
+#include "text.h"
 
 /*
  * Delivery reports come as events on the client's main queue. librdkafka writes the eventfd when
@@ -163,7 +165,7 @@ enum producer_outcome producer_work(struct producer *producer, struct err *ret_w
 
 /* --- life ------------------------------------------------------------------------------------ */
 
-struct producer *producer_create(const struct config_kafka *kafka, const char *transactional_id,
+struct producer *producer_create(const struct kafka_settings *kafka, const char *transactional_id,
     int64_t queue_bytes, int64_t queue_messages, int topics, struct err *err)
 {
 	static const uint64_t one = 1;

@@ -7,7 +7,10 @@
  * Owned by one thread (librdkafka has its own behind it, and a transactional one has another for
  * the calls that wait). Nothing here blocks, except producer_destroy and producer_knows.
  */
-#include "config.h"
+#include <stddef.h>
+#include <stdint.h>
+#include "errors.h"
+#include "kafka_settings.h"
 
 /*
  * What a failed record looks like (librdkafka 2.0.2 against Kafka 3.9.1, measured):
@@ -70,7 +73,7 @@ struct producer_report {
  * opened; beyond PRODUCER_FEW_TOPICS it makes no statistics.
  */
 enum { PRODUCER_FEW_TOPICS = 200 };
-struct producer *producer_create(const struct config_kafka *kafka, const char *transactional_id,
+struct producer *producer_create(const struct kafka_settings *kafka, const char *transactional_id,
     int64_t queue_bytes, int64_t queue_messages, int topics, struct err *err);
 
 /*

@@ -45,7 +45,7 @@ struct subscription_callbacks {
 };
 
 struct subscription_settings {
-	const struct config_kafka *kafka;
+	const struct kafka_settings *kafka;
 	const char *group;
 	const char *const *topics; /* NULL-ended */
 };

@@ -12,6 +12,8 @@
 #include "consumer_private.h"
 #include "kafka_client.h"
 #include "kafka_conf.h"
+#include "logging.h"
+#include "text.h"
 
 /*
  * How a partition is read to its end.
@@ -96,7 +98,7 @@ struct topic {
 };
 
 struct tail {
-	const struct config_kafka *kafka;
+	const struct kafka_settings *kafka;
 	const char *isolation;
 	int64_t idle_ms;
 	rd_kafka_t *handle;      /* NULL: no client */
@@ -114,7 +116,7 @@ struct tail {
 	uint64_t seed;
 };
 
-struct tail *tail_create(const struct config_kafka *kafka, const char *isolation, int64_t idle_ms)
+struct tail *tail_create(const struct kafka_settings *kafka, const char *isolation, int64_t idle_ms)
 {
 	struct tail *tail = xcalloc(1, sizeof *tail);
 

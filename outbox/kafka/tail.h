@@ -8,8 +8,9 @@
  * One thread owns it. Nothing here waits for the network; making the client takes a few
  * milliseconds, a question some microseconds.
  */
-#include "config.h"
 #include "consumer.h"
+#include "errors.h"
+#include "kafka_settings.h"
 
 struct tail;
 
@@ -19,7 +20,8 @@ enum { TAIL_FROM_END = -1 };
  * No I/O. isolation: "read_uncommitted"; or "read_committed", which tells committed records only.
  * kafka and isolation must outlive it.
  */
-struct tail *tail_create(const struct config_kafka *kafka, const char *isolation, int64_t idle_ms);
+struct tail *tail_create(
+    const struct kafka_settings *kafka, const char *isolation, int64_t idle_ms);
 /* Waits at most wait_ms for the client's threads, which may go on in the background. NULL: fine. */
 void tail_destroy(struct tail *tail, int wait_ms);
 

@@ -14,6 +14,7 @@
 #include "clock.h"
 #include "kafka_client.h"
 #include "kafka_conf.h"
+#include "text.h"
 
 /*
  * Thousands of topics may be looked at each second. So the entry that is due next is the first of a
@@ -44,7 +45,7 @@ struct entry {
 };
 
 struct topic_metadata {
-	const struct config_kafka *kafka;
+	const struct kafka_settings *kafka;
 	pthread_rwlock_t client; /* write: the handle is exchanged */
 	rd_kafka_t *handle;
 	atomic_int asked; /* topics that the handle has heard of */
@@ -233,7 +234,7 @@ static void wait_for_due_topic(struct topic_metadata *metadata, int64_t due)
 }
 
 /* The kind of client with no delivery reports to serve; without group.id it joins nothing. */
-static rd_kafka_t *open_metadata_client(const struct config_kafka *kafka, struct err *err)
+static rd_kafka_t *open_metadata_client(const struct kafka_settings *kafka, struct err *err)
 {
 	return kafka_client_open(RD_KAFKA_CONSUMER, kafka_conf_client(kafka, err), kafka, err);
 }
@@ -288,7 +289,7 @@ static void init_metadata_locks(struct topic_metadata *metadata)
 	pthread_condattr_destroy(&attributes);
 }
 
-struct topic_metadata *topic_metadata_create(const struct config_kafka *kafka, struct err *err)
+struct topic_metadata *topic_metadata_create(const struct kafka_settings *kafka, struct err *err)
 {
 	struct topic_metadata *metadata = xcalloc(1, sizeof *metadata);
 	int error;

@@ -4,7 +4,9 @@
  * thread per cluster, with a client handle of its own, asks the broker, so that no event loop ever
  * blocks on metadata. Watchers are notified by an eventfd.
  */
-#include "config.h"
+#include <stdint.h>
+#include "errors.h"
+#include "kafka_settings.h"
 
 struct topic_metadata;
 
@@ -15,7 +17,7 @@ struct known_topic {
 	char error[256];     /* "" or why there is no answer */
 };
 
-struct topic_metadata *topic_metadata_create(const struct config_kafka *kafka, struct err *err);
+struct topic_metadata *topic_metadata_create(const struct kafka_settings *kafka, struct err *err);
 void topic_metadata_destroy(struct topic_metadata *metadata);
 
 /*

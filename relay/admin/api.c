@@ -89,12 +89,13 @@ const struct route *api_route(const struct api *api)
 	return api->route;
 }
 
-struct api_sender *api_sender_of(const struct api *api, const struct config_kafka *kafka)
+struct api_sender *api_sender_of(const struct api *api, const struct kafka_settings *kafka)
 {
 	return api->senders[kafka - api->config->kafka];
 }
 
-struct api_database *api_database_of(const struct api *api, const struct config_postgres *postgres)
+struct api_database *api_database_of(
+    const struct api *api, const struct postgres_settings *postgres)
 {
 	return api->databases[postgres - api->config->postgres];
 }

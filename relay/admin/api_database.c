@@ -29,7 +29,7 @@ struct claim {
 };
 
 struct api_database {
-	const struct config_postgres *postgres;
+	const struct postgres_settings *postgres;
 	int limit_fd; /* a timer: what runs is cancelled when it is readable */
 	pthread_t thread;
 	struct pg *pg; /* of the thread; NULL: none */
@@ -187,7 +187,7 @@ static void *run_api_database(void *context)
 	return NULL;
 }
 
-static struct api_database *create_api_database(const struct config_postgres *postgres)
+static struct api_database *create_api_database(const struct postgres_settings *postgres)
 {
 	struct api_database *database = xcalloc(1, sizeof *database);
 	pthread_condattr_t attributes;
@@ -222,7 +222,7 @@ static void free_api_database(struct api_database *database)
 	free(database);
 }
 
-struct api_database *api_database_start(const struct config_postgres *postgres, struct err *err)
+struct api_database *api_database_start(const struct postgres_settings *postgres, struct err *err)
 {
 	struct api_database *database = create_api_database(postgres);
 	int64_t give_up_ms = clock_ms() + CONNECT_MS;

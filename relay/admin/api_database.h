@@ -34,7 +34,7 @@ struct api_question {
 void api_question_finish(struct api_question *question); /* what it owns */
 
 /* Returns when it knows what a payload may weigh, or after some seconds without an answer. */
-struct api_database *api_database_start(const struct config_postgres *postgres, struct err *err);
+struct api_database *api_database_start(const struct postgres_settings *postgres, struct err *err);
 /* Cancels the running question and answers the waiting ones with an error. NULL is fine. */
 void api_database_stop(struct api_database *database);
 

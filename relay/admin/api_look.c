@@ -18,7 +18,7 @@ static void on_question_done(void *context)
 	api_part_done(context);
 }
 
-void api_look_ask(struct api_call *call, const struct config_postgres *postgres, const char *sql,
+void api_look_ask(struct api_call *call, const struct postgres_settings *postgres, const char *sql,
     struct api_question *question)
 {
 	question->sql = sql;
@@ -110,9 +110,9 @@ static const struct config_lookback *section_of(const struct api_call *call, con
 }
 
 /* The only database; NULL: there are several, or none. */
-static const struct config_postgres *only_postgres(const struct config *config)
+static const struct postgres_settings *only_postgres(const struct config *config)
 {
-	const struct config_postgres *found = NULL;
+	const struct postgres_settings *found = NULL;
 
 	for (int i = 0; i < config->lookback_count; i++) {
 		if (found && config->lookbacks[i].postgres != found)
@@ -122,11 +122,11 @@ static const struct config_postgres *only_postgres(const struct config *config)
 	return found;
 }
 
-const struct config_postgres *api_look_postgres(
+const struct postgres_settings *api_look_postgres(
     struct api_call *call, const char *type, const char *section)
 {
 	const struct config_lookback *found = NULL;
-	const struct config_postgres *postgres = only_postgres(api_config(call->api));
+	const struct postgres_settings *postgres = only_postgres(api_config(call->api));
 
 	if (type || section) {
 		found =
@@ -165,7 +165,7 @@ void api_list_begin(struct api_call *call)
 	const char *state = api_argument(call, "state"), *limit = api_argument(call, "limit");
 	const char *type = api_argument(call, "type"), *section = api_argument(call, "section");
 	const char *service = api_argument(call, "service");
-	const struct config_postgres *postgres;
+	const struct postgres_settings *postgres;
 	struct api_question *question;
 	int64_t most = LIMIT;
 

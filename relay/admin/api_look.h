@@ -3,9 +3,9 @@
 #include "api_private.h"
 
 /* Hands the question (on the heap; it becomes the call's work) to the database. */
-void api_look_ask(struct api_call *call, const struct config_postgres *postgres, const char *sql,
+void api_look_ask(struct api_call *call, const struct postgres_settings *postgres, const char *sql,
     struct api_question *question);
 
 /* Of the type, or else the section, or else the only one (both NULL). NULL: the call is refused. */
-const struct config_postgres *api_look_postgres(
+const struct postgres_settings *api_look_postgres(
     struct api_call *call, const char *type, const char *section);

@@ -47,9 +47,9 @@ static bool is_pair(const json_t *pair)
 }
 
 /* One database decides; an order over several would be half done when one of them is away. */
-static const struct config_postgres *postgres_of_ids(struct api_call *call, const json_t *ids)
+static const struct postgres_settings *postgres_of_ids(struct api_call *call, const json_t *ids)
 {
-	const struct config_postgres *postgres = NULL, *other;
+	const struct postgres_settings *postgres = NULL, *other;
 	size_t index;
 	json_t *pair;
 
@@ -76,7 +76,8 @@ static const struct config_postgres *postgres_of_ids(struct api_call *call, cons
 	return postgres;
 }
 
-static const struct config_postgres *postgres_of_filter(struct api_call *call, const json_t *filter)
+static const struct postgres_settings *postgres_of_filter(
+    struct api_call *call, const json_t *filter)
 {
 	static const char *const names[] = {
 	    "type", "state", "service", "error", "from", "to", "section"};
@@ -106,7 +107,7 @@ static const struct config_postgres *postgres_of_filter(struct api_call *call, c
 }
 
 static void ask_to_operate(
-    struct api_call *call, const struct config_postgres *postgres, const struct order *order)
+    struct api_call *call, const struct postgres_settings *postgres, const struct order *order)
 {
 	struct api_question *question = xcalloc(1, sizeof *question);
 	json_t *chosen = order->ids ? json_pack("{s:O}", "ids", order->ids)
@@ -145,7 +146,7 @@ void api_operate_begin(struct api_call *call)
 	struct order order = {0};
 	json_error_t why;
 	json_t *body = api_read_order(call);
-	const struct config_postgres *postgres;
+	const struct postgres_settings *postgres;
 
 	if (!body)
 		return;

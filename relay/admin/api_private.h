@@ -67,8 +67,9 @@ struct api_call {
 
 const struct config *api_config(const struct api *api);
 const struct route *api_route(const struct api *api);
-struct api_sender *api_sender_of(const struct api *api, const struct config_kafka *kafka);
-struct api_database *api_database_of(const struct api *api, const struct config_postgres *postgres);
+struct api_sender *api_sender_of(const struct api *api, const struct kafka_settings *kafka);
+struct api_database *api_database_of(
+    const struct api *api, const struct postgres_settings *postgres);
 
 /* NULL: it does not run in this process. */
 struct deliver *api_deliver(const struct api *api, int place);

@@ -35,7 +35,7 @@ struct outgoing_record {
 };
 
 struct api_sender {
-	const struct config_kafka *kafka;
+	const struct kafka_settings *kafka;
 	struct topic_metadata *metadata;
 	int wake_fd;
 	pthread_t thread;
@@ -400,7 +400,7 @@ static void *run_api_sender(void *context)
 }
 
 struct api_sender *api_sender_start(
-    const struct config_kafka *kafka, struct topic_metadata *metadata, struct err *err)
+    const struct kafka_settings *kafka, struct topic_metadata *metadata, struct err *err)
 {
 	struct api_sender *sender = xcalloc(1, sizeof *sender);
 

@@ -38,7 +38,7 @@ struct api_record {
 
 /* kafka and metadata outlive it; metadata is that of the same cluster. */
 struct api_sender *api_sender_start(
-    const struct config_kafka *kafka, struct topic_metadata *metadata, struct err *err);
+    const struct kafka_settings *kafka, struct topic_metadata *metadata, struct err *err);
 /* Waits until every record has its outcome, which is no longer than until it is given up. */
 void api_sender_stop(struct api_sender *sender); /* NULL is fine */
 

@@ -46,8 +46,8 @@ struct bench_figure {
 
 struct bench {
 	struct bench_options options;
-	const struct config_postgres *postgres;
-	const struct config_kafka *kafka;
+	const struct postgres_settings *postgres;
+	const struct kafka_settings *kafka;
 	const struct config_publisher *publisher; /* its settings are the relay's */
 	const char *relay;    /* the program to measure; NULL: no part that runs starts it */
 	const char *sections; /* a file with more of the relay's configuration; NULL: none */
@@ -147,7 +147,7 @@ bool bench_rewind(struct bench *bench, const char *snapshot, struct err *err) MU
 /* The snapshot of now, malloc'ed; NULL on error. */
 char *bench_snapshot(struct bench *bench, struct err *err);
 /* A connection of the bench's own. */
-struct pg *bench_connect(const struct config_postgres *postgres, struct err *err);
+struct pg *bench_connect(const struct postgres_settings *postgres, struct err *err);
 /* Runs a script of sql/queries in the bench's schema. */
 bool bench_script(struct bench *bench, const char *sql, struct err *err) MUST_CHECK;
 /* The same for one statement that must not run inside of a transaction, such as VACUUM. */
@@ -322,11 +322,11 @@ bool bench_growth(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_dedup(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_inbox(struct bench *bench, struct err *err) MUST_CHECK;
 /* `outbox-relay-bench consume KIND`: a consumer that the part inbox measures as a child process. */
-bool bench_consume(const struct config_kafka *kafka, const char *kind, const char *topic,
+bool bench_consume(const struct kafka_settings *kafka, const char *kind, const char *topic,
     int64_t count, struct err *err) MUST_CHECK;
 /* `outbox-relay-bench open`: a bare producer to topics PREFIX-0, PREFIX-1 and so on; prints its
  * memory in bytes. */
-bool bench_open(const struct config_kafka *kafka, const char *partitions, const char *prefix,
+bool bench_open(const struct kafka_settings *kafka, const char *partitions, const char *prefix,
     int64_t topics, struct err *err) MUST_CHECK;
 /* Not a part but what drain compares with: it publishes the table's rows and ends. */
 bool bench_limit(

@@ -39,7 +39,7 @@ static void free_variables(struct variables *variables)
 }
 
 /* bootstrap.servers as OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS */
-static void add_kafka_variable(struct variables *variables, const struct config_property *property)
+static void add_kafka_variable(struct variables *variables, const struct kafka_property *property)
 {
 	char *text = xformat("OUTBOX_RELAY_KAFKA_%s=%s", property->name, property->value);
 

@@ -93,7 +93,7 @@ static bool wait_until_consumed(
 	return true;
 }
 
-static const char **kafka_properties(const struct config_kafka *kafka)
+static const char **kafka_properties(const struct kafka_settings *kafka)
 {
 	const char **list = xcalloc((size_t)kafka->property_count * 2 + 1, sizeof *list);
 
@@ -104,7 +104,7 @@ static const char **kafka_properties(const struct config_kafka *kafka)
 	return list;
 }
 
-static bool consume_topic(const struct config_kafka *kafka, const struct kind *kind,
+static bool consume_topic(const struct kafka_settings *kafka, const struct kind *kind,
     const char *topic, const char *group, const char *folder, int64_t count, int64_t *ret_span_us,
     struct err *err)
 {
@@ -131,7 +131,7 @@ static bool consume_topic(const struct config_kafka *kafka, const struct kind *k
 	return good;
 }
 
-bool bench_consume(const struct config_kafka *kafka, const char *name, const char *topic,
+bool bench_consume(const struct kafka_settings *kafka, const char *name, const char *topic,
     int64_t count, struct err *err)
 {
 	const struct kind *kind = find_consumer_kind(name);
@@ -151,7 +151,7 @@ bool bench_consume(const struct config_kafka *kafka, const char *name, const cha
 	return good;
 }
 
-bool bench_open(const struct config_kafka *kafka, const char *partitions, const char *prefix,
+bool bench_open(const struct kafka_settings *kafka, const char *partitions, const char *prefix,
     int64_t topics, struct err *err)
 {
 	int64_t each, bytes = 0;

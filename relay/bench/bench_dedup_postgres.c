@@ -89,7 +89,7 @@ static bool measure_all(struct bench *place, struct err *err)
 
 bool bench_dedup_postgres(struct bench *bench, struct err *err)
 {
-	struct config_postgres postgres = *bench->postgres;
+	struct postgres_settings postgres = *bench->postgres;
 	struct bench here = *bench, place = *bench;
 	if (!bench->options.dsn) {
 		bench_say("postgres is not measured: name a database with --dsn");

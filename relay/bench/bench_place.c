@@ -29,7 +29,7 @@ bool bench_script_alone(struct bench *bench, const char *sql, struct err *err)
 	return pg_script_alone(bench->pg, text, err);
 }
 
-struct pg *bench_connect(const struct config_postgres *postgres, struct err *err)
+struct pg *bench_connect(const struct postgres_settings *postgres, struct err *err)
 {
 	return pg_connect(postgres->dsn, program_name, ANSWER_MS, err);
 }

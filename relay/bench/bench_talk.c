@@ -20,7 +20,7 @@ enum {
 
 struct bench_talk {
 	struct bench *bench;
-	struct config_kafka kafka; /* only the array of properties is its own */
+	struct kafka_settings kafka; /* only the array of properties is its own */
 	const char *business_topic;
 	struct producer *producer;
 	struct producer_topic *topic;
@@ -43,15 +43,15 @@ static void said_destroy(struct said *said)
 
 /* Its batches fill for a while, as they do in an application that asks for nothing else; the
  * section's linger.ms is the relay's. */
-static struct config_kafka application_of(const struct config_kafka *kafka)
+static struct kafka_settings application_of(const struct kafka_settings *kafka)
 {
 	static char linger[] = "linger.ms", ms[] = BENCH_LINGER, origin[] = "bench";
 	size_t count = (size_t)kafka->property_count;
-	struct config_kafka own = *kafka;
+	struct kafka_settings own = *kafka;
 
 	own.properties = xcalloc(count + 1, sizeof *own.properties);
 	memcpy(own.properties, kafka->properties, count * sizeof *own.properties);
-	own.properties[count] = (struct config_property){linger, ms, origin};
+	own.properties[count] = (struct kafka_property){linger, ms, origin};
 	own.property_count++;
 	return own;
 }

@@ -32,7 +32,7 @@ struct config *session_config(const struct call *call, struct err *err)
 	return config;
 }
 
-const struct config_postgres *session_postgres(
+const struct postgres_settings *session_postgres(
     const struct call *call, const struct config *config, struct err *err)
 {
 	return database_section(config, call_text(call, "postgres", NULL), err);

@@ -16,7 +16,7 @@ const char *session_config_path(const struct call *call);
 struct config *session_config(const struct call *call, struct err *err);
 
 /* The [postgres] section of --postgres; without it the only one, or "main". */
-const struct config_postgres *session_postgres(
+const struct postgres_settings *session_postgres(
     const struct call *call, const struct config *config, struct err *err);
 #define SESSION_POSTGRES_OPTION                                                                    \
 	{                                                                                          \

@@ -8,13 +8,13 @@
 
 DEFINE_OWNED(struct config, config_destroy)
 
-static void add_kafka_property(struct config_kafka *kafka, const struct config_entry *entry)
+static void add_kafka_property(struct kafka_settings *kafka, const struct config_entry *entry)
 {
 	size_t size = (size_t)(kafka->property_count + 1) * sizeof *kafka->properties;
 
 	kafka->properties = xrealloc(kafka->properties, size);
 	kafka->properties[kafka->property_count++] =
-	    (struct config_property){.name = xstrdup(entry->key),
+	    (struct kafka_property){.name = xstrdup(entry->key),
 		.value = xstrdup(entry->value),
 		.origin = xstrdup(entry->origin)};
 }
@@ -193,7 +193,7 @@ void config_destroy(struct config *config)
 			config_value_free(
 			    config_rows_item(config, config_rows[i].kind, k), &config_rows[i]);
 	for (int i = 0; i < config->kafka_count; i++) {
-		struct config_kafka *kafka = &config->kafka[i];
+		struct kafka_settings *kafka = &config->kafka[i];
 		for (int k = 0; k < kafka->property_count; k++) {
 			free(kafka->properties[k].name);
 			free(kafka->properties[k].value);
@@ -232,7 +232,7 @@ void config_destroy(struct config *config)
 	free(config);
 }
 
-const struct config_postgres *config_find_postgres(const struct config *config, const char *name)
+const struct postgres_settings *config_find_postgres(const struct config *config, const char *name)
 {
 	return config_rows_item_named(config, CONFIG_POSTGRES, name);
 }
@@ -266,7 +266,7 @@ int64_t config_in_flight(const struct config_publisher *publisher)
 	return exact && !publisher->in_flight_said ? IN_TRANSACTION : publisher->max_in_flight;
 }
 
-bool config_has_transactions(const struct config *config, const struct config_kafka *kafka)
+bool config_has_transactions(const struct config *config, const struct kafka_settings *kafka)
 {
 	for (int i = 0; i < config->publisher_count; i++)
 		if (config->publishers[i].kafka == kafka &&

@@ -27,10 +27,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "errors.h"
+#include "kafka_settings.h"
 #include "logging.h"
+#include "postgres_settings.h"
 #include "text.h"
 
-enum retention { RETENTION_DROP, RETENTION_DETACH };
 enum timestamp_source { TIMESTAMP_CREATED, TIMESTAMP_PUBLISH };
 enum safety { SAFETY_WARN, SAFETY_STRICT };
 enum delivery_mode { DELIVERY_AT_LEAST_ONCE, DELIVERY_EXACTLY_ONCE };
@@ -51,36 +52,13 @@ struct config_list {
 	int count;
 };
 
-struct config_postgres {
-	char *name;
-	char *dsn;    /* libpq conninfo or URI; "" means PG* variables alone */
-	char *schema; /* default "outbox" */
-	/* upkeep of the message table */
-	int64_t partition_every_ms; /* width of a partition, default 1d */
-	int64_t partitions_ahead;   /* default 1 */
-	int64_t retain_ms;          /* how long published rows stay, default 3d */
-	enum retention retention;   /* drop | detach */
-	int64_t upkeep_interval_ms; /* default 60s */
-};
-
-struct config_property {
-	char *name, *value; /* a librdkafka property under its own name */
-	char *origin;       /* "relay.ini:12" or the environment variable: for messages */
-};
-
-struct config_kafka {
-	char *name;
-	struct config_property *properties;
-	int property_count;
-};
-
 struct config;
 
 struct config_publisher {
 	char *name;
 	const struct config *config; /* that it is a part of: what is said of topics is there */
-	const struct config_postgres *postgres;
-	const struct config_kafka *kafka;
+	const struct postgres_settings *postgres;
+	const struct kafka_settings *kafka;
 	char *origin;          /* where it was declared, for messages */
 	int64_t shards;        /* 0: what the database says; else it must agree with it */
 	int64_t max_in_flight; /* records produced and not yet covered by a committed log row:
@@ -139,8 +117,8 @@ struct config_check {
 struct config_lookback {
 	char *name;
 	char *origin;
-	const struct config_postgres *postgres;
-	const struct config_kafka *kafka;
+	const struct postgres_settings *postgres;
+	const struct kafka_settings *kafka;
 	const struct config_check *check; /* for messages that name none; NULL: they must */
 	char *topic, *group;
 	struct config_list types;  /* its business types */
@@ -165,7 +143,7 @@ struct config_retry_topic {
 struct config_deliver {
 	char *name;
 	char *origin;
-	const struct config_kafka *kafka;
+	const struct kafka_settings *kafka;
 	struct config_list topics;
 	char *group;
 	char *url;
@@ -217,9 +195,9 @@ struct config_api {
 };
 
 struct config {
-	struct config_postgres *postgres;
+	struct postgres_settings *postgres;
 	int postgres_count;
-	struct config_kafka *kafka;
+	struct kafka_settings *kafka;
 	int kafka_count;
 	struct config_publisher *publishers;
 	int publisher_count;
@@ -253,7 +231,7 @@ struct config *config_parse(
     const char *name, const char *ini, char *const *environ_list, struct err *err) MUST_CHECK;
 void config_destroy(struct config *config); /* NULL is fine */
 
-const struct config_postgres *config_find_postgres(const struct config *config, const char *name);
+const struct postgres_settings *config_find_postgres(const struct config *config, const char *name);
 const struct config_publisher *config_find_publisher(const struct config *config, const char *name);
 /* Of any topic, at the cost of a binary search over the sections; without one, the default. */
 enum on_refusal config_topic_policy(const struct config *config, const char *topic);
@@ -276,7 +254,7 @@ const struct config_check *config_find_check(const struct config *config, const 
 /* max_in_flight as it counts: exactly-once has a default of its own. */
 int64_t config_in_flight(const struct config_publisher *publisher);
 /* A publisher with exactly-once publishes to it. */
-bool config_has_transactions(const struct config *config, const struct config_kafka *kafka);
+bool config_has_transactions(const struct config *config, const struct kafka_settings *kafka);
 bool config_list_has(const struct config_list *list, const char *word);
 
 /*

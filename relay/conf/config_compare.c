@@ -15,8 +15,8 @@ static void add_difference(
 	    name ? name : "", key ? "." : "", key ? key : "", what);
 }
 
-static const struct config_property *find_property(
-    const struct config_kafka *kafka, const char *name)
+static const struct kafka_property *find_property(
+    const struct kafka_settings *kafka, const char *name)
 {
 	for (int i = 0; i < kafka->property_count; i++)
 		if (strcmp(kafka->properties[i].name, name) == 0)
@@ -25,12 +25,12 @@ static const struct config_property *find_property(
 }
 
 /* Properties of `from` that `to` has not, or, if `changed`, has with another value. */
-static void compare_properties(const struct config_kafka *from, const struct config_kafka *to,
+static void compare_properties(const struct kafka_settings *from, const struct kafka_settings *to,
     bool changed, const char *what, struct text *out)
 {
 	for (int i = 0; i < from->property_count; i++) {
-		const struct config_property *here = &from->properties[i];
-		const struct config_property *there = find_property(to, here->name);
+		const struct kafka_property *here = &from->properties[i];
+		const struct kafka_property *there = find_property(to, here->name);
 		if (!there || (changed && strcmp(here->value, there->value) != 0))
 			add_difference(
 			    out, CONFIG_KAFKA, from->name, here->name, there ? "" : what);

@@ -77,7 +77,7 @@ static bool check_tls(const char *ca, const char *certificate, const char *key,
 }
 
 static bool check_property(
-    struct config *config, const struct config_property *property, struct err *err)
+    struct config *config, const struct kafka_property *property, struct err *err)
 {
 	static const struct {
 		const char *name;

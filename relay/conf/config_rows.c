@@ -12,9 +12,9 @@
 
 /* clang-format off */
 const struct config_kind_row config_kinds[CONFIG_KINDS] = {
-	[CONFIG_POSTGRES] = {"postgres", false, false, LIST(postgres), sizeof(struct config_postgres),
+	[CONFIG_POSTGRES] = {"postgres", false, false, LIST(postgres), sizeof(struct postgres_settings),
 		"A database with an outbox, and how its message table is kept."},
-	[CONFIG_KAFKA] = {"kafka", true, false, LIST(kafka), sizeof(struct config_kafka),
+	[CONFIG_KAFKA] = {"kafka", true, false, LIST(kafka), sizeof(struct kafka_settings),
 		"A Kafka cluster. Each key is a librdkafka property under its own name, for example "
 		"bootstrap.servers or security.protocol. With _file behind it, as in sasl.password_file, "
 		"it names a file that holds the value."},
@@ -64,9 +64,9 @@ static const char *const answers[] = {"no", "yes", NULL};
 static const char *const levels[] = {"debug", "info", "warn", "error", NULL};
 static const char *const formats[] = {"logfmt", "json", NULL};
 
-#define POSTGRES(member) CONFIG_POSTGRES, #member, .offset = offsetof(struct config_postgres, member)
+#define POSTGRES(member) CONFIG_POSTGRES, #member, .offset = offsetof(struct postgres_settings, member)
 #define POSTGRES_MS(member) \
-	CONFIG_POSTGRES, #member, CONFIG_DURATION, offsetof(struct config_postgres, member##_ms)
+	CONFIG_POSTGRES, #member, CONFIG_DURATION, offsetof(struct postgres_settings, member##_ms)
 #define PUBLISHER(member) CONFIG_PUBLISHER, #member, .offset = offsetof(struct config_publisher, member)
 #define PUBLISHER_MS(member) \
 	CONFIG_PUBLISHER, #member, CONFIG_DURATION, offsetof(struct config_publisher, member##_ms)
@@ -454,8 +454,8 @@ const struct config_row config_rows[] = {
 /* clang-format on */
 const int config_row_count = sizeof config_rows / sizeof *config_rows;
 
-static_assert(offsetof(struct config_postgres, name) == 0, "config_rows_item_named reads it");
-static_assert(offsetof(struct config_kafka, name) == 0, "config_rows_item_named reads it");
+static_assert(offsetof(struct postgres_settings, name) == 0, "config_rows_item_named reads it");
+static_assert(offsetof(struct kafka_settings, name) == 0, "config_rows_item_named reads it");
 static_assert(offsetof(struct config_publisher, name) == 0, "config_rows_item_named reads it");
 static_assert(offsetof(struct config_topic, name) == 0, "config_rows_item_named reads it");
 static_assert(offsetof(struct config_check, name) == 0, "config_rows_item_named reads it");

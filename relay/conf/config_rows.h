@@ -24,7 +24,7 @@ enum config_kind {
 
 struct config_kind_row {
 	const char *word;
-	bool open;                /* takes any key, as a struct config_property */
+	bool open;                /* takes any key, as a struct kafka_property */
 	bool named;               /* never "main" for want of a name, and none unless declared */
 	size_t list, count, size; /* where struct config keeps them; size 0: in itself, once */
 	const char *help;

@@ -104,7 +104,7 @@ static bool read_oldest(struct checks_publisher *publisher, struct pg *pg, struc
 }
 
 static bool check_publishers(
-    struct checks *checks, struct pg *pg, const struct config_postgres *postgres, struct err *err)
+    struct checks *checks, struct pg *pg, const struct postgres_settings *postgres, struct err *err)
 {
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *known = schema_query(pg, postgres->schema, sql_publishers, NULL, 0, err);
@@ -127,7 +127,7 @@ static bool check_publishers(
 }
 
 static bool check_database_schema(
-    struct checks *checks, struct pg *pg, const struct config_postgres *postgres, struct err *err)
+    struct checks *checks, struct pg *pg, const struct postgres_settings *postgres, struct err *err)
 {
 	owned_text char *place = xformat("postgres %s", postgres->name);
 	struct err unfit;
@@ -141,7 +141,8 @@ static bool check_database_schema(
 	return true;
 }
 
-bool checks_postgres(struct checks *checks, const struct config_postgres *postgres, struct err *err)
+bool checks_postgres(
+    struct checks *checks, const struct postgres_settings *postgres, struct err *err)
 {
 	OWNED(owned_pg_destroy)
 	struct pg *pg = pg_connect(postgres->dsn, "outbox-relay doctor", POSTGRES_MS, err);
@@ -153,7 +154,7 @@ bool checks_postgres(struct checks *checks, const struct config_postgres *postgr
 
 /* --- Kafka ---------------------------------------------------------------------------------- */
 
-bool checks_kafka(struct checks *checks, const struct config_kafka *kafka,
+bool checks_kafka(struct checks *checks, const struct kafka_settings *kafka,
     struct topic_metadata *metadata, struct err *err)
 {
 	return preflight_cluster(&checks->report, metadata, kafka, KAFKA_MS, err);
@@ -172,7 +173,7 @@ static bool is_checked_before(const struct checks *checks, int publisher, const 
 	return false;
 }
 
-bool checks_topics(struct checks *checks, const struct config_kafka *kafka,
+bool checks_topics(struct checks *checks, const struct kafka_settings *kafka,
     struct topic_metadata *metadata, struct err *err)
 {
 	for (int i = 0; i < checks->config->publisher_count; i++) {
@@ -199,7 +200,7 @@ static bool is_among(const char *const *topics, int count, const char *topic)
 	return false;
 }
 
-void checks_tails(struct checks *checks, const struct config_kafka *kafka)
+void checks_tails(struct checks *checks, const struct kafka_settings *kafka)
 {
 	const char **topics = NULL;
 	int count = 0;
@@ -223,7 +224,7 @@ void checks_tails(struct checks *checks, const struct config_kafka *kafka)
 
 /* --- the verdict ---------------------------------------------------------------------------- */
 
-enum safety checks_safety(const struct config *config, const struct config_kafka *kafka)
+enum safety checks_safety(const struct config *config, const struct kafka_settings *kafka)
 {
 	for (int i = 0; i < config->publisher_count; i++)
 		if (config->publishers[i].kafka == kafka &&

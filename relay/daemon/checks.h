@@ -31,21 +31,21 @@ void checks_finish(struct checks *checks);
  * answer within 10 s, a wrong password …).
  */
 bool checks_postgres(
-    struct checks *checks, const struct config_postgres *postgres, struct err *err) MUST_CHECK;
+    struct checks *checks, const struct postgres_settings *postgres, struct err *err) MUST_CHECK;
 
 /* The brokers. False: none answers within 5 s. */
-bool checks_kafka(struct checks *checks, const struct config_kafka *kafka,
+bool checks_kafka(struct checks *checks, const struct kafka_settings *kafka,
     struct topic_metadata *metadata, struct err *err) MUST_CHECK;
 /* The topics of the publishers that publish there, as far as checks_postgres found them. */
-bool checks_topics(struct checks *checks, const struct config_kafka *kafka,
+bool checks_topics(struct checks *checks, const struct kafka_settings *kafka,
     struct topic_metadata *metadata, struct err *err) MUST_CHECK;
 
 /* Whether the topics of publishers with resume = tail may be read: for doctor, since `run` says it
  * itself. */
-void checks_tails(struct checks *checks, const struct config_kafka *kafka);
+void checks_tails(struct checks *checks, const struct kafka_settings *kafka);
 
 /* strict if one of the publishers that publish there is. */
-enum safety checks_safety(const struct config *config, const struct config_kafka *kafka);
+enum safety checks_safety(const struct config *config, const struct kafka_settings *kafka);
 
 /* False: one of the findings from `first` on is fatal; *err is that one as a line. */
 bool checks_verdict(

@@ -16,7 +16,7 @@ enum { SERVICE_MS = 10000, KAFKA_MS = 5000 };
 
 /* --- the database ---------------------------------------------------------------------------- */
 
-static bool has_publisher(const struct checks *checks, const struct config_postgres *postgres)
+static bool has_publisher(const struct checks *checks, const struct postgres_settings *postgres)
 {
 	for (int i = 0; i < checks->config->publisher_count; i++)
 		if (checks->publishers[i].publisher->postgres == postgres)
@@ -25,7 +25,7 @@ static bool has_publisher(const struct checks *checks, const struct config_postg
 }
 
 /* Another process may have the publisher: that is a risk, and no failure. */
-void checks_lookback_publishers(struct checks *checks, const struct config_postgres *postgres)
+void checks_lookback_publishers(struct checks *checks, const struct postgres_settings *postgres)
 {
 	for (int i = 0; i < checks->config->lookback_count; i++) {
 		const struct config_lookback *lookback = &checks->config->lookbacks[i];
@@ -86,7 +86,7 @@ static void find_recent(struct checks *checks, const struct pg_result *rows, int
 }
 
 static bool ask_figures(
-    struct checks *checks, const struct config_postgres *postgres, struct err *err)
+    struct checks *checks, const struct postgres_settings *postgres, struct err *err)
 {
 	OWNED(owned_pg_destroy)
 	struct pg *pg = pg_connect(postgres->dsn, "outbox-relay doctor", SERVICE_MS, err);
@@ -104,7 +104,7 @@ static bool ask_figures(
 	return recent != NULL;
 }
 
-void checks_lookback_figures(struct checks *checks, const struct config_postgres *postgres)
+void checks_lookback_figures(struct checks *checks, const struct postgres_settings *postgres)
 {
 	owned_text char *place = xformat("postgres %s", postgres->name);
 	bool uses = false;
@@ -122,7 +122,7 @@ void checks_lookback_figures(struct checks *checks, const struct config_postgres
 /* Topics of one cluster, each once; the names are the configuration's. */
 struct topics {
 	struct checks *checks;
-	const struct config_kafka *kafka;
+	const struct kafka_settings *kafka;
 	struct topic_metadata *metadata;
 	const char **names;
 	int count;
@@ -158,7 +158,7 @@ static bool check_lookback_topic(struct topics *topics, const char *topic, struc
 
 /* What it writes goes through the outbox, to the cluster of the publishers that read that. */
 static bool is_published_to(const struct checks *checks, const struct config_lookback *lookback,
-    const struct config_kafka *kafka)
+    const struct kafka_settings *kafka)
 {
 	for (int i = 0; i < checks->config->publisher_count; i++)
 		if (checks->publishers[i].publisher->postgres == lookback->postgres &&
@@ -178,7 +178,7 @@ static bool check_targets(
 	return done;
 }
 
-bool checks_lookback_topics(struct checks *checks, const struct config_kafka *kafka,
+bool checks_lookback_topics(struct checks *checks, const struct kafka_settings *kafka,
     struct topic_metadata *metadata, struct err *err)
 {
 	struct topics topics = {.checks = checks, .kafka = kafka, .metadata = metadata};

@@ -6,16 +6,16 @@
 #include "checks.h"
 
 /* Who publishes what the sections of that database commit? After checks_postgres. */
-void checks_lookback_publishers(struct checks *checks, const struct config_postgres *postgres);
+void checks_lookback_publishers(struct checks *checks, const struct postgres_settings *postgres);
 
 /* What is undecided in that database, and what decided lately. After checks_postgres. */
-void checks_lookback_figures(struct checks *checks, const struct config_postgres *postgres);
+void checks_lookback_figures(struct checks *checks, const struct postgres_settings *postgres);
 
 /*
  * The topics that the sections of that cluster read, and those that they write to as far as the
  * configuration names them. After checks_topics.
  */
-bool checks_lookback_topics(struct checks *checks, const struct config_kafka *kafka,
+bool checks_lookback_topics(struct checks *checks, const struct kafka_settings *kafka,
     struct topic_metadata *metadata, struct err *err) MUST_CHECK;
 
 /* The settings of both kinds of sections; a service that is a database is asked for its function.

@@ -251,7 +251,7 @@ static bool load_configuration(struct daemon *daemon, struct err *err)
 		return false;
 	log_configure(daemon->config->log_level, daemon->config->log_format);
 	for (int i = 0; i < daemon->config->kafka_count; i++) {
-		const struct config_kafka *kafka = &daemon->config->kafka[i];
+		const struct kafka_settings *kafka = &daemon->config->kafka[i];
 
 		if (!kafka_conf_check(kafka, config_has_transactions(daemon->config, kafka), err))
 			return false;
@@ -276,7 +276,7 @@ static bool check_databases(struct daemon *daemon, struct checks *checks, struct
 	return true;
 }
 
-static void log_away(const struct config_kafka *kafka, const struct err *away)
+static void log_away(const struct kafka_settings *kafka, const struct err *away)
 {
 	log_warn("kafka_away", {"kafka", LOG_TEXT(kafka->name)}, {"error", LOG_TEXT(away->message)},
 	    {"consequence", LOG_TEXT("rows wait until a broker answers")});
@@ -285,7 +285,7 @@ static void log_away(const struct config_kafka *kafka, const struct err *away)
 /* Brokers that are away are waited for; what is wrong with a topic may be mended while we run. */
 static bool check_cluster(struct daemon *daemon, struct checks *checks, int place, struct err *err)
 {
-	const struct config_kafka *kafka = &daemon->config->kafka[place];
+	const struct kafka_settings *kafka = &daemon->config->kafka[place];
 	enum safety safety = checks_safety(daemon->config, kafka);
 	struct topic_metadata *metadata = daemon->topic_metadata[place];
 	struct preflight_finding *findings;
@@ -322,7 +322,7 @@ static void note_topics(struct daemon *daemon, const struct checks *checks)
 static bool start_clusters(struct daemon *daemon, struct checks *checks, struct err *err)
 {
 	for (int i = 0; i < daemon->config->kafka_count; i++) {
-		const struct config_kafka *kafka = &daemon->config->kafka[i];
+		const struct kafka_settings *kafka = &daemon->config->kafka[i];
 
 		if (!uses_kafka(daemon->config, i))
 			continue;
@@ -475,7 +475,7 @@ static void apply_configuration(struct daemon *daemon, struct config *fresh)
 	log_configure(fresh->log_level, fresh->log_format);
 	publishers_retune(daemon->publishers, fresh);
 	for (int i = 0; i < daemon->config->postgres_count; i++) {
-		const struct config_postgres *settings =
+		const struct postgres_settings *settings =
 		    config_find_postgres(fresh, daemon->config->postgres[i].name);
 
 		if (daemon->upkeep_workers[i] && settings)

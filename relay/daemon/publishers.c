@@ -48,7 +48,7 @@ struct publishers {
 	bool stopping;
 };
 
-static int place_of_kafka(const struct config *config, const struct config_kafka *kafka)
+static int place_of_kafka(const struct config *config, const struct kafka_settings *kafka)
 {
 	return (int)(kafka - config->kafka);
 }

@@ -51,7 +51,7 @@ static const struct metric_family scheduled_late = {.name = "relay_scheduled_lat
 
 struct upkeep_worker {
 	const struct config *config;
-	const struct config_postgres *postgres;
+	const struct postgres_settings *postgres;
 	int event_fd, stop_fd; /* stop_fd: readable once it is to end */
 	pthread_t thread, log_thread;
 	/* of the log's thread */
@@ -69,7 +69,7 @@ struct upkeep_worker {
 	pthread_cond_t changed;
 	bool stop, look_asked, retuned;
 	int running; /* threads */
-	struct config_postgres settings;
+	struct postgres_settings settings;
 	struct upkeep_worker_status status;
 	int64_t log_at, log_turn_ms; /* as look_at and status.turn_ms */
 	char log_problem[1024];      /* as status.problem */
@@ -445,7 +445,7 @@ static int start_worker_threads(struct upkeep_worker *worker)
 }
 
 struct upkeep_worker *upkeep_worker_start(const struct config *config,
-    const struct config_postgres *postgres, int event_fd, struct err *err)
+    const struct postgres_settings *postgres, int event_fd, struct err *err)
 {
 	struct upkeep_worker *worker = xcalloc(1, sizeof *worker);
 	int error;
@@ -487,7 +487,7 @@ void upkeep_worker_look(struct upkeep_worker *worker)
 	wake_upkeep_worker(worker, &worker->look_asked);
 }
 
-void upkeep_worker_retune(struct upkeep_worker *worker, const struct config_postgres *postgres)
+void upkeep_worker_retune(struct upkeep_worker *worker, const struct postgres_settings *postgres)
 {
 	pthread_mutex_lock(&worker->mutex);
 	worker->settings = *postgres;

@@ -18,14 +18,14 @@ struct upkeep_worker;
  * outlive it.
  */
 struct upkeep_worker *upkeep_worker_start(const struct config *config,
-    const struct config_postgres *postgres, int event_fd, struct err *err);
+    const struct postgres_settings *postgres, int event_fd, struct err *err);
 /* Asks it to end, and cancels what it has under way; returns at once. */
 void upkeep_worker_stop(struct upkeep_worker *worker);
 /* Waits for it and frees everything. NULL is fine. */
 void upkeep_worker_join(struct upkeep_worker *worker);
 
 /* Takes the reloadable values, which are copied. */
-void upkeep_worker_retune(struct upkeep_worker *worker, const struct config_postgres *postgres);
+void upkeep_worker_retune(struct upkeep_worker *worker, const struct postgres_settings *postgres);
 /* Look at the publishers now. */
 void upkeep_worker_look(struct upkeep_worker *worker);
 

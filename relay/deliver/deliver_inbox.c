@@ -18,7 +18,7 @@ static const char **texts_of_list(const struct config_list *list)
 	return texts;
 }
 
-static const char **kafka_property_texts(const struct config_kafka *kafka)
+static const char **kafka_property_texts(const struct kafka_settings *kafka)
 {
 	const char **texts = xcalloc(2 * (size_t)kafka->property_count + 1, sizeof *texts);
 

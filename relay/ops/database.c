@@ -6,10 +6,10 @@
 
 enum { CONNECT_MS = 10000 };
 
-const struct config_postgres *database_section(
+const struct postgres_settings *database_section(
     const struct config *config, const char *name, struct err *err)
 {
-	const struct config_postgres *found;
+	const struct postgres_settings *found;
 
 	if (!name && config->postgres_count == 1)
 		return &config->postgres[0];
@@ -26,12 +26,12 @@ const struct config_postgres *database_section(
 	return found;
 }
 
-struct pg *database_connect(const struct config_postgres *postgres, struct err *err)
+struct pg *database_connect(const struct postgres_settings *postgres, struct err *err)
 {
 	return pg_connect(postgres->dsn, "outbox-relay", CONNECT_MS, err);
 }
 
-struct pg_result *database_query(struct pg *pg, const struct config_postgres *postgres,
+struct pg_result *database_query(struct pg *pg, const struct postgres_settings *postgres,
     const char *sql, const struct pg_param *params, int count, struct err *err)
 {
 	owned_text char *text = schema_text(sql, postgres->schema);

@@ -26,7 +26,7 @@ static const struct config_lookback *find_owner(const struct config *config, con
 }
 
 /* The one of all sections; NULL: they have several. */
-static const struct config_postgres *common_postgres(const struct config *config, struct err *err)
+static const struct postgres_settings *common_postgres(const struct config *config, struct err *err)
 {
 	const struct config_lookback *lookbacks = config->lookbacks;
 
@@ -44,7 +44,7 @@ static const struct config_postgres *common_postgres(const struct config *config
  * A section or a type may be another process's, whose configuration knows it; this one's then says
  * where it is only when it has no more than one database.
  */
-static const struct config_postgres *choose_postgres(const struct lookback_selection *selection,
+static const struct postgres_settings *choose_postgres(const struct lookback_selection *selection,
     const char *section, const char *type, struct err *err)
 {
 	const struct config *config = selection->config;

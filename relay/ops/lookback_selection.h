@@ -10,8 +10,8 @@
 struct lookback_selection {
 	const struct config *config;
 	const char *section; /* the [postgres] section to ask; NULL: that of the selected ids */
-	const struct config_postgres *postgres; /* NULL until the first query */
-	struct pg *pg;                          /* the same */
+	const struct postgres_settings *postgres; /* NULL until the first query */
+	struct pg *pg;                            /* the same */
 	json_t *chosen; /* as outbox.lookback_operate takes it; {}: all that is overdue or parked */
 	const char *type; /* business type of the named ids; NULL: ids are selected by values */
 	const char *const *ids;

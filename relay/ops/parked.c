@@ -195,7 +195,7 @@ void parked_finish(struct parked *parked)
 struct pg_result *parked_query(struct parked *parked, const char *sql,
     const struct pg_param *params, int count, struct err *err)
 {
-	const struct config_postgres *postgres = parked->publisher->postgres;
+	const struct postgres_settings *postgres = parked->publisher->postgres;
 
 	if (!parked->pg)
 		parked->pg = database_connect(postgres, err);

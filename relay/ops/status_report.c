@@ -144,7 +144,7 @@ static bool read_lookbacks(struct pg *pg, struct status_postgres *database, stru
 
 static bool read_table(struct pg *pg, struct status_postgres *database, int table, struct err *err)
 {
-	const struct config_postgres *section = database->section;
+	const struct postgres_settings *section = database->section;
 	const char *name = partition_tables[table];
 	int before = database->partition_count;
 	OWNED(partition_list_finish) struct partition_list list = {0};
@@ -204,7 +204,8 @@ static bool read_message_ids(struct pg *pg, struct status_postgres *database, st
 	return true;
 }
 
-static void report_database(struct status_postgres *database, const struct config_postgres *section)
+static void report_database(
+    struct status_postgres *database, const struct postgres_settings *section)
 {
 	struct err err;
 	OWNED(owned_pg_destroy) struct pg *pg = database_connect(section, &err);

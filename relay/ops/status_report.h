@@ -50,7 +50,7 @@ struct status_partition {
 };
 
 struct status_postgres {
-	const struct config_postgres *section;
+	const struct postgres_settings *section;
 	char *place;     /* "host:port/db"; "" when it does not answer */
 	char *error;     /* "" or why nothing more is known */
 	int exit_status; /* of that error */

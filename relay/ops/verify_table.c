@@ -15,7 +15,7 @@
 
 struct verify_table {
 	struct pg *pg;
-	const struct config_postgres *postgres;
+	const struct postgres_settings *postgres;
 	const struct config_publisher *publisher;
 	char from_at[MOMENT_SIZE], to_at[MOMENT_SIZE]; /* range of created_at, as SQL text */
 	char *shards, *acked, *windows, *acked_ids;    /* of verify_publisher.sql */
@@ -67,7 +67,7 @@ static bool read_publisher_log(struct verify_table *table, struct err *err)
 	       err_set(err, ERR_FATAL, "the smallest id of the message table is no number");
 }
 
-struct verify_table *verify_table_open(struct pg *pg, const struct config_postgres *postgres,
+struct verify_table *verify_table_open(struct pg *pg, const struct postgres_settings *postgres,
     const struct config_publisher *publisher, const struct verify_range *range,
     const struct progress_watch *watch, struct err *err)
 {

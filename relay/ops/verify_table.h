@@ -18,7 +18,7 @@ struct verify_range {
  * Notes what the log says is published now: the rows that are read later are judged by it.
  * ERR_REJECT when there is no such publisher. pg and postgres must outlive it.
  */
-struct verify_table *verify_table_open(struct pg *pg, const struct config_postgres *postgres,
+struct verify_table *verify_table_open(struct pg *pg, const struct postgres_settings *postgres,
     const struct config_publisher *publisher, const struct verify_range *range,
     const struct progress_watch *watch, struct err *err);
 void verify_table_close(struct verify_table *table);

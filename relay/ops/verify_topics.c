@@ -232,7 +232,7 @@ static bool judge_topic_record(void *context, const struct consumer_record *reco
 /* --- topics -------------------------------------------------------------------------------- */
 
 /* Asked only when a record is missed. The dev broker cannot tell: then nothing is compacted. */
-static void ask_compaction(const struct config_kafka *kafka, struct topic *topic)
+static void ask_compaction(const struct kafka_settings *kafka, struct topic *topic)
 {
 	struct err err;
 	OWNED(owned_topic_metadata_destroy)

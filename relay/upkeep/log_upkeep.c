@@ -18,7 +18,7 @@ enum {
 };
 
 struct log_upkeep {
-	const struct config_postgres *postgres;
+	const struct postgres_settings *postgres;
 	struct pg *pg; /* NULL: not connected */
 	struct backoff backoff;
 	struct upkeep_lock lock;
@@ -32,7 +32,7 @@ static int64_t least_time(int64_t a, int64_t b)
 
 static bool tend_log(struct log_upkeep *upkeep, bool *ret_busy, struct err *err)
 {
-	const struct config_postgres *postgres = upkeep->postgres;
+	const struct postgres_settings *postgres = upkeep->postgres;
 	int changes[PARTITION_OUTCOMES];
 	if (!upkeep->pg)
 		upkeep->pg =
@@ -74,7 +74,7 @@ int64_t log_upkeep_step(struct log_upkeep *upkeep, int64_t now_ms, int64_t inter
 	return now_ms + least_time(interval_ms, busy ? BUSY_RETRY_MS : LONGEST_INTERVAL_MS);
 }
 
-struct log_upkeep *log_upkeep_start(const struct config_postgres *postgres)
+struct log_upkeep *log_upkeep_start(const struct postgres_settings *postgres)
 {
 	struct log_upkeep *upkeep = xcalloc(1, sizeof *upkeep);
 	upkeep->postgres = postgres;

@@ -13,7 +13,7 @@
 struct log_upkeep;
 
 /* Does not connect. `postgres` must outlive it: name, dsn and schema are read. */
-struct log_upkeep *log_upkeep_start(const struct config_postgres *postgres);
+struct log_upkeep *log_upkeep_start(const struct postgres_settings *postgres);
 void log_upkeep_stop(struct log_upkeep *upkeep); /* NULL is fine */
 
 /*

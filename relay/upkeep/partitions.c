@@ -178,8 +178,9 @@ static int64_t next_from(const struct partition_list *list)
 	return from_us;
 }
 
-bool partition_make_ahead(struct pg *pg, const struct config_postgres *postgres, const char *table,
-    const struct partition_list *list, void (*made)(void *context, int64_t from_us), void *context,
+bool partition_make_ahead(struct pg *pg, const struct postgres_settings *postgres,
+    const char *table, const struct partition_list *list,
+    void (*made)(void *context, int64_t from_us), void *context,
     enum partition_outcome *ret_outcome, struct err *err)
 {
 	int64_t every_us = postgres->partition_every_ms * 1000;

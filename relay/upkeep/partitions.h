@@ -84,8 +84,9 @@ bool partition_rehome(struct pg *pg, const char *schema, const char *table, int6
  * Makes what is missing from now to `partitions_ahead` periods ahead. *ret_outcome is the last
  * call's: MADE or EXISTS when all are there. `made` is called for each new one; NULL is fine.
  */
-bool partition_make_ahead(struct pg *pg, const struct config_postgres *postgres, const char *table,
-    const struct partition_list *list, void (*made)(void *context, int64_t from_us), void *context,
+bool partition_make_ahead(struct pg *pg, const struct postgres_settings *postgres,
+    const char *table, const struct partition_list *list,
+    void (*made)(void *context, int64_t from_us), void *context,
     enum partition_outcome *ret_outcome, struct err *err) MUST_CHECK;
 
 /*

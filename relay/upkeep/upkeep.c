@@ -41,9 +41,9 @@ static const struct metric_family held_family = {
 };
 
 struct upkeep {
-	const struct config_postgres *postgres; /* name, dsn, schema */
-	struct config_postgres settings;        /* the reloadable numbers are read from here */
-	struct pg *pg;                          /* NULL: not connected */
+	const struct postgres_settings *postgres; /* name, dsn, schema */
+	struct postgres_settings settings;        /* the reloadable numbers are read from here */
+	struct pg *pg;                            /* NULL: not connected */
 	struct backoff backoff;
 	struct upkeep_lock lock;
 	struct upkeep_status status;
@@ -53,7 +53,7 @@ struct upkeep {
 struct table {
 	const char *name;
 	struct pg *pg;
-	const struct config_postgres *settings;
+	const struct postgres_settings *settings;
 	struct upkeep_table *status;
 	bool busy; /* a lock was not to be had */
 };
@@ -339,7 +339,7 @@ int64_t upkeep_step(struct upkeep *upkeep, int64_t now_ms)
 	return now_ms + (busy && BUSY_RETRY_MS < interval ? BUSY_RETRY_MS : interval);
 }
 
-struct upkeep *upkeep_start(const struct config_postgres *postgres)
+struct upkeep *upkeep_start(const struct postgres_settings *postgres)
 {
 	struct upkeep *upkeep = xcalloc(1, sizeof *upkeep);
 	upkeep->postgres = postgres;
@@ -354,7 +354,7 @@ struct upkeep *upkeep_start(const struct config_postgres *postgres)
 	return upkeep;
 }
 
-void upkeep_reload(struct upkeep *upkeep, const struct config_postgres *postgres)
+void upkeep_reload(struct upkeep *upkeep, const struct postgres_settings *postgres)
 {
 	upkeep->settings = *postgres;
 	upkeep->settings.name = upkeep->postgres->name;

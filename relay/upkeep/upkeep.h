@@ -20,11 +20,11 @@
 struct upkeep;
 
 /* Does not connect. `postgres` must outlive it. */
-struct upkeep *upkeep_start(const struct config_postgres *postgres);
+struct upkeep *upkeep_start(const struct postgres_settings *postgres);
 void upkeep_stop(struct upkeep *upkeep); /* NULL is fine */
 
 /* Takes the reloadable values of a newly loaded configuration. */
-void upkeep_reload(struct upkeep *upkeep, const struct config_postgres *postgres);
+void upkeep_reload(struct upkeep *upkeep, const struct postgres_settings *postgres);
 
 /*
  * Does what is due, never fails (a failure is logged and tried again), and returns when to come

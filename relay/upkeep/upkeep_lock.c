@@ -7,7 +7,7 @@
 #include "text.h"
 
 static void note_holder(
-    struct upkeep_lock *lock, const struct config_postgres *postgres, const char *holder)
+    struct upkeep_lock *lock, const struct postgres_settings *postgres, const char *holder)
 {
 	const char *lasting = text_equal(lock->seen, holder) ? holder : "";
 
@@ -25,7 +25,7 @@ static void note_holder(
 }
 
 bool upkeep_lock_look(struct upkeep_lock *lock, struct pg *pg,
-    const struct config_postgres *postgres, bool busy, struct err *err)
+    const struct postgres_settings *postgres, bool busy, struct err *err)
 {
 	char holder[sizeof lock->holder] = "";
 

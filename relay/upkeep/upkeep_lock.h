@@ -15,4 +15,4 @@ struct upkeep_lock {
 
 /* Call it after each step. busy: the step could not get a lock, of upkeep or of a table. */
 bool upkeep_lock_look(struct upkeep_lock *lock, struct pg *pg,
-    const struct config_postgres *postgres, bool busy, struct err *err) MUST_CHECK;
+    const struct postgres_settings *postgres, bool busy, struct err *err) MUST_CHECK;

@@ -41,13 +41,13 @@ const struct route *api_route(const struct api *api)
 	return route;
 }
 
-struct api_sender *api_sender_of(const struct api *api, const struct config_kafka *of)
+struct api_sender *api_sender_of(const struct api *api, const struct kafka_settings *of)
 {
 	(void)api;
 	return (void *)(uintptr_t)of;
 }
 
-struct api_database *api_database_of(const struct api *api, const struct config_postgres *of)
+struct api_database *api_database_of(const struct api *api, const struct postgres_settings *of)
 {
 	(void)api;
 	return (void *)(uintptr_t)of;

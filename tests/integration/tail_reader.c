@@ -135,8 +135,8 @@ static void wait_for(struct pollfd *wanted)
 int main(int count, char **arguments)
 {
 	struct pollfd wanted[2] = {{STDIN_FILENO, POLLIN, 0}, {-1, POLLIN, 0}};
-	struct config_property servers = {.name = "bootstrap.servers", .origin = "tail_reader"};
-	struct config_kafka kafka = {.name = "main", .properties = &servers, .property_count = 1};
+	struct kafka_property servers = {.name = "bootstrap.servers", .origin = "tail_reader"};
+	struct kafka_settings kafka = {.name = "main", .properties = &servers, .property_count = 1};
 	int64_t since;
 
 	if (count != 4)

@@ -231,7 +231,7 @@ static void the_checker_takes_no_answer_of_another_form(void **state)
 	    {CHECK_ANSWER_SETTLED, "select 1, 2, 'three'", "column 3"},
 	};
 	static char *types[] = {"order", "bill"};
-	const struct config_postgres postgres = {.name = "main", .schema = "outbox"};
+	const struct postgres_settings postgres = {.name = "main", .schema = "outbox"};
 	const struct config_lookback lookback = {
 	    .name = "a", .postgres = &postgres, .types = {.items = types, .count = 2}};
 	struct check_calls *calls = check_calls_create(&lookback);

@@ -21,7 +21,7 @@ enum { PATIENCE_MS = 30000, HOUR_MS = 3600 * 1000, INTERVAL_MS = 60000 };
 struct stage {
 	struct pg *pg;
 	char schema[24];
-	struct config_postgres postgres;
+	struct postgres_settings postgres;
 	struct upkeep *upkeep;
 	struct log_upkeep *log_upkeep;
 };
@@ -98,7 +98,7 @@ static int set_up(void **state)
 	if (!stage || !dsn)
 		return -1;
 	snprintf(stage->schema, sizeof stage->schema, "upkeep_%d", ++number);
-	stage->postgres = (struct config_postgres){
+	stage->postgres = (struct postgres_settings){
 	    .name = "main",
 	    .dsn = (char *)dsn,
 	    .schema = stage->schema,
@@ -506,7 +506,7 @@ static void a_schema_that_is_gone_is_a_problem_until_it_is_back(void **state)
 static void a_server_that_does_not_answer_is_a_problem(void **state)
 {
 	struct stage *stage = *state;
-	struct config_postgres elsewhere = stage->postgres;
+	struct postgres_settings elsewhere = stage->postgres;
 	elsewhere.dsn = "postgresql://127.0.0.1:1/nowhere";
 	struct upkeep *upkeep = upkeep_start(&elsewhere);
 	assert_true(upkeep_step(upkeep, 0) <= 1200);

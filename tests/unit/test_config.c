@@ -34,7 +34,7 @@ static void assert_refused(const char *ini, char *const *environ_list, const cha
 	assert_int_equal(err.kind, ERR_CONFIG);
 }
 
-static const char *property(const struct config_kafka *kafka, const char *name)
+static const char *property(const struct kafka_settings *kafka, const char *name)
 {
 	for (int i = 0; i < kafka->property_count; i++)
 		if (strcmp(kafka->properties[i].name, name) == 0)
@@ -55,7 +55,7 @@ static void write_file(char *pattern, const char *content)
 static void assert_is_default(const struct config *config)
 {
 	const struct config_publisher *publisher = config_find_publisher(config, "main");
-	const struct config_postgres *postgres = config_find_postgres(config, "main");
+	const struct postgres_settings *postgres = config_find_postgres(config, "main");
 
 	assert_int_equal(config->publisher_count, 1);
 	assert_int_equal(config->postgres_count, 1);
@@ -153,7 +153,7 @@ static void every_key_is_read(void **state)
 				      "[log]\nlevel = error\nformat = json",
 	    no_environ);
 	const struct config_publisher *publisher = &config->publishers[0];
-	const struct config_postgres *postgres = publisher->postgres;
+	const struct postgres_settings *postgres = publisher->postgres;
 
 	(void)state;
 	assert_string_equal(postgres->dsn, "host=/run/x dbname=shop");

@@ -10,13 +10,14 @@
 #include "clock.h"
 #include "consumer.h"
 #include "dev_broker.h"
+#include "logging.h"
 #include "producer.h"
 
 enum { WAIT_MS = 20000, PARTITIONS = 8 };
 
 static struct dev_broker *broker;
-static struct config_property servers = {.name = "bootstrap.servers", .origin = "test:1"};
-static struct config_kafka kafka = {.name = "main", .properties = &servers, .property_count = 1};
+static struct kafka_property servers = {.name = "bootstrap.servers", .origin = "test:1"};
+static struct kafka_settings kafka = {.name = "main", .properties = &servers, .property_count = 1};
 
 static int start_broker(void **state)
 {
@@ -303,8 +304,8 @@ static void an_unknown_isolation_is_refused(void **state)
 static void without_a_broker_there_is_no_reader(void **state)
 {
 	const char *topics[] = {"all", NULL};
-	struct config_property nobody = {"bootstrap.servers", "127.0.0.1:1", "test:1"};
-	struct config_kafka away = {.name = "main", .properties = &nobody, .property_count = 1};
+	struct kafka_property nobody = {"bootstrap.servers", "127.0.0.1:1", "test:1"};
+	struct kafka_settings away = {.name = "main", .properties = &nobody, .property_count = 1};
 	struct err err = {0};
 
 	(void)state;

@@ -7,11 +7,12 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "logging.h"
 #include "topic_metadata.h"
 #include "dev_broker.h"
 
-static struct config_property servers = {.name = "bootstrap.servers", .origin = "test:1"};
-static struct config_kafka kafka = {.name = "main", .properties = &servers, .property_count = 1};
+static struct kafka_property servers = {.name = "bootstrap.servers", .origin = "test:1"};
+static struct kafka_settings kafka = {.name = "main", .properties = &servers, .property_count = 1};
 
 static struct dev_broker *start(int brokers, int partitions)
 {

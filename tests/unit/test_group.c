@@ -11,19 +11,20 @@
 
 #include "clock.h"
 #include "group.h"
+#include "logging.h"
 #include "producer.h"
 
 enum { WAIT_MS = 60000, PARTITIONS = 3 };
 
 static rd_kafka_t *carrier;
 static rd_kafka_mock_cluster_t *cluster;
-static struct config_property servers = {.name = "bootstrap.servers", .origin = "test:1"};
-static struct config_kafka kafka = {.name = "main", .properties = &servers, .property_count = 1};
+static struct kafka_property servers = {.name = "bootstrap.servers", .origin = "test:1"};
+static struct kafka_settings kafka = {.name = "main", .properties = &servers, .property_count = 1};
 /* The mock cluster lets a rebalance last as long as a session without a heartbeat would. */
-static struct config_property of_members[] = {{.name = "bootstrap.servers", .origin = "test:1"},
+static struct kafka_property of_members[] = {{.name = "bootstrap.servers", .origin = "test:1"},
     {.name = "session.timeout.ms", .value = "3000", .origin = "test:2"},
     {.name = "heartbeat.interval.ms", .value = "200", .origin = "test:3"}};
-static struct config_kafka members = {
+static struct kafka_settings members = {
     .name = "main", .properties = of_members, .property_count = 3};
 
 static int start_cluster(void **state)

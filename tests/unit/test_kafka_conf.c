@@ -12,9 +12,9 @@
 enum { MAX = 4 };
 
 /* A [kafka] section with servers and the given properties, as the configuration would make it. */
-static struct config_kafka section(struct config_property *properties, int count)
+static struct kafka_settings section(struct kafka_property *properties, int count)
 {
-	return (struct config_kafka){
+	return (struct kafka_settings){
 	    .name = "main", .properties = properties, .property_count = count};
 }
 #define SERVERS                                                                                    \
@@ -24,9 +24,9 @@ static struct config_kafka section(struct config_property *properties, int count
 
 static bool check_one(const char *name, const char *value, struct err *err)
 {
-	struct config_property properties[] = {
+	struct kafka_property properties[] = {
 	    SERVERS, {.name = (char *)name, .value = (char *)value, .origin = "relay.ini:3"}};
-	struct config_kafka kafka = section(properties, 2);
+	struct kafka_settings kafka = section(properties, 2);
 
 	return kafka_conf_check(&kafka, false, err);
 }
@@ -152,7 +152,7 @@ static void no_message_holds_a_secret(void **state)
 
 static void missing_servers_say_where_to_put_them(void **state)
 {
-	struct config_kafka kafka = section(NULL, 0);
+	struct kafka_settings kafka = section(NULL, 0);
 	struct err err;
 
 	(void)state;
@@ -164,12 +164,12 @@ static void missing_servers_say_where_to_put_them(void **state)
 
 static void a_certificate_that_is_not_there_is_found_without_connecting(void **state)
 {
-	struct config_property properties[] = {
+	struct kafka_property properties[] = {
 	    SERVERS,
 	    {.name = "security.protocol", .value = "ssl", .origin = "relay.ini:3"},
 	    {.name = "ssl.ca.location", .value = "/nonexistent/ca.pem", .origin = "relay.ini:4"},
 	};
-	struct config_kafka kafka = section(properties, 3);
+	struct kafka_settings kafka = section(properties, 3);
 	struct err err;
 
 	(void)state;
@@ -180,13 +180,13 @@ static void a_certificate_that_is_not_there_is_found_without_connecting(void **s
 
 static void the_producer_has_our_defaults_and_the_sections_wishes(void **state)
 {
-	struct config_property properties[] = {
+	struct kafka_property properties[] = {
 	    SERVERS,
 	    {.name = "linger.ms", .value = "7", .origin = "relay.ini:3"},
 	    {.name = "compression.type", .value = "gzip", .origin = "relay.ini:4"},
 	    {.name = "fetch.wait.max.ms", .value = "10", .origin = "relay.ini:5"},
 	};
-	struct config_kafka plain = section(properties, 1), full = section(properties, MAX);
+	struct kafka_settings plain = section(properties, 1), full = section(properties, MAX);
 	struct err err;
 	rd_kafka_conf_t *conf = kafka_conf_producer(&plain, NULL, 8 << 20, 10000, &err);
 
@@ -216,11 +216,11 @@ static void the_producer_has_our_defaults_and_the_sections_wishes(void **state)
 
 static void a_transaction_that_is_left_open_ends_soon(void **state)
 {
-	struct config_property properties[] = {
+	struct kafka_property properties[] = {
 	    SERVERS,
 	    {.name = "transaction.timeout.ms", .value = "20000", .origin = "relay.ini:3"},
 	};
-	struct config_kafka plain = section(properties, 1), longer = section(properties, 2);
+	struct kafka_settings plain = section(properties, 1), longer = section(properties, 2);
 	struct err err;
 	rd_kafka_conf_t *conf = kafka_conf_producer(&plain, "a publisher's", 1 << 20, 1000, &err);
 
@@ -237,9 +237,9 @@ static void a_transaction_that_is_left_open_ends_soon(void **state)
 
 static void times_that_exclude_each_other_are_refused_with_transactions(void **state)
 {
-	struct config_property properties[] = {
+	struct kafka_property properties[] = {
 	    SERVERS, {.name = "socket.timeout.ms", .value = "60000", .origin = "relay.ini:3"}};
-	struct config_kafka kafka = section(properties, 2);
+	struct kafka_settings kafka = section(properties, 2);
 	struct err err;
 
 	(void)state;
@@ -252,8 +252,8 @@ static void times_that_exclude_each_other_are_refused_with_transactions(void **s
 
 static void a_huge_queue_stays_within_librdkafkas_range(void **state)
 {
-	struct config_property properties[] = {SERVERS};
-	struct config_kafka kafka = section(properties, 1);
+	struct kafka_property properties[] = {SERVERS};
+	struct kafka_settings kafka = section(properties, 1);
 	struct err err;
 	rd_kafka_conf_t *conf =
 	    kafka_conf_producer(&kafka, NULL, INT64_C(1) << 50, INT64_C(1) << 40, &err);
@@ -266,11 +266,11 @@ static void a_huge_queue_stays_within_librdkafkas_range(void **state)
 
 static void a_record_of_the_largest_size_fits_beside_a_full_queue(void **state)
 {
-	struct config_property properties[] = {
+	struct kafka_property properties[] = {
 	    SERVERS,
 	    {.name = "message.max.bytes", .value = "104857600", .origin = "relay.ini:3"},
 	};
-	struct config_kafka kafka = section(properties, 2);
+	struct kafka_settings kafka = section(properties, 2);
 	struct err err;
 	rd_kafka_conf_t *conf = kafka_conf_producer(&kafka, NULL, 1 << 20, 1000, &err);
 
@@ -350,10 +350,10 @@ static void servers_of_other_machines_without_tls_are_exposed(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-		struct config_property properties[] = {
+		struct kafka_property properties[] = {
 		    {.name = "bootstrap.servers", .value = (char *)rows[i].servers},
 		    {.name = "security.protocol", .value = (char *)rows[i].protocol}};
-		struct config_kafka kafka = section(properties, rows[i].protocol ? 2 : 1);
+		struct kafka_settings kafka = section(properties, rows[i].protocol ? 2 : 1);
 
 		assert_int_equal(kafka_conf_is_exposed(&kafka), rows[i].exposed);
 	}

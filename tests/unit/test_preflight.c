@@ -26,12 +26,12 @@ static struct topic_setting good[] = {
 };
 enum { SETTINGS = sizeof good / sizeof *good };
 
-static struct config_property no_property[1];
-static const struct config_kafka plain = {"main", no_property, 0};
+static struct kafka_property no_property[1];
+static const struct kafka_settings plain = {"main", no_property, 0};
 
 /* The good topic, with one setting changed. */
 static void judge(struct preflight *report, const char *name, char *value, int64_t oldest_age_ms,
-    const struct config_kafka *kafka)
+    const struct kafka_settings *kafka)
 {
 	struct topic_setting settings[SETTINGS];
 
@@ -94,9 +94,9 @@ static void what_will_stop_a_publisher_some_day_is_a_warning(void **state)
 
 static void the_sections_own_sizes_are_compared(void **state)
 {
-	struct config_property properties[] = {{"batch.size", "400000", "relay.ini:3"},
+	struct kafka_property properties[] = {{"batch.size", "400000", "relay.ini:3"},
 	    {"message.max.bytes", "300000", "relay.ini:4"}};
-	const struct config_kafka small = {"main", properties, 2};
+	const struct kafka_settings small = {"main", properties, 2};
 	OWNED(preflight_finish) struct preflight fits = {0}, batches = {0};
 
 	(void)state;
@@ -110,8 +110,8 @@ static void the_sections_own_sizes_are_compared(void **state)
 /* Of the relay's own producer; the caller frees. */
 static char *producers(const char *name)
 {
-	struct config_property servers = {"bootstrap.servers", "127.0.0.1:1", "relay.ini:2"};
-	const struct config_kafka section = {"main", &servers, 1};
+	struct kafka_property servers = {"bootstrap.servers", "127.0.0.1:1", "relay.ini:2"};
+	const struct kafka_settings section = {"main", &servers, 1};
 	struct err err = {0};
 	rd_kafka_conf_t *conf = kafka_conf_producer(&section, NULL, 1 << 20, 1000, &err);
 	char *value = xcalloc(1, 32);
@@ -135,8 +135,8 @@ static void without_a_setting_the_producers_own_sizes_are_compared(void **state)
 	assert_int_equal(worst(&fits), PREFLIGHT_INFO);
 	for (int i = 0; i < 2; i++) {
 		OWNED(preflight_finish) struct preflight report = {0};
-		struct config_property small = {"message.max.bytes", "1000", "relay.ini:3"};
-		const struct config_kafka batches = {"main", &small, 1};
+		struct kafka_property small = {"message.max.bytes", "1000", "relay.ini:3"};
+		const struct kafka_settings batches = {"main", &small, 1};
 		owned_text char *own = producers(names[i]);
 		owned_text char *below = xformat("%lld", strtoll(own, NULL, 10) - 1);
 		owned_text char *told = xformat("below %s = %s", names[i], own);

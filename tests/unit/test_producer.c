@@ -12,6 +12,7 @@
 
 #include "clock.h"
 #include "consumer.h"
+#include "logging.h"
 #include "producer.h"
 
 enum { PRODUCE_REQUEST = 0, WAIT_MS = 20000, BROKER = 1 };
@@ -19,13 +20,13 @@ enum { PRODUCE_REQUEST = 0, WAIT_MS = 20000, BROKER = 1 };
 /* One mock broker for all tests, a topic for each. */
 static rd_kafka_t *carrier;
 static rd_kafka_mock_cluster_t *cluster;
-static struct config_property properties[8];
-static struct config_kafka kafka = {.name = "main", .properties = properties};
+static struct kafka_property properties[8];
+static struct kafka_settings kafka = {.name = "main", .properties = properties};
 
 static void set_property(const char *name, const char *value)
 {
 	properties[kafka.property_count++] =
-	    (struct config_property){(char *)name, (char *)value, "test:1"};
+	    (struct kafka_property){(char *)name, (char *)value, "test:1"};
 }
 
 static int start_cluster(void **state)
@@ -371,8 +372,8 @@ static void a_passing_error_is_retried_without_a_word(void **state)
  */
 static void records_never_go_into_another_epoch(void **state)
 {
-	struct config_property one_each[8];
-	struct config_kafka single = kafka;
+	struct kafka_property one_each[8];
+	struct kafka_settings single = kafka;
 	struct sender sender = {.producer = NULL};
 	struct producer_report reports[2];
 	struct err err = {0};
@@ -380,7 +381,7 @@ static void records_never_go_into_another_epoch(void **state)
 	(void)state;
 	memcpy(one_each, properties, sizeof one_each);
 	one_each[single.property_count++] =
-	    (struct config_property){"batch.num.messages", "1", "test:1"};
+	    (struct kafka_property){"batch.num.messages", "1", "test:1"};
 	single.properties = one_each;
 	rd_kafka_mock_topic_create(cluster, "epochs", 3, 1);
 	sender.producer = producer_create(&single, NULL, 1 << 20, 1000, 1, &err);
@@ -573,7 +574,7 @@ static void a_name_that_kafka_does_not_allow_is_rejected(void **state)
 
 static void a_producer_without_servers_says_so(void **state)
 {
-	struct config_kafka nothing = {.name = "main"};
+	struct kafka_settings nothing = {.name = "main"};
 	struct err err;
 
 	(void)state;

@@ -14,6 +14,7 @@
 #include <librdkafka/rdkafka_mock.h>
 
 #include "clock.h"
+#include "logging.h"
 #include "producer.h"
 #include "tail.h"
 #include "text.h"
@@ -30,14 +31,14 @@ enum {
 
 static rd_kafka_t *carrier;
 static rd_kafka_mock_cluster_t *cluster;
-static struct config_property properties[8];
+static struct kafka_property properties[8];
 static int threads_of_cluster; /* librdkafka's, while no client is open */
-static struct config_kafka kafka = {.name = "main", .properties = properties};
+static struct kafka_settings kafka = {.name = "main", .properties = properties};
 
 static void set_property(const char *name, const char *value)
 {
 	properties[kafka.property_count++] =
-	    (struct config_property){(char *)name, (char *)value, "test:1"};
+	    (struct kafka_property){(char *)name, (char *)value, "test:1"};
 }
 
 static void make_topic(const char *name)
@@ -777,8 +778,8 @@ static void nothing_blocks_beside_a_broker_that_does_not_answer(void **state)
 {
 	char address[32];
 	int fd = listen_silently(address, sizeof address);
-	struct config_property nobody = {"bootstrap.servers", address, "test:1"};
-	struct config_kafka silent = {.name = "main", .properties = &nobody, .property_count = 1};
+	struct kafka_property nobody = {"bootstrap.servers", address, "test:1"};
+	struct kafka_settings silent = {.name = "main", .properties = &nobody, .property_count = 1};
 	struct tail *tail = tail_create(&silent, "read_uncommitted", IDLE_MS);
 	int64_t now = clock_ms(), since;
 

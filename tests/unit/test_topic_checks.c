@@ -24,7 +24,7 @@ static int questions;
 
 /* In the place of the one in preflight_kafka.c, which asks a broker. */
 bool preflight_topic(struct preflight *report, struct topic_metadata *metadata,
-    const struct config_kafka *kafka, const char *topic, int64_t oldest_age_ms, int timeout_ms,
+    const struct kafka_settings *kafka, const char *topic, int64_t oldest_age_ms, int timeout_ms,
     struct err *err)
 {
 	enum answer given;
@@ -63,7 +63,7 @@ static int asked(void)
 
 static struct topic_checks *start(enum answer first)
 {
-	static const struct config_kafka kafka = {.name = "main"};
+	static const struct kafka_settings kafka = {.name = "main"};
 	struct topic_checks *checks;
 	struct err err;
 

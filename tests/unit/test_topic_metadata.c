@@ -13,14 +13,15 @@
 
 #include "topic_metadata.h"
 #include "clock.h"
+#include "logging.h"
 
 enum { WAIT_MS = 20000 };
 
 /* Two mock brokers for all tests, topics for each. */
 static rd_kafka_t *carrier;
 static rd_kafka_mock_cluster_t *cluster;
-static struct config_property servers = {.name = "bootstrap.servers", .origin = "test:1"};
-static struct config_kafka kafka = {.name = "main", .properties = &servers, .property_count = 1};
+static struct kafka_property servers = {.name = "bootstrap.servers", .origin = "test:1"};
+static struct kafka_settings kafka = {.name = "main", .properties = &servers, .property_count = 1};
 
 static int start_cluster(void **state)
 {
@@ -59,7 +60,7 @@ struct watched {
 	int fd;
 };
 
-static struct watched watch(const struct config_kafka *section)
+static struct watched watch(const struct kafka_settings *section)
 {
 	struct watched watched;
 	struct err err = {0};
@@ -147,8 +148,8 @@ static void a_missing_topic_is_asked_for_until_it_is_there(void **state)
 
 static void no_answer_is_told_with_its_reason(void **state)
 {
-	struct config_property nobody = {"bootstrap.servers", "127.0.0.1:1", "test:1"};
-	struct config_kafka away = {.name = "main", .properties = &nobody, .property_count = 1};
+	struct kafka_property nobody = {"bootstrap.servers", "127.0.0.1:1", "test:1"};
+	struct kafka_settings away = {.name = "main", .properties = &nobody, .property_count = 1};
 	struct watched watched = watch(&away);
 	struct known_topic topic;
 	int64_t before;
@@ -214,7 +215,7 @@ static void an_unanswered_question_ends_in_time(void **state)
 
 static void metadata_without_servers_says_so(void **state)
 {
-	struct config_kafka nothing = {.name = "main"};
+	struct kafka_settings nothing = {.name = "main"};
 	struct err err;
 
 	(void)state;

@@ -49,11 +49,11 @@ bool preflight_is_fatal(enum preflight_severity severity, enum safety safety);
  * schema is there and readable, so that its tables can be asked.
  */
 bool preflight_postgres(struct preflight *report, struct pg *pg,
-    const struct config_postgres *postgres, bool *ret_usable, struct err *err) MUST_CHECK;
+    const struct postgres_settings *postgres, bool *ret_usable, struct err *err) MUST_CHECK;
 
 /* Brokers that answer. False: none. */
 bool preflight_cluster(struct preflight *report, struct topic_metadata *metadata,
-    const struct config_kafka *kafka, int timeout_ms, struct err *err) MUST_CHECK;
+    const struct kafka_settings *kafka, int timeout_ms, struct err *err) MUST_CHECK;
 
 /*
  * One topic: existence, replication, min.insync.replicas, unclean elections, flushing, compaction,
@@ -61,16 +61,16 @@ bool preflight_cluster(struct preflight *report, struct topic_metadata *metadata
  * topic is a finding. False: no broker answered.
  */
 bool preflight_topic(struct preflight *report, struct topic_metadata *metadata,
-    const struct config_kafka *kafka, const char *topic, int64_t oldest_age_ms, int timeout_ms,
+    const struct kafka_settings *kafka, const char *topic, int64_t oldest_age_ms, int timeout_ms,
     struct err *err) MUST_CHECK;
 
 /*
  * The judgement of preflight_topic on settings that are known: no I/O. settings come with
  * "replication.factor".
  */
-void preflight_topic_settings(struct preflight *report, const struct config_kafka *kafka,
+void preflight_topic_settings(struct preflight *report, const struct kafka_settings *kafka,
     const char *topic, const struct topic_setting *settings, int count, int64_t oldest_age_ms);
 
 /* May the ends of these topics be read, as resume = tail does? Only what is wrong is a finding. */
-void preflight_tails(struct preflight *report, const struct config_kafka *kafka,
+void preflight_tails(struct preflight *report, const struct kafka_settings *kafka,
     const char *const *topics, int count, int timeout_ms);

@@ -16,7 +16,7 @@ enum {
 
 struct topic {
 	struct preflight *report;
-	const struct config_kafka *kafka;
+	const struct kafka_settings *kafka;
 	const char *name;
 	char *place;
 	const struct topic_setting *settings;
@@ -42,7 +42,7 @@ static int64_t topic_setting_number(const struct topic *topic, const char *name,
 }
 
 static int64_t kafka_property_number(
-    const struct config_kafka *kafka, const char *name, int64_t missing)
+    const struct kafka_settings *kafka, const char *name, int64_t missing)
 {
 	int64_t result;
 
@@ -160,7 +160,7 @@ static void check_age(const struct topic *topic)
 		    topic->oldest_age_ms / 1000, past / 1000);
 }
 
-void preflight_topic_settings(struct preflight *report, const struct config_kafka *kafka,
+void preflight_topic_settings(struct preflight *report, const struct kafka_settings *kafka,
     const char *name, const struct topic_setting *settings, int count, int64_t oldest_age_ms)
 {
 	owned_text char *place = xformat("topic %s", name);
@@ -175,7 +175,7 @@ void preflight_topic_settings(struct preflight *report, const struct config_kafk
 }
 
 bool preflight_topic(struct preflight *report, struct topic_metadata *metadata,
-    const struct config_kafka *kafka, const char *topic, int64_t oldest_age_ms, int timeout_ms,
+    const struct kafka_settings *kafka, const char *topic, int64_t oldest_age_ms, int timeout_ms,
     struct err *err)
 {
 	owned_text char *place = xformat("topic %s", topic);
@@ -204,7 +204,7 @@ bool preflight_topic(struct preflight *report, struct topic_metadata *metadata,
 }
 
 bool preflight_cluster(struct preflight *report, struct topic_metadata *metadata,
-    const struct config_kafka *kafka, int timeout_ms, struct err *err)
+    const struct kafka_settings *kafka, int timeout_ms, struct err *err)
 {
 	owned_text char *place = xformat("kafka %s", kafka->name);
 	int brokers = 0;
@@ -249,7 +249,7 @@ static bool judge_tail(struct preflight *report, const struct tail_event *event)
 }
 
 /* A missing topic, and brokers that do not answer, are found elsewhere. */
-void preflight_tails(struct preflight *report, const struct config_kafka *kafka,
+void preflight_tails(struct preflight *report, const struct kafka_settings *kafka,
     const char *const *topics, int count, int timeout_ms)
 {
 	struct tail *tail = tail_create(kafka, "read_uncommitted", timeout_ms);

@@ -14,7 +14,7 @@ enum { OLDEST_SERVER = 130000, ID_INCREMENT = 9 };
 struct subject {
 	struct preflight *report;
 	struct pg *pg;
-	const struct config_postgres *postgres;
+	const struct postgres_settings *postgres;
 	char *place;
 };
 
@@ -258,7 +258,7 @@ static bool check_outbox_schema(
 }
 
 bool preflight_postgres(struct preflight *report, struct pg *pg,
-    const struct config_postgres *postgres, bool *ret_usable, struct err *err)
+    const struct postgres_settings *postgres, bool *ret_usable, struct err *err)
 {
 	owned_text char *place = xformat("postgres %s", postgres->name);
 	struct subject subject = {report, pg, postgres, place};

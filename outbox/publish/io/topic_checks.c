@@ -31,7 +31,7 @@ struct entry {
 
 struct topic_checks {
 	struct topic_metadata *metadata;
-	const struct config_kafka *kafka;
+	const struct kafka_settings *kafka;
 	pthread_t thread;
 	bool started;
 	pthread_mutex_t mutex;
@@ -158,7 +158,7 @@ static void init_checks_locks(struct topic_checks *checks)
 }
 
 struct topic_checks *topic_checks_create(
-    struct topic_metadata *metadata, const struct config_kafka *kafka, struct err *err)
+    struct topic_metadata *metadata, const struct kafka_settings *kafka, struct err *err)
 {
 	struct topic_checks *checks = xcalloc(1, sizeof *checks);
 	int error;

@@ -12,7 +12,7 @@ struct topic_checks;
 
 /* Both outlive it. NULL: no thread. */
 struct topic_checks *topic_checks_create(
-    struct topic_metadata *metadata, const struct config_kafka *kafka, struct err *err);
+    struct topic_metadata *metadata, const struct kafka_settings *kafka, struct err *err);
 /* Waits for the question under way (seconds at most). NULL is fine. */
 void topic_checks_destroy(struct topic_checks *checks);
 

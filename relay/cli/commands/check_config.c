@@ -12,7 +12,7 @@ static int run_check_config(const struct call *call)
 	if (!config)
 		return session_failed(&err);
 	for (int i = 0; i < config->kafka_count; i++) {
-		const struct config_kafka *kafka = &config->kafka[i];
+		const struct kafka_settings *kafka = &config->kafka[i];
 
 		if (!kafka_conf_check(kafka, config_has_transactions(config, kafka), &err))
 			return session_failed(&err);

@@ -169,7 +169,7 @@ static bool open_source(
     const struct call *call, struct dedup_source *source, const char *query, struct err *err)
 {
 	OWNED(owned_config_destroy) struct config *config = NULL;
-	const struct config_postgres *postgres = NULL;
+	const struct postgres_settings *postgres = NULL;
 	const char *dsn = call_text(call, "dsn", NULL);
 	if (!dsn) {
 		config = session_config(call, err);

@@ -22,7 +22,7 @@ static void add_check_failure(
 }
 
 static void check_postgres(
-    struct checks *checks, const struct config_postgres *postgres, int *status)
+    struct checks *checks, const struct postgres_settings *postgres, int *status)
 {
 	owned_text char *place = xformat("postgres %s", postgres->name);
 	struct err err;
@@ -35,7 +35,7 @@ static void check_postgres(
 	}
 }
 
-static void check_kafka(struct checks *checks, const struct config_kafka *kafka, int *status)
+static void check_kafka(struct checks *checks, const struct kafka_settings *kafka, int *status)
 {
 	owned_text char *place = xformat("kafka %s", kafka->name);
 	OWNED(owned_topic_metadata_destroy) struct topic_metadata *metadata = NULL;

@@ -8,7 +8,7 @@ static int run_migrate_print(const struct call *call)
 	struct err err;
 	OWNED(text_finish) struct text out = {0};
 	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
-	const struct config_postgres *postgres =
+	const struct postgres_settings *postgres =
 	    config ? session_postgres(call, config, &err) : NULL;
 	struct migrate_options options = {.no_roles = call_flag(call, "no-roles"),
 	    .max_message_bytes = call_number(call, "max-message-bytes", 0)};

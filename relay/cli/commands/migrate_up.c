@@ -17,7 +17,7 @@ static int run_migrate_up(const struct call *call)
 	struct err err;
 	int count = 0;
 	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
-	const struct config_postgres *postgres =
+	const struct postgres_settings *postgres =
 	    config ? session_postgres(call, config, &err) : NULL;
 	OWNED(owned_pg_destroy) struct pg *pg = postgres ? database_connect(postgres, &err) : NULL;
 	struct migrate_options options = {.no_roles = call_flag(call, "no-roles"),

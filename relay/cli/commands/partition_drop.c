@@ -82,7 +82,7 @@ static int run_partition_drop(const struct call *call)
 {
 	struct err err;
 	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
-	const struct config_postgres *postgres =
+	const struct postgres_settings *postgres =
 	    config ? session_postgres(call, config, &err) : NULL;
 	OWNED(owned_pg_destroy) struct pg *pg = postgres ? database_connect(postgres, &err) : NULL;
 	bool detach = call_flag(call, "detach");

@@ -5,7 +5,7 @@
 #include "partitions.h"
 #include "session.h"
 
-static bool print_listed_partition(struct pg *pg, const struct config_postgres *postgres,
+static bool print_listed_partition(struct pg *pg, const struct postgres_settings *postgres,
     const struct partition *partition, struct err *err)
 {
 	char from[MOMENT_SIZE] = "", to[MOMENT_SIZE] = "", holder[128] = "";
@@ -23,7 +23,7 @@ static bool print_listed_partition(struct pg *pg, const struct config_postgres *
 }
 
 static bool print_table(
-    struct pg *pg, const struct config_postgres *postgres, const char *table, struct err *err)
+    struct pg *pg, const struct postgres_settings *postgres, const char *table, struct err *err)
 {
 	OWNED(partition_list_finish) struct partition_list partitions = {0};
 
@@ -37,7 +37,8 @@ static bool print_table(
 }
 
 /* table NULL: all */
-static int list_partitions(struct pg *pg, const struct config_postgres *postgres, const char *table)
+static int list_partitions(
+    struct pg *pg, const struct postgres_settings *postgres, const char *table)
 {
 	struct err err;
 
@@ -54,7 +55,7 @@ static int run_partition_list(const struct call *call)
 {
 	struct err err;
 	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
-	const struct config_postgres *postgres =
+	const struct postgres_settings *postgres =
 	    config ? session_postgres(call, config, &err) : NULL;
 	const char *table = NULL;
 	OWNED(owned_pg_destroy)

@@ -13,7 +13,7 @@ static void print_made_partition(void *context, int64_t from_us)
 	printf("%s: made the partition from %s\n", table, from);
 }
 
-static bool make_missing_ahead(struct pg *pg, const struct config_postgres *postgres,
+static bool make_missing_ahead(struct pg *pg, const struct postgres_settings *postgres,
     const char *table, enum partition_outcome *ret_outcome, struct err *err)
 {
 	OWNED(partition_list_finish) struct partition_list partitions = {0};
@@ -24,7 +24,7 @@ static bool make_missing_ahead(struct pg *pg, const struct config_postgres *post
 		   (void *)table, ret_outcome, err);
 }
 
-static bool make_one(struct pg *pg, const struct config_postgres *postgres, const char *table,
+static bool make_one(struct pg *pg, const struct postgres_settings *postgres, const char *table,
     const char *from, enum partition_outcome *ret_outcome, struct err *err)
 {
 	int64_t from_us;
@@ -59,7 +59,7 @@ static bool judge_make_outcome(const char *table, enum partition_outcome outcome
 }
 
 /* from NULL: what is missing ahead; table NULL: of all. */
-static bool make_partitions(struct pg *pg, const struct config_postgres *postgres,
+static bool make_partitions(struct pg *pg, const struct postgres_settings *postgres,
     const char *table, const char *from, struct err *err)
 {
 	for (int i = 0; i < PARTITION_TABLES; i++) {
@@ -80,7 +80,7 @@ static int run_partition_make(const struct call *call)
 {
 	struct err err;
 	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
-	const struct config_postgres *postgres =
+	const struct postgres_settings *postgres =
 	    config ? session_postgres(call, config, &err) : NULL;
 	const char *table = NULL;
 	OWNED(owned_pg_destroy)

@@ -5,8 +5,8 @@
 #include "sql_files.h"
 #include "text.h"
 
-static int create_publisher(struct pg *pg, const struct config_postgres *postgres, const char *name,
-    const char *shards, const char *start)
+static int create_publisher(struct pg *pg, const struct postgres_settings *postgres,
+    const char *name, const char *shards, const char *start)
 {
 	const struct pg_param params[] = {{name}, {shards}, {start}};
 	struct err err;
@@ -50,7 +50,7 @@ static int run_publisher_create(const struct call *call)
 		return session_failed(&err);
 
 	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
-	const struct config_postgres *postgres =
+	const struct postgres_settings *postgres =
 	    config ? session_postgres(call, config, &err) : NULL;
 	OWNED(owned_pg_destroy) struct pg *pg = postgres ? database_connect(postgres, &err) : NULL;
 

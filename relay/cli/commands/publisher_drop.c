@@ -6,7 +6,7 @@
 
 /* Columns of status.sql: publisher, shard, shards, split_to, n, epoch, owner, lease_left_ms. */
 static bool check_unowned(
-    struct pg *pg, const struct config_postgres *postgres, const char *name, struct err *err)
+    struct pg *pg, const struct postgres_settings *postgres, const char *name, struct err *err)
 {
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *rows = database_query(pg, postgres, sql_status, NULL, 0, err);
@@ -20,7 +20,7 @@ static bool check_unowned(
 }
 
 /* Partitions stay for the sake of publishers that have not published their rows. */
-static bool check_asked(struct pg *pg, const struct config_postgres *postgres, const char *name,
+static bool check_asked(struct pg *pg, const struct postgres_settings *postgres, const char *name,
     bool yes, bool force, struct err *err)
 {
 	const struct pg_param params[] = {{name}};
@@ -46,7 +46,7 @@ static bool check_asked(struct pg *pg, const struct config_postgres *postgres, c
 }
 
 static int drop_publisher(
-    struct pg *pg, const struct config_postgres *postgres, const char *name, bool force)
+    struct pg *pg, const struct postgres_settings *postgres, const char *name, bool force)
 {
 	const struct pg_param params[] = {{name}};
 	struct err err;
@@ -65,7 +65,7 @@ static int run_publisher_drop(const struct call *call)
 {
 	struct err err;
 	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
-	const struct config_postgres *postgres =
+	const struct postgres_settings *postgres =
 	    config ? session_postgres(call, config, &err) : NULL;
 	OWNED(owned_pg_destroy) struct pg *pg = NULL;
 

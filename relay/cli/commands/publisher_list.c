@@ -5,7 +5,7 @@
 
 /* Columns of status.sql: publisher, shard, shards, split_to, n, epoch, owner, lease_left_ms,
  * windows, elsewhere, identity. */
-static int list_publishers(struct pg *pg, const struct config_postgres *postgres)
+static int list_publishers(struct pg *pg, const struct postgres_settings *postgres)
 {
 	struct err err;
 	OWNED(owned_pg_result_destroy)
@@ -30,7 +30,7 @@ static int run_publisher_list(const struct call *call)
 {
 	struct err err;
 	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
-	const struct config_postgres *postgres =
+	const struct postgres_settings *postgres =
 	    config ? session_postgres(call, config, &err) : NULL;
 	OWNED(owned_pg_destroy) struct pg *pg = postgres ? database_connect(postgres, &err) : NULL;
 

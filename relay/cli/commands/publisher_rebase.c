@@ -9,7 +9,7 @@
 
 struct rebase {
 	const struct call *call;
-	const struct config_postgres *postgres;
+	const struct postgres_settings *postgres;
 	struct pg *pg;
 };
 

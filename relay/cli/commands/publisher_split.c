@@ -18,7 +18,7 @@
 enum { LOOK_MS = 200, TIMEOUT_S = 300, OWNERS_MS = 10000, OWNERS_LOOK_MS = 100 };
 
 struct split {
-	const struct config_postgres *postgres;
+	const struct postgres_settings *postgres;
 	struct pg *pg;
 	const char *publisher, *shards;
 };
