@@ -1,9 +1,10 @@
 #pragma once
 /*
  * The settings of a Kafka cluster: librdkafka properties, as a [kafka] section or an application
- * gives them. Plain data. Whoever fills it owns every string and the array, and keeps all of it
- * unchanged and alive for as long as something that was made from it; the folder copies nothing and
- * frees nothing. Any number of threads may read it. kafka_conf_check says whether it can work.
+ * gives them. Plain data. The caller fills the struct and owns it, with every string and the array.
+ * The caller keeps all of that unchanged and alive as long as any client that was made from it: the
+ * functions of this folder copy and free nothing of it. Any number of threads may read it.
+ * kafka_conf_check tells whether librdkafka and the relay accept the properties.
  */
 
 struct kafka_property {

@@ -1,8 +1,8 @@
 #pragma once
 /*
- * The settings of a database with an outbox: how it is reached, and how its message table is kept.
- * Plain data. Whoever fills it owns every string, and keeps all of it unchanged and alive for as
- * long as something that was made from it. Any number of threads may read it.
+ * The settings of a database with an outbox: its address, and how its message table is kept. Plain
+ * data. The caller fills the struct and owns it, with every string. The caller keeps all of that
+ * unchanged and alive as long as anything that was made from it. Any number of threads may read it.
  */
 #include <stdint.h>
 

@@ -147,7 +147,7 @@ static struct bench_options options_of(const struct call *call)
 	    .json = call_flag(call, "json")};
 }
 
-static int measure_and_print(const struct call *call, const struct config_publisher *publisher)
+static int measure_and_print(const struct call *call, const struct publisher_settings *publisher)
 {
 	const struct sigaction action = {.sa_handler = note_interruption};
 	struct bench bench = {.options = options_of(call),
@@ -183,7 +183,7 @@ static int measure_and_print(const struct call *call, const struct config_publis
 
 /* A child of the bench: the kinds that others are compared with. False in *ret_known: it is none.
  */
-static bool run_compared(const struct call *call, const struct config_publisher *publisher,
+static bool run_compared(const struct call *call, const struct publisher_settings *publisher,
     bool *ret_known, struct err *err)
 {
 	const char *kind = call->argument_count > 0 ? call->arguments[0] : "all";
@@ -206,14 +206,14 @@ static int run_bench(const struct call *call)
 {
 	struct err err;
 	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
-	const struct config_publisher *publisher;
+	const struct config_publisher *section;
+	const struct publisher_settings *publisher;
 	bool known;
 
 	if (!config)
 		return session_failed(&err);
-	publisher = config_find_publisher(config, "main");
-	if (!publisher)
-		publisher = &config->publishers[0];
+	section = config_find_publisher(config, "main");
+	publisher = section ? &section->settings : &config->publishers[0].settings;
 	if (!run_compared(call, publisher, &known, &err))
 		return session_failed(&err);
 	return known ? 0 : measure_and_print(call, publisher);

@@ -48,7 +48,7 @@ struct bench {
 	struct bench_options options;
 	const struct postgres_settings *postgres;
 	const struct kafka_settings *kafka;
-	const struct config_publisher *publisher; /* its settings are the relay's */
+	const struct publisher_settings *publisher; /* its settings are the relay's */
 	const char *relay;    /* the program to measure; NULL: no part that runs starts it */
 	const char *sections; /* a file with more of the relay's configuration; NULL: none */
 	char schema[41] /* "": no database is used */, topic[64];
@@ -330,4 +330,4 @@ bool bench_open(const struct kafka_settings *kafka, const char *partitions, cons
     int64_t topics, struct err *err) MUST_CHECK;
 /* Not a part but what drain compares with: it publishes the table's rows and ends. */
 bool bench_limit(
-    const struct config_publisher *publisher, const char *topic, struct err *err) MUST_CHECK;
+    const struct publisher_settings *publisher, const char *topic, struct err *err) MUST_CHECK;

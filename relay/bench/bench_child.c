@@ -49,7 +49,7 @@ static void add_kafka_variable(struct variables *variables, const struct kafka_p
 }
 
 static void add_publisher_variables(
-    struct variables *variables, const struct config_publisher *publisher)
+    struct variables *variables, const struct publisher_settings *publisher)
 {
 	if (publisher->in_flight_said)
 		add_variable(variables, xformat("OUTBOX_RELAY_PUBLISHER_MAX_IN_FLIGHT=%lld",

@@ -178,10 +178,10 @@ static bool write_and_wait(struct timing *timing, int64_t rate, int rows,
 
 static bool open_direct_producer(struct timing *timing, struct err *err)
 {
-	const struct config_publisher *publisher = timing->bench->publisher;
+	const struct publisher_settings *publisher = timing->bench->publisher;
 
-	timing->producer = producer_create(
-	    publisher->kafka, NULL, publisher->memory, config_in_flight(publisher), 1, err);
+	timing->producer = producer_create(publisher->kafka, NULL, publisher->memory,
+	    publisher_settings_in_flight(publisher), 1, err);
 	timing->topic =
 	    timing->producer ? producer_topic(timing->producer, timing->bench->topic, err) : NULL;
 	return timing->topic != NULL;

@@ -152,9 +152,9 @@ static bool run_limit(struct limit *limit, struct err *err)
 }
 
 /* Without transactions, whatever the relay beside it does. */
-bool bench_limit(const struct config_publisher *publisher, const char *topic, struct err *err)
+bool bench_limit(const struct publisher_settings *publisher, const char *topic, struct err *err)
 {
-	struct config_publisher plain = *publisher;
+	struct publisher_settings plain = *publisher;
 	owned_text char *sql = schema_text(sql_bench_copy, publisher->postgres->schema);
 	OWNED(owned_pg_destroy) struct pg *pg = bench_connect(publisher->postgres, err);
 	struct limit limit = {.pg = pg, .first = true};
@@ -166,7 +166,7 @@ bool bench_limit(const struct config_publisher *publisher, const char *topic, st
 	if (!pg)
 		return false;
 	plain.delivery = DELIVERY_AT_LEAST_ONCE;
-	limit.most_in_flight = config_in_flight(&plain);
+	limit.most_in_flight = publisher_settings_in_flight(&plain);
 	limit.position_prefix = position_prefix_write(&first, limit.position);
 	limit.producer = producer_create(
 	    publisher->kafka, NULL, publisher->memory, limit.most_in_flight, 1, err);

@@ -14,7 +14,7 @@ int parked_call_run(const struct call *call,
 {
 	struct err err;
 	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
-	const struct config_publisher *publisher =
+	const struct publisher_settings *publisher =
 	    config ? session_publisher(call, config, &err) : NULL;
 	OWNED(parked_finish) struct parked parked = {0};
 

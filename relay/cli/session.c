@@ -51,14 +51,14 @@ bool session_table(const struct call *call, const char **ret_table, struct err *
 		   err, ERR_REJECT, "--table is message, lookback or processed, not \"%s\"", name);
 }
 
-const struct config_publisher *session_publisher(
+const struct publisher_settings *session_publisher(
     const struct call *call, const struct config *config, struct err *err)
 {
 	const char *name = call_text(call, "publisher", NULL);
 	const struct config_publisher *publisher;
 
 	if (!name && config->publisher_count == 1)
-		return &config->publishers[0];
+		return &config->publishers[0].settings;
 	publisher = config_find_publisher(config, name ? name : "main");
 	if (!publisher && name)
 		err_set(err, ERR_CONFIG, "there is no section [publisher \"%s\"]", name);
@@ -68,7 +68,7 @@ const struct config_publisher *session_publisher(
 	else if (!publisher)
 		err_set(err, ERR_CONFIG,
 		    "there are several publishers: name one with --publisher NAME");
-	return publisher;
+	return publisher ? &publisher->settings : NULL;
 }
 
 static bool read_moment(const struct call *call, const char *option, int64_t *ret_us,

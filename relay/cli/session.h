@@ -32,7 +32,7 @@ bool session_table(const struct call *call, const char **ret_table, struct err *
 	}
 
 /* The [publisher] section of --publisher; without it the only one, or "main". */
-const struct config_publisher *session_publisher(
+const struct publisher_settings *session_publisher(
     const struct call *call, const struct config *config, struct err *err);
 
 /*

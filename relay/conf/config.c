@@ -86,25 +86,54 @@ static void allocate_sections(struct config *config, const struct config_source 
 	memcpy((char *)config + config_kinds[kind].list, &list, sizeof list);
 }
 
+/* Of struct publisher_settings. */
+static enum stream_policy publisher_topic_policy(const void *context, const char *topic)
+{
+	const struct config_publisher *publisher = context;
+
+	return config_topic_policy(publisher->config, topic);
+}
+
+/* Of struct publisher_settings; the reason names the setting. */
+static char *refuse_publisher_topic(const void *context, const char *topic)
+{
+	const struct config_publisher *publisher = context;
+	char *setting = config_internal_topic(publisher->config, topic);
+	char *why = NULL;
+
+	if (setting)
+		why = xformat(
+		    "the topic is not for messages of the table: it is that of %s", setting);
+	else if (publisher->topics.count > 0 && !config_list_matches(&publisher->topics, topic))
+		why = xformat(
+		    "the topic is none of [publisher \"%s\"] topics", publisher->settings.name);
+	free(setting);
+	return why;
+}
+
 static bool finish_publishers(
     struct config *config, const struct config_source *source, struct err *err)
 {
 	for (int i = 0; i < config->publisher_count; i++) {
 		struct config_publisher *publisher = &config->publishers[i];
 		const struct config_section *section =
-		    config_source_find(source, CONFIG_PUBLISHER, publisher->name);
+		    config_source_find(source, CONFIG_PUBLISHER, publisher->settings.name);
 		publisher->config = config;
+		publisher->settings.policy = publisher_topic_policy;
+		publisher->settings.refused_topic = refuse_publisher_topic;
+		publisher->settings.context = publisher;
 		publisher->origin = xstrdup(section->origin);
-		publisher->in_flight_said = config_source_entry(section, "max_in_flight") != NULL;
+		publisher->settings.in_flight_said =
+		    config_source_entry(section, "max_in_flight") != NULL;
 		if (publisher->topics.count == 0)
-			return config_source_refuse(err, source, CONFIG_PUBLISHER, publisher->name,
-			    "topics",
+			return config_source_refuse(err, source, CONFIG_PUBLISHER,
+			    publisher->settings.name, "topics",
 			    "it is empty, and nothing would be published; write * for all topics");
-		if (publisher->delivery == DELIVERY_EXACTLY_ONCE &&
-		    publisher->resume != RESUME_TAIL)
+		if (publisher->settings.delivery == DELIVERY_EXACTLY_ONCE &&
+		    publisher->settings.resume != RESUME_TAIL)
 			return err_set(err, ERR_CONFIG,
 			    "%s: [publisher \"%s\"] delivery = exactly-once needs resume = tail",
-			    publisher->origin, publisher->name);
+			    publisher->origin, publisher->settings.name);
 	}
 	return true;
 }
@@ -205,7 +234,7 @@ void config_destroy(struct config *config)
 	for (int i = 0; i < config->postgres_count; i++)
 		free(config->postgres[i].name);
 	for (int i = 0; i < config->publisher_count; i++) {
-		free(config->publishers[i].name);
+		free(config->publishers[i].settings.name);
 		free(config->publishers[i].origin);
 	}
 	for (int i = 0; i < config->topic_count; i++)
@@ -242,14 +271,14 @@ const struct config_publisher *config_find_publisher(const struct config *config
 	return config_rows_item_named(config, CONFIG_PUBLISHER, name);
 }
 
-enum on_refusal config_topic_policy(const struct config *config, const char *topic)
+enum stream_policy config_topic_policy(const struct config *config, const char *topic)
 {
 	const struct config_topic wanted = {.name = (char *)topic}, *found = NULL;
 
 	if (config->topic_count > 0)
 		found = bsearch(&wanted, config->topics, (size_t)config->topic_count,
 		    sizeof *config->topics, compare_topics);
-	return found ? found->on_refusal : REFUSAL_BLOCK;
+	return found ? found->on_refusal : STREAM_BLOCK;
 }
 
 const struct config_check *config_find_check(const struct config *config, const char *name)
@@ -257,20 +286,11 @@ const struct config_check *config_find_check(const struct config *config, const 
 	return config_rows_item_named(config, CONFIG_CHECK, name);
 }
 
-/* Larger transactions spend a smaller part of their time on the commit. */
-int64_t config_in_flight(const struct config_publisher *publisher)
-{
-	enum { IN_TRANSACTION = 40000 };
-	bool exact = publisher->delivery == DELIVERY_EXACTLY_ONCE;
-
-	return exact && !publisher->in_flight_said ? IN_TRANSACTION : publisher->max_in_flight;
-}
-
 bool config_has_transactions(const struct config *config, const struct kafka_settings *kafka)
 {
 	for (int i = 0; i < config->publisher_count; i++)
-		if (config->publishers[i].kafka == kafka &&
-		    config->publishers[i].delivery == DELIVERY_EXACTLY_ONCE)
+		if (config->publishers[i].settings.kafka == kafka &&
+		    config->publishers[i].settings.delivery == DELIVERY_EXACTLY_ONCE)
 			return true;
 	return false;
 }
@@ -316,20 +336,6 @@ char *config_internal_topic(const struct config *config, const char *topic)
 	if (!setting && strncmp(topic, "__", 2) == 0)
 		setting = xstrdup("Kafka's own topics, which begin with __");
 	return setting;
-}
-
-char *config_topic_refused(const struct config_publisher *publisher, const char *topic)
-{
-	char *setting = config_internal_topic(publisher->config, topic);
-	char *why = NULL;
-
-	if (setting)
-		why = xformat(
-		    "the topic is not for messages of the table: it is that of %s", setting);
-	else if (publisher->topics.count > 0 && !config_list_matches(&publisher->topics, topic))
-		why = xformat("the topic is none of [publisher \"%s\"] topics", publisher->name);
-	free(setting);
-	return why;
 }
 
 bool config_list_has(const struct config_list *list, const char *word)

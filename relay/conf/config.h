@@ -27,23 +27,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "errors.h"
+#include "inbox.h"
 #include "kafka_settings.h"
 #include "logging.h"
 #include "postgres_settings.h"
+#include "publisher_settings.h"
 #include "text.h"
 
-enum timestamp_source { TIMESTAMP_CREATED, TIMESTAMP_PUBLISH };
-enum safety { SAFETY_WARN, SAFETY_STRICT };
-enum delivery_mode { DELIVERY_AT_LEAST_ONCE, DELIVERY_EXACTLY_ONCE };
-enum resume_from { RESUME_TAIL, RESUME_NONE };
-/* What becomes of the later records of a key when Kafka refuses one of it for good. */
-enum on_refusal { REFUSAL_BLOCK, REFUSAL_PASS, REFUSAL_STOP };
 /* What a request to an application holds, and how an event is written (CloudEvents). */
 enum deliver_form { DELIVER_SINGLE, DELIVER_BATCH };
 enum deliver_mode { DELIVER_BINARY, DELIVER_STRUCTURED };
-/* What becomes of a message without an id, and where a group begins: as inbox.h has them. */
-enum deliver_policy { DELIVER_DEAD_LETTER, DELIVER_PROCESS, DELIVER_FAIL };
-enum deliver_start { DELIVER_EARLIEST, DELIVER_LATEST, DELIVER_STAND_STILL };
 /* How the business is asked about an undecided message. */
 enum check_transport { CHECK_HTTP, CHECK_GRPC, CHECK_SQL };
 
@@ -55,36 +48,17 @@ struct config_list {
 struct config;
 
 struct config_publisher {
-	char *name;
-	const struct config *config; /* that it is a part of: what is said of topics is there */
-	const struct postgres_settings *postgres;
-	const struct kafka_settings *kafka;
-	char *origin;          /* where it was declared, for messages */
-	int64_t shards;        /* 0: what the database says; else it must agree with it */
-	int64_t max_in_flight; /* records produced and not yet covered by a committed log row:
-				  config_in_flight */
-	bool in_flight_said;   /* it is no default */
-	int64_t memory;        /* bytes for rows read and not yet acknowledged, queue included */
-	int64_t lease_ms;
-	int64_t poll_busy_ms;    /* between polls while rows come */
-	int64_t poll_idle_ms;    /* the ceiling it backs off to */
-	int64_t ack_interval_ms; /* at most so long is an acknowledgement kept out of the log */
-	int64_t stall_after_ms;  /* a producer without progress for so long is made anew */
-	int64_t topic_idle_ms;   /* a topic without messages for so long is closed */
-	enum delivery_mode delivery;
-	enum resume_from resume; /* what a new owner, or one with a new producer, does first */
-	/* of a record that Kafka refused for good */
-	int64_t retry_first_ms; /* the first pause; each is twice the one before */
-	int64_t retry_max_ms;   /* no pause is longer */
-	int64_t max_attempts;   /* after so many it is dead */
-	enum timestamp_source timestamp;
-	enum safety safety;
-	struct config_list topics; /* that it publishes to; "orders.*": all that begin so */
+	/* its functions go by the sections of `config`, with this struct as their context */
+	struct publisher_settings settings;
+	const struct config *config; /* that it is a part of */
+	char *origin;                /* where it was declared, for messages */
+	int64_t shards;              /* 0: what the database says; else it must agree with it */
+	struct config_list topics;   /* that it publishes to; "orders.*": all that begin so */
 };
 
 struct config_topic {
 	char *name; /* as Kafka spells it */
-	enum on_refusal on_refusal;
+	enum stream_policy on_refusal;
 };
 
 /* Whom to ask about undecided messages, and how. */
@@ -133,12 +107,6 @@ struct config_lookback {
 	int64_t claim_ms;
 };
 
-/* A topic for messages that failed, and how long they wait there. */
-struct config_retry_topic {
-	char *topic;
-	int64_t delay_ms;
-};
-
 /* Topics whose messages are handed to an application by HTTP: the sidecar. */
 struct config_deliver {
 	char *name;
@@ -153,17 +121,18 @@ struct config_deliver {
 	char *dedup;            /* a line as outbox_dedup_open takes it; "": copies are not known */
 	char *path;             /* folder of the state; "": none */
 	char *id;               /* what identifies a message */
-	enum deliver_policy without_id;
+	enum outbox_inbox_policy without_id;
 	struct config_list rules; /* lines as outbox_rules_open takes them */
 	int64_t concurrency;      /* messages that are handled at once */
 	int64_t connections;      /* requests at once */
 	int64_t memory;           /* bytes of messages */
 	int64_t retry_first_ms, retry_max_ms;
-	int64_t attempts;                       /* 0: without end */
-	struct config_list retry_topics;        /* as they are written: "orders.retry=10s" */
-	struct config_retry_topic *retry_steps; /* the same, as many */
-	char *dead_letter_topic;                /* "": none */
-	enum deliver_start start;
+	int64_t attempts;                /* 0: without end */
+	struct config_list retry_topics; /* as they are written: "orders.retry=10s" */
+	/* the same, with an end as outbox_inbox_open wants it; the topics are owned */
+	struct outbox_inbox_retry_topic *retry_steps;
+	char *dead_letter_topic; /* "": none */
+	enum outbox_inbox_start start;
 	int64_t commit_every_ms, drain_ms;
 	int64_t timeout_ms, connect_timeout_ms;
 	int64_t max_answer; /* bytes */
@@ -234,7 +203,7 @@ void config_destroy(struct config *config); /* NULL is fine */
 const struct postgres_settings *config_find_postgres(const struct config *config, const char *name);
 const struct config_publisher *config_find_publisher(const struct config *config, const char *name);
 /* Of any topic, at the cost of a binary search over the sections; without one, the default. */
-enum on_refusal config_topic_policy(const struct config *config, const char *topic);
+enum stream_policy config_topic_policy(const struct config *config, const char *topic);
 /* "orders.*" and "*" stand for all that begin so; another entry for itself. */
 bool config_list_matches(const struct config_list *list, const char *word);
 /*
@@ -243,16 +212,9 @@ bool config_list_matches(const struct config_list *list, const char *word);
  * else the setting that names it, as in `[lookback "orders"] topic`. The caller frees.
  */
 char *config_internal_topic(const struct config *config, const char *topic);
-/*
- * Why the publisher publishes no message of an application to this topic, with the setting. NULL:
- * it does. The caller frees.
- */
-char *config_topic_refused(const struct config_publisher *publisher, const char *topic);
 bool config_sender_speaks_for(const struct config_sender *sender,
     const struct config_lookback *lookback, const char *biz_type);
 const struct config_check *config_find_check(const struct config *config, const char *name);
-/* max_in_flight as it counts: exactly-once has a default of its own. */
-int64_t config_in_flight(const struct config_publisher *publisher);
 /* A publisher with exactly-once publishes to it. */
 bool config_has_transactions(const struct config *config, const struct kafka_settings *kafka);
 bool config_list_has(const struct config_list *list, const char *word);

@@ -41,10 +41,11 @@ static void compare_properties(const struct kafka_settings *from, const struct k
 static void compare_in_flight(
     const struct config_publisher *running, const struct config_publisher *fresh, struct text *out)
 {
-	if (running->max_in_flight == fresh->max_in_flight &&
-	    running->delivery == fresh->delivery &&
-	    config_in_flight(running) != config_in_flight(fresh))
-		add_difference(out, CONFIG_PUBLISHER, running->name, "max_in_flight", "");
+	if (running->settings.max_in_flight == fresh->settings.max_in_flight &&
+	    running->settings.delivery == fresh->settings.delivery &&
+	    publisher_settings_in_flight(&running->settings) !=
+		publisher_settings_in_flight(&fresh->settings))
+		add_difference(out, CONFIG_PUBLISHER, running->settings.name, "max_in_flight", "");
 }
 
 static void compare_items(

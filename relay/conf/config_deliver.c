@@ -42,7 +42,7 @@ static bool check_batch(
 /* --- failures ------------------------------------------------------------------------------- */
 
 /* "orders.retry.10s=10s". A topic's name has no "=" in it. */
-static bool read_step(const char *text, struct config_retry_topic *ret_step, struct err *err)
+static bool read_step(const char *text, struct outbox_inbox_retry_topic *ret_step, struct err *err)
 {
 	const char *equals = strchr(text, '=');
 	owned_text char *topic = xformat("%.*s", equals ? (int)(equals - text) : 0, text);
@@ -57,7 +57,7 @@ static bool read_step(const char *text, struct config_retry_topic *ret_step, str
 		return err_set(err, ERR_CONFIG,
 		    "'%.40s' is no duration of 0 to 7d; write for example %.80s=10s", equals + 1,
 		    topic);
-	*ret_step = (struct config_retry_topic){topic, delay_ms};
+	*ret_step = (struct outbox_inbox_retry_topic){topic, delay_ms};
 	topic = NULL;
 	return true;
 }
@@ -77,7 +77,7 @@ static bool set_steps(
 	deliver->retry_steps =
 	    xcalloc((size_t)deliver->retry_topics.count + 1, sizeof *deliver->retry_steps);
 	for (int i = 0; i < deliver->retry_topics.count; i++) {
-		struct config_retry_topic *step = &deliver->retry_steps[i];
+		struct outbox_inbox_retry_topic *step = &deliver->retry_steps[i];
 
 		if (!read_step(deliver->retry_topics.items[i], step, &why))
 			return config_source_refuse(
@@ -189,10 +189,10 @@ bool config_deliver_finish(
 void config_deliver_free(struct config *config)
 {
 	for (int i = 0; i < config->deliver_count; i++) {
-		struct config_retry_topic *steps = config->delivers[i].retry_steps;
+		struct outbox_inbox_retry_topic *steps = config->delivers[i].retry_steps;
 
-		for (struct config_retry_topic *step = steps; step && step->topic; step++)
-			free(step->topic);
+		for (struct outbox_inbox_retry_topic *step = steps; step && step->topic; step++)
+			free((char *)step->topic);
 		free(steps);
 		free(config->delivers[i].name);
 		free(config->delivers[i].origin);

@@ -67,9 +67,10 @@ static const char *const formats[] = {"logfmt", "json", NULL};
 #define POSTGRES(member) CONFIG_POSTGRES, #member, .offset = offsetof(struct postgres_settings, member)
 #define POSTGRES_MS(member) \
 	CONFIG_POSTGRES, #member, CONFIG_DURATION, offsetof(struct postgres_settings, member##_ms)
-#define PUBLISHER(member) CONFIG_PUBLISHER, #member, .offset = offsetof(struct config_publisher, member)
+#define PUBLISHER(member) CONFIG_PUBLISHER, #member, \
+	.offset = offsetof(struct config_publisher, settings.member)
 #define PUBLISHER_MS(member) \
-	CONFIG_PUBLISHER, #member, CONFIG_DURATION, offsetof(struct config_publisher, member##_ms)
+	CONFIG_PUBLISHER, #member, CONFIG_DURATION, offsetof(struct config_publisher, settings.member##_ms)
 #define CHECK(member) CONFIG_CHECK, #member, .offset = offsetof(struct config_check, member)
 #define CHECK_MS(member) \
 	CONFIG_CHECK, #member, CONFIG_DURATION, offsetof(struct config_check, member##_ms)
@@ -108,7 +109,8 @@ const struct config_row config_rows[] = {
 		.help = "The [postgres] section the publisher reads from."},
 	{PUBLISHER(kafka), .type = CONFIG_SECTION, .refers = CONFIG_KAFKA, .default_value = "main",
 		.help = "The [kafka] section the publisher publishes to."},
-	{PUBLISHER(shards), .type = CONFIG_INTEGER, .default_value = "0", .low = 0, .high = 64,
+	{CONFIG_PUBLISHER, "shards", CONFIG_INTEGER, offsetof(struct config_publisher, shards), "0",
+		.low = 0, .high = 64,
 		.help = "The number of shards of the publisher; 0 takes what the database says, another number "
 			"must agree with it."},
 	{PUBLISHER(max_in_flight), .type = CONFIG_INTEGER, .default_value = "20000",
@@ -159,7 +161,7 @@ const struct config_row config_rows[] = {
 		.help = "The timestamp of a record: when its row was created, or when it is published."},
 	{PUBLISHER(safety), .type = CONFIG_CHOICE, .default_value = "warn", .choices = safeties,
 		.help = "What to do on a cluster that can lose acknowledged data: warn, or refuse to run."},
-	{PUBLISHER(topics), .type = CONFIG_LIST, .default_value = "*",
+	{CONFIG_PUBLISHER, "topics", CONFIG_LIST, offsetof(struct config_publisher, topics), "*",
 		.help = "The topics that its messages may go to; orders.* stands for all that begin so. A "
 			"message for another topic is parked as dead. Look-back, dead-letter and retry "
 			"topics of this configuration, and topics that begin with __, are never among them."},
@@ -456,7 +458,8 @@ const int config_row_count = sizeof config_rows / sizeof *config_rows;
 
 static_assert(offsetof(struct postgres_settings, name) == 0, "config_rows_item_named reads it");
 static_assert(offsetof(struct kafka_settings, name) == 0, "config_rows_item_named reads it");
-static_assert(offsetof(struct config_publisher, name) == 0, "config_rows_item_named reads it");
+static_assert(
+    offsetof(struct config_publisher, settings.name) == 0, "config_rows_item_named reads it");
 static_assert(offsetof(struct config_topic, name) == 0, "config_rows_item_named reads it");
 static_assert(offsetof(struct config_check, name) == 0, "config_rows_item_named reads it");
 static_assert(offsetof(struct config_lookback, name) == 0, "config_rows_item_named reads it");

@@ -15,7 +15,7 @@ void checks_init(struct checks *checks, const struct config *config)
 	*checks = (struct checks){.config = config,
 	    .publishers = xcalloc((size_t)config->publisher_count, sizeof *checks->publishers)};
 	for (int i = 0; i < config->publisher_count; i++)
-		checks->publishers[i].publisher = &config->publishers[i];
+		checks->publishers[i].section = &config->publishers[i];
 }
 
 void checks_finish(struct checks *checks)
@@ -33,21 +33,23 @@ void checks_finish(struct checks *checks)
 
 static void judge_publisher(struct checks *checks, struct checks_publisher *publisher)
 {
-	const struct config_publisher *config = publisher->publisher;
-	owned_text char *place = xformat("publisher %s (%s)", config->name, config->origin);
+	const struct config_publisher *section = publisher->section;
+	owned_text char *place =
+	    xformat("publisher %s (%s)", section->settings.name, section->origin);
 	owned_text char *cure = NULL;
 
 	if (publisher->shards == 0) {
-		cure = xformat("run `outbox-relay publisher create %s`", config->name);
+		cure = xformat("run `outbox-relay publisher create %s`", section->settings.name);
 		preflight_add(&checks->report, PREFLIGHT_FAIL, place, cure,
-		    "the database of postgres %s has no such publisher", config->postgres->name);
-	} else if (config->shards != 0 && config->shards != publisher->shards) {
+		    "the database of postgres %s has no such publisher",
+		    section->settings.postgres->name);
+	} else if (section->shards != 0 && section->shards != publisher->shards) {
 		cure = xformat(
 		    "set shards = %d, or 0; or run `outbox-relay publisher split %s --shards "
 		    "%" PRId64 "`",
-		    publisher->shards, config->name, config->shards);
+		    publisher->shards, section->settings.name, section->shards);
 		preflight_add(&checks->report, PREFLIGHT_FAIL, place, cure,
-		    "it has %d shards, not %" PRId64, publisher->shards, config->shards);
+		    "it has %d shards, not %" PRId64, publisher->shards, section->shards);
 	}
 }
 
@@ -55,12 +57,12 @@ static void judge_publisher(struct checks *checks, struct checks_publisher *publ
 static bool check_origin(
     struct checks *checks, const struct checks_publisher *publisher, struct pg *pg, struct err *err)
 {
-	const struct pg_param params[] = {{publisher->publisher->name}};
+	const struct pg_param params[] = {{publisher->section->settings.name}};
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *row =
-	    schema_query(pg, publisher->publisher->postgres->schema, sql_elsewhere, params, 1, err);
-	owned_text char *place =
-	    xformat("publisher %s (%s)", publisher->publisher->name, publisher->publisher->origin);
+	struct pg_result *row = schema_query(
+	    pg, publisher->section->settings.postgres->schema, sql_elsewhere, params, 1, err);
+	owned_text char *place = xformat(
+	    "publisher %s (%s)", publisher->section->settings.name, publisher->section->origin);
 
 	if (row && text_equal(pg_value(row, 0, 0), "t"))
 		preflight_add(&checks->report, checks->starting ? PREFLIGHT_WARN : PREFLIGHT_FAIL,
@@ -72,10 +74,10 @@ static bool check_origin(
 
 static bool read_topics(struct checks_publisher *publisher, struct pg *pg, struct err *err)
 {
-	const struct pg_param params[] = {{publisher->publisher->name}};
+	const struct pg_param params[] = {{publisher->section->settings.name}};
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *topics =
-	    schema_query(pg, publisher->publisher->postgres->schema, sql_topics, params, 1, err);
+	struct pg_result *topics = schema_query(
+	    pg, publisher->section->settings.postgres->schema, sql_topics, params, 1, err);
 
 	if (!topics)
 		return false;
@@ -90,10 +92,11 @@ static bool read_oldest(struct checks_publisher *publisher, struct pg *pg, struc
 {
 	for (int i = 0; i < publisher->shards; i++) {
 		owned_text char *shard = xformat("%d", i);
-		const struct pg_param params[] = {{publisher->publisher->name}, {shard}, {"100"}};
+		const struct pg_param params[] = {
+		    {publisher->section->settings.name}, {shard}, {"100"}};
 		OWNED(owned_pg_result_destroy)
 		struct pg_result *row = schema_query(
-		    pg, publisher->publisher->postgres->schema, sql_backlog, params, 3, err);
+		    pg, publisher->section->settings.postgres->schema, sql_backlog, params, 3, err);
 
 		if (!row)
 			return false;
@@ -114,9 +117,10 @@ static bool check_publishers(
 	for (int i = 0; i < checks->config->publisher_count; i++) {
 		struct checks_publisher *publisher = &checks->publishers[i];
 
-		if (publisher->publisher->postgres != postgres)
+		if (publisher->section->settings.postgres != postgres)
 			continue;
-		publisher->shards = schema_publisher_shards(known, publisher->publisher->name);
+		publisher->shards =
+		    schema_publisher_shards(known, publisher->section->settings.name);
 		judge_publisher(checks, publisher);
 		if (publisher->shards > 0 &&
 		    !(check_origin(checks, publisher, pg, err) && read_topics(publisher, pg, err) &&
@@ -164,8 +168,8 @@ bool checks_kafka(struct checks *checks, const struct kafka_settings *kafka,
 static bool is_checked_before(const struct checks *checks, int publisher, const char *topic)
 {
 	for (int i = 0; i < publisher; i++)
-		for (int j = 0; checks->publishers[i].publisher->kafka ==
-				    checks->publishers[publisher].publisher->kafka &&
+		for (int j = 0; checks->publishers[i].section->settings.kafka ==
+				    checks->publishers[publisher].section->settings.kafka &&
 				j < checks->publishers[i].topic_count;
 		     j++)
 			if (text_equal(checks->publishers[i].topics[j], topic))
@@ -178,12 +182,12 @@ bool checks_topics(struct checks *checks, const struct kafka_settings *kafka,
 {
 	for (int i = 0; i < checks->config->publisher_count; i++) {
 		const struct checks_publisher *publisher = &checks->publishers[i];
-		int64_t age = publisher->publisher->timestamp == TIMESTAMP_CREATED
+		int64_t age = publisher->section->settings.timestamp == TIMESTAMP_CREATED
 				  ? publisher->oldest_age_ms
 				  : 0;
 
-		for (int j = 0; publisher->publisher->kafka == kafka && j < publisher->topic_count;
-		     j++)
+		for (int j = 0;
+		     publisher->section->settings.kafka == kafka && j < publisher->topic_count; j++)
 			if (!is_checked_before(checks, i, publisher->topics[j]) &&
 			    !preflight_topic(&checks->report, metadata, kafka, publisher->topics[j],
 				age, KAFKA_MS, err))
@@ -207,8 +211,8 @@ void checks_tails(struct checks *checks, const struct kafka_settings *kafka)
 
 	for (int i = 0; i < checks->config->publisher_count; i++) {
 		const struct checks_publisher *publisher = &checks->publishers[i];
-		bool reads = publisher->publisher->kafka == kafka &&
-			     publisher->publisher->resume == RESUME_TAIL;
+		bool reads = publisher->section->settings.kafka == kafka &&
+			     publisher->section->settings.resume == RESUME_TAIL;
 
 		for (int j = 0; reads && j < publisher->topic_count; j++) {
 			if (is_among(topics, count, publisher->topics[j]))
@@ -227,8 +231,8 @@ void checks_tails(struct checks *checks, const struct kafka_settings *kafka)
 enum safety checks_safety(const struct config *config, const struct kafka_settings *kafka)
 {
 	for (int i = 0; i < config->publisher_count; i++)
-		if (config->publishers[i].kafka == kafka &&
-		    config->publishers[i].safety == SAFETY_STRICT)
+		if (config->publishers[i].settings.kafka == kafka &&
+		    config->publishers[i].settings.safety == SAFETY_STRICT)
 			return SAFETY_STRICT;
 	return SAFETY_WARN;
 }

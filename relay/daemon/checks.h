@@ -9,7 +9,7 @@
 
 /* A publisher of the configuration as its database knows it. */
 struct checks_publisher {
-	const struct config_publisher *publisher;
+	const struct config_publisher *section;
 	int shards;            /* 0: the database was not asked or does not know it */
 	int64_t oldest_age_ms; /* of the oldest unpublished row; 0: none */
 	char **topics;         /* that it is known to publish to */

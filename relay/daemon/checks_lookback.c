@@ -19,7 +19,7 @@ enum { SERVICE_MS = 10000, KAFKA_MS = 5000 };
 static bool has_publisher(const struct checks *checks, const struct postgres_settings *postgres)
 {
 	for (int i = 0; i < checks->config->publisher_count; i++)
-		if (checks->publishers[i].publisher->postgres == postgres)
+		if (checks->publishers[i].section->settings.postgres == postgres)
 			return true;
 	return false;
 }
@@ -136,8 +136,8 @@ static bool is_checked_topic(const struct topics *topics, const char *topic)
 	for (int i = 0; i < topics->checks->config->publisher_count; i++) {
 		const struct checks_publisher *publisher = &topics->checks->publishers[i];
 
-		for (int k = 0;
-		     publisher->publisher->kafka == topics->kafka && k < publisher->topic_count;
+		for (int k = 0; publisher->section->settings.kafka == topics->kafka &&
+				k < publisher->topic_count;
 		     k++)
 			if (text_equal(publisher->topics[k], topic))
 				return true;
@@ -161,8 +161,8 @@ static bool is_published_to(const struct checks *checks, const struct config_loo
     const struct kafka_settings *kafka)
 {
 	for (int i = 0; i < checks->config->publisher_count; i++)
-		if (checks->publishers[i].publisher->postgres == lookback->postgres &&
-		    checks->publishers[i].publisher->kafka == kafka)
+		if (checks->publishers[i].section->settings.postgres == lookback->postgres &&
+		    checks->publishers[i].section->settings.kafka == kafka)
 			return true;
 	return false;
 }

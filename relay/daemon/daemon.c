@@ -174,7 +174,7 @@ static bool is_daemon_ready(void *context, struct text *report)
 static bool uses_postgres(const struct config *config, int place)
 {
 	for (int i = 0; i < config->publisher_count; i++)
-		if (config->publishers[i].postgres == &config->postgres[place])
+		if (config->publishers[i].settings.postgres == &config->postgres[place])
 			return true;
 	for (int i = 0; i < config->lookback_count; i++)
 		if (config->lookbacks[i].postgres == &config->postgres[place])
@@ -185,7 +185,7 @@ static bool uses_postgres(const struct config *config, int place)
 static bool uses_kafka(const struct config *config, int place)
 {
 	for (int i = 0; i < config->publisher_count; i++)
-		if (config->publishers[i].kafka == &config->kafka[place])
+		if (config->publishers[i].settings.kafka == &config->kafka[place])
 			return true;
 	for (int i = 0; i < config->lookback_count; i++)
 		if (config->lookbacks[i].kafka == &config->kafka[place])
@@ -311,11 +311,12 @@ static void note_topics(struct daemon *daemon, const struct checks *checks)
 	for (int i = 0; i < daemon->config->publisher_count; i++) {
 		const struct checks_publisher *publisher = &checks->publishers[i];
 		struct topic_checks *topics =
-		    daemon->topic_checks[publisher->publisher->kafka - daemon->config->kafka];
+		    daemon
+			->topic_checks[publisher->section->settings.kafka - daemon->config->kafka];
 
 		for (int j = 0; j < publisher->topic_count; j++)
 			topic_checks_allow(
-			    topics, publisher->topics[j], publisher->publisher->safety);
+			    topics, publisher->topics[j], publisher->section->settings.safety);
 	}
 }
 
@@ -514,8 +515,8 @@ static int64_t longest_stop_ms(const struct config *config)
 	int64_t longest = 0;
 
 	for (int i = 0; i < config->publisher_count; i++)
-		if (config->publishers[i].lease_ms > longest)
-			longest = config->publishers[i].lease_ms;
+		if (config->publishers[i].settings.lease_ms > longest)
+			longest = config->publishers[i].settings.lease_ms;
 	for (int i = 0; i < config->deliver_count; i++)
 		if (config->delivers[i].drain_ms > longest)
 			longest = config->delivers[i].drain_ms;

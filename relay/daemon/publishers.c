@@ -67,10 +67,11 @@ struct publishers *publishers_create(const struct publishers_options *options)
 
 		publishers->list[i] = (struct publisher){.config = publisher,
 		    .upkeep_worker =
-			options->upkeep_workers[publisher->postgres - config->postgres],
-		    .metadata = options->topic_metadata[place_of_kafka(config, publisher->kafka)],
+			options->upkeep_workers[publisher->settings.postgres - config->postgres],
+		    .metadata =
+			options->topic_metadata[place_of_kafka(config, publisher->settings.kafka)],
 		    .topic_checks =
-			options->topic_checks[place_of_kafka(config, publisher->kafka)]};
+			options->topic_checks[place_of_kafka(config, publisher->settings.kafka)]};
 	}
 	return publishers;
 }
@@ -95,7 +96,7 @@ static void move_publisher(
     struct publishers *publishers, struct publisher *publisher, enum publisher_state state)
 {
 	pthread_mutex_lock(&publishers->mutex);
-	log_debug("publisher_state", {"publisher", LOG_TEXT(publisher->config->name)},
+	log_debug("publisher_state", {"publisher", LOG_TEXT(publisher->config->settings.name)},
 	    {"from", LOG_TEXT(state_names[publisher->state])},
 	    {"to", LOG_TEXT(state_names[state])});
 	publisher->state = state;
@@ -106,20 +107,21 @@ static void add_shard_worker(
     struct publishers *publishers, struct publisher *publisher, struct shard_worker *shard_worker)
 {
 	const struct config_publisher *fresh =
-	    publishers->fresh ? config_find_publisher(publishers->fresh, publisher->config->name)
-			      : NULL;
+	    publishers->fresh
+		? config_find_publisher(publishers->fresh, publisher->config->settings.name)
+		: NULL;
 
 	pthread_mutex_lock(&publishers->mutex);
 	publisher->shard_workers[publisher->shards++] = shard_worker;
 	pthread_mutex_unlock(&publishers->mutex);
 	if (fresh)
-		shard_worker_retune(shard_worker, fresh);
+		shard_worker_retune(shard_worker, &fresh->settings);
 }
 
 static bool start_publisher(
     struct publishers *publishers, struct publisher *publisher, int shards, struct err *err)
 {
-	struct shard_worker_options options = {.publisher = publisher->config,
+	struct shard_worker_options options = {.publisher = &publisher->config->settings,
 	    .shards = shards,
 	    .metadata = publisher->metadata,
 	    .topic_checks = publisher->topic_checks,
@@ -134,10 +136,10 @@ static bool start_publisher(
 		struct shard_worker *shard_worker = shard_worker_start(&options, err);
 
 		if (!shard_worker)
-			return err_prefix(err, "publisher %s", publisher->config->name);
+			return err_prefix(err, "publisher %s", publisher->config->settings.name);
 		add_shard_worker(publishers, publisher, shard_worker);
 	}
-	log_info("publisher_started", {"publisher", LOG_TEXT(publisher->config->name)},
+	log_info("publisher_started", {"publisher", LOG_TEXT(publisher->config->settings.name)},
 	    {"shards", LOG_INT(shards)});
 	return true;
 }
@@ -175,7 +177,8 @@ static void step_publisher_running(struct publishers *publishers, struct publish
 
 	count_ends(publisher, ends);
 	if (ends[SHARD_WORKER_GONE] > 0 && !publishers->stopping) {
-		log_info("publisher_changed", {"publisher", LOG_TEXT(publisher->config->name)},
+		log_info("publisher_changed",
+		    {"publisher", LOG_TEXT(publisher->config->settings.name)},
 		    {"consequence", LOG_TEXT("it was dropped or split: its shards are let go")});
 		stop_shard_workers(publisher);
 		move_publisher(publishers, publisher, PUBLISHER_ENDING);
@@ -206,7 +209,8 @@ static void step_publisher_looking(
 	if (upkeep_worker_looks(publisher->upkeep_worker) == publisher->looks)
 		return;
 	if (shards == 0)
-		log_warn("publisher_dropped", {"publisher", LOG_TEXT(publisher->config->name)},
+		log_warn("publisher_dropped",
+		    {"publisher", LOG_TEXT(publisher->config->settings.name)},
 		    {"consequence", LOG_TEXT("it is not published any more")});
 	publisher->start_at = shards == publisher->shards_before ? now + AGAIN_MS : now;
 	move_publisher(publishers, publisher, PUBLISHER_IDLE);
@@ -217,7 +221,7 @@ static void refuse_shards(struct publisher *publisher, int shards)
 	if (publisher->refused_shards == shards)
 		return;
 	publisher->refused_shards = shards;
-	log_error("publisher_refused", {"publisher", LOG_TEXT(publisher->config->name)},
+	log_error("publisher_refused", {"publisher", LOG_TEXT(publisher->config->settings.name)},
 	    {"shards", LOG_INT(shards)}, {"configured", LOG_INT(publisher->config->shards)},
 	    {"consequence",
 		LOG_TEXT("it is not published until the configuration agrees with the database")});
@@ -245,7 +249,8 @@ static void step_publisher_idle(
 	publisher->refused_shards = 0;
 	if (start_publisher(publishers, publisher, shards, &err))
 		return;
-	log_error("publisher_not_started", {"publisher", LOG_TEXT(publisher->config->name)},
+	log_error("publisher_not_started",
+	    {"publisher", LOG_TEXT(publisher->config->settings.name)},
 	    {"error", LOG_TEXT(err.message)});
 	stop_shard_workers(publisher);
 	move_publisher(publishers, publisher, PUBLISHER_ENDING);
@@ -392,11 +397,11 @@ void publishers_retune(struct publishers *publishers, const struct config *fresh
 	publishers->fresh = fresh;
 	for (int i = 0; i < publishers->options.config->publisher_count; i++) {
 		const struct publisher *publisher = &publishers->list[i];
-		const struct config_publisher *settings =
-		    config_find_publisher(fresh, publisher->config->name);
+		const struct config_publisher *section =
+		    config_find_publisher(fresh, publisher->config->settings.name);
 
-		for (int j = 0; settings && j < publisher->shards; j++)
-			shard_worker_retune(publisher->shard_workers[j], settings);
+		for (int j = 0; section && j < publisher->shards; j++)
+			shard_worker_retune(publisher->shard_workers[j], &section->settings);
 	}
 }
 
@@ -466,7 +471,7 @@ static bool publisher_ready(const struct publisher *publisher, struct text *repo
 	bool ready = true;
 
 	if (publisher->shards == 0) {
-		text_addf(report, "[-] publisher %s: %s\n", publisher->config->name,
+		text_addf(report, "[-] publisher %s: %s\n", publisher->config->settings.name,
 		    publisher->refused_shards ? "the configuration names another number of shards"
 		    : publisher->state == PUBLISHER_IDLE ? "not in the database"
 							 : "being looked at");

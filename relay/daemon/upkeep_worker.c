@@ -94,7 +94,7 @@ static void note_backlog(const char *publisher, const char *shard, const struct 
 }
 
 static bool count_publisher_backlog(struct upkeep_worker *worker,
-    const struct config_publisher *publisher, int shards, struct err *err)
+    const struct publisher_settings *publisher, int shards, struct err *err)
 {
 	for (int i = 0; i < shards; i++) {
 		owned_text char *shard = xformat("%d", i);
@@ -127,11 +127,11 @@ static void note_publishers(struct upkeep_worker *worker, const struct pg_result
 	pthread_mutex_lock(&worker->mutex);
 	for (int i = 0; i < worker->config->publisher_count; i++) {
 		const struct config_publisher *publisher = &worker->config->publishers[i];
-		int shards = publisher->postgres == worker->postgres
-				 ? schema_publisher_shards(rows, publisher->name)
+		int shards = publisher->settings.postgres == worker->postgres
+				 ? schema_publisher_shards(rows, publisher->settings.name)
 				 : 0;
 
-		clear_backlog(publisher->name, shards, worker->shards[i]);
+		clear_backlog(publisher->settings.name, shards, worker->shards[i]);
 		worker->shards[i] = shards;
 	}
 	worker->looks++;
@@ -144,7 +144,8 @@ static void note_publishers(struct upkeep_worker *worker, const struct pg_result
 static bool count_backlogs(struct upkeep_worker *worker, struct err *err)
 {
 	for (int i = 0; i < worker->config->publisher_count; i++) {
-		const struct config_publisher *publisher = &worker->config->publishers[i];
+		const struct publisher_settings *publisher =
+		    &worker->config->publishers[i].settings;
 
 		if (publisher->postgres == worker->postgres &&
 		    !count_publisher_backlog(worker, publisher, worker->shards[i], err))
@@ -184,7 +185,7 @@ static bool count_kept(struct upkeep_worker *worker, const char *sql,
 		const struct config_publisher *publisher =
 		    config_find_publisher(worker->config, pg_value(rows, i, 0));
 
-		if (publisher && publisher->postgres == worker->postgres)
+		if (publisher && publisher->settings.postgres == worker->postgres)
 			note(rows, i);
 	}
 	return rows != NULL;

@@ -6,7 +6,6 @@
 /* Of what outbox_inbox_open takes, what has to be made of a section. */
 struct settings {
 	const char **kafka, **topics, **rules;
-	struct outbox_inbox_retry_topic *retries;
 };
 
 static const char **texts_of_list(const struct config_list *list)
@@ -29,17 +28,6 @@ static const char **kafka_property_texts(const struct kafka_settings *kafka)
 	return texts;
 }
 
-static struct outbox_inbox_retry_topic *retries_of(const struct config_deliver *section)
-{
-	size_t count = (size_t)section->retry_topics.count;
-	struct outbox_inbox_retry_topic *retries = xcalloc(count + 1, sizeof *retries);
-
-	for (size_t i = 0; i < count; i++)
-		retries[i] = (struct outbox_inbox_retry_topic){
-		    section->retry_steps[i].topic, section->retry_steps[i].delay_ms};
-	return retries;
-}
-
 static const char *text_or_none(const char *text)
 {
 	return text[0] ? text : NULL;
@@ -48,21 +36,13 @@ static const char *text_or_none(const char *text)
 static struct outbox_inbox_settings make_inbox_settings(
     const struct config_deliver *section, const struct settings *made)
 {
-	static const enum outbox_inbox_policy policies[] = {
-	    [DELIVER_DEAD_LETTER] = OUTBOX_INBOX_TO_DEAD_LETTERS,
-	    [DELIVER_PROCESS] = OUTBOX_INBOX_PROCESS,
-	    [DELIVER_FAIL] = OUTBOX_INBOX_FAIL};
-	static const enum outbox_inbox_start starts[] = {[DELIVER_EARLIEST] = OUTBOX_INBOX_EARLIEST,
-	    [DELIVER_LATEST] = OUTBOX_INBOX_LATEST,
-	    [DELIVER_STAND_STILL] = OUTBOX_INBOX_STAND_STILL};
-
 	return (struct outbox_inbox_settings){.kafka = made->kafka,
 	    .group = section->group,
 	    .topics = made->topics,
 	    .dedup = text_or_none(section->dedup),
 	    .path = text_or_none(section->path),
 	    .id = section->id,
-	    .without_id = policies[section->without_id],
+	    .without_id = section->without_id,
 	    .rules = made->rules,
 	    .concurrency = (int)section->concurrency,
 	    .batch = (int)section->batch,
@@ -70,11 +50,11 @@ static struct outbox_inbox_settings make_inbox_settings(
 	    .most_bytes = section->memory,
 	    .commit_every_ms = section->commit_every_ms,
 	    .drain_ms = section->drain_ms ? section->drain_ms : 1,
-	    .start = starts[section->start],
+	    .start = section->start,
 	    .retry_first_ms = section->retry_first_ms,
 	    .retry_most_ms = section->retry_max_ms,
 	    .attempts = (int)section->attempts,
-	    .retry_topics = made->retries,
+	    .retry_topics = section->retry_steps,
 	    .dead_letters = text_or_none(section->dead_letter_topic)};
 }
 
@@ -96,7 +76,7 @@ struct outbox_inbox *deliver_inbox_open(const struct config_deliver *section,
     outbox_inbox_handler *handle, void *context, struct err *err)
 {
 	struct settings made = {kafka_property_texts(section->kafka),
-	    texts_of_list(&section->topics), texts_of_list(&section->rules), retries_of(section)};
+	    texts_of_list(&section->topics), texts_of_list(&section->rules)};
 	struct outbox_inbox_settings settings = make_inbox_settings(section, &made);
 	struct outbox_inbox *inbox;
 	struct outbox_error error;
@@ -109,6 +89,5 @@ struct outbox_inbox *deliver_inbox_open(const struct config_deliver *section,
 	free(made.kafka);
 	free(made.topics);
 	free(made.rules);
-	free(made.retries);
 	return inbox;
 }

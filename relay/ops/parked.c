@@ -181,7 +181,7 @@ char *parked_chosen(const struct parked *parked)
 
 /* --- life ------------------------------------------------------------------------------------ */
 
-void parked_init(struct parked *parked, const struct config_publisher *publisher)
+void parked_init(struct parked *parked, const struct publisher_settings *publisher)
 {
 	*parked = (struct parked){.publisher = publisher, .chosen = json_object()};
 }

@@ -13,13 +13,13 @@ extern const char *const parked_states[PARKED_STATES];
 
 /* parked_init and parked_finish. */
 struct parked {
-	const struct config_publisher *publisher;
+	const struct publisher_settings *publisher;
 	struct pg *pg;  /* NULL until the first query */
 	json_t *chosen; /* as outbox.parked_is takes it; {}: all rows of the publisher */
 	int id_count;   /* rows named one by one; 0: by terms */
 };
 
-void parked_init(struct parked *parked, const struct config_publisher *publisher);
+void parked_init(struct parked *parked, const struct publisher_settings *publisher);
 void parked_finish(struct parked *parked);
 
 /* Reads ids or terms into `chosen`. Bare ids are refused unless may_name_ids. */

@@ -68,7 +68,7 @@ static bool check_replay_topic(const struct replay *replay, const char *name, in
     int64_t oldest_ms, int64_t now_ms, struct topic_metadata *metadata, struct err *err)
 {
 	struct known_topic topic;
-	owned_text char *why = config_topic_refused(replay->publisher, name);
+	owned_text char *why = replay->publisher->refused_topic(replay->publisher->context, name);
 
 	if (why)
 		return err_set(err, ERR_REJECT,

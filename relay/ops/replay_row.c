@@ -6,7 +6,7 @@
 #include "database.h"
 #include "sql_files.h"
 
-void replay_init(struct replay *replay, const struct config_publisher *publisher)
+void replay_init(struct replay *replay, const struct publisher_settings *publisher)
 {
 	*replay = (struct replay){.publisher = publisher};
 	replay_filter_init(&replay->filter);
@@ -76,13 +76,13 @@ static bool find_publisher(
 {
 	const struct config_publisher *publisher = config_find_publisher(config, name);
 
-	if (!publisher || publisher->postgres != replay->publisher->postgres)
+	if (!publisher || publisher->settings.postgres != replay->publisher->postgres)
 		return err_set(err, ERR_CONFIG,
 		    "replay %" PRId64
 		    " goes by the settings of publisher %s, and the configuration "
 		    "has no [publisher \"%s\"] in this database: declare it",
 		    replay->id, name, name);
-	replay->publisher = publisher;
+	replay->publisher = &publisher->settings;
 	return true;
 }
 

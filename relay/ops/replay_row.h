@@ -9,7 +9,7 @@
 
 /* replay_init and replay_finish. */
 struct replay {
-	const struct config_publisher *publisher;
+	const struct publisher_settings *publisher;
 	struct replay_filter filter;
 	int64_t id;                                 /* 0: not in the database */
 	char *target;                               /* NULL: each row's own topic */
@@ -23,7 +23,7 @@ struct replay {
 	int64_t noted_ms; /* clock_ms before the last note was sent: the lease counts from here */
 };
 
-void replay_init(struct replay *replay, const struct config_publisher *publisher);
+void replay_init(struct replay *replay, const struct publisher_settings *publisher);
 void replay_finish(struct replay *replay);
 
 /* The selected rows of one topic. */

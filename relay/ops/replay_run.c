@@ -82,7 +82,7 @@ static bool note_if_due(struct run *run, struct err *err)
 	struct replay_send_state now = replay_send_state(run->send);
 
 	if (clock_ms() - run->replay->noted_ms < note_every(run) &&
-	    now.done - run->noted < (config_in_flight(run->replay->publisher) + 1) / 2)
+	    now.done - run->noted < (publisher_settings_in_flight(run->replay->publisher) + 1) / 2)
 		return true;
 	return note_replay_progress(run, "running", err);
 }
@@ -126,8 +126,8 @@ static bool take_replay_turn(struct run *run, struct err *err)
 	if (!note_if_due(run, err))
 		return false;
 	most = run->stop_ms || !has_lease(run) ? 0 : records_allowed_by_rate(run);
-	if (!replay_send_step(
-		run->send, run->noted, config_in_flight(run->replay->publisher), most, &sent, err))
+	if (!replay_send_step(run->send, run->noted,
+		publisher_settings_in_flight(run->replay->publisher), most, &sent, err))
 		return false;
 	have_sent(run, sent);
 	warn_of_silence(run);

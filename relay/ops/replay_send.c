@@ -37,7 +37,7 @@ struct entry {
 };
 
 struct replay_send {
-	const struct config_publisher *publisher;
+	const struct publisher_settings *publisher;
 	struct topic_metadata *metadata;
 	const char *target;
 	int64_t replay_id;
@@ -69,11 +69,11 @@ static struct entry *entry_at(struct replay_send *send, int64_t number)
 static bool make_replay_producer(struct replay_send *send, struct err *err)
 {
 	send->producer = producer_create(send->publisher->kafka, NULL, send->publisher->memory,
-	    config_in_flight(send->publisher), 1, err);
+	    publisher_settings_in_flight(send->publisher), 1, err);
 	return send->producer != NULL;
 }
 
-struct replay_send *replay_send_create(const struct config_publisher *publisher,
+struct replay_send *replay_send_create(const struct publisher_settings *publisher,
     struct topic_metadata *metadata, int64_t replay_id, const char *target, int64_t last_id,
     struct err *err)
 {

@@ -18,7 +18,7 @@
 struct replay_send;
 
 /* The pointers must outlive it. target NULL: each row's own topic. */
-struct replay_send *replay_send_create(const struct config_publisher *publisher,
+struct replay_send *replay_send_create(const struct publisher_settings *publisher,
     struct topic_metadata *metadata, int64_t replay_id, const char *target, int64_t last_id,
     struct err *err);
 void replay_send_destroy(struct replay_send *send);

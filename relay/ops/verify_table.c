@@ -16,7 +16,7 @@
 struct verify_table {
 	struct pg *pg;
 	const struct postgres_settings *postgres;
-	const struct config_publisher *publisher;
+	const struct publisher_settings *publisher;
 	char from_at[MOMENT_SIZE], to_at[MOMENT_SIZE]; /* range of created_at, as SQL text */
 	char *shards, *acked, *windows, *acked_ids;    /* of verify_publisher.sql */
 	char *start, *start_at;                        /* of the publisher */
@@ -68,7 +68,7 @@ static bool read_publisher_log(struct verify_table *table, struct err *err)
 }
 
 struct verify_table *verify_table_open(struct pg *pg, const struct postgres_settings *postgres,
-    const struct config_publisher *publisher, const struct verify_range *range,
+    const struct publisher_settings *publisher, const struct verify_range *range,
     const struct progress_watch *watch, struct err *err)
 {
 	struct verify_table *table = xcalloc(1, sizeof *table);

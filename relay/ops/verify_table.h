@@ -19,7 +19,7 @@ struct verify_range {
  * ERR_REJECT when there is no such publisher. pg and postgres must outlive it.
  */
 struct verify_table *verify_table_open(struct pg *pg, const struct postgres_settings *postgres,
-    const struct config_publisher *publisher, const struct verify_range *range,
+    const struct publisher_settings *publisher, const struct verify_range *range,
     const struct progress_watch *watch, struct err *err);
 void verify_table_close(struct verify_table *table);
 /* The publisher's identity, a uuid as text; valid as long as the table. */

@@ -37,7 +37,7 @@ struct topic {
 };
 
 struct verify_topics {
-	const struct config_publisher *publisher;
+	const struct publisher_settings *publisher;
 	const char *identity; /* the publisher's identity in this database */
 	const char *sequence;
 	struct verify_range range;
@@ -54,7 +54,7 @@ struct verify_topics {
 	int64_t seen;
 };
 
-struct verify_topics *verify_topics_create(const struct config_publisher *publisher,
+struct verify_topics *verify_topics_create(const struct publisher_settings *publisher,
     const char *identity, const char *sequence, const struct verify_range *range,
     const struct progress_watch *watch)
 {

@@ -16,7 +16,7 @@ struct verify_topics;
  * both in their position are judged. sequence: the payload's field that counts up with each key, or
  * NULL. range: of rows; a record without a row is looked at when its timestamp lies in it.
  */
-struct verify_topics *verify_topics_create(const struct config_publisher *publisher,
+struct verify_topics *verify_topics_create(const struct publisher_settings *publisher,
     const char *identity, const char *sequence, const struct verify_range *range,
     const struct progress_watch *watch);
 void verify_topics_destroy(struct verify_topics *topics);

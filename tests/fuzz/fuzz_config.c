@@ -28,10 +28,10 @@ static void check_accepted(const struct config *config)
 		require(config->delivers[i].kafka && config->delivers[i].origin);
 	for (int i = 0; i < config->publisher_count; i++) {
 		const struct config_publisher *publisher = &config->publishers[i];
-		require(config_find_publisher(config, publisher->name) == publisher);
-		require(
-		    config_find_postgres(config, publisher->postgres->name) == publisher->postgres);
-		require(publisher->kafka && publisher->origin);
+		require(config_find_publisher(config, publisher->settings.name) == publisher);
+		require(config_find_postgres(config, publisher->settings.postgres->name) ==
+			publisher->settings.postgres);
+		require(publisher->settings.kafka && publisher->origin);
 	}
 	config_compare(config, config, &fixed);
 	require(fixed.length == 0);

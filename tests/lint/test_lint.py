@@ -13,10 +13,6 @@ ITSELF = os.path.relpath(os.path.abspath(__file__), ROOT)
 
 # A row of the table of layers: | 2 | `outbox/store` | …
 LAYER = re.compile(r"^\| (\d+) \| `([\w/]+)` \| (.+) \|$", re.MULTILINE)
-# Knots that are still to be cut.
-ALSO_ALLOWED = {
-    ("outbox/inbox", "relay/conf"), ("outbox/kafka", "relay/conf"), ("outbox/publish/io", "relay/conf"),
-}
 OWNERS = {r"libpq-fe\.h": "outbox/pg", r"librdkafka/": "outbox/kafka",
           r"curl/": "outbox/http", r"hiredis/": "outbox/redis",
           r"microhttpd\.h": "relay/admin",
@@ -131,8 +127,7 @@ def test_includes_point_strictly_downwards():
         assert own in level, f"{own} is in no layer: add it to the table of docs/architecture.md"
         for line, quoted, name in includes(path):
             other = owner.get(name) if quoted else None
-            if other not in (None, own) and level[other] >= level[own] \
-                    and (own, other) not in ALSO_ALLOWED:
+            if other not in (None, own) and level[other] >= level[own]:
                 wrong.append(f"{path}:{line}: {name} of {other}")
     none_of(wrong)
 

@@ -61,8 +61,8 @@ static void assert_is_default(const struct config *config)
 	assert_int_equal(config->postgres_count, 1);
 	assert_int_equal(config->kafka_count, 1);
 	assert_non_null(publisher);
-	assert_ptr_equal(publisher->postgres, postgres);
-	assert_ptr_equal(publisher->kafka, &config->kafka[0]);
+	assert_ptr_equal(publisher->settings.postgres, postgres);
+	assert_ptr_equal(publisher->settings.kafka, &config->kafka[0]);
 	assert_string_equal(postgres->dsn, "");
 	assert_string_equal(postgres->schema, "outbox");
 	assert_int_equal(postgres->partition_every_ms, 86400000);
@@ -73,20 +73,20 @@ static void assert_is_default(const struct config *config)
 	assert_string_equal(config->kafka[0].name, "main");
 	assert_int_equal(config->kafka[0].property_count, 0);
 	assert_int_equal(publisher->shards, 0);
-	assert_int_equal(publisher->max_in_flight, 20000);
-	assert_int_equal(publisher->memory, 24 << 20);
-	assert_int_equal(publisher->lease_ms, 5000);
-	assert_int_equal(publisher->poll_busy_ms, 3);
-	assert_int_equal(publisher->poll_idle_ms, 70);
-	assert_int_equal(publisher->ack_interval_ms, 200);
-	assert_int_equal(publisher->stall_after_ms, 60000);
-	assert_int_equal(publisher->retry_first_ms, 1000);
-	assert_int_equal(publisher->retry_max_ms, 300000);
-	assert_int_equal(publisher->max_attempts, 10);
-	assert_int_equal(publisher->timestamp, TIMESTAMP_CREATED);
-	assert_int_equal(publisher->safety, SAFETY_WARN);
+	assert_int_equal(publisher->settings.max_in_flight, 20000);
+	assert_int_equal(publisher->settings.memory, 24 << 20);
+	assert_int_equal(publisher->settings.lease_ms, 5000);
+	assert_int_equal(publisher->settings.poll_busy_ms, 3);
+	assert_int_equal(publisher->settings.poll_idle_ms, 70);
+	assert_int_equal(publisher->settings.ack_interval_ms, 200);
+	assert_int_equal(publisher->settings.stall_after_ms, 60000);
+	assert_int_equal(publisher->settings.retry_first_ms, 1000);
+	assert_int_equal(publisher->settings.retry_max_ms, 300000);
+	assert_int_equal(publisher->settings.max_attempts, 10);
+	assert_int_equal(publisher->settings.timestamp, TIMESTAMP_CREATED);
+	assert_int_equal(publisher->settings.safety, SAFETY_WARN);
 	assert_ptr_equal(publisher->config, config);
-	assert_int_equal(config_topic_policy(config, "orders"), REFUSAL_BLOCK);
+	assert_int_equal(config_topic_policy(config, "orders"), STREAM_BLOCK);
 	assert_string_equal(config->admin_listen, "");
 	assert_int_equal(config->log_level, LOG_LEVEL_INFO);
 	assert_int_equal(config->log_format, LOG_LOGFMT);
@@ -153,7 +153,7 @@ static void every_key_is_read(void **state)
 				      "[log]\nlevel = error\nformat = json",
 	    no_environ);
 	const struct config_publisher *publisher = &config->publishers[0];
-	const struct postgres_settings *postgres = publisher->postgres;
+	const struct postgres_settings *postgres = publisher->settings.postgres;
 
 	(void)state;
 	assert_string_equal(postgres->dsn, "host=/run/x dbname=shop");
@@ -163,22 +163,22 @@ static void every_key_is_read(void **state)
 	assert_int_equal(postgres->retain_ms, 0);
 	assert_int_equal(postgres->retention, RETENTION_DETACH);
 	assert_int_equal(postgres->upkeep_interval_ms, 100);
-	assert_string_equal(property(publisher->kafka, "bootstrap.servers"), "a:1,b:2");
-	assert_string_equal(property(publisher->kafka, "acks"), "all");
-	assert_string_equal(publisher->kafka->properties[1].origin, "relay.ini:12");
+	assert_string_equal(property(publisher->settings.kafka, "bootstrap.servers"), "a:1,b:2");
+	assert_string_equal(property(publisher->settings.kafka, "acks"), "all");
+	assert_string_equal(publisher->settings.kafka->properties[1].origin, "relay.ini:12");
 	assert_string_equal(publisher->origin, "relay.ini:13");
 	assert_int_equal(publisher->shards, 64);
-	assert_int_equal(publisher->max_in_flight, 1);
-	assert_true(publisher->memory == INT64_C(4) << 30);
-	assert_int_equal(publisher->lease_ms, 3600000);
-	assert_int_equal(publisher->poll_busy_ms, 0);
-	assert_int_equal(publisher->poll_idle_ms, 60000);
-	assert_int_equal(publisher->ack_interval_ms, 0);
-	assert_int_equal(publisher->stall_after_ms, 86400000);
-	assert_int_equal(publisher->retry_first_ms, 10);
-	assert_int_equal(publisher->retry_max_ms, 86400000);
-	assert_int_equal(publisher->max_attempts, 1000000);
-	assert_int_equal(config_topic_policy(config, "orders"), REFUSAL_STOP);
+	assert_int_equal(publisher->settings.max_in_flight, 1);
+	assert_true(publisher->settings.memory == INT64_C(4) << 30);
+	assert_int_equal(publisher->settings.lease_ms, 3600000);
+	assert_int_equal(publisher->settings.poll_busy_ms, 0);
+	assert_int_equal(publisher->settings.poll_idle_ms, 60000);
+	assert_int_equal(publisher->settings.ack_interval_ms, 0);
+	assert_int_equal(publisher->settings.stall_after_ms, 86400000);
+	assert_int_equal(publisher->settings.retry_first_ms, 10);
+	assert_int_equal(publisher->settings.retry_max_ms, 86400000);
+	assert_int_equal(publisher->settings.max_attempts, 1000000);
+	assert_int_equal(config_topic_policy(config, "orders"), STREAM_STOP);
 	assert_int_equal(config->checks[0].transport, CHECK_GRPC);
 	assert_string_equal(config->checks[0].origin, "relay.ini:29");
 	assert_int_equal(config->checks[0].rate, 0);
@@ -190,8 +190,8 @@ static void every_key_is_read(void **state)
 	assert_int_equal(config->lookbacks[0].check_after_ms, 10);
 	assert_string_equal(config->api.listen, "127.0.0.1:9188");
 	assert_int_equal(config->api.send_tokens.count, 2);
-	assert_int_equal(publisher->timestamp, TIMESTAMP_PUBLISH);
-	assert_int_equal(publisher->safety, SAFETY_STRICT);
+	assert_int_equal(publisher->settings.timestamp, TIMESTAMP_PUBLISH);
+	assert_int_equal(publisher->settings.safety, SAFETY_STRICT);
 	assert_string_equal(config->admin_listen, "127.0.0.1:9187");
 	assert_int_equal(config->log_level, LOG_LEVEL_ERROR);
 	assert_int_equal(config->log_format, LOG_JSON);
@@ -211,8 +211,8 @@ static void named_sections_are_found_by_their_publishers(void **state)
 	assert_int_equal(config->publisher_count, 2);
 	assert_int_equal(config->postgres_count, 1);
 	assert_int_equal(config->kafka_count, 1);
-	assert_ptr_equal(publisher->postgres, config_find_postgres(config, "b"));
-	assert_string_equal(publisher->kafka->name, "k.2");
+	assert_ptr_equal(publisher->settings.postgres, config_find_postgres(config, "b"));
+	assert_string_equal(publisher->settings.kafka->name, "k.2");
 	assert_null(config_find_publisher(config, "main"));
 	assert_null(config_find_postgres(config, "main"));
 	config_destroy(config);
@@ -227,9 +227,12 @@ static void exactly_once_has_its_own_most_in_flight_unless_it_is_said(void **sta
 		no_environ);
 
 	(void)state;
-	assert_int_equal(config_in_flight(config_find_publisher(config, "a")), 20000);
-	assert_int_equal(config_in_flight(config_find_publisher(config, "b")), 40000);
-	assert_int_equal(config_in_flight(config_find_publisher(config, "c")), 20000);
+	assert_int_equal(
+	    publisher_settings_in_flight(&config_find_publisher(config, "a")->settings), 20000);
+	assert_int_equal(
+	    publisher_settings_in_flight(&config_find_publisher(config, "b")->settings), 40000);
+	assert_int_equal(
+	    publisher_settings_in_flight(&config_find_publisher(config, "c")->settings), 20000);
 	config_destroy(config);
 }
 
@@ -247,12 +250,12 @@ static void a_topic_has_the_policy_of_its_section_or_the_default(void **state)
 	text_addf(&ini, "[topic \"%s\"]\non_refusal = stop\n", longest);
 	config = parse(ini.data, no_environ);
 	assert_int_equal(config->topic_count, 4);
-	assert_int_equal(config_topic_policy(config, "shop.orders-v2"), REFUSAL_PASS);
-	assert_int_equal(config_topic_policy(config, "Shop_orders"), REFUSAL_STOP);
-	assert_int_equal(config_topic_policy(config, longest), REFUSAL_STOP);
-	assert_int_equal(config_topic_policy(config, "main"), REFUSAL_BLOCK);
-	assert_int_equal(config_topic_policy(config, "shop_orders"), REFUSAL_BLOCK);
-	assert_int_equal(config_topic_policy(config, ""), REFUSAL_BLOCK);
+	assert_int_equal(config_topic_policy(config, "shop.orders-v2"), STREAM_PASS);
+	assert_int_equal(config_topic_policy(config, "Shop_orders"), STREAM_STOP);
+	assert_int_equal(config_topic_policy(config, longest), STREAM_STOP);
+	assert_int_equal(config_topic_policy(config, "main"), STREAM_BLOCK);
+	assert_int_equal(config_topic_policy(config, "shop_orders"), STREAM_BLOCK);
+	assert_int_equal(config_topic_policy(config, ""), STREAM_BLOCK);
 	for (int i = 0; i < config->publisher_count; i++)
 		assert_ptr_equal(config->publishers[i].config, config);
 	config_destroy(config);
@@ -265,8 +268,8 @@ static void a_topic_may_have_a_variable_once_it_is_declared(void **state)
 	    ENVIRON("OUTBOX_RELAY_TOPIC_SHOP_ORDERS_ON_REFUSAL=pass"));
 
 	(void)state;
-	assert_int_equal(config_topic_policy(config, "shop.orders"), REFUSAL_PASS);
-	assert_int_equal(config_topic_policy(config, "b"), REFUSAL_BLOCK);
+	assert_int_equal(config_topic_policy(config, "shop.orders"), STREAM_PASS);
+	assert_int_equal(config_topic_policy(config, "b"), STREAM_BLOCK);
 	config_destroy(config);
 	assert_refused("[topic \"a\"]", ENVIRON("OUTBOX_RELAY_TOPIC_ON_REFUSAL=pass"),
 	    "OUTBOX_RELAY_TOPIC_ON_REFUSAL: a [topic] needs a name; declare [topic \"orders\"] in "
@@ -380,7 +383,7 @@ static void a_deliver_is_named_and_has_defaults_of_its_own(void **state)
 	assert_string_equal(deliver->id, "header:outbox-id");
 	assert_string_equal(deliver->origin, "relay.ini:1");
 	assert_int_equal(deliver->batch, 1); /* a single one */
-	assert_int_equal(deliver->without_id, DELIVER_DEAD_LETTER);
+	assert_int_equal(deliver->without_id, OUTBOX_INBOX_TO_DEAD_LETTERS);
 	assert_int_equal(deliver->rules.count, 0);
 	config_destroy(config);
 }
@@ -690,7 +693,7 @@ static void the_environment_is_enough(void **state)
 	assert_string_equal(property(&config->kafka[0], "bootstrap.servers"), "localhost:9092");
 	assert_string_equal(
 	    config->kafka[0].properties[0].origin, "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS");
-	assert_int_equal(config->publishers[0].poll_idle_ms, 10);
+	assert_int_equal(config->publishers[0].settings.poll_idle_ms, 10);
 	assert_int_equal(config->log_format, LOG_JSON);
 	config_destroy(config);
 }
@@ -704,8 +707,8 @@ static void the_environment_wins_over_the_file(void **state)
 		"OUTBOX_RELAY_KAFKA_ACKS=all", "OUTBOX_RELAY_KAFKA_B_ACKS=-1"));
 
 	(void)state;
-	assert_int_equal(config_find_publisher(config, "main")->lease_ms, 6000);
-	assert_int_equal(config_find_publisher(config, "bill-ing")->lease_ms, 7000);
+	assert_int_equal(config_find_publisher(config, "main")->settings.lease_ms, 6000);
+	assert_int_equal(config_find_publisher(config, "bill-ing")->settings.lease_ms, 7000);
 	assert_string_equal(property(&config->kafka[0], "acks"), "all");
 	assert_string_equal(property(&config->kafka[1], "acks"), "-1");
 	assert_int_equal(config->kafka[1].property_count, 1);
@@ -820,7 +823,7 @@ static void a_file_is_loaded_or_named(void **state)
 	write_file(path, "[publisher \"x\"]\nlease = 9s\n");
 	config = config_load(path, &err);
 	assert_non_null(config);
-	assert_int_equal(config->publishers[0].lease_ms, 9000);
+	assert_int_equal(config->publishers[0].settings.lease_ms, 9000);
 	config_destroy(config);
 	unlink(path);
 	assert_null(config_load("/nonexistent/relay.ini", &err));

@@ -38,7 +38,7 @@ enum {
 /* What the application does with a message, whenever it is there. */
 enum kind { TAKES, REFUSES, FAILS, WAITS_ONCE, HAD_IT, KINDS };
 
-struct message {
+struct hour_message {
 	struct item item; /* first; its offset is the number, its key_hash the key */
 	char id[12];
 	enum kind kind;
@@ -47,21 +47,21 @@ struct message {
 	bool asked, waited;
 	int tries, effects, ends; /* ends: for good */
 	bool dead;
-	struct message *before; /* of its key */
+	struct hour_message *before; /* of its key */
 };
 
 struct request {
 	struct parcel *parcel;
 	int64_t at; /* of its answer */
 	bool away;  /* when it came to the application */
-	struct message *messages[BATCH];
+	struct hour_message *messages[BATCH];
 	size_t count;
 };
 
 struct world {
 	uint64_t chance;
 	int64_t now, away_from, away_to;
-	struct message *messages;
+	struct hour_message *messages;
 	int arrived, ended, dead, in_outage;
 	struct key_queues key_queues;
 	struct timers timers;
@@ -90,7 +90,7 @@ static void take_end(void *context, const struct outbox_inbox_end *ends, size_t 
 		world->ends[world->end_count++] = ends[i];
 }
 
-static void leave(struct world *world, struct message *message, bool dead)
+static void leave(struct world *world, struct hour_message *message, bool dead)
 {
 	struct item *next = key_queues_leave(&world->key_queues, &message->item);
 
@@ -102,13 +102,13 @@ static void leave(struct world *world, struct message *message, bool dead)
 		item_list_add(&world->ready, next);
 }
 
-static void rest(struct world *world, struct message *message, int64_t wait_ms)
+static void rest(struct world *world, struct hour_message *message, int64_t wait_ms)
 {
 	message->item.due_ms = world->now + wait_ms;
 	timers_add(&world->timers, &message->item);
 }
 
-static void try_again(struct world *world, struct message *message)
+static void try_again(struct world *world, struct hour_message *message)
 {
 	struct backoff backoff = {.first_ms = 100,
 	    .cap_ms = 60000,
@@ -125,7 +125,7 @@ static void try_again(struct world *world, struct message *message)
 
 static void end(struct world *world, const struct outbox_inbox_end *told)
 {
-	struct message *message = &world->messages[told->ticket];
+	struct hour_message *message = &world->messages[told->ticket];
 
 	if (!message->asked) /* the breaker is open */
 		assert_int_equal(told->result, OUTBOX_INBOX_WAIT);
@@ -165,7 +165,7 @@ static void hand_out(struct world *world)
 
 static void arrive(struct world *world)
 {
-	struct message *message = &world->messages[world->arrived++];
+	struct hour_message *message = &world->messages[world->arrived++];
 
 	if (key_queues_add(&world->key_queues, &message->item))
 		item_list_add(&world->ready, &message->item);
@@ -187,19 +187,19 @@ static void ask(struct world *world, struct parcel *parcel)
 	request->at = world->now + (draw(world, 50) ? 1 + draw(world, 300) : 10000);
 	world->in_outage += request->away;
 	for (size_t i = 0; i < parcel->count; i++) {
-		struct message *message = &world->messages[parcel->messages[i]->ticket];
+		struct hour_message *message = &world->messages[parcel->messages[i]->ticket];
 
 		request->messages[i] = message;
 		assert_false(message->asked && !message->apart);
 		assert_int_equal(message->ends, 0);
-		for (struct message *other = message->before; other; other = other->before)
+		for (struct hour_message *other = message->before; other; other = other->before)
 			assert_int_equal(other->ends, 1);
 		message->asked = true;
 		message->apart = false;
 	}
 }
 
-static int status_of(struct message *message)
+static int status_of(struct hour_message *message)
 {
 	switch (message->kind) {
 	case REFUSES:
@@ -256,7 +256,7 @@ static void answer_each(struct world *world, struct request *request, struct tex
 {
 	text_add(body, "[");
 	for (size_t i = 0; i < request->count; i++) {
-		struct message *message = request->messages[i];
+		struct hour_message *message = request->messages[i];
 		bool silent = draw(world, 30) == 0;
 		int status = silent ? 0 : status_of(message);
 
@@ -315,7 +315,7 @@ static bool holds(void *context, uint64_t ticket)
 static struct world *begin(uint64_t seed)
 {
 	struct world *world = calloc(1, sizeof *world);
-	struct message *last[KEYS] = {NULL};
+	struct hour_message *last[KEYS] = {NULL};
 	struct dispatch_settings settings = {.connections = CONNECTIONS,
 	    .breaker_failures = FAILURES,
 	    .breaker_pause_ms = PAUSE_MS,
@@ -333,7 +333,7 @@ static struct world *begin(uint64_t seed)
 	key_queues_init(&world->key_queues, KEYS);
 	world->messages = calloc(MESSAGES, sizeof *world->messages);
 	for (int i = 0; i < MESSAGES; i++) {
-		struct message *message = &world->messages[i];
+		struct hour_message *message = &world->messages[i];
 		int64_t key = draw(world, KEYS), kind = draw(world, 100);
 
 		snprintf(message->id, sizeof message->id, "m%d", i);
@@ -407,7 +407,7 @@ static void judge(const struct world *world)
 	int dead = 0;
 
 	for (int i = 0; i < MESSAGES; i++) {
-		const struct message *message = &world->messages[i];
+		const struct hour_message *message = &world->messages[i];
 		bool refused = message->kind == REFUSES && message->tries < ATTEMPTS;
 
 		assert_int_equal(message->ends, 1);

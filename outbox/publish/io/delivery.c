@@ -6,6 +6,7 @@
 #include "backoff.h"
 #include "clock.h"
 #include "fault.h"
+#include "logging.h"
 #include "position_prefix.h"
 #include "produce_fault.h"
 #include "producer.h"
@@ -23,7 +24,7 @@ enum {
 };
 
 struct delivery {
-	const struct config_publisher *publisher;
+	const struct publisher_settings *publisher;
 	int shard;
 	const char *identity;
 	struct stream *stream;
@@ -54,13 +55,13 @@ static bool delivers_exactly_once(const struct delivery *delivery)
 
 static bool make_delivery_producer(struct delivery *delivery, struct err *err)
 {
-	const struct config_publisher *publisher = delivery->publisher;
+	const struct publisher_settings *publisher = delivery->publisher;
 	bool exact = delivers_exactly_once(delivery);
 	char id[160];
 	snprintf(id, sizeof id, "outbox-relay.%s.%d.%s", publisher->name, delivery->shard,
 	    delivery->identity);
 	delivery->producer = producer_create(publisher->kafka, exact ? id : NULL, publisher->memory,
-	    config_in_flight(publisher), stream_topics(delivery->stream, false), err);
+	    publisher_settings_in_flight(publisher), stream_topics(delivery->stream, false), err);
 	delivery->transactions = exact ? UNFENCED : NO_TRANSACTIONS;
 	delivery->topic = NULL;
 	return delivery->producer != NULL;
@@ -74,7 +75,7 @@ static void drop_delivery_producer(struct delivery *delivery, int64_t create_at)
 	delivery->create_at = create_at;
 }
 
-struct delivery *delivery_create(const struct config_publisher *publisher, int shard,
+struct delivery *delivery_create(const struct publisher_settings *publisher, int shard,
     const char *identity, struct stream *stream, struct publish_metrics *metrics, struct err *err)
 {
 	struct delivery *delivery = xcalloc(1, sizeof *delivery);

@@ -5,7 +5,7 @@
  * owned by the shard_worker's thread; nothing blocks but delivery_knows and the end of a producer
  * (producer_destroy).
  */
-#include "config.h"
+#include "publisher_settings.h"
 #include "publish_metrics.h"
 #include "stream.h"
 
@@ -15,7 +15,7 @@ struct delivery;
  * Checks the properties by making a first producer. All pointers must outlive it. identity: of the
  * publisher, for positions and for the id of its transactions; known once the shard was taken.
  */
-struct delivery *delivery_create(const struct config_publisher *publisher, int shard,
+struct delivery *delivery_create(const struct publisher_settings *publisher, int shard,
     const char *identity, struct stream *stream, struct publish_metrics *metrics, struct err *err);
 /* Ends the producer first: from here on no record's memory is in use by it. */
 void delivery_destroy(struct delivery *delivery);

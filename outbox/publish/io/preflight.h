@@ -5,7 +5,7 @@
  * topic at its first use (topic_checks.h). Blocking; any thread, a report belongs to one at a time.
  */
 #include "topic_metadata.h"
-#include "config.h"
+#include "publisher_settings.h"
 #include "pg.h"
 
 enum preflight_severity {

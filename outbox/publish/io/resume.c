@@ -26,7 +26,7 @@ struct lost {
 };
 
 struct resume {
-	const struct config_publisher *publisher;
+	const struct publisher_settings *publisher;
 	int shard;
 	const char *identity;
 	struct stream *stream;
@@ -49,7 +49,7 @@ static bool reads_committed_only(const struct resume *resume)
 	return resume->publisher->delivery == DELIVERY_EXACTLY_ONCE;
 }
 
-struct resume *resume_create(const struct config_publisher *publisher, int shard,
+struct resume *resume_create(const struct publisher_settings *publisher, int shard,
     const char *identity, struct stream *stream, struct publish_metrics *metrics)
 {
 	struct resume *resume = xcalloc(1, sizeof *resume);

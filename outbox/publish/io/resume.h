@@ -3,7 +3,7 @@
  * Answers a stream's questions about tails (stream.h): what stands in Kafka already. Internal to
  * outbox/publish; owned by the shard_worker's thread; nothing blocks.
  */
-#include "config.h"
+#include "publisher_settings.h"
 #include "publish_metrics.h"
 #include "stream.h"
 
@@ -13,7 +13,7 @@ struct resume;
  * All pointers must outlive it. identity: the publisher's, known once the shard was taken. Only
  * records with a position of this publisher, identity and shard count.
  */
-struct resume *resume_create(const struct config_publisher *publisher, int shard,
+struct resume *resume_create(const struct publisher_settings *publisher, int shard,
     const char *identity, struct stream *stream, struct publish_metrics *metrics);
 void resume_destroy(struct resume *resume); /* NULL: fine */
 

@@ -77,24 +77,10 @@ struct shard_worker {
 	bool settings_changed;
 };
 
-static enum stream_policy policy_of(const void *context, const char *topic)
-{
-	static const enum stream_policy policies[] = {[REFUSAL_BLOCK] = STREAM_BLOCK,
-	    [REFUSAL_PASS] = STREAM_PASS,
-	    [REFUSAL_STOP] = STREAM_STOP};
-	const struct config_publisher *publisher = context;
-	return policies[config_topic_policy(publisher->config, topic)];
-}
-
-static char *refused_topic(const void *context, const char *topic)
-{
-	return config_topic_refused(context, topic);
-}
-
-static struct stream_settings stream_settings_of(const struct config_publisher *publisher)
+static struct stream_settings stream_settings_of(const struct publisher_settings *publisher)
 {
 	return (struct stream_settings){
-	    .max_in_flight = config_in_flight(publisher),
+	    .max_in_flight = publisher_settings_in_flight(publisher),
 	    .memory = publisher->memory,
 	    .lease_ms = publisher->lease_ms,
 	    .poll_busy_ms = publisher->poll_busy_ms,
@@ -107,9 +93,9 @@ static struct stream_settings stream_settings_of(const struct config_publisher *
 	    .parking = {.retry_first_ms = publisher->retry_first_ms,
 		.retry_max_ms = publisher->retry_max_ms,
 		.max_attempts = publisher->max_attempts,
-		.policy = policy_of,
-		.refused_topic = refused_topic,
-		.context = publisher},
+		.policy = publisher->policy,
+		.refused_topic = publisher->refused_topic,
+		.context = publisher->context},
 	    .seed = (uint64_t)clock_random(),
 	};
 }
@@ -887,7 +873,7 @@ static void shard_worker_free(struct shard_worker *shard_worker)
 
 struct shard_worker *shard_worker_start(const struct shard_worker_options *options, struct err *err)
 {
-	const struct config_publisher *publisher = options->publisher;
+	const struct publisher_settings *publisher = options->publisher;
 	struct shard_worker *shard_worker = xcalloc(1, sizeof *shard_worker);
 	char name[96];
 	shard_worker->options = *options;
@@ -948,7 +934,7 @@ void shard_worker_join(struct shard_worker *shard_worker)
 }
 
 void shard_worker_retune(
-    struct shard_worker *shard_worker, const struct config_publisher *publisher)
+    struct shard_worker *shard_worker, const struct publisher_settings *publisher)
 {
 	pthread_mutex_lock(&shard_worker->mutex);
 	shard_worker->settings = stream_settings_of(publisher);

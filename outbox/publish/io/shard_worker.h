@@ -5,7 +5,7 @@
  * (the daemon's main one); status and retune may be called from any.
  */
 #include "topic_metadata.h"
-#include "config.h"
+#include "publisher_settings.h"
 #include "stream.h"
 #include "take_limiter.h"
 #include "topic_checks.h"
@@ -13,7 +13,7 @@
 struct shard_worker;
 
 struct shard_worker_options {
-	const struct config_publisher *publisher; /* must outlive the shard_worker */
+	const struct publisher_settings *publisher; /* must outlive the shard_worker */
 	int shard, shards;
 	struct topic_metadata
 	    *metadata; /* of publisher->kafka; shared, outlives the shard_worker */
@@ -35,7 +35,7 @@ void shard_worker_join(struct shard_worker *shard_worker);
 
 /* Takes over the reloadable values of a new configuration. */
 void shard_worker_retune(
-    struct shard_worker *shard_worker, const struct config_publisher *publisher);
+    struct shard_worker *shard_worker, const struct publisher_settings *publisher);
 
 enum shard_worker_end {
 	SHARD_WORKER_RUNNING,

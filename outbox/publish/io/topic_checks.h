@@ -6,7 +6,7 @@
  * is enough. A topic that is missing is looked for until it is there.
  */
 #include "topic_metadata.h"
-#include "config.h"
+#include "publisher_settings.h"
 
 struct topic_checks;
 

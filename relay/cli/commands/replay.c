@@ -267,7 +267,7 @@ static int run_replay(const struct call *call)
 {
 	struct err err;
 	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
-	const struct config_publisher *publisher =
+	const struct publisher_settings *publisher =
 	    config ? session_publisher(call, config, &err) : NULL;
 	OWNED(owned_pg_destroy) struct pg *pg = NULL;
 	struct replaying replaying = {.call = call, .config = config};

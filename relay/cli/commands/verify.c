@@ -18,7 +18,7 @@ DEFINE_OWNED(struct verify_topics, verify_topics_destroy)
 
 /* One call of the command: the table, the topics, and the engine that compares them. */
 struct verification {
-	const struct config_publisher *publisher;
+	const struct publisher_settings *publisher;
 	struct verify_engine *engine;
 	struct verify_table *table;
 	struct verify_topics *topics;
@@ -293,7 +293,7 @@ static int run_verify(const struct call *call)
 	OWNED(owned_config_destroy)
 	struct config *config =
 	    read_range(call, &verification, &err) ? session_config(call, &err) : NULL;
-	const struct config_publisher *publisher =
+	const struct publisher_settings *publisher =
 	    config ? session_publisher(call, config, &err) : NULL;
 	OWNED(owned_pg_destroy)
 	struct pg *pg = publisher ? database_connect(publisher->postgres, &err) : NULL;

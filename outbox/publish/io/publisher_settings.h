@@ -1,0 +1,46 @@
+#pragma once
+/*
+ * The settings of a publisher: its database, its Kafka cluster, and how it publishes. Plain data.
+ * The caller fills the struct and owns it, with everything that it points to. The caller keeps all
+ * of that unchanged and alive until the last shard worker of the publisher has ended. Any number of
+ * threads may read the struct and call its functions at the same time.
+ */
+#include "kafka_settings.h"
+#include "postgres_settings.h"
+#include "stream.h"
+
+enum timestamp_source { TIMESTAMP_CREATED, TIMESTAMP_PUBLISH };
+enum safety { SAFETY_WARN, SAFETY_STRICT };
+enum delivery_mode { DELIVERY_AT_LEAST_ONCE, DELIVERY_EXACTLY_ONCE };
+enum resume_from { RESUME_TAIL, RESUME_NONE };
+
+struct publisher_settings {
+	char *name; /* as the database knows it; the first member, as in each named section */
+	const struct postgres_settings *postgres;
+	const struct kafka_settings *kafka;
+	int64_t max_in_flight; /* records produced and not yet covered by a committed log row:
+				  publisher_settings_in_flight */
+	bool in_flight_said;   /* it is no default */
+	int64_t memory;        /* bytes for rows read and not yet acknowledged, queue included */
+	int64_t lease_ms;
+	int64_t poll_busy_ms;    /* between polls while rows come */
+	int64_t poll_idle_ms;    /* the ceiling it backs off to */
+	int64_t ack_interval_ms; /* at most so long is an acknowledgement kept out of the log */
+	int64_t stall_after_ms;  /* a producer without progress for so long is made anew */
+	int64_t topic_idle_ms;   /* a topic without messages for so long is closed */
+	enum delivery_mode delivery;
+	enum resume_from resume; /* what a new owner, or one with a new producer, does first */
+	/* of a record that Kafka refused for good */
+	int64_t retry_first_ms; /* the first pause; each is twice the one before */
+	int64_t retry_max_ms;   /* no pause is longer */
+	int64_t max_attempts;   /* after so many it is dead */
+	enum timestamp_source timestamp;
+	enum safety safety;
+	/* Rules of single topics, as struct stream_parking has them; neither is NULL. */
+	enum stream_policy (*policy)(const void *context, const char *topic);
+	char *(*refused_topic)(const void *context, const char *topic);
+	const void *context;
+};
+
+/* The effective max_in_flight: with exactly-once the default is 40000. */
+int64_t publisher_settings_in_flight(const struct publisher_settings *settings);
