@@ -13,7 +13,7 @@ struct kafka_property {
 };
 
 struct kafka_settings {
-	char *name; /* of the cluster, for messages; the first member, as in each named section */
+	char *name; /* names the cluster in messages; first, as in each named section */
 	struct kafka_property *properties; /* NULL if there are none */
 	int property_count;
 };

@@ -9,8 +9,8 @@
 enum retention { RETENTION_DROP, RETENTION_DETACH };
 
 struct postgres_settings {
-	char *name; /* of the database, for messages; the first member, as in each named section */
-	char *dsn;  /* libpq conninfo or URI; "" means PG* variables alone */
+	char *name;   /* names the database in messages; first, as in each named section */
+	char *dsn;    /* libpq conninfo or URI; "" means PG* variables alone */
 	char *schema; /* default "outbox"; passes schema_text_check */
 	/* upkeep of the message table */
 	int64_t partition_every_ms; /* width of a partition, default 1d */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cleanup.h"
+#include "pg.h"
 #include "text.h"
 
 /* Microseconds from 1970-01-01 to 2000-01-01, where a binary timestamptz begins. */

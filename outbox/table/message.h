@@ -5,7 +5,9 @@
  */
 #include <stdint.h>
 #include "copy_binary.h"
-#include "pg.h"
+#include "errors.h"
+
+struct pg_result;
 
 /* id created_at event_id topic key payload headers partition deliver_at */
 enum { MESSAGE_FIELDS = 9 };

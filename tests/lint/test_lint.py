@@ -13,6 +13,9 @@ ITSELF = os.path.relpath(os.path.abspath(__file__), ROOT)
 
 # A row of the table of layers: | 2 | `outbox/store` | …
 LAYER = re.compile(r"^\| (\d+) \| `([\w/]+)` \| (.+) \|$", re.MULTILINE)
+# Headers of lower folders that only compute: the core of the publisher includes no others.
+PURE_HEADERS = {"message.h", "copy_binary.h", "pg_array.h", "partitioner.h", "bloom_filter.h",
+                "fingerprint.h"}
 OWNERS = {r"libpq-fe\.h": "outbox/pg", r"librdkafka/": "outbox/kafka",
           r"curl/": "outbox/http", r"hiredis/": "outbox/redis",
           r"microhttpd\.h": "relay/admin",
@@ -129,6 +132,21 @@ def test_includes_point_strictly_downwards():
             other = owner.get(name) if quoted else None
             if other not in (None, own) and level[other] >= level[own]:
                 wrong.append(f"{path}:{line}: {name} of {other}")
+    none_of(wrong)
+
+
+def test_the_core_of_the_publisher_includes_no_header_of_io():
+    place = {os.path.basename(path): path for path in PRODUCT if path.endswith(".h")}
+    seen = [path for path in PRODUCT if path.startswith("outbox/publish/core/")]
+    wrong = []
+    for path in seen:
+        for line, quoted, name in includes(path):
+            other = place.get(name) if quoted else None
+            if not other or other in seen:
+                continue
+            seen.append(other)
+            if os.path.dirname(other) != "outbox/base" and name not in PURE_HEADERS:
+                wrong.append(f"{path}:{line}: {name}")
     none_of(wrong)
 
 

@@ -4,6 +4,7 @@
  * runs in three steps, each at its own time: it looks, it inserts (and has an xid from then on), it
  * commits.
  */
+#include <stdlib.h>
 #include <string.h>
 #include "simulator_world.h"
 

@@ -29,8 +29,8 @@ struct publisher_settings {
 	int64_t stall_after_ms;  /* a producer without progress for so long is made anew */
 	int64_t topic_idle_ms;   /* a topic without messages for so long is closed */
 	enum delivery_mode delivery;
-	enum resume_from resume; /* what a new owner, or one with a new producer, does first */
-	/* of a record that Kafka refused for good */
+	enum resume_from resume; /* the first step of an owner that is new or has a new producer */
+	/* retries of a record that Kafka refused for good */
 	int64_t retry_first_ms; /* the first pause; each is twice the one before */
 	int64_t retry_max_ms;   /* no pause is longer */
 	int64_t max_attempts;   /* after so many it is dead */

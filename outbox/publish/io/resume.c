@@ -4,6 +4,7 @@
 #include <string.h>
 #include <uthash.h>
 
+#include "cleanup.h"
 #include "clock.h"
 #include "hex.h"
 #include "logging.h"
