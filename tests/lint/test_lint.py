@@ -286,3 +286,69 @@ def test_gaps_of_the_parser_table_are_found(table, fault):
         parser_table(table), declared_parsers(["bool a_parse(const char *text);\n"]), {"a_parse"},
         {"one": "if (a_parse(text))"})
     assert any(fault in found for found in faults) if fault else not faults
+
+
+# --- keys of the configuration -------------------------------------------------------------------
+
+CONFIG_KEY = re.compile(r'(?:([A-Z]+?)(_MS)?\((\w+)\)|CONFIG_([A-Z]+), "(\w+)")')
+
+
+def config_keys(table):
+    """Each row of config_rows.c as (section, key, member or None, help)."""
+    table = table[table.index("config_rows[] = {"):].split("\n};")[0]
+    for row in re.split(r"\n\t\{", table)[1:]:
+        macro, unit, name, kind, key = CONFIG_KEY.match(row).groups()
+        offset = re.search(r"offsetof\([^,]+, (?:\w+\.)*(\w+)\)", row)
+        member = offset[1] if offset else name and name + (unit or "").lower()
+        text = "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', row[row.find(".help"):]))
+        yield (macro or kind).lower(), key or name, member, text if ".help" in row else ""
+
+
+def faults_of_config_keys(table, page, product, tests):
+    """page: docs/configuration.md; product, tests: their sources as one text."""
+    keys = list(config_keys(table))
+    known = {row[:2] for row in keys}
+    parts = re.split(r"^## \[(\w+)", page, flags=re.M)
+    printed = {(section, key) for section, text in zip(parts[1::2], parts[2::2])
+               for key in re.findall(r"^\| `(\w+)` \|", text, re.M)}
+    members = set(re.findall(r"(?:->|\.)(\w+)", product))
+    settings = set(re.findall(r'\w+(?= ?=)|(?<=")\w+(?=")|OUTBOX_RELAY_\w+',
+                              tests.replace("\\n", " ")))
+    faults = [f"[{section}] {key}: the reference has it, but no row of config_rows.c"
+              for section, key in printed - known]
+    for section, key, member, text in keys:
+        variable = f"OUTBOX_RELAY_{section}_{key}".upper()
+        if not text.endswith((".", "?")):
+            faults.append(f"[{section}] {key}: its help is no sentence")
+        if (section, key) not in printed:
+            faults.append(f"[{section}] {key}: print docs/configuration.md again")
+        if member and member not in members:
+            faults.append(f"[{section}] {key}: no code reads {member}")
+        if member and key not in settings and variable not in settings:
+            faults.append(f"[{section}] {key}: no test sets it")
+    return faults
+
+
+def test_every_key_of_the_configuration_is_documented_read_and_tested():
+    product = "".join(read(path) for path in PRODUCT if path != "relay/conf/config_rows.c")
+    tests = "".join(read(path) for path in FILES
+                    if re.match(r"tests/(unit|integration|faults|support)/", path))
+    table = read("relay/conf/config_rows.c")
+    none_of(faults_of_config_keys(table, read("docs/configuration.md"), product, tests))
+    assert len(list(config_keys(table))) > 100
+
+
+@pytest.mark.parametrize("row,page,product,tests,fault", [
+    ('LOG_MS(every), .help = "It is."', "every", "log->every_ms", "every = 1s", None),
+    ('CONFIG_LOG, "every_file", CONFIG_FILE, .help = "It is."', "every_file", "", "", None),
+    ('CONFIG_LOG, "every", offsetof(struct config, log.often), .help = "It is."', "every",
+     "config->log.often", "OUTBOX_RELAY_LOG_EVERY", None),
+    ('LOG(every)', "every", "log->every", "every=1", "help is no sentence"),
+    ('LOG(every), .help = "It is."', "other", "log->every", "every=1", "print docs"),
+    ('LOG(every), .help = "It is."', "other", "log->every", "every=1", "but no row"),
+    ('LOG(every), .help = "It is."', "every", "log->everything", "every=1", "no code reads every"),
+    ('LOG(every), .help = "It is."', "every", "log->every", "everything=1", "no test sets it")])
+def test_forgotten_places_of_a_key_are_found(row, page, product, tests, fault):
+    faults = faults_of_config_keys(f"config_rows[] = {{\n\t{{{row}}},\n}};",
+                                   f"## [log]\n| `{page}` | any |\n", product, tests)
+    assert any(fault in found for found in faults) if fault else not faults

@@ -128,30 +128,32 @@ static void the_sample_is_the_defaults_also_without_its_comment_signs(void **sta
 
 static void every_key_is_read(void **state)
 {
-	struct config *config = parse("\xef\xbb\xbf; comment\n"
-				      "[postgres]\r\n"
-				      "dsn = host=/run/x dbname=shop\r\n"
-				      "schema=ob_1\n"
-				      "partition_every = 1s\npartitions_ahead = 100\n"
-				      "retain = 0\nretention = detach\nupkeep_interval = 100ms\n"
-				      "[kafka]\n"
-				      "bootstrap.servers = a:1,b:2\n"
-				      "  acks = all ; indented, with a comment\n"
-				      "[publisher]\n"
-				      "shards = 64\nmax_in_flight = 1\nmemory = 4GiB\nlease = 1h\n"
-				      "poll_busy = 0\npoll_idle = 1m\nack_interval = 0ms\n"
-				      "stall_after = 1d\ntimestamp = publish\nsafety = strict\n"
-				      "retry_first = 10ms\nretry_max = 1d\nmax_attempts = 1000000\n"
-				      "[topic \"orders\"]\non_refusal = stop\n"
-				      "[check \"shop\"]\ntransport = grpc\nurl = http://shop:1\n"
-				      "types = orders\nsecret = whsec_x\nbatch = 100\nrate = 0\n"
-				      "[lookback \"shop\"]\ntypes = orders,  returns\n"
-				      "topics = shop.*\ncheck = shop\ncheck_after = 10ms\n"
-				      "[api]\nlisten = 9188\n"
-				      "send_tokens = 0123456789abcdef, fedcba9876543210\n"
-				      "[admin]\nlisten = 9187\n"
-				      "[log]\nlevel = error\nformat = json",
-	    no_environ);
+	struct config *config =
+	    parse("\xef\xbb\xbf; comment\n"
+		  "[postgres]\r\n"
+		  "dsn = host=/run/x dbname=shop\r\n"
+		  "schema=ob_1\n"
+		  "partition_every = 1s\npartitions_ahead = 100\n"
+		  "retain = 0\nretention = detach\nupkeep_interval = 100ms\n"
+		  "[kafka]\n"
+		  "bootstrap.servers = a:1,b:2\n"
+		  "  acks = all ; indented, with a comment\n"
+		  "[publisher]\n"
+		  "shards = 64\nmax_in_flight = 1\nmemory = 4GiB\nlease = 1h\n"
+		  "poll_busy = 0\npoll_idle = 1m\nack_interval = 0ms\n"
+		  "stall_after = 1d\ntopic_idle = 1d\ntimestamp = publish\nsafety = strict\n"
+		  "retry_first = 10ms\nretry_max = 1d\nmax_attempts = 1000000\n"
+		  "[topic \"orders\"]\non_refusal = stop\n"
+		  "[check \"shop\"]\ntransport = grpc\nurl = http://shop:1\n"
+		  "types = orders\nsecret = whsec_x\nbatch = 100\nrate = 0\n"
+		  "retry_after_max = 1d\n"
+		  "[lookback \"shop\"]\ntypes = orders,  returns\n"
+		  "topics = shop.*\ncheck = shop\ncheck_after = 10ms\n"
+		  "[api]\nlisten = 9188\narrival = 1s\n"
+		  "send_tokens = 0123456789abcdef, fedcba9876543210\n"
+		  "[admin]\nlisten = 9187\n"
+		  "[log]\nlevel = error\nformat = json",
+		no_environ);
 	const struct config_publisher *publisher = &config->publishers[0];
 	const struct postgres_settings *postgres = publisher->settings.postgres;
 
@@ -175,14 +177,16 @@ static void every_key_is_read(void **state)
 	assert_int_equal(publisher->settings.poll_idle_ms, 60000);
 	assert_int_equal(publisher->settings.ack_interval_ms, 0);
 	assert_int_equal(publisher->settings.stall_after_ms, 86400000);
+	assert_int_equal(publisher->settings.topic_idle_ms, 86400000);
 	assert_int_equal(publisher->settings.retry_first_ms, 10);
 	assert_int_equal(publisher->settings.retry_max_ms, 86400000);
 	assert_int_equal(publisher->settings.max_attempts, 1000000);
 	assert_int_equal(config_topic_policy(config, "orders"), STREAM_STOP);
 	assert_int_equal(config->checks[0].transport, CHECK_GRPC);
-	assert_string_equal(config->checks[0].origin, "relay.ini:29");
+	assert_string_equal(config->checks[0].origin, "relay.ini:30");
 	assert_int_equal(config->checks[0].rate, 0);
 	assert_int_equal(config->checks[0].batch, 100);
+	assert_int_equal(config->checks[0].retry_after_max_ms, 86400000);
 	assert_ptr_equal(config->lookbacks[0].check, config_find_check(config, "shop"));
 	assert_int_equal(config->lookbacks[0].types.count, 2);
 	assert_true(config_list_has(&config->lookbacks[0].types, "returns"));
@@ -190,6 +194,7 @@ static void every_key_is_read(void **state)
 	assert_int_equal(config->lookbacks[0].check_after_ms, 10);
 	assert_string_equal(config->api.listen, "127.0.0.1:9188");
 	assert_int_equal(config->api.send_tokens.count, 2);
+	assert_int_equal(config->api.arrival_ms, 1000);
 	assert_int_equal(publisher->settings.timestamp, TIMESTAMP_PUBLISH);
 	assert_int_equal(publisher->settings.safety, SAFETY_STRICT);
 	assert_string_equal(config->admin_listen, "127.0.0.1:9187");
@@ -416,7 +421,8 @@ static void rules_and_retry_topics_of_a_deliver_are_lists(void **state)
 		  "batch = 9\n"
 		  "topics = orders, returns\n"
 		  "rules = | sliding name=a key=\"header:a|b\"  |daily name=b |\n"
-		  "retry_topics = orders.1=10s, orders.2=5m\n",
+		  "retry_topics = orders.1=10s, orders.2=5m\n"
+		  "retry_after_max = 0\n",
 		no_environ);
 	const struct config_deliver *deliver = &config->delivers[0];
 
@@ -429,6 +435,7 @@ static void rules_and_retry_topics_of_a_deliver_are_lists(void **state)
 	assert_string_equal(deliver->retry_steps[0].topic, "orders.1");
 	assert_int_equal(deliver->retry_steps[0].delay_ms, 10000);
 	assert_int_equal(deliver->retry_steps[1].delay_ms, 300000);
+	assert_int_equal(deliver->retry_after_max_ms, 0);
 	config_destroy(config);
 }
 
