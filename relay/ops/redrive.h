@@ -1,0 +1,59 @@
+#pragma once
+/*
+ * Sends dead letters of a [deliver] section back to the topics of their messages.
+ *
+ * Dead letters cannot be taken out of their topic. A consumer group of its own, GROUP.redriven, has
+ * committed there which of them went back: an offset, and a list of later ones, in the form of
+ * the inbox's commits (commit_text.h). A dead letter counts as gone back when the broker has
+ * acknowledged it. A process that dies before it has noted this sends the dead letter once more,
+ * with the same outbox-leg, by which dedup knows the copy.
+ */
+#include "config.h"
+
+/* All must hold; a text that is NULL restricts nothing. The texts must outlive the redrive. */
+struct redrive_filter {
+	const char *id;         /* the id of the message for the application, or its outbox-id */
+	const char *key;        /* of the record */
+	const char *topic;      /* that the message was in first */
+	const char *reason;     /* a part of the dead letter's reason */
+	int64_t from_us, to_us; /* of the record's timestamp; the second end is no part of it */
+	int64_t limit;          /* at most so many */
+};
+
+/* One that matches. Texts hold what others wrote, and are valid during the call. */
+struct redrive_found {
+	int32_t partition;
+	int64_t offset;
+	const char *topic, *id, *attempts, *reason; /* NULL: it does not say; id is never NULL */
+};
+
+/* The section of this name; NULL: there is none, or it has no dead letters. */
+const struct config_deliver *redrive_section(
+    const struct config *config, const char *name, struct err *err);
+
+struct redrive;
+
+/* Reads which dead letters went back before. Blocks. NULL: *err says why. */
+struct redrive *redrive_open(
+    const struct config_deliver *section, const struct redrive_filter *filter, struct err *err);
+void redrive_close(struct redrive *redrive); /* NULL is fine */
+
+/* Calls see with each dead letter that matches and did not go back before. Blocks. */
+bool redrive_find(struct redrive *redrive,
+    void (*see)(void *context, const struct redrive_found *found), void *context,
+    struct err *err) MUST_CHECK;
+
+/*
+ * Sends back what redrive_find found, and notes it. Calls unnoted with each partition where too
+ * many single dead letters went back to note all of them. Blocks; after 60 s without an
+ * acknowledgement ERR_RETRY.
+ */
+bool redrive_send(struct redrive *redrive, void (*unnoted)(void *context, int partition),
+    void *context, struct err *err) MUST_CHECK;
+
+struct redrive_figures {
+	int64_t matching;    /* did not go back before */
+	int64_t gone_before; /* match, and went back before */
+	int64_t sent;        /* acknowledged */
+};
+struct redrive_figures redrive_figures(const struct redrive *redrive);
