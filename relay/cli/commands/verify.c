@@ -7,148 +7,22 @@
 #include "moment.h"
 #include "progress.h"
 #include "session.h"
-#include "verify_table.h"
-#include "verify_topics.h"
+#include "verification.h"
 
 #define MIB (INT64_C(1) << 20)
 
-DEFINE_OWNED(struct verify_engine, verify_engine_destroy)
-DEFINE_OWNED(struct verify_table, verify_table_close)
-DEFINE_OWNED(struct verify_topics, verify_topics_destroy)
+DEFINE_OWNED(struct verification, verification_close)
 
-/* One call of the command: the table, the topics, and the engine that compares them. */
-struct verification {
+/* What is printed. */
+struct outcome {
 	const struct publisher_settings *publisher;
-	struct verify_engine *engine;
-	struct verify_table *table;
-	struct verify_topics *topics;
-	struct verify_range range;
+	const struct verify_verdict *verdict;
+	const struct verify_topics *topics;
+	const char *place;                       /* of the database */
 	char from[MOMENT_SIZE], to[MOMENT_SIZE]; /* of the range; "": open */
-	char place[128];                         /* of the database */
 	double seconds;
+	bool clean;
 };
-
-/* --- records without a row ----------------------------------------------------------------- */
-
-/* Records that are looked up again: their rows may have come while the table was read. */
-struct second_look {
-	const struct verify_unknown *records;
-	int count;
-	bool there[VERIFY_UNKNOWNS];   /* there is such a row */
-	bool outside[VERIFY_UNKNOWNS]; /* and it is not in the range */
-};
-
-static void see_unknown(void *context, const struct verify_found_row *row)
-{
-	struct second_look *look = context;
-
-	for (int i = 0; i < look->count; i++)
-		if (look->records[i].id == row->id && look->records[i].event == row->event) {
-			look->there[i] = true;
-			look->outside[i] = !row->in_range;
-		}
-}
-
-static void judge_unknown(
-    struct verification *verification, const struct verify_unknown *record, bool there)
-{
-	struct verify_verdict *verdict = verify_engine_verdict(verification->engine);
-
-	if (there)
-		verdict->newer++;
-	else if (!verify_table_keeps(verification->table, record->id, record->timestamp_ms))
-		verdict->older++;
-	else
-		verify_engine_found(verification->engine, VERIFY_PHANTOM,
-		    "id %" PRId64 " in %s [%d] at %" PRId64, record->id, record->topic,
-		    record->partition, record->offset);
-}
-
-static bool settle_unknown(
-    void *context, const struct verify_unknown *records, int count, struct err *err)
-{
-	struct verification *verification = context;
-	struct second_look look = {.records = records, .count = count};
-	int64_t ids[VERIFY_UNKNOWNS];
-
-	for (int i = 0; i < count; i++)
-		ids[i] = records[i].id;
-	if (count > 0 &&
-	    !verify_table_find(verification->table, ids, count, see_unknown, &look, err))
-		return false;
-	for (int i = 0; i < count; i++)
-		if (!look.outside[i])
-			judge_unknown(verification, &records[i], look.there[i]);
-	return true;
-}
-
-/* --- rows without a record ----------------------------------------------------------------- */
-
-/* A row that is no longer found was dropped with its partition: it is not judged. */
-static void see_missing(void *context, const struct verify_found_row *row)
-{
-	struct verification *verification = context;
-
-	if (row->skipped)
-		verify_engine_verdict(verification->engine)->skipped++;
-	else if (verify_topics_expired(verification->topics, row->topic, (size_t)row->topic_length,
-		     row->key, (size_t)row->key_length, row->partition, row->id))
-		verify_engine_verdict(verification->engine)->expired++;
-	else
-		verify_engine_found(verification->engine, VERIFY_LOST, "id %" PRId64 " for %.*s",
-		    row->id, row->topic_length, row->topic);
-}
-
-static bool settle_missing(struct verification *verification, struct err *err)
-{
-	enum { AT_ONCE = 1000 };
-	int64_t ids[AT_ONCE], cursor = 0;
-	int count;
-
-	do {
-		count = 0;
-		while (count < AT_ONCE &&
-		       verify_engine_missing(verification->engine, &cursor, &ids[count]))
-			count++;
-		if (count > 0 && !verify_table_find(verification->table, ids, count, see_missing,
-				     verification, err))
-			return false;
-	} while (count == AT_ONCE);
-	return true;
-}
-
-/* Records of missing rows may be behind the part of the topics that was read. */
-static bool judge_round(struct verification *verification, struct err *err)
-{
-	struct verify_engine *engine = verification->engine;
-
-	return verify_topics_read(
-		   verification->topics, engine, settle_unknown, verification, err) &&
-	       (!verify_engine_is_missing(engine) ||
-		   verify_topics_read_on(
-		       verification->topics, engine, settle_unknown, verification, err)) &&
-	       settle_missing(verification, err);
-}
-
-/*
- * The ends of the topics are taken after the rows were read, so they include each row that the log
- * calls published.
- */
-static bool verify_in_rounds(struct verification *verification, struct err *err)
-{
-	int64_t began = clock_us(), after = INT64_MIN;
-	bool last = false;
-
-	if (!verify_table_topics(verification->table, verify_topics_add, verification->topics, err))
-		return false;
-	while (!last)
-		if (!verify_table_read(verification->table, verification->engine, after,
-			verify_topics_add, verification->topics, &after, &last, err) ||
-		    !judge_round(verification, err))
-			return false;
-	verification->seconds = (double)(clock_us() - began) / 1e6;
-	return true;
-}
 
 /* --- output -------------------------------------------------------------------------------- */
 
@@ -193,19 +67,19 @@ static void print_samples(const struct verify_verdict *verdict, enum verify_kind
 		puts("      …");
 }
 
-static void print_verify_text(const struct verification *verification, bool clean)
+static void print_verify_text(const struct outcome *outcome)
 {
-	const struct verify_verdict *verdict = verify_engine_verdict(verification->engine);
-	struct verify_topics_figures figures = verify_topics_figures(verification->topics);
+	const struct verify_verdict *verdict = outcome->verdict;
+	struct verify_topics_figures figures = verify_topics_figures(outcome->topics);
 	bool missing;
 	const char *name;
 
 	printf("publisher %s: %s against %d topic%s, %" PRId64 " records, in %.1f s\n",
-	    verification->publisher->name, verification->place, figures.topics,
-	    figures.topics == 1 ? "" : "s", figures.records, verification->seconds);
-	if (verification->from[0] || verification->to[0])
-		printf("  rows created%s%s%s%s\n", verification->from[0] ? " from " : "",
-		    verification->from, verification->to[0] ? " up to " : "", verification->to);
+	    outcome->publisher->name, outcome->place, figures.topics,
+	    figures.topics == 1 ? "" : "s", figures.records, outcome->seconds);
+	if (outcome->from[0] || outcome->to[0])
+		printf("  rows created%s%s%s%s\n", outcome->from[0] ? " from " : "", outcome->from,
+		    outcome->to[0] ? " up to " : "", outcome->to);
 	print_verify_count("committed", verdict->committed, "");
 	print_verify_count("published", verdict->published, "");
 	for (int kind = 0; kind < VERIFY_KINDS; kind++) {
@@ -213,10 +87,10 @@ static void print_verify_text(const struct verification *verification, bool clea
 		print_samples(verdict, kind);
 	}
 	print_unjudged(verdict);
-	for (int i = 0; (name = verify_topics_name(verification->topics, i, &missing)); i++)
+	for (int i = 0; (name = verify_topics_name(outcome->topics, i, &missing)); i++)
 		if (missing)
 			printf("  topic %s does not exist\n", name);
-	puts(clean ? "clean" : "NOT CLEAN");
+	puts(outcome->clean ? "clean" : "NOT CLEAN");
 }
 
 static json_t *samples_json(const struct verify_verdict *verdict)
@@ -245,14 +119,13 @@ static json_t *topics_json(const struct verify_topics *topics, bool wants_missin
 	return list;
 }
 
-static void print_verify_json(const struct verification *verification, bool clean)
+static void print_verify_json(const struct outcome *outcome)
 {
-	const struct verify_verdict *verdict = verify_engine_verdict(verification->engine);
-	struct verify_topics_figures figures = verify_topics_figures(verification->topics);
+	const struct verify_verdict *verdict = outcome->verdict;
+	struct verify_topics_figures figures = verify_topics_figures(outcome->topics);
 	json_t *object = json_pack("{ss, ss?, ss?, sb, sI, sI, sI, sI, sI, sI, sI, sI}",
-	    "publisher", verification->publisher->name, "from",
-	    verification->from[0] ? verification->from : NULL, "to",
-	    verification->to[0] ? verification->to : NULL, "clean", clean, "committed",
+	    "publisher", outcome->publisher->name, "from", outcome->from[0] ? outcome->from : NULL,
+	    "to", outcome->to[0] ? outcome->to : NULL, "clean", outcome->clean, "committed",
 	    (json_int_t)verdict->committed, "acknowledged", (json_int_t)verdict->acknowledged,
 	    "published", (json_int_t)verdict->published, "pending", (json_int_t)verdict->pending,
 	    "parked", (json_int_t)verdict->parked, "scheduled", (json_int_t)verdict->scheduled,
@@ -267,10 +140,10 @@ static void print_verify_json(const struct verification *verification, bool clea
 		(json_int_t)verdict->newer, "sequences", (json_int_t)verdict->sequences_unjudged));
 	json_object_set_new(object, "records", json_integer(figures.records));
 	json_object_set_new(object, "records_of_others", json_integer(figures.others));
-	json_object_set_new(object, "topics", topics_json(verification->topics, false));
-	json_object_set_new(object, "missing_topics", topics_json(verification->topics, true));
+	json_object_set_new(object, "topics", topics_json(outcome->topics, false));
+	json_object_set_new(object, "missing_topics", topics_json(outcome->topics, true));
 	json_object_set_new(object, "samples", samples_json(verdict));
-	json_object_set_new(object, "seconds", json_real(verification->seconds));
+	json_object_set_new(object, "seconds", json_real(outcome->seconds));
 	json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(6));
 	putchar('\n');
 	json_decref(object);
@@ -278,51 +151,42 @@ static void print_verify_json(const struct verification *verification, bool clea
 
 /* --- the command --------------------------------------------------------------------------- */
 
-static bool read_range(const struct call *call, struct verification *verification, struct err *err)
-{
-	return session_range(call, &verification->range.from_us, &verification->range.to_us,
-	    verification->from, verification->to, err);
-}
-
 static int run_verify(const struct call *call)
 {
-	struct verification verification = {0};
+	struct outcome outcome = {0};
 	struct progress progress;
-	struct progress_watch watch = progress_watch(&progress);
+	struct verification_settings settings = {.sequence = call_text(call, "sequence", NULL),
+	    .memory = call_number(call, "memory", 256) * MIB,
+	    .watch = progress_watch(&progress)};
+	int64_t began;
 	struct err err;
 	OWNED(owned_config_destroy)
-	struct config *config =
-	    read_range(call, &verification, &err) ? session_config(call, &err) : NULL;
-	const struct publisher_settings *publisher =
-	    config ? session_publisher(call, config, &err) : NULL;
-	OWNED(owned_pg_destroy)
-	struct pg *pg = publisher ? database_connect(publisher->postgres, &err) : NULL;
-	OWNED(owned_verify_table_close)
-	struct verify_table *table = pg ? verify_table_open(pg, publisher->postgres, publisher,
-					      &verification.range, &watch, &err)
-					: NULL;
-	OWNED(owned_verify_engine_destroy)
-	struct verify_engine *engine = verify_engine_create(call_number(call, "memory", 256) * MIB);
-	OWNED(owned_verify_topics_destroy)
-	struct verify_topics *topics =
-	    table ? verify_topics_create(publisher, verify_table_identity(table),
-			call_text(call, "sequence", NULL), &verification.range, &watch)
-		  : NULL;
-	bool clean;
+	struct config *config = session_range(call, &settings.range.from_us, &settings.range.to_us,
+				    outcome.from, outcome.to, &err)
+				    ? session_config(call, &err)
+				    : NULL;
 
-	verification.publisher = publisher;
-	verification.engine = engine;
-	verification.table = table;
-	verification.topics = topics;
-	if (!table || !verify_in_rounds(&verification, &err))
+	settings.publisher = config ? session_publisher(call, config, &err) : NULL;
+	OWNED(owned_pg_destroy)
+	struct pg *pg =
+	    settings.publisher ? database_connect(settings.publisher->postgres, &err) : NULL;
+	OWNED(owned_verification_close)
+	struct verification *verification = pg ? verification_open(pg, &settings, &err) : NULL;
+
+	began = clock_us();
+	if (!verification || !verification_run(verification, &err))
 		return session_failed(&err);
-	text_copy(verification.place, sizeof verification.place, pg_place(pg));
-	clean = verify_is_clean(verify_engine_verdict(engine), call_flag(call, "no-duplicates"));
+	outcome.seconds = (double)(clock_us() - began) / 1e6;
+	outcome.publisher = settings.publisher;
+	outcome.verdict = verification_verdict(verification);
+	outcome.topics = verification_topics(verification);
+	outcome.place = pg_place(pg);
+	outcome.clean = verify_is_clean(outcome.verdict, call_flag(call, "no-duplicates"));
 	if (call_flag(call, "json"))
-		print_verify_json(&verification, clean);
+		print_verify_json(&outcome);
 	else
-		print_verify_text(&verification, clean);
-	return clean ? 0 : EXIT_FOUND;
+		print_verify_text(&outcome);
+	return outcome.clean ? 0 : EXIT_FOUND;
 }
 
 static const struct command_option verify_options[] = {
