@@ -1,5 +1,5 @@
 #pragma once
-/* Moments on the command line and in its output, always UTC. */
+/* Moments as operators write and read them, always UTC. */
 #include <stdint.h>
 #include "errors.h"
 
