@@ -1,5 +1,6 @@
 #include "inbox_partition.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -27,6 +28,40 @@ enum {
 	LOOK_EVERY = 1000,  /* records of a partition between two looks at the text's length */
 	LEAST_LAG_MS = 1000 /* the shortest lag that find_window assumes */
 };
+
+/* --- states --------------------------------------------------------------------------------- */
+
+#define MAY(state) (1U << ASSIGNED_##state)
+
+static const struct state_row assigned_rows[ASSIGNED_STATES] = {
+    [ASSIGNED_OPENING] = {"opening", MAY(READING) | MAY(UNSET),
+	"its stores are being opened, and the offset where it begins is looked for"},
+    [ASSIGNED_READING] = {"reading", MAY(SKIPPING) | MAY(MISSING) | MAY(UNSET),
+	"its messages are read and handled, and their offsets committed"},
+    [ASSIGNED_SKIPPING] = {"skipping", MAY(READING) | MAY(MISSING),
+	"its next message was deleted, and reading continues where `start` says"},
+    [ASSIGNED_MISSING] = {"missing", 0,
+	"its topic was deleted or made anew, and nothing is committed until it is opened again"},
+    [ASSIGNED_UNSET] = {"unset", 0,
+	"it has no offset, and is blocked until an operator sets one and resumes it"},
+};
+
+const struct state_table inbox_partition_states = {
+    "assigned partition of the inbox", assigned_rows, ASSIGNED_STATES, ASSIGNED_OPENING};
+
+void inbox_partition_move(struct inbox_partition *assigned, enum inbox_partition_state state)
+{
+	states_check(&inbox_partition_states, assigned->state, state);
+	if (STATES_CHECKED && state != ASSIGNED_UNSET) /* which may come before the first offset */
+		assert(assigned->topic && assigned->read >= 0 &&
+		       assigned->committed <= assigned->offsets.done);
+	assigned->state = state;
+}
+
+bool inbox_partition_commits(const struct inbox_partition *assigned)
+{
+	return assigned->state == ASSIGNED_READING || assigned->state == ASSIGNED_SKIPPING;
+}
 
 /* --- folders -------------------------------------------------------------------------------- */
 
@@ -249,8 +284,7 @@ static bool go_back(const struct inbox_settings *settings, struct subscription *
 
 void inbox_partition_stop_unset(struct inbox_partition *assigned)
 {
-	assigned->stops |= STOP_UNSET;
-	assigned->missing = true;
+	inbox_partition_move(assigned, ASSIGNED_UNSET);
 	log_error("inbox_stands_still", {"topic", LOG_TEXT(assigned->topic)},
 	    {"partition", LOG_INT(assigned->partition)}, {"reason", LOG_TEXT("it has no offset")},
 	    {"consequence", LOG_TEXT("nothing of the partition is read, until somebody sets the "
@@ -349,6 +383,8 @@ static bool begin_partition(const struct inbox_settings *settings, struct inbox_
 	    !find_beginning(settings, assigned, subscription, place, &commit, err))
 		return false;
 	set_offsets(assigned, place, &commit);
+	if (assigned->state == ASSIGNED_OPENING)
+		inbox_partition_move(assigned, ASSIGNED_READING);
 	return true;
 }
 
@@ -550,7 +586,7 @@ bool inbox_partition_arrive(
     struct inbox_partition *assigned, const struct inbox_settings *settings, struct item *item)
 {
 	int64_t offset = item->public.offset;
-	if (offset < assigned->read || assigned->stops & STOP_UNSET) {
+	if (offset < assigned->read || assigned->state == ASSIGNED_UNSET) {
 		item_destroy(item);
 		return false;
 	}

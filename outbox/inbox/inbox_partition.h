@@ -28,11 +28,25 @@ enum inbox_partition_stop {
 	STOP_STANDING = 1 << 3, /* until somebody helps */
 	STOP_PAUSED = 1 << 4,   /* outbox_inbox_pause */
 	STOP_DUE = 1 << 5,      /* of a retry topic: the next one is not due yet */
-	STOP_UNSET = 1 << 6,    /* nobody has said where it begins; until it is taken anew */
 };
 
+/*
+ * From its assignment until it is revoked or taken anew, which may come in every state. The table
+ * is in inbox_partition.c, and inbox_partition_move checks each move in test builds.
+ */
+enum inbox_partition_state {
+	ASSIGNED_OPENING,
+	ASSIGNED_READING,
+	ASSIGNED_SKIPPING,
+	ASSIGNED_MISSING,
+	ASSIGNED_UNSET,
+	ASSIGNED_STATES
+};
+extern const struct state_table inbox_partition_states;
+
 struct inbox_partition {
-	const char *topic; /* the settings' */
+	enum inbox_partition_state state; /* inbox_partition_move sets it */
+	const char *topic;                /* the settings' */
 	int topic_number;
 	int32_t partition;
 	int retry; /* the retry topic it is of; -1: none */
@@ -42,11 +56,11 @@ struct inbox_partition {
 
 	struct offsets offsets;
 	int64_t read;      /* behind the last record that has arrived */
-	bool behind;       /* it is read from before what is committed, and that is not reached */
+	bool behind;       /* it reads older records than the committed ones, also after a skip */
 	int64_t committed; /* by the last commit, with this text: */
 	char text[COMMIT_TEXT_SIZE];
 	size_t mark_length; /* of it */
-	bool changed;       /* since then */
+	bool changed;       /* since then; also when a commit failed */
 	int64_t taken;      /* since the text's length was looked at */
 
 	struct item_list arrived; /* not yet admitted */
@@ -56,9 +70,7 @@ struct inbox_partition {
 	int64_t pending;          /* items whose ids are pending in the store */
 	unsigned stops;
 	bool unflushed; /* ids were logged since inbox_partition_flush */
-	bool paused;    /* in librdkafka */
-	bool missing;   /* its topic was deleted, or its offset is not there: it commits nothing */
-	bool gone;      /* the next record was deleted: reading goes on elsewhere */
+	bool paused;    /* in librdkafka, which may have refused to pause or resume it */
 };
 
 /*
@@ -68,6 +80,10 @@ struct inbox_partition {
 struct inbox_partition *inbox_partition_open(const struct inbox_settings *settings,
     struct inbox_partition_store *common, struct subscription *subscription,
     struct subscription_place *place, struct err *err);
+/* The fields that the new state needs are set before. */
+void inbox_partition_move(struct inbox_partition *assigned, enum inbox_partition_state state);
+/* False: its offsets are not to be written, since they are not those of this log. */
+bool inbox_partition_commits(const struct inbox_partition *assigned);
 /* In the log: the offset is not in the partition. */
 void inbox_partition_log_gone(const struct inbox_partition *assigned, int64_t offset);
 /* Nothing is read or committed of it until somebody sets an offset, and it is taken anew. */

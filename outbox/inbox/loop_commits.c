@@ -44,7 +44,7 @@ void loop_commit(struct loop *loop, bool wait)
 	struct err err;
 	for (int i = 0; i < loop->partition_count; i++) {
 		struct inbox_partition *assigned = loop->partitions[i];
-		if (!assigned->changed || assigned->missing)
+		if (!assigned->changed || !inbox_partition_commits(assigned))
 			continue;
 		if (!inbox_partition_checkpoint(assigned, loop->settings, &err)) {
 			loop_trouble(loop, assigned->store, &err);
@@ -69,7 +69,7 @@ void loop_ask_coordinator(struct loop *loop)
 		const struct inbox_partition *assigned = loop->partitions[i];
 		const struct subscription_place place = {
 		    assigned->topic, assigned->partition, assigned->committed, assigned->text};
-		if (assigned->missing)
+		if (!inbox_partition_commits(assigned))
 			continue;
 		if (!subscription_commit(loop->subscription, &place, 1, false, &err))
 			loop_tell(loop, "inbox_not_committed", &err);
@@ -121,8 +121,10 @@ static void note_figures(struct loop *loop)
 	stats->observed_rate = 0;
 	stats->sub_slices = 0;
 	for (int i = 0; i < loop->partition_count; i++) {
-		stats->standing += (loop->partitions[i]->stops & (STOP_STANDING | STOP_UNSET)) != 0;
-		add_dedup(loop->partitions[i]->own.dedup, stats);
+		const struct inbox_partition *assigned = loop->partitions[i];
+		stats->standing +=
+		    assigned->stops & STOP_STANDING || assigned->state == ASSIGNED_UNSET;
+		add_dedup(assigned->own.dedup, stats);
 	}
 	add_dedup(loop->common.dedup, stats);
 	stats->oldest_ms = oldest_item_age(loop);

@@ -321,7 +321,7 @@ static bool commit_new_log(
 	offsets_init(&none, at, "");
 	commit_text_write(&none, mark, text);
 	const struct subscription_place place = {assigned->topic, assigned->partition, at, text};
-	assigned->missing = true;
+	inbox_partition_move(assigned, ASSIGNED_MISSING);
 	loop->again_at = clock_ms();
 	return subscription_commit(loop->subscription, &place, 1, true, err);
 }
@@ -334,10 +334,10 @@ static bool move_on(struct loop *loop, struct inbox_partition *assigned, struct 
 		loop->subscription, assigned->topic, assigned->partition, &low, &high, err))
 		return false;
 	int64_t at = loop->settings->given.start == OUTBOX_INBOX_EARLIEST ? low : high;
-	assigned->gone = false;
 	if (assigned->read >= low)
 		return commit_new_log(loop, assigned, at, err);
 	skip_deleted(assigned, at);
+	inbox_partition_move(assigned, ASSIGNED_READING);
 	return true;
 }
 
@@ -361,13 +361,13 @@ void loop_on_out_of_range(void *context, const char *topic, int32_t partition)
 {
 	struct loop *loop = context;
 	struct inbox_partition *assigned = loop_find_partition(loop, topic, partition);
-	if (!assigned || assigned->missing || assigned->gone)
+	if (!assigned || assigned->state != ASSIGNED_READING)
 		return;
 	inbox_partition_log_gone(assigned, assigned->read);
 	if (loop->settings->given.start == OUTBOX_INBOX_STAND_STILL)
 		inbox_partition_stop_unset(assigned);
 	else
-		assigned->gone = true;
+		inbox_partition_move(assigned, ASSIGNED_SKIPPING);
 }
 
 void loop_see_to_late(struct loop *loop)
@@ -378,7 +378,7 @@ void loop_see_to_late(struct loop *loop)
 	if (began_ms < loop->late_at || loop->again_at)
 		return;
 	for (int i = 0; well && i < loop->partition_count; i++)
-		if (loop->partitions[i]->gone) {
+		if (loop->partitions[i]->state == ASSIGNED_SKIPPING) {
 			well = move_on(loop, loop->partitions[i], &err);
 			moved |= well;
 		}
@@ -403,13 +403,13 @@ void loop_on_missing(void *context, const char *topic, int32_t partition)
 	err_set(&err, ERR_RETRY, "topic %s does not exist: make it, or leave it out", topic);
 	if (!assigned)
 		loop_tell(loop, "inbox_waits", &err);
-	if (!assigned || assigned->missing)
+	if (!assigned || !inbox_partition_commits(assigned))
 		return;
 	log_error("inbox_topic_missing", {"topic", LOG_TEXT(topic)},
 	    {"partition", LOG_INT(partition)}, {"offset", LOG_INT(assigned->offsets.done)},
 	    {"consequence",
 		LOG_TEXT("handlers end what they have of it; when it is made anew, it is "
 			 "read as the settings say for a group without an offset")});
-	assigned->missing = true;
+	inbox_partition_move(assigned, ASSIGNED_MISSING);
 	loop->again_at = clock_ms() + MISSING_MS;
 }

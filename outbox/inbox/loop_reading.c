@@ -58,7 +58,7 @@ void loop_apply_stops(struct loop *loop)
 		struct inbox_partition *assigned = loop->partitions[i];
 		const struct subscription_place place = {
 		    assigned->topic, assigned->partition, 0, NULL};
-		bool pause = assigned->stops != 0;
+		bool pause = assigned->stops != 0 || assigned->state == ASSIGNED_UNSET;
 		if (pause == assigned->paused)
 			continue;
 		if (subscription_pause(loop->subscription, &place, pause, &err))
@@ -180,7 +180,7 @@ static bool is_paused(const struct loop *loop, const char *topic)
  * asked for. */
 static void wake_standing(struct loop *loop, struct inbox_partition *assigned)
 {
-	if (assigned->stops & STOP_UNSET && !loop->again_at)
+	if (assigned->state == ASSIGNED_UNSET && !loop->again_at)
 		loop->again_at = clock_ms();
 	assigned->stops &= ~(unsigned)STOP_STANDING;
 	for (struct item *item = key_queues_first(&loop->key_queues); item;

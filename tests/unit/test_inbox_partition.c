@@ -353,8 +353,7 @@ static void stand_still_reads_and_commits_nothing(void **state)
 	set(&(struct outbox_inbox_settings){.dedup = exact, .start = OUTBOX_INBOX_STAND_STILL});
 	for (int64_t committed = -1; committed < 5000; committed += 5000) {
 		struct inbox_partition *assigned = open_at(committed, &from);
-		assert_int_equal(assigned->stops, STOP_UNSET);
-		assert_true(assigned->missing);
+		assert_int_equal(assigned->state, ASSIGNED_UNSET);
 		assert_false(arrive(assigned, 1000, NULL));
 		inbox_partition_close(assigned);
 	}

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "item.h"
+#include "inbox_partition.h"
 #include "record_queue.h"
 #include "text.h"
 
@@ -22,6 +22,7 @@ static const struct state_table *const tables[] = {
     &record_states,
     &partition_queue_states,
     &stream_states,
+    &inbox_partition_states,
     &item_states,
 };
 enum { TABLES = sizeof tables / sizeof *tables };
