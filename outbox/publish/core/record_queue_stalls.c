@@ -4,7 +4,7 @@
  * parked in their order (record_queue_parks.c), and so is what comes for it later. All the while
  * the owner tries to read its tail. Once it has, the parked rows are free. Records that were given
  * up, but written all the same, are found in the tail and not sent again. Until they have gone,
- * what was found is kept (stream.c).
+ * what was found is kept (stream_calls.c).
  *
  * Rows become free in batches, one with each row of the log, however many there are: a place stays
  * in the list of recovered places until the answer says that none of its rows is left. After a

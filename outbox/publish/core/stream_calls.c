@@ -1,0 +1,412 @@
+/*
+ * The next call on the log connection. An owner reads the open destinations first, then the stalled
+ * places. After that a TICK writes a log row when one must be written or a window may be opened,
+ * and look-ups of parked keys take turns with it. The functions from the top on answer one question
+ * each, tick_call and its like make a call, and next_call chooses.
+ */
+#include <assert.h>
+#include <stdlib.h>
+
+#include "stream_private.h"
+
+enum {
+	SMALL_WINDOW_ROWS = 1000,
+	PLACES_A_PAGE = 500,
+	PARKS_A_ROW = 500,    /* at most */
+	TOPICS_A_PAGE = 1000, /* open topics in a page after a take-over */
+	PARTITIONS_A_PAGE = 4000,
+	CHECKS = 100, /* closed topics that are looked for at a time */
+	TURN_MS = 20, /* the poison guard of another shard of the process has the turn */
+};
+
+/* splitmix64: nonces and epochs are drawn from it; positive. */
+static int64_t draw_stream_number(struct stream *stream)
+{
+	uint64_t z = (stream->random += 0x9e3779b97f4a7c15u);
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+	return (int64_t)((z ^ (z >> 31)) >> 1) | 1;
+}
+
+/* --- reasons to write a row, or to open a window --------------------------------------------- */
+
+/*
+ * Positions that Kafka has and the log does not are recognised by their ticks: none is given out
+ * before the tails are read. A partition that is away does not stop the others for ever.
+ */
+static bool is_strange(struct stream *stream, int64_t now)
+{
+	bool awaits = stream->open_unknown || record_queue_awaits_first_tails(stream->queue);
+	if (stream->strange_until && (now >= stream->strange_until || !awaits))
+		stream->strange_until = 0;
+	return stream->strange_until;
+}
+
+static bool may_open(const struct stream *stream)
+{
+	return !stream->stopping && !record_queue_refused(stream->queue) &&
+	       !stream_reading_window(stream) && stream->window_count < MAX_WINDOWS &&
+	       stream_has_page_room(stream) && !record_queue_has_changed_topics(stream->queue) &&
+	       !record_queue_is_full(stream->queue);
+}
+
+bool stream_has_progress(const struct stream *stream)
+{
+	return record_queue_acked(stream->queue) > record_queue_covered(stream->queue) ||
+	       stream_published_windows(stream);
+}
+
+static void watch_progress(struct stream *stream, int64_t now)
+{
+	if (!stream_has_progress(stream))
+		stream->progress_at = 0;
+	else if (!stream->progress_at)
+		stream->progress_at = now;
+}
+
+/* Only then does the next one come. */
+static bool listed_is_published(const struct stream *stream)
+{
+	return stream->listed_tick &&
+	       stream->first_tick + stream_published_windows(stream) >= stream->listed_tick;
+}
+
+static bool must_note_progress(const struct stream *stream, int64_t now)
+{
+	int64_t unnoted =
+	    (int64_t)(record_queue_acked(stream->queue) - record_queue_covered(stream->queue));
+	return stream_has_progress(stream) &&
+	       (listed_is_published(stream) ||
+		   unnoted >= (stream->settings.max_in_flight + 3) / 4 ||
+		   record_queue_is_full(stream->queue) || stream->window_count >= MANY_WINDOWS ||
+		   (stream->progress_at &&
+		       now - stream->progress_at >= stream->settings.ack_interval_ms));
+}
+
+/*
+ * Gaps are closed first: what Kafka has behind one could not be noted and would be repeated. With
+ * anything under way the shard is kept: the producer would go on writing beside the next owner's.
+ */
+static bool wants_release(const struct stream *stream, int64_t now)
+{
+	return stream->stopping && !record_queue_under_way(stream->queue) &&
+	       (stream_must_end(stream, now) ||
+		   (!record_queue_has_gap(stream->queue) && !record_queue_written(stream->queue) &&
+		       !record_queue_keeps_back(stream->queue)));
+}
+
+static bool renewal_is_due(const struct stream *stream, int64_t now)
+{
+	return now - stream->written_at >= stream->settings.lease_ms / 3;
+}
+
+static bool changes_counts(const struct stream *stream)
+{
+	return record_queue_has_changed_topics(stream->queue) && stream_is_producer_settled(stream);
+}
+
+/* What is sent from here on must not carry positions that Kafka has, or had, with other contents.
+ */
+static bool renews_epoch(const struct stream *stream)
+{
+	return changes_counts(stream) || stream->rewound || record_queue_recreated(stream->queue);
+}
+
+/*
+ * The poison guard is active, what was read is published, and Kafka has answered: the log row is to
+ * be marked before the next row is read.
+ */
+static bool may_mark(struct stream *stream)
+{
+	return stream->guard.active && stream_reading_window(stream) &&
+	       !record_queue_count(stream->queue) && !poison_guard_reads(&stream->guard) &&
+	       stream->rows == ROWS_NONE && !stream->strange_until &&
+	       stream->producer == PRODUCER_CONFIRMED && !stream->stopping &&
+	       !record_queue_refused(stream->queue) && poison_guard_has_turn(&stream->guard);
+}
+
+static bool must_write(struct stream *stream, int64_t now)
+{
+	return must_note_progress(stream, now) || wants_release(stream, now) ||
+	       renews_epoch(stream) || stream_must_leave_epoch(stream) ||
+	       record_queue_has_parks(stream->queue) ||
+	       record_queue_has_new_topics(stream->queue) ||
+	       record_queue_must_log_tails(stream->queue) || stream->producer == PRODUCER_READY ||
+	       renewal_is_due(stream, now) || may_mark(stream);
+}
+
+bool stream_has_left_found_windows(const struct stream *stream)
+{
+	return stream->tail_tick && !stream->tail_open && stream->first_tick >= stream->tail_tick &&
+	       !record_queue_awaits_stalled(stream->queue);
+}
+
+/*
+ * One listed window at a time, and operators' requests in between. A skip may end a queue. The
+ * former owner may have kept back a row of it without a note, and published later rows of the
+ * partition. While the queue stands, the row is parked behind it, and is published in a later
+ * window. So no queue ends before all windows of the former owner are published.
+ */
+static bool may_list(const struct stream *stream)
+{
+	return !stream->listed_tick && stream->first_tick >= stream->inherited_tick;
+}
+
+/* --- calls ----------------------------------------------------------------------------------- */
+
+/* notes: the row does more than to renew the lease. */
+static struct poison_guard_row next_guard_row(struct stream *stream, int64_t now, bool notes)
+{
+	const struct poison_guard_step step = {
+	    .marks = notes && may_mark(stream),
+	    .published =
+		record_queue_count(stream->queue) == 0 || record_queue_notes_all(stream->queue),
+	    .progress = notes && stream_has_progress(stream),
+	    .renews = renewal_is_due(stream, now),
+	    .renews_alone = !notes,
+	    .reading = stream->rows != ROWS_NONE,
+	    .stuck = record_queue_count(stream->queue) &&
+		     now - stream->marked_at > stream->settings.stall_after_ms,
+	    .first_tick = stream->first_tick + (notes ? stream_published_windows(stream) : 0),
+	};
+	return poison_guard_next(&stream->guard, &step);
+}
+
+/* How much one TICK does: less after late ones, but at least one row. */
+static int64_t piece_of(const struct stream *stream, int64_t whole)
+{
+	int64_t piece = whole >> stream->halves;
+	return piece < 1 ? 1 : piece;
+}
+
+/* As many fewer as the batch has. */
+static int64_t parks_of(const struct stream *stream)
+{
+	return PARKS_A_ROW * stream->batch / stream_most_batch(stream);
+}
+
+/* A shard that is to be released needs no lease. */
+static bool must_renew_alone(const struct stream *stream, int64_t now)
+{
+	return stream->renew_at != INT64_MAX && !wants_release(stream, now);
+}
+
+static struct stream_tick renew_call(struct stream *stream)
+{
+	return (struct stream_tick){.call = STREAM_RENEW,
+	    .n = stream->n,
+	    .nonce = stream->nonce,
+	    .new_nonce = draw_stream_number(stream),
+	    .fresh_epoch = stream->logged_epoch,
+	    .lease_ms = stream->settings.lease_ms};
+}
+
+static struct stream_tick tick_call(struct stream *stream, int64_t now)
+{
+	struct stream_tick tick = {.n = stream->n, .nonce = stream->nonce};
+	watch_progress(stream, now);
+	bool may = !is_strange(stream, now) && may_open(stream);
+	tick.may_list = may && may_list(stream) &&
+			(now >= stream->list_at || stream_has_left_found_windows(stream));
+	tick.may_open = may && (now >= stream->next_poll || tick.may_list);
+	tick.must_write = must_write(stream, now);
+	if (!tick.may_open && !tick.must_write)
+		return tick;
+	tick.call = STREAM_TICK;
+	tick.new_nonce = draw_stream_number(stream);
+	tick.new_epoch = renews_epoch(stream) || stream_must_leave_epoch(stream);
+	tick.fresh_epoch = tick.new_epoch ? draw_stream_number(stream) : stream->logged_epoch;
+	tick.lease_ms = wants_release(stream, now) ? 0 : stream->settings.lease_ms;
+	tick.closed = stream_published_windows(stream);
+	tick.acked_id =
+	    tick.closed < stream->window_count ? stream->windows[tick.closed].acked_id : 0;
+	int64_t rows = stream_page_budget(stream) / stream->page_cost;
+	tick.max_rows = rows < SMALL_WINDOW_ROWS ? rows + 1 : SMALL_WINDOW_ROWS;
+	tick.max_rows = stream->guard.active ? 0 /* by pages */ : piece_of(stream, tick.max_rows);
+	tick.max_bytes = piece_of(stream, stream_page_budget(stream) / 2);
+	tick.blind = stream->blind;
+	tick.batch = piece_of(stream, stream->batch);
+	text_clear(&stream->destinations);
+	record_queue_destinations(stream->queue, stream->n + 1, changes_counts(stream),
+	    stream->halves, &stream->destinations);
+	tick.destinations = text_string(&stream->destinations);
+	tick.fold_to = record_queue_fold_to(stream->queue, stream->n + 1);
+	free(stream->parks);
+	tick.parks = stream->parks =
+	    record_queue_parks(stream->queue, (int)piece_of(stream, parks_of(stream)));
+	return tick;
+}
+
+/*
+ * Open ones first: nothing may be found too late on a partition that a former owner wrote to.
+ */
+static bool wants_destinations(const struct stream *stream, int64_t now)
+{
+	return (stream->open_unknown || record_queue_wants_destinations(stream->queue)) &&
+	       now >= stream->load_at && !renewal_is_due(stream, now);
+}
+
+static bool checks_closed(const struct stream *stream, int64_t now)
+{
+	return stream->settings.topic_idle_ms && now >= stream->check_at && !stream->stopping &&
+	       !renewal_is_due(stream, now);
+}
+
+static struct stream_tick closed_call(struct stream *stream)
+{
+	return (struct stream_tick){.call = STREAM_CLOSED,
+	    .after = text_string(&stream->check_after),
+	    .max_topics = CHECKS};
+}
+
+static struct stream_tick destinations_call(struct stream *stream)
+{
+	struct stream_tick tick = {.call = STREAM_DESTINATIONS,
+	    .n = stream->n,
+	    .nonce = stream->nonce,
+	    .after = text_string(&stream->open_after),
+	    .max_topics = TOPICS_A_PAGE,
+	    .max_partitions = PARTITIONS_A_PAGE};
+	if (stream->open_unknown)
+		return tick;
+	pg_array_clear(&stream->topics);
+	record_queue_load(stream->queue, &stream->topics);
+	tick.topics = pg_array_end(&stream->topics);
+	return tick;
+}
+
+/* Behind the open destinations: a place waits for the tail of its partition. */
+static bool wants_places(const struct stream *stream)
+{
+	return stream->places_unknown && !stream->open_unknown;
+}
+
+static struct stream_tick places_call(const struct stream *stream)
+{
+	return (struct stream_tick){.call = STREAM_PLACES,
+	    .n = stream->n,
+	    .nonce = stream->nonce,
+	    .most = PLACES_A_PAGE,
+	    .after_topic = stream->after_topic,
+	    .after_partition = stream->after_partition};
+}
+
+/* The next query about parked keys: look-ups first, since records wait for them. */
+static struct stream_tick keys_call(struct stream *stream)
+{
+	struct stream_tick tick = {.n = stream->n, .nonce = stream->nonce};
+	if (record_queue_wants_lookup(stream->queue)) {
+		tick.call = STREAM_LOOKUP;
+		tick.most = record_queue_lookup_call(stream->queue, &tick.lookups);
+	} else if (record_queue_wants_digests(stream->queue)) {
+		tick.call = STREAM_DIGESTS;
+		tick.most = record_queue_digests_call(stream->queue, &tick.from_digest);
+	}
+	return tick;
+}
+
+/* The two kinds take turns, so that neither waits for the end of the other. */
+static struct stream_tick owner_call(struct stream *stream, int64_t now)
+{
+	struct stream_tick tick = {0};
+	if (stream->looks_first && !renewal_is_due(stream, now))
+		tick = keys_call(stream);
+	if (tick.call == STREAM_NONE)
+		tick = tick_call(stream, now);
+	if (tick.call == STREAM_NONE && !stream->looks_first)
+		tick = keys_call(stream);
+	stream->looks_first = tick.call == STREAM_TICK;
+	return tick;
+}
+
+static struct stream_tick next_call(struct stream *stream, int64_t now)
+{
+	switch (stream->state) {
+	case STREAM_STANDBY:
+		if (stream->producer_verdict)
+			return (struct stream_tick){0};
+		if (stream->stopping) {
+			stream_move(stream, STREAM_RELEASED);
+			return (struct stream_tick){0};
+		}
+		if (now < stream->next_take)
+			return (struct stream_tick){0};
+		return (struct stream_tick){.call = STREAM_TAKE,
+		    .new_nonce = draw_stream_number(stream),
+		    .fresh_epoch = draw_stream_number(stream),
+		    .lease_ms = stream->settings.lease_ms};
+	case STREAM_OWNER:
+		if (must_renew_alone(stream, now))
+			return now >= stream->renew_at ? renew_call(stream)
+						       : (struct stream_tick){0};
+		if (now < stream->retry_at)
+			return (struct stream_tick){0};
+		if (wants_destinations(stream, now))
+			return destinations_call(stream);
+		if (wants_places(stream) && !renewal_is_due(stream, now))
+			return places_call(stream);
+		if (checks_closed(stream, now))
+			return closed_call(stream);
+		return owner_call(stream, now);
+	default:
+		return (struct stream_tick){0};
+	}
+}
+
+struct stream_tick stream_log_call(struct stream *stream, int64_t now)
+{
+	if (stream->state == STREAM_UNSURE)
+		return (struct stream_tick){
+		    .call = now >= stream->retry_at ? STREAM_NEWEST : STREAM_NONE};
+	assert(stream->call.tick.call == STREAM_NONE);
+	struct stream_tick tick = next_call(stream, now);
+	if (tick.call == STREAM_NONE)
+		return tick;
+	/* once: the turn may become free at any time */
+	const struct poison_guard_row row =
+	    stream_writes_row(tick.call) ? next_guard_row(stream, now, tick.call == STREAM_TICK)
+					 : (struct poison_guard_row){0};
+	tick.deaths = row.deaths;
+	bool renews_epoch_too = tick.call != STREAM_RENEW && renews_epoch(stream);
+	stream->call = (struct call){tick, now, record_queue_acked(stream->queue), renews_epoch_too,
+	    stream->producer != PRODUCER_NEW, row};
+	return tick;
+}
+
+/* --- when ------------------------------------------------------------------------------------ */
+
+int64_t stream_log_call_due(struct stream *stream, int64_t now)
+{
+	const struct stream_settings *settings = &stream->settings;
+	if (stream->state == STREAM_UNSURE)
+		return stream->retry_at;
+	if (stream->call.tick.call != STREAM_NONE)
+		return INT64_MAX;
+	if (stream->state == STREAM_STANDBY)
+		return stream->producer_verdict ? INT64_MAX : stream->next_take;
+	if (stream->state != STREAM_OWNER)
+		return INT64_MAX;
+	if (must_renew_alone(stream, now))
+		return stream->renew_at;
+	bool asks = wants_places(stream) || record_queue_wants_lookup(stream->queue) ||
+		    record_queue_wants_digests(stream->queue);
+	int64_t due =
+	    must_write(stream, now) || asks ? now : stream->written_at + settings->lease_ms / 3;
+	if (stream->open_unknown || record_queue_wants_destinations(stream->queue))
+		due = earlier_of(due, stream->load_at);
+	if (may_open(stream) && may_list(stream) && stream->list_at >= stream->strange_until)
+		due = earlier_of(due, stream->list_at);
+	if (may_open(stream))
+		due = earlier_of(due, stream->next_poll < stream->strange_until
+					  ? stream->strange_until
+					  : stream->next_poll);
+	if (stream_has_progress(stream))
+		due = earlier_of(due,
+		    stream->progress_at ? stream->progress_at + settings->ack_interval_ms : now);
+	if (stream->guard.active && stream_reading_window(stream))
+		due =
+		    earlier_of(due, stream->strange_until ? stream->strange_until : now + TURN_MS);
+	if (stream->stopping && !record_queue_under_way(stream->queue))
+		due = earlier_of(due, stream->stop_by);
+	return due < stream->retry_at ? stream->retry_at : due;
+}
