@@ -7,19 +7,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LABELS = sizeof((struct metric_family *)0)->labels / sizeof(char *) };
-
 /* Lists only grow and are walked under the lock; the figures are changed without it. */
 struct metric {
-	const struct metric_family *family;
-	char *values[LABELS];
-	_Atomic double value;     /* a histogram's sum */
-	_Atomic uint64_t *filled; /* a histogram's buckets, each for itself */
+	const struct metric_row *row;
+	struct family *family;
+	char *values[METRIC_LABELS]; /* of the family's labels; NULL: this one and later ones are
+					open */
+	_Atomic double value;        /* a histogram's sum */
+	_Atomic uint64_t *filled;    /* a histogram's buckets, each for itself */
 	struct metric *next;
 };
 
 struct family {
-	const struct metric_family *row;
+	const struct metric_row *row;
+	const char *labels[METRIC_LABELS + 1]; /* the table's and then the row's; ended by NULL */
 	struct metric *series;
 	struct family *next;
 };
@@ -27,7 +28,7 @@ struct family {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct family *families;
 
-static size_t bucket_count(const struct metric_family *row)
+static size_t bucket_count(const struct metric_row *row)
 {
 	size_t count = 1;
 
@@ -36,52 +37,95 @@ static size_t bucket_count(const struct metric_family *row)
 	return count;
 }
 
-/* A row defined in a header has an address in each file: the name is what counts. */
-static struct family *find_family(const struct metric_family *row)
+static void add_labels(struct family *family, int *count, const struct metric_label *labels)
+{
+	for (int i = 0; i < METRIC_LABELS && labels[i].name; i++) {
+		assert(*count < METRIC_LABELS);
+		family->labels[(*count)++] = labels[i].name;
+	}
+}
+
+static struct family *find_family(const struct metric_table *table, const struct metric_row *row)
 {
 	struct family **at = &families;
+	int count = 0;
 
-	while (*at && (*at)->row != row && strcmp((*at)->row->name, row->name) != 0)
+	while (*at && (*at)->row != row)
 		at = &(*at)->next;
 	if (!*at) {
 		*at = xcalloc(1, sizeof **at);
 		(*at)->row = row;
+		add_labels(*at, &count, table->labels);
+		add_labels(*at, &count, row->labels);
 	}
 	return *at;
 }
 
 static bool has_values(const struct metric *metric, const char *const *values)
 {
-	for (int i = 0; i < LABELS && metric->family->labels[i]; i++)
-		if (strcmp(metric->values[i], values[i]) != 0)
+	for (int i = 0; i < METRIC_LABELS; i++)
+		if (!text_equal(metric->values[i], values[i]))
 			return false;
 	return true;
 }
 
-static struct metric *create_series(const struct metric_family *row, const char *const *values)
+static struct metric *create_series(struct family *family, const char *const *values)
 {
 	struct metric *metric = xcalloc(1, sizeof *metric);
 
-	metric->family = row;
-	for (int i = 0; i < LABELS && row->labels[i]; i++)
+	metric->row = family->row;
+	metric->family = family;
+	for (int i = 0; i < METRIC_LABELS && values[i]; i++)
 		metric->values[i] = xstrdup(values[i]);
-	if (row->type == METRIC_HISTOGRAM)
-		metric->filled = xcalloc(bucket_count(row), sizeof *metric->filled);
+	if (metric->row->type == METRIC_HISTOGRAM)
+		metric->filled = xcalloc(bucket_count(metric->row), sizeof *metric->filled);
 	return metric;
 }
 
-struct metric *metric_series(const struct metric_family *family, const char *const *values)
+/* values: METRIC_LABELS of them, NULL from the first label that stays open. */
+static struct metric *find_series(struct family *family, const char *const *values)
 {
-	struct metric **at;
+	struct metric **at = &family->series;
 
-	pthread_mutex_lock(&lock);
-	at = &find_family(family)->series;
 	while (*at && !has_values(*at, values))
 		at = &(*at)->next;
 	if (!*at)
 		*at = create_series(family, values);
-	pthread_mutex_unlock(&lock);
 	return *at;
+}
+
+void metric_series_all(const struct metric_table *table, const char *const *values, void *series,
+    struct metric_figures *figures)
+{
+	const char *all[METRIC_LABELS] = {0};
+
+	assert(table->count <= METRIC_ROWS);
+	for (int i = 0; values && i < METRIC_LABELS && table->labels[i].name; i++)
+		all[i] = values[i];
+	pthread_mutex_lock(&lock);
+	for (size_t i = 0; i < table->count; i++) {
+		const struct metric_field *field = &table->rows[i].field;
+		struct metric *metric = find_series(find_family(table, &table->rows[i]), all);
+
+		if (field->kind == METRIC_SERIES)
+			*(struct metric **)((char *)series + field->offset) = metric;
+		else
+			figures->series[i] = metric;
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+struct metric *metric_labelled(const struct metric *metric, const char *const *values)
+{
+	const char *all[METRIC_LABELS] = {0};
+	struct metric *found;
+
+	for (int i = 0; i < METRIC_LABELS && metric->family->labels[i]; i++)
+		all[i] = metric->values[i] ? metric->values[i] : *values++;
+	pthread_mutex_lock(&lock);
+	found = find_series(metric->family, all);
+	pthread_mutex_unlock(&lock);
+	return found;
 }
 
 static void increase_value(_Atomic double *value, double amount)
@@ -95,14 +139,14 @@ static void increase_value(_Atomic double *value, double amount)
 
 void metric_add(struct metric *metric, double amount)
 {
-	assert(metric->family->type != METRIC_HISTOGRAM);
-	assert(metric->family->type == METRIC_GAUGE || amount >= 0);
+	assert(metric->row->type != METRIC_HISTOGRAM);
+	assert(metric->row->type == METRIC_GAUGE || amount >= 0);
 	increase_value(&metric->value, amount);
 }
 
 void metric_set(struct metric *metric, double value)
 {
-	assert(metric->family->type == METRIC_GAUGE);
+	assert(metric->row->type == METRIC_GAUGE);
 	atomic_store_explicit(&metric->value, value, memory_order_relaxed);
 }
 
@@ -113,14 +157,53 @@ double metric_value(const struct metric *metric)
 
 void metric_observe(struct metric *metric, double value, uint64_t count)
 {
-	const double *bound = metric->family->buckets;
+	const double *bound = metric->row->buckets;
 
-	assert(metric->family->type == METRIC_HISTOGRAM);
+	assert(metric->row->type == METRIC_HISTOGRAM);
 	while (value > *bound)
 		bound++;
 	atomic_fetch_add_explicit(
-	    &metric->filled[bound - metric->family->buckets], count, memory_order_relaxed);
+	    &metric->filled[bound - metric->row->buckets], count, memory_order_relaxed);
 	increase_value(&metric->value, value * (double)count);
+}
+
+static double read_figure(const struct metric_row *row, const void *from)
+{
+	const void *at = (const char *)from + row->field.offset;
+	double unit = row->per_unit > 0 ? row->per_unit : 1;
+
+	switch (row->field.kind) {
+	case METRIC_BOOL:
+		return *(const bool *)at;
+	case METRIC_INT:
+		return *(const int *)at / unit;
+	case METRIC_INT64:
+		return (double)*(const int64_t *)at / unit;
+	case METRIC_UINT64:
+		return (double)*(const uint64_t *)at / unit;
+	case METRIC_DOUBLE:
+		return *(const double *)at / unit;
+	case METRIC_SERIES:
+		break; /* the part updates it itself */
+	}
+	return NAN;
+}
+
+void metric_note(const struct metric_table *table, struct metric_figures *figures, const void *from)
+{
+	for (size_t i = 0; i < table->count; i++) {
+		const struct metric_row *row = &table->rows[i];
+		double *seen = &figures->seen[i], value;
+
+		if (row->field.kind == METRIC_SERIES)
+			continue;
+		value = read_figure(row, from);
+		if (row->type == METRIC_GAUGE)
+			metric_set(figures->series[i], value);
+		else
+			metric_add(figures->series[i], value >= *seen ? value - *seen : value);
+		*seen = value;
+	}
 }
 
 /* The fewest digits that read back as the same number. */
@@ -164,8 +247,8 @@ static void add_series_name(
 {
 	const char *separator = "{";
 
-	text_addf(page, "%s%s", metric->family->name, suffix);
-	for (int i = 0; i < LABELS && metric->family->labels[i]; i++) {
+	text_addf(page, "%s%s", metric->row->name, suffix);
+	for (int i = 0; metric->family->labels[i]; i++) {
 		text_addf(page, "%s%s=\"", separator, metric->family->labels[i]);
 		add_escaped(page, metric->values[i], true);
 		text_add(page, "\"");
@@ -183,12 +266,12 @@ static void add_series_name(
 /* _count is the last bucket by construction, also while others observe. */
 static void write_histogram(struct text *page, const struct metric *metric)
 {
-	size_t count = bucket_count(metric->family);
+	size_t count = bucket_count(metric->row);
 	uint64_t total = 0;
 
 	for (size_t i = 0; i < count; i++) {
 		total += atomic_load_explicit(&metric->filled[i], memory_order_relaxed);
-		add_series_name(page, metric, "_bucket", &metric->family->buckets[i]);
+		add_series_name(page, metric, "_bucket", &metric->row->buckets[i]);
 		text_addf(page, "%llu\n", (unsigned long long)total);
 	}
 	add_series_name(page, metric, "_sum", NULL);
@@ -198,21 +281,49 @@ static void write_histogram(struct text *page, const struct metric *metric)
 	text_addf(page, "%llu\n", (unsigned long long)total);
 }
 
+const char *metric_type_name(enum metric_type type)
+{
+	static const char *const names[] = {"counter", "gauge", "histogram"};
+
+	return names[type];
+}
+
+/* A series whose labels are not all known is there for metric_labelled alone. */
+static bool is_whole(const struct metric *metric)
+{
+	int count = 0;
+
+	while (metric->family->labels[count])
+		count++;
+	return count == 0 || metric->values[count - 1];
+}
+
+static void write_series(struct text *page, const struct metric *metric)
+{
+	if (metric->row->type == METRIC_HISTOGRAM) {
+		write_histogram(page, metric);
+		return;
+	}
+	add_series_name(page, metric, "", NULL);
+	add_metric_value(page, metric_value(metric));
+	text_add(page, "\n");
+}
+
 static void write_family(struct text *page, const struct family *family)
 {
-	static const char *const types[] = {"counter", "gauge", "histogram"};
+	bool begun = false;
 
-	text_addf(page, "# HELP %s ", family->row->name);
-	add_escaped(page, family->row->help, false);
-	text_addf(page, "\n# TYPE %s %s\n", family->row->name, types[family->row->type]);
 	for (const struct metric *metric = family->series; metric; metric = metric->next) {
-		if (family->row->type == METRIC_HISTOGRAM) {
-			write_histogram(page, metric);
+		if (!is_whole(metric))
 			continue;
+		if (!begun) {
+			text_addf(page, "# HELP %s ", family->row->name);
+			add_escaped(page, family->row->help, false);
+			text_addf(page, "\n# TYPE %s %s\n", family->row->name,
+			    metric_type_name(family->row->type));
+			begun = true;
 		}
-		add_series_name(page, metric, "", NULL);
-		add_metric_value(page, metric_value(metric));
-		text_add(page, "\n");
+		write_series(page, metric);
 	}
 }
 

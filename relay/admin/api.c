@@ -25,19 +25,32 @@ enum {
 
 static const double seconds[] = {
     .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 20, INFINITY};
-static const struct metric_family requests = {.name = "relay_api_requests_total",
-    .type = METRIC_COUNTER,
-    .help = "Requests of the HTTP interface by their HTTP status; 499: the client went away.",
-    .labels = {"verb", "code"}};
-static const struct metric_family duration = {.name = "relay_api_duration_seconds",
-    .type = METRIC_HISTOGRAM,
-    .help = "From a request's head to its answer.",
-    .labels = {"verb"},
-    .buckets = seconds};
 
-static const struct metric_family wrong_tokens = {.name = "relay_api_wrong_tokens_total",
-    .type = METRIC_COUNTER,
-    .help = "Requests with a token that nobody has."};
+#define SERIES(member) METRIC_FIELD(struct api_metrics, member)
+#define VERB                                                                                       \
+	"verb", "`prepare`, `commit`, `rollback`, `show`, `list`, `operate`, `deliver_list`, "     \
+		"`deliver_operate`; `none` for an unknown path"
+
+static const struct metric_row api_rows[] = {
+    {"relay_api_requests_total", METRIC_COUNTER, SERIES(requests),
+	"Requests, by the HTTP status of the answer.",
+	.labels = {{VERB}, {"code", "the HTTP status; `499` when the client disconnected"}}},
+    {"relay_api_duration_seconds", METRIC_HISTOGRAM, SERIES(duration),
+	"Time from the head of a request to its answer.", .labels = {{VERB}}, .buckets = seconds},
+    {"relay_api_messages_total", METRIC_COUNTER, SERIES(messages),
+	"Messages received, by their result.",
+	.labels = {{"verb", "`prepare`, `commit`, `rollback`"},
+	    {"result", "`acknowledged`, or the code of the refusal"}}},
+    {"relay_api_wrong_tokens_total", METRIC_COUNTER, SERIES(wrong_tokens),
+	"Requests with an unknown token.",
+	.alert = "it rises quickly: somebody is guessing tokens"},
+};
+
+const struct metric_table api_metric_table = {
+    .title = "HTTP interface",
+    .about = "Requests to [the HTTP interface](api.md).",
+    METRIC_ROWS_OF(api_rows),
+};
 
 struct api {
 	const struct config *config;
@@ -47,6 +60,7 @@ struct api {
 	struct api_database **databases; /* as config->postgres */
 	struct deliver *const *delivers; /* as config->delivers; NULL: none runs here */
 	struct gate *gate;
+	struct api_metrics metrics;
 	char *address;
 	atomic_llong held; /* bytes of bodies */
 	pthread_mutex_t mutex;
@@ -82,6 +96,11 @@ enum { VERBS = sizeof verbs / sizeof *verbs };
 const struct config *api_config(const struct api *api)
 {
 	return api->config;
+}
+
+const struct api_metrics *api_metrics(const struct api *api)
+{
+	return &api->metrics;
 }
 
 const struct route *api_route(const struct api *api)
@@ -236,7 +255,7 @@ static void refuse_token(struct api_call *call)
 	api_refuse(call, 401, "unauthorized", "a token is needed, as in Authorization: Bearer …");
 	if (!api_auth_has_token(request_header(call, "Authorization")))
 		return;
-	metric_add(metric_series(&wrong_tokens, NULL), 1);
+	metric_add(call->api->metrics.wrong_tokens, 1);
 	call->delay_ms = gate_wrong_token(call->connection);
 }
 
@@ -406,13 +425,13 @@ static enum MHD_Result on_api_request(void *context, struct MHD_Connection *conn
 
 static void count_call(const struct api_call *call, bool was_read)
 {
+	const struct api_metrics *metrics = &call->api->metrics;
 	const char *verb = call->verb ? call->verb->name : "none";
 	owned_text char *code = xformat("%u", was_read && call->status ? call->status : 499);
-	const char *const labels[] = {verb, code};
 	double took = (double)(clock_us() - call->begun_us) / 1e6;
 
-	metric_add(metric_series(&requests, labels), 1);
-	metric_observe(metric_series(&duration, labels), took, 1);
+	metric_add(METRIC_LABELLED(metrics->requests, verb, code), 1);
+	metric_observe(METRIC_LABELLED(metrics->duration, verb), took, 1);
 	log_debug("api_request", {"verb", LOG_TEXT(verb)}, {"status", LOG_INT(call->status)},
 	    {"request", LOG_TEXT(call->request_id)}, {"us", LOG_INT((int64_t)(took * 1e6))});
 }
@@ -486,7 +505,7 @@ static struct api *create_api(const struct config *config)
 	pthread_condattr_t attributes;
 
 	api->config = config;
-	metric_add(metric_series(&wrong_tokens, NULL), 0);
+	metric_series_all(&api_metric_table, NULL, &api->metrics, NULL);
 	api->auth = api_auth_create(config);
 	api->senders = xcalloc((size_t)config->kafka_count, sizeof(void *));
 	api->databases = xcalloc((size_t)config->postgres_count, sizeof(void *));

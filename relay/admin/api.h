@@ -30,6 +30,8 @@
 
 struct api;
 
+extern const struct metric_table api_metric_table;
+
 /*
  * The configuration has [api] listen, and outlives it. topic_metadata, as config->kafka: one at
  * least for each cluster that a [lookback] section names. delivers, as config->delivers; NULL: none

@@ -187,7 +187,8 @@ static void count_decisions(const struct api_question *question)
 
 	if (!text_equal(question->params[0], "retry"))
 		json_object_foreach(json_object_get(answer, "sections"), section, count)
-		    lookback_count_decisions(section, "operator", json_integer_value(count));
+		    metric_add(METRIC_LABELLED(lookback_metrics(section).decisions, "operator"),
+			(double)json_integer_value(count));
 	json_decref(answer);
 }
 

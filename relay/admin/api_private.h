@@ -7,6 +7,7 @@
 #include "api_auth.h"
 #include "api_database.h"
 #include "api_sender.h"
+#include "metrics.h"
 #include "route.h"
 
 /* After its request is there an answer comes in so many ms. */
@@ -64,6 +65,11 @@ struct api_call {
 	struct text answer;
 	void *work; /* of the verb */
 };
+
+struct api_metrics {
+	struct metric *requests, *duration, *messages, *wrong_tokens;
+};
+const struct api_metrics *api_metrics(const struct api *api);
 
 const struct config *api_config(const struct api *api);
 const struct route *api_route(const struct api *api);

@@ -9,7 +9,6 @@
 #include "cleanup.h"
 #include "clock.h"
 #include "json_slice.h"
-#include "metrics.h"
 #include "sql_files.h"
 
 enum {
@@ -19,12 +18,6 @@ enum {
 	MOST_VALUES = 1000000,
 	LOOK_UP_MS = 1500, /* whose an id is; then it is sent all the same */
 };
-
-static const struct metric_family messages = {.name = "relay_api_messages_total",
-    .type = METRIC_COUNTER,
-    .help =
-	"Messages over HTTP, and what became of them: acknowledged, or the code of the refusal.",
-    .labels = {"verb", "result"}};
 
 /* One message, and what became of it. */
 struct item {
@@ -498,9 +491,10 @@ static void count_items(const struct api_call *call, const struct work *work)
 {
 	for (int i = 0; i < work->count; i++) {
 		const char *code = work->items[i].code;
-		const char *const labels[] = {call->verb->name, code ? code : "acknowledged"};
 
-		metric_add(metric_series(&messages, labels), 1);
+		metric_add(METRIC_LABELLED(api_metrics(call->api)->messages, call->verb->name,
+			       code ? code : "acknowledged"),
+		    1);
 	}
 }
 

@@ -45,15 +45,6 @@ enum {
 	TURN_ACCEPTS = 64,
 };
 
-static const struct metric_family connections = {.name = "relay_listener_connections",
-    .type = METRIC_GAUGE,
-    .help = "Open connections of the listener.",
-    .labels = {"listener"}};
-static const struct metric_family refused = {.name = "relay_listener_refused_total",
-    .type = METRIC_COUNTER,
-    .help = "Connections that the listener ended: bad_request, late, evicted, full, unread.",
-    .labels = {"listener", "reason"}};
-
 enum guest_state {
 	GUEST_HEAD,    /* its head arrives; the gate looks at it */
 	GUEST_WORKING, /* libmicrohttpd has it, and it is our turn; it is never ended */
@@ -99,9 +90,14 @@ struct guest {
 	UT_hash_handle hh; /* by server_fd */
 };
 
+struct gate_metrics {
+	struct metric *connections, *refused;
+};
+
 struct gate {
 	struct gate_settings settings;
 	char *listen_host; /* a name; "": an address, which each connection knows better */
+	struct gate_metrics metrics;
 	int epoll_fd, wake_fd;
 	pthread_t thread;
 	bool runs;
@@ -120,18 +116,31 @@ struct gate {
 	char bytes[HEAD_BYTES];
 };
 
+#define SERIES(member) METRIC_FIELD(struct gate_metrics, member)
+
+static const struct metric_row gate_rows[] = {
+    {"relay_listener_connections", METRIC_GAUGE, SERIES(connections),
+	"Open connections of the listener."},
+    {"relay_listener_refused_total", METRIC_COUNTER, SERIES(refused),
+	"Connections that the listener closed, by the reason.",
+	.labels = {{"reason", "`bad_request`, `late`, `evicted`, `full`, `unread`"}}},
+};
+
+const struct metric_table gate_metric_table = {
+    .title = "Listeners",
+    .about = "The admin endpoint and the HTTP interface each have one listener.",
+    .labels = {{"listener", "`admin`, `api`"}},
+    METRIC_ROWS_OF(gate_rows),
+};
+
 static void count_refused(const struct gate *gate, const char *reason)
 {
-	const char *const labels[] = {gate->settings.section, reason};
-
-	metric_add(metric_series(&refused, labels), 1);
+	metric_add(METRIC_LABELLED(gate->metrics.refused, reason), 1);
 }
 
 static void show_connections(const struct gate *gate)
 {
-	const char *const labels[] = {gate->settings.section};
-
-	metric_set(metric_series(&connections, labels), gate->count);
+	metric_set(gate->metrics.connections, gate->count);
 }
 
 static void move_guest(struct guest *guest, enum guest_state next, int64_t ms)
@@ -803,16 +812,13 @@ static char *host_name(const char *listen)
 }
 
 /* The series are there before anything happens, so that a rule can watch them. */
-static void make_series(const struct gate *gate)
+static void make_series(struct gate *gate)
 {
 	static const char *const reasons[] = {"bad_request", "late", "evicted", "full", "unread"};
 
-	for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++) {
-		const char *const labels[] = {gate->settings.section, reasons[i]};
-
-		metric_add(metric_series(&refused, labels), 0);
-	}
-	show_connections(gate);
+	metric_series_all(&gate_metric_table, &gate->settings.section, &gate->metrics, NULL);
+	for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)
+		METRIC_LABELLED(gate->metrics.refused, reasons[i]);
 }
 
 struct gate *gate_start(

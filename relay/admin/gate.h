@@ -19,6 +19,8 @@
 
 struct gate;
 
+extern const struct metric_table gate_metric_table;
+
 struct gate_settings {
 	const char *section;             /* "admin" or "api" */
 	const char *listen;              /* as configured: its host is one of the names */

@@ -40,15 +40,25 @@ enum {
 	EXIT_NOT_HANDED_OVER = 75,
 };
 
-static const struct metric_family build_info = {.name = "relay_build_info",
-    .type = METRIC_GAUGE,
-    .help = "1; the label says which program this is.",
-    .labels = {"version"}};
-static const struct metric_family up = {
-    .name = "relay_up", .type = METRIC_GAUGE, .help = "1 while publishers run, 0 while they end."};
-static const struct metric_family started = {.name = "relay_start_time_seconds",
-    .type = METRIC_GAUGE,
-    .help = "When the process began to publish, in seconds since 1970."};
+static struct process_metrics {
+	struct metric *build_info, *up, *start_time;
+} process_metrics;
+#define SERIES(member) METRIC_FIELD(struct process_metrics, member)
+
+static const struct metric_row process_rows[] = {
+    {"relay_build_info", METRIC_GAUGE, SERIES(build_info),
+	"Always 1; the label is the version of the program.",
+	.labels = {{"version", "the version"}}},
+    {"relay_up", METRIC_GAUGE, SERIES(up), "1 while the publishers run, 0 while they stop."},
+    {"relay_start_time_seconds", METRIC_GAUGE, SERIES(start_time),
+	"Time at which the process started to publish, in seconds since 1970."},
+};
+
+const struct metric_table process_metric_table = {
+    .title = "The process",
+    .about = "Metrics of the process as a whole.",
+    METRIC_ROWS_OF(process_rows),
+};
 
 struct daemon {
 	const struct daemon_options *options;
@@ -412,11 +422,10 @@ static bool start_delivers(struct daemon *daemon, struct err *err)
 
 static void announce_start(const struct daemon *daemon)
 {
-	const char *const labels[] = {RELAY_VERSION};
-
-	metric_set(metric_series(&build_info, labels), 1);
-	metric_set(metric_series(&up, NULL), 1);
-	metric_set(metric_series(&started, NULL), (double)clock_wall_us() / 1e6);
+	metric_series_all(&process_metric_table, NULL, &process_metrics, NULL);
+	metric_set(METRIC_LABELLED(process_metrics.build_info, RELAY_VERSION), 1);
+	metric_set(process_metrics.up, 1);
+	metric_set(process_metrics.start_time, (double)clock_wall_us() / 1e6);
 	log_info("started", {"version", LOG_TEXT(RELAY_VERSION)},
 	    {"owner", LOG_TEXT(daemon->owner)},
 	    {"publishers", LOG_INT(daemon->config->publisher_count)},
@@ -538,7 +547,7 @@ static void begin_daemon_stop(struct daemon *daemon)
 	daemon->stop_by = clock_ms() + longest_stop_ms(daemon->config) + HANDOVER_SPARE_MS;
 	daemon->hurry = "the handover took too long";
 	service_notify("STOPPING=1");
-	metric_set(metric_series(&up, NULL), 0);
+	metric_set(process_metrics.up, 0);
 	publishers_stop(daemon->publishers);
 	if (daemon->lookbacks)
 		lookbacks_stop(daemon->lookbacks);

@@ -11,6 +11,9 @@
  */
 #include <stdbool.h>
 #include "errors.h"
+#include "metrics.h"
+
+extern const struct metric_table process_metric_table;
 
 struct daemon_options {
 	const char *config_path; /* NULL: environment alone */

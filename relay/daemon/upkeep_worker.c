@@ -27,30 +27,44 @@
 
 enum { CONNECT_MS = 5000, LOOK_MS = 15000, IDS_MS = 2000, LONGEST_SLEEP_MS = 1000 };
 
-static const struct metric_family unpublished_rows = {.name = "relay_unpublished_rows",
-    .type = METRIC_GAUGE,
-    .help = "Rows not published yet: counted up to 100,000, beyond that estimated by ids.",
-    .labels = {"publisher", "shard"}};
-static const struct metric_family unpublished_age = {.name = "relay_unpublished_age_seconds",
-    .type = METRIC_GAUGE,
-    .help = "Age of the oldest row that is not published yet, read or not.",
-    .labels = {"publisher", "shard"}};
+struct backlog_metrics {
+	struct metric *unpublished_rows, *unpublished_age;
+	struct metric *parked_rows, *scheduled_rows, *scheduled_late;
+};
+#define SERIES(member) METRIC_FIELD(struct backlog_metrics, member)
+#define SHARD "shard", "the number of the shard"
 
-static const struct metric_family parked_rows = {.name = "relay_parked_rows",
-    .type = METRIC_GAUGE,
-    .help = "Parked rows by state; of each publisher the first 100,000 are counted.",
-    .labels = {"publisher", "state"}};
-static const struct metric_family scheduled_rows = {.name = "relay_scheduled_rows",
-    .type = METRIC_GAUGE,
-    .help = "Rows that wait for their deliver_at; of each publisher the first 100,000 are counted.",
-    .labels = {"publisher"}};
-static const struct metric_family scheduled_late = {.name = "relay_scheduled_late_seconds",
-    .type = METRIC_GAUGE,
-    .help = "For how long the first of them has been due.",
-    .labels = {"publisher"}};
+static const struct metric_row backlog_rows[] = {
+    {"relay_unpublished_rows", METRIC_GAUGE, SERIES(unpublished_rows),
+	"Rows that are not published yet. Up to 100,000 are counted; a larger number is estimated "
+	"from the ids.",
+	.labels = {{SHARD}}},
+    {"relay_unpublished_age_seconds", METRIC_GAUGE, SERIES(unpublished_age),
+	"Age of the oldest row that is not published yet, whether it was read or not.",
+	.labels = {{SHARD}}, .alert = "above the delay that your consumers accept"},
+    {"relay_parked_rows", METRIC_GAUGE, SERIES(parked_rows),
+	"Parked rows, by their state. At most 100,000 of a publisher are counted.",
+	.labels = {{"state", "`waiting`, `dead`, `stalled`, `free`, `behind`"}},
+	.alert = "above 0 with the state `dead` or `stalled`: "
+		 "[parked messages](operations.md#parked-messages)"},
+    {"relay_scheduled_rows", METRIC_GAUGE, SERIES(scheduled_rows),
+	"Rows that wait for their deliver_at. At most 100,000 of a publisher are counted."},
+    {"relay_scheduled_late_seconds", METRIC_GAUGE, SERIES(scheduled_late),
+	"Time since the first scheduled row became due.",
+	.alert = "above some seconds: due rows are not published"},
+};
+
+const struct metric_table backlog_metric_table = {
+    .title = "Backlog of a publisher",
+    .about = "Every process reads these numbers from the database, for all shards of its "
+	     "publishers.",
+    .labels = {{"publisher", "the name of the publisher"}},
+    METRIC_ROWS_OF(backlog_rows),
+};
 
 struct upkeep_worker {
 	const struct config *config;
+	struct backlog_metrics metrics;
 	const struct postgres_settings *postgres;
 	int event_fd, stop_fd; /* stop_fd: readable once it is to end */
 	pthread_t thread, log_thread;
@@ -85,12 +99,14 @@ static struct pg_result *ask_worker_database(struct upkeep_worker *worker, const
 
 /* --- the look ------------------------------------------------------------------------------- */
 
-static void note_backlog(const char *publisher, const char *shard, const struct pg_result *row)
+static void note_backlog(const struct upkeep_worker *worker, const char *publisher,
+    const char *shard, int64_t rows, int64_t age_ms)
 {
-	const char *const labels[] = {publisher, shard};
+	const struct backlog_metrics *metrics = &worker->metrics;
 
-	metric_set(metric_series(&unpublished_rows, labels), (double)pg_int(row, 0, 2));
-	metric_set(metric_series(&unpublished_age, labels), (double)pg_int(row, 0, 3) / 1000);
+	metric_set(METRIC_LABELLED(metrics->unpublished_rows, publisher, shard), (double)rows);
+	metric_set(
+	    METRIC_LABELLED(metrics->unpublished_age, publisher, shard), (double)age_ms / 1000);
 }
 
 static bool count_publisher_backlog(struct upkeep_worker *worker,
@@ -105,20 +121,20 @@ static bool count_publisher_backlog(struct upkeep_worker *worker,
 		if (!row)
 			return false;
 		if (pg_rows(row) == 1)
-			note_backlog(publisher->name, shard, row);
+			note_backlog(
+			    worker, publisher->name, shard, pg_int(row, 0, 2), pg_int(row, 0, 3));
 	}
 	return true;
 }
 
 /* A shard that is no more has nothing left to publish. */
-static void clear_backlog(const char *publisher, int from, int to)
+static void clear_backlog(
+    const struct upkeep_worker *worker, const char *publisher, int from, int to)
 {
 	for (int i = from; i < to; i++) {
 		owned_text char *shard = xformat("%d", i);
-		const char *const labels[] = {publisher, shard};
 
-		metric_set(metric_series(&unpublished_rows, labels), 0);
-		metric_set(metric_series(&unpublished_age, labels), 0);
+		note_backlog(worker, publisher, shard, 0, 0);
 	}
 }
 
@@ -131,7 +147,7 @@ static void note_publishers(struct upkeep_worker *worker, const struct pg_result
 				 ? schema_publisher_shards(rows, publisher->settings.name)
 				 : 0;
 
-		clear_backlog(publisher->settings.name, shards, worker->shards[i]);
+		clear_backlog(worker, publisher->settings.name, shards, worker->shards[i]);
 		worker->shards[i] = shards;
 	}
 	worker->looks++;
@@ -154,28 +170,30 @@ static bool count_backlogs(struct upkeep_worker *worker, struct err *err)
 	return true;
 }
 
-static void note_parked(const struct pg_result *rows, int i)
+static void note_parked(const struct upkeep_worker *worker, const struct pg_result *rows, int i)
 {
 	static const char *const states[] = {"waiting", "dead", "stalled", "free", "behind"};
 
-	for (int k = 0; k < (int)(sizeof states / sizeof *states); k++) {
-		const char *const labels[] = {pg_value(rows, i, 0), states[k]};
-
-		metric_set(metric_series(&parked_rows, labels), (double)pg_int(rows, i, k + 1));
-	}
+	for (int k = 0; k < (int)(sizeof states / sizeof *states); k++)
+		metric_set(
+		    METRIC_LABELLED(worker->metrics.parked_rows, pg_value(rows, i, 0), states[k]),
+		    (double)pg_int(rows, i, k + 1));
 }
 
-static void note_scheduled(const struct pg_result *rows, int i)
+static void note_scheduled(const struct upkeep_worker *worker, const struct pg_result *rows, int i)
 {
-	const char *const labels[] = {pg_value(rows, i, 0)};
+	const char *publisher = pg_value(rows, i, 0);
 
-	metric_set(metric_series(&scheduled_rows, labels), (double)pg_int(rows, i, 1));
-	metric_set(metric_series(&scheduled_late, labels), (double)pg_int(rows, i, 3) / 1000);
+	metric_set(
+	    METRIC_LABELLED(worker->metrics.scheduled_rows, publisher), (double)pg_int(rows, i, 1));
+	metric_set(METRIC_LABELLED(worker->metrics.scheduled_late, publisher),
+	    (double)pg_int(rows, i, 3) / 1000);
 }
 
 /* Calls `note` for each of the publishers that are configured. */
 static bool count_kept(struct upkeep_worker *worker, const char *sql,
-    void (*note)(const struct pg_result *rows, int i), struct err *err)
+    void (*note)(const struct upkeep_worker *worker, const struct pg_result *rows, int i),
+    struct err *err)
 {
 	const struct pg_param params[] = {{COUNT_BOUND}};
 	OWNED(owned_pg_result_destroy)
@@ -186,7 +204,7 @@ static bool count_kept(struct upkeep_worker *worker, const char *sql,
 		    config_find_publisher(worker->config, pg_value(rows, i, 0));
 
 		if (publisher && publisher->settings.postgres == worker->postgres)
-			note(rows, i);
+			note(worker, rows, i);
 	}
 	return rows != NULL;
 }
@@ -452,6 +470,7 @@ struct upkeep_worker *upkeep_worker_start(const struct config *config,
 	int error;
 
 	worker->config = config;
+	metric_series_all(&backlog_metric_table, NULL, &worker->metrics, NULL);
 	worker->postgres = postgres;
 	worker->event_fd = event_fd;
 	worker->stop_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);

@@ -13,6 +13,8 @@
 
 struct upkeep_worker;
 
+extern const struct metric_table backlog_metric_table;
+
 /*
  * Writes to event_fd (8 bytes) whenever it has looked at the publishers. config and event_fd
  * outlive it.

@@ -5,8 +5,11 @@
  */
 #include "breaker.h"
 #include "inbox.h"
+#include "metrics.h"
 
 struct deliver_metrics;
+
+extern const struct metric_table deliver_metric_table; /* of struct outbox_inbox_stats */
 
 /* The section's series are shown from now on. */
 struct deliver_metrics *deliver_metrics_create(const char *section);

@@ -1,65 +1,11 @@
 #include "check_metrics.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include "logging.h"
 #include "lookback_metrics.h"
-#include "metrics.h"
 
 /* Hosts come with messages: of so many the state is shown. */
 enum { HOSTS_SHOWN = 100 };
-
-static const double seconds[] = {
-    .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, INFINITY};
-
-static const struct metric_family checks = {.name = "relay_lookback_checks_total",
-    .type = METRIC_COUNTER,
-    .help = "Ids that a business was asked about, by the word that it answered or a code that "
-	    "says why there was none.",
-    .labels = {"section", "service", "result"}};
-static const struct metric_family latency = {.name = "relay_lookback_check_seconds",
-    .type = METRIC_HISTOGRAM,
-    .help = "How long requests that were sent took.",
-    .labels = {"section", "service"},
-    .buckets = seconds};
-static const struct metric_family in_flight = {.name = "relay_lookback_in_flight",
-    .type = METRIC_GAUGE,
-    .help = "Requests that are under way.",
-    .labels = {"section"}};
-static const struct metric_family breaker = {.name = "relay_lookback_breaker",
-    .type = METRIC_GAUGE,
-    .help = "Is the host asked? 0: yes, 1: one request finds it out, 2: no, it failed too often. "
-	    "Of the first 100 hosts.",
-    .labels = {"section", "host"}};
-static const struct metric_family late = {.name = "relay_lookback_late_answers_total",
-    .type = METRIC_COUNTER,
-    .help = "Ids whose answer was ignored, as it came after the claim's end.",
-    .labels = {"section"}};
-static const struct metric_family lost_decisions = {.name = "relay_lookback_lost_decisions_total",
-    .type = METRIC_COUNTER,
-    .help = "Answers that came after a decision from elsewhere; those that differ are conflicts.",
-    .labels = {"section"}};
-static const struct metric_family parks = {.name = "relay_lookback_parks_total",
-    .type = METRIC_COUNTER,
-    .help = "Ids that were parked: an operator has to decide.",
-    .labels = {"section"}};
-static const struct metric_family overdue = {.name = "relay_lookback_overdue",
-    .type = METRIC_GAUGE,
-    .help = "Prepares that are being looked back; the first 200,000 of a section are counted.",
-    .labels = {"section", "type"}};
-static const struct metric_family parked = {.name = "relay_lookback_parked",
-    .type = METRIC_GAUGE,
-    .help = "Prepares that wait for an operator; the first 200,000 of a section are counted.",
-    .labels = {"section", "type"}};
-static const struct metric_family oldest = {.name = "relay_lookback_oldest_seconds",
-    .type = METRIC_GAUGE,
-    .help = "Age of the oldest of both. What is not due yet is younger than its check_after.",
-    .labels = {"section", "type"}};
-static const struct metric_family unprepared = {.name = "relay_lookback_unprepared",
-    .type = METRIC_GAUGE,
-    .help = "Decisions that have been there for a minute or longer without their prepare; of the "
-	    "last 1,000 that came before it.",
-    .labels = {"section", "type"}};
 
 struct shown {
 	char *host;
@@ -71,27 +17,12 @@ struct shown {
 struct check_metrics {
 	const struct config *config;
 	const struct config_lookback *lookback;
-	struct metric *in_flight, *late, *lost, *parks;
+	struct lookback_metrics series;
+	struct metric *check_decisions;
 	struct shown hosts[HOSTS_SHOWN];
 	int host_count;
 	int64_t seen_late;
 };
-
-static struct metric *section_series(
-    const struct check_metrics *metrics, const struct metric_family *family, const char *label)
-{
-	const char *const labels[] = {metrics->lookback->name, label};
-
-	return metric_series(family, labels);
-}
-
-static void count_results(
-    struct check_metrics *metrics, const char *service, const char *result, int count)
-{
-	const char *const labels[] = {metrics->lookback->name, service, result};
-
-	metric_add(metric_series(&checks, labels), count);
-}
 
 struct check_metrics *check_metrics_create(
     const struct config *config, const struct config_lookback *lookback)
@@ -100,15 +31,12 @@ struct check_metrics *check_metrics_create(
 
 	metrics->config = config;
 	metrics->lookback = lookback;
-	metrics->in_flight = section_series(metrics, &in_flight, NULL);
-	metrics->late = section_series(metrics, &late, NULL);
-	metrics->lost = section_series(metrics, &lost_decisions, NULL);
-	metrics->parks = section_series(metrics, &parks, NULL);
-	lookback_count_decisions(lookback->name, "check", 0);
-	lookback_count_decisions(lookback->name, "operator", 0);
+	metrics->series = lookback_metrics(lookback->name);
+	metrics->check_decisions = METRIC_LABELLED(metrics->series.decisions, "check");
+	METRIC_LABELLED(metrics->series.decisions, "operator");
 	for (int i = 0; i < config->check_count; i++) {
-		count_results(metrics, config->checks[i].name, "commit", 0);
-		metric_observe(section_series(metrics, &latency, config->checks[i].name), 0, 0);
+		METRIC_LABELLED(metrics->series.checks, config->checks[i].name, "commit");
+		METRIC_LABELLED(metrics->series.check_seconds, config->checks[i].name);
 	}
 	return metrics;
 }
@@ -120,7 +48,7 @@ void check_metrics_destroy(struct check_metrics *metrics)
 		free(metrics->hosts[i].host);
 	}
 	if (metrics)
-		metric_set(metrics->in_flight, 0);
+		metric_set(metrics->series.in_flight, 0);
 	free(metrics);
 }
 
@@ -137,17 +65,19 @@ void check_metrics_answer(
 	int counts[CHECK_WORDS] = {0};
 
 	if (answer->sent)
-		metric_observe(
-		    section_series(metrics, &latency, name), (double)answer->total_us / 1e6, 1);
+		metric_observe(METRIC_LABELLED(metrics->series.check_seconds, name),
+		    (double)answer->total_us / 1e6, 1);
 	if (answer->failure) {
-		count_results(metrics, name, answer->failure, id_count);
+		metric_add(
+		    METRIC_LABELLED(metrics->series.checks, name, answer->failure), id_count);
 		return;
 	}
 	for (int i = 0; i < id_count; i++)
 		counts[answer->words ? answer->words[i] : CHECK_UNKNOWN]++;
 	for (int i = 0; i < CHECK_WORDS; i++)
 		if (counts[i] > 0)
-			count_results(metrics, name, names[i], counts[i]);
+			metric_add(
+			    METRIC_LABELLED(metrics->series.checks, name, names[i]), counts[i]);
 }
 
 /* --- hosts ---------------------------------------------------------------------------------- */
@@ -163,7 +93,7 @@ static struct shown *find_shown(struct check_metrics *metrics, const char *host)
 		return NULL;
 	shown = &metrics->hosts[metrics->host_count++];
 	*shown = (struct shown){
-	    .host = xstrdup(host), .metric = section_series(metrics, &breaker, host)};
+	    .host = xstrdup(host), .metric = METRIC_LABELLED(metrics->series.breaker, host)};
 	return shown;
 }
 
@@ -225,8 +155,8 @@ int check_metrics_note(struct check_metrics *metrics, const struct schedule *sch
 		show_breaker(metrics, host, state);
 	}
 	forget_unseen(metrics);
-	metric_set(metrics->in_flight, figures.in_flight);
-	metric_add(metrics->late, (double)(figures.late - metrics->seen_late));
+	metric_set(metrics->series.in_flight, figures.in_flight);
+	metric_add(metrics->series.late_answers, (double)(figures.late - metrics->seen_late));
 	metrics->seen_late = figures.late;
 	return tripped;
 }
@@ -237,17 +167,18 @@ void check_metrics_type(struct check_metrics *metrics, const struct check_type_f
 {
 	const char *name = metrics->lookback->types.items[figures->type];
 
-	metric_set(section_series(metrics, &overdue, name), (double)figures->overdue);
-	metric_set(section_series(metrics, &parked, name), (double)figures->parked);
-	metric_set(section_series(metrics, &oldest, name), (double)figures->oldest_ms / 1000);
-	metric_set(section_series(metrics, &unprepared, name), (double)figures->unprepared);
+	metric_set(METRIC_LABELLED(metrics->series.overdue, name), (double)figures->overdue);
+	metric_set(METRIC_LABELLED(metrics->series.parked, name), (double)figures->parked);
+	metric_set(
+	    METRIC_LABELLED(metrics->series.oldest, name), (double)figures->oldest_ms / 1000);
+	metric_set(METRIC_LABELLED(metrics->series.unprepared, name), (double)figures->unprepared);
 }
 
 void check_metrics_settled(
     struct check_metrics *metrics, int64_t won, int64_t lost, int64_t strange, int64_t parked_rows)
 {
-	lookback_count_decisions(metrics->lookback->name, "check", won);
-	metric_add(metrics->lost, (double)lost);
-	metric_add(metrics->late, (double)strange);
-	metric_add(metrics->parks, (double)parked_rows);
+	metric_add(metrics->check_decisions, (double)won);
+	metric_add(metrics->series.lost_decisions, (double)lost);
+	metric_add(metrics->series.late_answers, (double)strange);
+	metric_add(metrics->series.parks, (double)parked_rows);
 }

@@ -1,6 +1,13 @@
 #pragma once
-/* The metrics of the look-back that more than one of its files writes. */
-#include <stdint.h>
+/* The metrics of a [lookback] section. Its readers, its checker and the API share the series. */
+#include "metrics.h"
 
-/* Decisions that won, by what brought them: "message", "check" or "operator". */
-void lookback_count_decisions(const char *section, const char *source, int64_t count);
+struct lookback_metrics {
+	struct metric *records, *batches, *partitions, *promoted, *decisions; /* readers */
+	struct metric *checks, *check_seconds, *in_flight, *breaker, *late_answers, *lost_decisions;
+	struct metric *parks, *overdue, *parked, *oldest, *unprepared; /* checker */
+};
+
+extern const struct metric_table lookback_metric_table;
+
+struct lookback_metrics lookback_metrics(const char *section);

@@ -16,7 +16,6 @@
 #include "dead_letter.h"
 #include "logging.h"
 #include "lookback_metrics.h"
-#include "metrics.h"
 #include "pg.h"
 
 enum {
@@ -26,23 +25,6 @@ enum {
 	ENDS_MS = 5000, /* brokers have so long to say where partitions end; then a pause as long */
 	LEAVE_MS = 5000, /* and to let the group go */
 };
-
-static const struct metric_family records_read = {.name = "relay_lookback_records_total",
-    .type = METRIC_COUNTER,
-    .help = "Records of the look-back topic by what they were.",
-    .labels = {"section", "kind"}};
-static const struct metric_family promoted = {.name = "relay_lookback_promoted_total",
-    .type = METRIC_COUNTER,
-    .help = "Prepares that came due without a decision.",
-    .labels = {"section"}};
-static const struct metric_family batches = {.name = "relay_lookback_batches_total",
-    .type = METRIC_COUNTER,
-    .help = "Transactions of the reader by their outcome.",
-    .labels = {"section", "outcome"}};
-static const struct metric_family assigned = {.name = "relay_lookback_partitions",
-    .type = METRIC_GAUGE,
-    .help = "Partitions of the look-back topic that this process reads.",
-    .labels = {"section"}};
 
 enum kind {
 	PREPARE,
@@ -110,7 +92,8 @@ struct reader {
 	int64_t look_at;  /* for due prepares; INT64_MAX: there are none */
 	int64_t note_at;
 	struct backoff backoff;
-	struct metric *seen[KINDS], *overdue, *done, *failed, *held;
+	struct lookback_metrics metrics;
+	struct metric *seen[KINDS], *message_decisions, *stored_batches, *failed_batches;
 
 	pthread_mutex_t mutex; /* guards what follows */
 	struct reader_status status;
@@ -141,7 +124,7 @@ static void note_partitions(struct reader *reader, int partitions)
 	reader->status.partitions = partitions;
 	pthread_mutex_unlock(&reader->mutex);
 	/* all readers of a section together */
-	metric_add(reader->held, partitions - (before > 0 ? before : 0));
+	metric_add(reader->metrics.partitions, partitions - (before > 0 ? before : 0));
 }
 
 struct reader_status reader_status(struct reader *reader)
@@ -532,9 +515,9 @@ static void count_batch(struct reader *reader, const struct journal_outcome *out
 	count_kind(reader, DECISION, figures.decisions);
 	count_kind(reader, DEAD_LETTER, figures.dead_letters);
 	count_kind(reader, LATE_DECISION, outcome->lost);
-	lookback_count_decisions(reader->lookback->name, "message", outcome->won);
-	metric_add(reader->overdue, outcome->promoted);
-	metric_add(reader->done, 1);
+	metric_add(reader->message_decisions, (double)outcome->won);
+	metric_add(reader->metrics.promoted, outcome->promoted);
+	metric_add(reader->stored_batches, 1);
 }
 
 /*
@@ -799,7 +782,7 @@ static void wait_a_moment(struct reader *reader)
 
 static void on_failure(struct reader *reader, const struct err *err)
 {
-	metric_add(reader->failed, 1);
+	metric_add(reader->failed_batches, 1);
 	if (err->kind == ERR_REJECT)
 		log_info("lookback_batch_refused", {"section", LOG_TEXT(reader->lookback->name)},
 		    {"error", LOG_TEXT(err->message)}, {"next", LOG_INT(reader->limit)});
@@ -838,16 +821,14 @@ static void *run_reader(void *context)
 
 static void make_metrics(struct reader *reader)
 {
-	const char *section = reader->lookback->name;
+	struct lookback_metrics metrics = lookback_metrics(reader->lookback->name);
 
-	lookback_count_decisions(section, "message", 0);
+	reader->metrics = metrics;
 	for (int i = 0; i < KINDS; i++)
-		reader->seen[i] =
-		    metric_series(&records_read, (const char *const[]){section, kinds[i]});
-	reader->overdue = metric_series(&promoted, (const char *const[]){section});
-	reader->done = metric_series(&batches, (const char *const[]){section, "stored"});
-	reader->failed = metric_series(&batches, (const char *const[]){section, "failed"});
-	reader->held = metric_series(&assigned, (const char *const[]){section});
+		reader->seen[i] = METRIC_LABELLED(metrics.records, kinds[i]);
+	reader->message_decisions = METRIC_LABELLED(metrics.decisions, "message");
+	reader->stored_batches = METRIC_LABELLED(metrics.batches, "stored");
+	reader->failed_batches = METRIC_LABELLED(metrics.batches, "failed");
 }
 
 static void reader_free(struct reader *reader)

@@ -2,34 +2,16 @@
 
 #include <inttypes.h>
 #include "logging.h"
-#include "metrics.h"
 #include "schema_query.h"
 #include "sql_files.h"
 #include "text.h"
-
-static const struct metric_family raised_family = {
-    .name = "relay_id_sequence_raised_total",
-    .type = METRIC_COUNTER,
-    .help = "How often the sequence of message.id had gone back and was raised.",
-    .labels = {"database"},
-};
-static const struct metric_family unordered_family = {
-    .name = "relay_id_sequence_unordered",
-    .type = METRIC_GAUGE,
-    .help = "1 while the sequence of message.id has CACHE above 1 or goes down.",
-    .labels = {"database"},
-};
-
-static const char *const *labels_of(const struct id_watch *watch)
-{
-	return &watch->database;
-}
+#include "upkeep_metrics.h"
 
 void id_watch_init(struct id_watch *watch, const char *database, const char *schema)
 {
 	*watch = (struct id_watch){.database = database, .schema = schema};
-	metric_add(metric_series(&raised_family, labels_of(watch)), 0);
-	metric_set(metric_series(&unordered_family, labels_of(watch)), 0);
+	METRIC_LABELLED(upkeep_metrics()->id_raised, database);
+	METRIC_LABELLED(upkeep_metrics()->id_unordered, database);
 }
 
 /* Columns of message_ids_raise.sql. */
@@ -37,7 +19,7 @@ enum { LAST_ID, KEPT_ID, INCREMENT, CACHE, RAISED_TO };
 
 static void report_raise(const struct id_watch *watch, const struct pg_result *ids)
 {
-	metric_add(metric_series(&raised_family, labels_of(watch)), 1);
+	metric_add(METRIC_LABELLED(upkeep_metrics()->id_raised, watch->database), 1);
 	log_error("id_sequence_went_back", {"database", LOG_TEXT(watch->database)},
 	    {"last_id", LOG_INT(pg_int(ids, 0, LAST_ID))},
 	    {"highest_id", LOG_INT(pg_int(ids, 0, KEPT_ID))},
@@ -54,7 +36,7 @@ static void report_order(struct id_watch *watch, const struct pg_result *ids)
 	int64_t increment = pg_int(ids, 0, INCREMENT), cache = pg_int(ids, 0, CACHE);
 	bool unordered = cache > 1 || increment < 0;
 
-	metric_set(metric_series(&unordered_family, labels_of(watch)), unordered);
+	metric_set(METRIC_LABELLED(upkeep_metrics()->id_unordered, watch->database), unordered);
 	if (unordered && !watch->unordered) {
 		owned_text char *cure = xformat("alter sequence %s.message_id_seq increment by 1 "
 						"cache 1; restart the writers",

@@ -2,9 +2,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include "metrics.h"
 #include "schema_query.h"
 #include "sql_files.h"
+#include "upkeep_metrics.h"
 
 /* So many at once: a wrong setting must not fill the system catalogs. */
 enum { MOST_MADE_AT_ONCE = 64 };
@@ -28,13 +28,6 @@ static const char *const outcome_names[PARTITION_OUTCOMES] = {
     [PARTITION_BUSY] = "busy",
 };
 
-static const struct metric_family changes_family = {
-    .name = "relay_partition_changes_total",
-    .type = METRIC_COUNTER,
-    .help = "Calls that change partitions, by what came of them.",
-    .labels = {"database", "table", "outcome"},
-};
-
 const char *partition_outcome_name(enum partition_outcome outcome)
 {
 	return outcome_names[outcome];
@@ -43,8 +36,9 @@ const char *partition_outcome_name(enum partition_outcome outcome)
 void partition_count(
     const char *database, const char *table, enum partition_outcome outcome, int times)
 {
-	const char *const labels[] = {database, table, outcome_names[outcome]};
-	metric_add(metric_series(&changes_family, labels), times);
+	metric_add(
+	    METRIC_LABELLED(upkeep_metrics()->changes, database, table, outcome_names[outcome]),
+	    times);
 }
 
 static bool call_partition_function(struct pg *pg, const char *schema, const char *sql,

@@ -5,39 +5,14 @@
 #include <time.h>
 #include "backoff.h"
 #include "clock.h"
-#include "metrics.h"
 #include "schema_query.h"
 #include "sql_files.h"
 #include "upkeep_lock.h"
+#include "upkeep_metrics.h"
 
 enum {
 	CONNECT_TIMEOUT_MS = 5000,
 	BUSY_RETRY_MS = 5000, /* each try keeps writers waiting for 15 ms at most */
-};
-
-static const struct metric_family partitions_family = {
-    .name = "relay_partitions",
-    .type = METRIC_GAUGE,
-    .help = "Partitions of a table, without the default one.",
-    .labels = {"database", "table"},
-};
-static const struct metric_family ahead_family = {
-    .name = "relay_partition_ahead_seconds",
-    .type = METRIC_GAUGE,
-    .help = "From now to the end of the last partition; below 0 inserts go to the default one.",
-    .labels = {"database", "table"},
-};
-static const struct metric_family default_family = {
-    .name = "relay_default_partition_rows",
-    .type = METRIC_GAUGE,
-    .help = "Rows in the default partition, which ought to be empty; counted up to 100000.",
-    .labels = {"database", "table"},
-};
-static const struct metric_family held_family = {
-    .name = "relay_partition_held",
-    .type = METRIC_GAUGE,
-    .help = "1 while a partition beyond its retention is kept for somebody who needs its rows.",
-    .labels = {"database", "table"},
 };
 
 struct upkeep {
@@ -58,11 +33,9 @@ struct table {
 	bool busy; /* a lock was not to be had */
 };
 
-static void set_table_gauge(
-    const struct table *table, const struct metric_family *family, double value)
+static void set_table_gauge(const struct table *table, const struct metric *metric, double value)
 {
-	const char *const labels[] = {table->settings->name, table->name};
-	metric_set(metric_series(family, labels), value);
+	metric_set(METRIC_LABELLED(metric, table->settings->name, table->name), value);
 }
 
 /* Counts an outcome, and logs a change of the database. */
@@ -110,7 +83,7 @@ static bool watch_default(struct table *table, struct err *err)
 		    {"consequence",
 			LOG_TEXT("rows are read as any others, and moved when locks allow")});
 	table->status->default_rows = rows;
-	set_table_gauge(table, &default_family, (double)rows);
+	set_table_gauge(table, upkeep_metrics()->default_rows, (double)rows);
 	return true;
 }
 
@@ -155,7 +128,7 @@ static void report_held(struct table *table, const char *partition, const char *
 {
 	struct upkeep_table *status = table->status;
 	bool news = !text_equal(status->held, partition) || !text_equal(status->holder, holder);
-	set_table_gauge(table, &held_family, *partition != '\0');
+	set_table_gauge(table, upkeep_metrics()->held, *partition != '\0');
 	if (!news)
 		return;
 	snprintf(status->held, sizeof status->held, "%s", partition);
@@ -261,8 +234,8 @@ static void show_partitions(struct table *table, const struct partition_list *li
 		table->status->partitions++;
 	}
 	table->status->ahead_s = (end_us - list->now_us) / 1000000;
-	set_table_gauge(table, &partitions_family, table->status->partitions);
-	set_table_gauge(table, &ahead_family, (double)table->status->ahead_s);
+	set_table_gauge(table, upkeep_metrics()->partitions, table->status->partitions);
+	set_table_gauge(table, upkeep_metrics()->ahead, (double)table->status->ahead_s);
 }
 
 static bool tend_table(struct table *table, struct err *err)

@@ -237,7 +237,7 @@ def test_without_dead_letters_a_partition_stands_still_and_is_shown(make_sidecar
     produce(kafka.bootstrap, topic, [("bad", "k", "{}")])
     with Application(lambda _: 422) as application:
         relay = make_sidecar(application, dead_letter_topic=None)
-        relay.wait_for(lambda: relay.metric("relay_deliver_standing_partitions") == 1)
+        relay.wait_for(lambda: relay.metric("relay_deliver_blocked_partitions") == 1)
         assert relay.readiness_says(200, "[!] deliver billing: ", "1 partitions stand still")
         assert len(application.of("bad")) == 1
 

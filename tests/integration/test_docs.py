@@ -46,8 +46,14 @@ url = http://127.0.0.1:9/
 """
 
 
+def test_the_page_of_metrics_is_fresh():
+    done = subprocess.run([beside("tests/unit/metrics_page")], capture_output=True, text=True,
+                          timeout=60, check=True)
+    assert page("metrics.md") == done.stdout
+
+
 def explained_metrics():
-    rows = r"^\| `(\w+)` \| \w+ \| (.*) \|$"
+    rows = r"^\| `(\w+)` \| \w+ \| (.*?) \|"
     return dict(re.findall(rows, page("metrics.md"), re.MULTILINE))
 
 

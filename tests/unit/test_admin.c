@@ -125,14 +125,17 @@ static void a_probe_that_fails_says_why_unasked(void **state)
 
 static void the_metrics_page_holds_what_was_counted(void **state)
 {
-	static const struct metric_family family = {
+	static const struct metric_row row = {
 	    .name = "relay_test_total", .type = METRIC_COUNTER, .help = "Things counted."};
+	const struct metric_table table = {.rows = &row, .count = 1};
+	struct metric *metric;
 	struct probes probes = {true, true};
 	struct admin *admin = start(&probes);
 	char *answer;
 
 	(void)state;
-	metric_add(metric_series(&family, NULL), 3);
+	metric_series_all(&table, NULL, &metric, NULL);
+	metric_add(metric, 3);
 	answer = ask(admin, "GET /metrics");
 	assert_non_null(strstr(answer, "text/plain; version=0.0.4"));
 	assert_non_null(strstr(answer, "\nrelay_test_total 3\n"));

@@ -9,18 +9,17 @@
 #include "stream.h"
 
 struct publish_metrics {
-	struct metric *published, *published_bytes, *windows, *in_flight, *memory, *oldest_age;
-	struct metric *owner, *refused, *elsewhere, *denied, *producer_recreations,
-	    *postgres_reconnects;
-	struct metric *skipped, *tails_read, *parked, *scheduled;
+	struct metric *oldest_age, *owner, *elsewhere;
+	struct metric *producer_recreations, *postgres_reconnects, *tails_read;
 	struct metric *commit_to_read, *read_to_produce, *produce_to_ack;
-	struct metric *kafka_queue_messages, *kafka_queue_bytes, *kafka_requests, *kafka_sent_bytes;
-	struct metric *kafka_broker_rtt, *kafka_brokers_up;
-	int64_t seen_published, seen_skipped, seen_parked, seen_scheduled, seen_bytes,
-	    seen_requests, seen_sent_bytes;
+	struct metric_figures figures, kafka_figures;
+	int64_t aside;     /* rows skipped, parked or scheduled at the last publish_metrics_note */
 	uint64_t sequence; /* the sampled record; 0: none */
 	int64_t read_us, sent_us;
 };
+
+extern const struct metric_table publish_metric_table; /* of struct stream_status */
+extern const struct metric_table kafka_metric_table;   /* of struct producer_figures */
 
 void publish_metrics_init(struct publish_metrics *metrics, const char *publisher, int shard);
 
