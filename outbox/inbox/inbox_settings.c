@@ -42,14 +42,9 @@ static void free_texts(char **texts)
 
 static void copy_kafka(struct inbox_settings *settings)
 {
-	const char *const *kafka = settings->given.kafka;
-	size_t count = count_texts(kafka) / 2;
 	settings->kafka.name = xstrdup("main");
-	settings->kafka.properties = xcalloc(count + 1, sizeof *settings->kafka.properties);
-	settings->kafka.property_count = (int)count;
-	for (size_t i = 0; i < count; i++)
-		settings->kafka.properties[i] = (struct kafka_property){
-		    xstrdup(kafka[2 * i]), xstrdup(kafka[2 * i + 1]), xstrdup("settings.kafka")};
+	for (const char *const *pair = settings->given.kafka; pair && pair[0] && pair[1]; pair += 2)
+		kafka_settings_add(&settings->kafka, pair[0], pair[1], "settings.kafka");
 	settings->given.kafka = NULL;
 }
 
@@ -274,17 +269,6 @@ struct inbox_settings *inbox_settings_create(
 	return NULL;
 }
 
-static void free_kafka(struct kafka_settings *kafka)
-{
-	for (int i = 0; i < kafka->property_count; i++) {
-		free(kafka->properties[i].name);
-		free(kafka->properties[i].value);
-		free(kafka->properties[i].origin);
-	}
-	free(kafka->properties);
-	free(kafka->name);
-}
-
 void inbox_settings_destroy(struct inbox_settings *settings)
 {
 	if (!settings)
@@ -296,7 +280,7 @@ void inbox_settings_destroy(struct inbox_settings *settings)
 	free_texts(settings->topics);
 	free(settings->told);
 	free_texts((char **)given->rules);
-	free_kafka(&settings->kafka);
+	kafka_settings_finish(&settings->kafka);
 	rule_key_destroy(settings->id_key);
 	dedup_spec_finish(&settings->spec);
 	free((char *)given->group);

@@ -1,9 +1,10 @@
 #pragma once
 /*
  * The settings of a Kafka cluster: librdkafka properties, as a [kafka] section or an application
- * gives them. Plain data. The caller fills the struct and owns it, with every string and the array.
- * The caller keeps all of that unchanged and alive as long as any client that was made from it: the
- * functions of this folder copy and free nothing of it. Any number of threads may read it.
+ * gives them. Plain data. The caller fills the struct and owns it, with every string and the array:
+ * on the heap (kafka_settings_add, kafka_settings_finish) or not. The caller keeps all of that
+ * unchanged and alive as long as any client that was made from it, since clients copy nothing. Any
+ * number of threads may read it.
  * kafka_conf_check tells whether librdkafka and the relay accept the properties.
  */
 
@@ -17,3 +18,9 @@ struct kafka_settings {
 	struct kafka_property *properties; /* NULL if there are none */
 	int property_count;
 };
+
+/* Adds a property, with copies of its texts. {0} has none. */
+void kafka_settings_add(
+    struct kafka_settings *settings, const char *name, const char *value, const char *origin);
+/* Frees the name, the array and its texts. */
+void kafka_settings_finish(struct kafka_settings *settings);

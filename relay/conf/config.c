@@ -8,17 +8,6 @@
 
 DEFINE_OWNED(struct config, config_destroy)
 
-static void add_kafka_property(struct kafka_settings *kafka, const struct config_entry *entry)
-{
-	size_t size = (size_t)(kafka->property_count + 1) * sizeof *kafka->properties;
-
-	kafka->properties = xrealloc(kafka->properties, size);
-	kafka->properties[kafka->property_count++] =
-	    (struct kafka_property){.name = xstrdup(entry->key),
-		.value = xstrdup(entry->value),
-		.origin = xstrdup(entry->origin)};
-}
-
 /* A member that points to another section; sections that are referred to were built before. */
 static bool set_section(const struct config *config, void *item, const struct config_row *row,
     const char *name, struct err *err)
@@ -60,7 +49,8 @@ static bool set_item(
 		    !set_value(config, section, item, &config_rows[i], err))
 			return false;
 	for (int i = 0; config_kinds[section->kind].open && i < section->count; i++)
-		add_kafka_property(item, &section->entries[i]);
+		kafka_settings_add(item, section->entries[i].key, section->entries[i].value,
+		    section->entries[i].origin);
 	return true;
 }
 
@@ -75,6 +65,8 @@ static void *next_item(struct config *config, const struct config_section *secti
 		return config;
 	item = config_rows_item(config, section->kind, number++);
 	*item = xstrdup(section->name);
+	if (kind->origin)
+		*(char **)((char *)item + kind->origin) = xstrdup(section->origin);
 	memcpy((char *)config + kind->count, &number, sizeof number);
 	return item;
 }
@@ -122,7 +114,6 @@ static bool finish_publishers(
 		publisher->settings.policy = publisher_topic_policy;
 		publisher->settings.refused_topic = refuse_publisher_topic;
 		publisher->settings.context = publisher;
-		publisher->origin = xstrdup(section->origin);
 		publisher->settings.in_flight_said =
 		    config_source_entry(section, "max_in_flight") != NULL;
 		if (publisher->topics.count == 0)
@@ -213,6 +204,25 @@ struct config *config_load(const char *path, struct err *err)
 	return ini ? parse_config(&source, path ? path : "", ini, environ, err) : NULL;
 }
 
+/* The list of one kind, with the names and origins in it. */
+static void free_sections(struct config *config, enum config_kind kind)
+{
+	const struct config_kind_row *row = &config_kinds[kind];
+	void *list;
+
+	if (!row->size)
+		return;
+	for (int i = 0; i < config_rows_items(config, kind); i++) {
+		char *item = config_rows_item(config, kind, i);
+
+		free(*(char **)item);
+		if (row->origin)
+			free(*(char **)(item + row->origin));
+	}
+	memcpy(&list, (char *)config + row->list, sizeof list);
+	free(list);
+}
+
 void config_destroy(struct config *config)
 {
 	if (!config)
@@ -221,43 +231,12 @@ void config_destroy(struct config *config)
 		for (int k = 0; k < config_rows_items(config, config_rows[i].kind); k++)
 			config_value_free(
 			    config_rows_item(config, config_rows[i].kind, k), &config_rows[i]);
-	for (int i = 0; i < config->kafka_count; i++) {
-		struct kafka_settings *kafka = &config->kafka[i];
-		for (int k = 0; k < kafka->property_count; k++) {
-			free(kafka->properties[k].name);
-			free(kafka->properties[k].value);
-			free(kafka->properties[k].origin);
-		}
-		free(kafka->properties);
-		free(kafka->name);
-	}
-	for (int i = 0; i < config->postgres_count; i++)
-		free(config->postgres[i].name);
-	for (int i = 0; i < config->publisher_count; i++) {
-		free(config->publishers[i].settings.name);
-		free(config->publishers[i].origin);
-	}
-	for (int i = 0; i < config->topic_count; i++)
-		free(config->topics[i].name);
-	for (int i = 0; i < config->check_count; i++) {
-		free(config->checks[i].name);
-		free(config->checks[i].origin);
-	}
-	for (int i = 0; i < config->lookback_count; i++) {
-		free(config->lookbacks[i].name);
-		free(config->lookbacks[i].origin);
-	}
-	for (int i = 0; i < config->sender_count; i++)
-		free(config->senders[i].name);
-	free(config->senders);
+	for (int i = 0; i < config->kafka_count; i++)
+		kafka_settings_finish(&config->kafka[i]);
 	config_deliver_free(config);
+	for (int kind = 0; kind < CONFIG_KINDS; kind++)
+		free_sections(config, (enum config_kind)kind);
 	text_finish(&config->warnings);
-	free(config->checks);
-	free(config->lookbacks);
-	free(config->topics);
-	free(config->postgres);
-	free(config->kafka);
-	free(config->publishers);
 	free(config);
 }
 

@@ -150,19 +150,15 @@ static bool compare_with_lookbacks(const struct config *config, const struct con
 }
 
 /* What is not written but follows. */
-static void derive_deliver_settings(
-    const struct config_source *source, struct config_deliver *deliver)
+static void derive_deliver_settings(struct config_deliver *deliver)
 {
-	const char *name = deliver->name;
-
-	deliver->origin = xstrdup(config_source_find(source, CONFIG_DELIVER, name)->origin);
 	if (!*deliver->group) {
 		free(deliver->group);
-		deliver->group = xformat("outbox-relay-deliver-%s", name);
+		deliver->group = xformat("outbox-relay-deliver-%s", deliver->name);
 	}
 	if (deliver->topics.count == 0) {
 		deliver->topics.items = xcalloc(1, sizeof *deliver->topics.items);
-		deliver->topics.items[deliver->topics.count++] = xstrdup(name);
+		deliver->topics.items[deliver->topics.count++] = xstrdup(deliver->name);
 	}
 	if (deliver->form == DELIVER_SINGLE)
 		deliver->batch = 1;
@@ -174,7 +170,7 @@ bool config_deliver_finish(
 	for (int i = 0; i < config->deliver_count; i++) {
 		struct config_deliver *deliver = &config->delivers[i];
 
-		derive_deliver_settings(source, deliver);
+		derive_deliver_settings(deliver);
 		if (!check_deliver_topics(source, deliver, err) ||
 		    !check_batch(source, deliver, err) || !check_failures(source, deliver, err) ||
 		    !compare_with_lookbacks(config, source, deliver, err))
@@ -194,8 +190,5 @@ void config_deliver_free(struct config *config)
 		for (struct outbox_inbox_retry_topic *step = steps; step && step->topic; step++)
 			free((char *)step->topic);
 		free(steps);
-		free(config->delivers[i].name);
-		free(config->delivers[i].origin);
 	}
-	free(config->delivers);
 }

@@ -115,14 +115,9 @@ static bool finish_lookback(
 bool config_lookback_finish(
     struct config *config, const struct config_source *source, struct err *err)
 {
-	for (int i = 0; i < config->check_count; i++)
-		config->checks[i].origin = xstrdup(
-		    config_source_find(source, CONFIG_CHECK, config->checks[i].name)->origin);
 	for (int i = 0; i < config->lookback_count; i++) {
 		struct config_lookback *lookback = &config->lookbacks[i];
 
-		lookback->origin =
-		    xstrdup(config_source_find(source, CONFIG_LOOKBACK, lookback->name)->origin);
 		if (!finish_lookback(source, lookback, err))
 			return false;
 		for (int k = 0; k < i; k++)

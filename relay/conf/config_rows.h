@@ -28,6 +28,7 @@ struct config_kind_row {
 	bool named;               /* never "main" for want of a name, and none unless declared */
 	size_t list, count, size; /* where struct config keeps them; size 0: in itself, once */
 	const char *help;
+	size_t origin; /* offset of the member that names the place of declaration; 0: none */
 };
 
 enum config_type {
