@@ -35,7 +35,7 @@ void bench_say(const char *format, ...)
 	va_list arguments;
 
 	va_start(arguments, format);
-	fputs("bench: ", stderr);
+	fprintf(stderr, "%s: ", program_name);
 	vfprintf(stderr, format, arguments);
 	fputc('\n', stderr);
 	va_end(arguments);
@@ -162,7 +162,7 @@ static int measure_and_print(const struct call *call, const struct publisher_set
 	if (!check_parts(call, &err))
 		return session_failed(&err);
 	if (needs_of(call) != NOTHING) {
-		bench.relay = relay = bench_find_relay(call_text(call, "relay", NULL), &err);
+		bench.relay = relay = bench_relay_find(call_text(call, "relay", NULL), &err);
 		if (!relay)
 			return session_failed(&err);
 	}

@@ -170,7 +170,7 @@ int64_t bench_number(const void *payload, size_t length);
  * The path of the program that --relay names (NULL: the option is not given), malloc'ed. Default:
  * outbox-relay in the folder of this program, else on PATH. NULL on error.
  */
-char *bench_find_relay(const char *named, struct err *err);
+char *bench_relay_find(const char *named, struct err *err);
 
 /* --- bench_child.c: the relay, or a second bench, as a child --------------------------------- */
 

@@ -48,7 +48,7 @@ static char *program_on_path(const char *name)
 	return found;
 }
 
-char *bench_find_relay(const char *named, struct err *err)
+char *bench_relay_find(const char *named, struct err *err)
 {
 	char *found;
 

@@ -253,7 +253,7 @@ def test_an_interrupted_one_removes_what_it_made(empty_database, kafka):
         env=environment(servers(empty_database, kafka)))
     try:
         said = iter(child.stderr.readline, "")
-        assert any(line.startswith("bench: open transactions:") for line in said)
+        assert any(line.startswith("outbox-relay-bench: open transactions:") for line in said)
         child.send_signal(signal.SIGINT)
         _, error = child.communicate(timeout=60)
     finally:
