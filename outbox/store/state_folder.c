@@ -136,15 +136,15 @@ static bool refuse_folder(const struct state_folder *folder, const char *why, st
 	    folder->path, why);
 }
 
-/* The spans of `exact` are no setting. */
-static bool refuse_window(const struct state_folder *folder, struct err *err)
+/* Slices are named only where they differ: some stores have no such setting. */
+static bool refuse_window(
+    const struct state_folder *folder, const struct state_folder_head *wanted, struct err *err)
 {
 	const struct state_folder_head *head = &folder->head;
 	owned_text char *window =
 	    xformat("window=%lldms", (long long)(head->slice_ms * head->slices));
-	owned_text char *slices = strncmp(head->store, "exact", sizeof head->store) == 0
-				      ? xstrdup("")
-				      : xformat(" slices=%u", head->slices);
+	owned_text char *slices =
+	    head->slices == wanted->slices ? xstrdup("") : xformat(" slices=%u", head->slices);
 	return err_set(err, ERR_CONFIG,
 	    "path=%s was made with %s%s; say that, or use a new folder and load the ids again",
 	    folder->path, window, slices);
@@ -162,7 +162,7 @@ static bool check_folder_head(
 		    "path=%s is of the store '%.8s', not of '%.8s': give each its own folder",
 		    folder->path, head->store, wanted->store);
 	if (head->slices != wanted->slices || head->slice_ms != wanted->slice_ms)
-		return refuse_window(folder, err);
+		return refuse_window(folder, wanted, err);
 	return head->size == wanted->size ||
 	       refuse_folder(folder, "it was made for another number of ids, or another rate", err);
 }

@@ -1,8 +1,8 @@
 #pragma once
 /*
- * What holds for every store of dedup, tried on one that is opened with a line. A store has a test
- * program of its own that calls this for each of its forms, beside what is its own to show.
- * Fails by cmocka.
+ * What holds for every store of dedup, tried on one that is opened with a line. test_dedup_stores.c
+ * calls this for each local store, and conform.c for those that have a server behind them; a store
+ * may have a test program for what is its own. Fails by cmocka.
  */
 #include "dedup.h"
 

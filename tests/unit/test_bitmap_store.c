@@ -12,7 +12,6 @@
 #include <cmocka.h>
 
 #include "cleanup.h"
-#include "dedup_conformance.h"
 #include "fingerprint.h"
 #include "dedup_walk.h"
 #include "temporary.h"
@@ -37,18 +36,6 @@ static struct outbox_dedup *open_with(const char *settings)
 {
 	owned_text char *line = xformat("bitmap %s path=%s", settings, folder);
 	return dedup_walk_open(line);
-}
-
-static void both_forms_are_as_every_store(void **state)
-{
-	(void)state;
-	owned_text char *plain = xformat("bitmap ids=100k path=%s", folder);
-	dedup_conform(
-	    &(struct dedup_conformance){.line = plain, .integers = true, .remembers = true});
-	temporary_empty(folder);
-	owned_text char *hash = xformat("bitmap lossy form=hash ids=100k path=%s", folder);
-	dedup_conform(
-	    &(struct dedup_conformance){.line = hash, .remembers = true, .most_false = 5});
 }
 
 static enum outbox_dedup_state check(struct outbox_dedup *dedup, const char *text)
@@ -236,7 +223,6 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 	const struct CMUnitTest tests[] = {
-	    TEST(both_forms_are_as_every_store),
 	    TEST(an_id_is_an_integer_of_the_range_in_one_spelling),
 	    TEST(only_what_is_used_takes_room),
 	    TEST(the_rate_of_the_classic_form_is_the_share_of_bits),

@@ -11,7 +11,6 @@
 
 #include "cleanup.h"
 #include "clock.h"
-#include "dedup_conformance.h"
 #include "dedup_walk.h"
 #include "temporary.h"
 #include "text.h"
@@ -29,13 +28,6 @@ static int end(void **state)
 	(void)state;
 	temporary_remove(folder);
 	return 0;
-}
-
-static void it_is_as_every_store(void **state)
-{
-	(void)state;
-	owned_text char *line = xformat("bloom ids=100k path=%s", folder);
-	dedup_conform(&(struct dedup_conformance){.line = line, .remembers = true});
 }
 
 /* --- what is its own ------------------------------------------------------------------------- */
@@ -182,7 +174,6 @@ static void what_is_pending_is_bounded(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test_setup_teardown(it_is_as_every_store, begin, end),
 	    cmocka_unit_test_setup_teardown(the_observed_rate_is_that_of_the_load, begin, end),
 	    cmocka_unit_test_setup_teardown(
 		a_rate_beyond_the_threshold_is_told_and_the_slice_is_split, begin, end),

@@ -17,7 +17,6 @@
 #include "cleanup.h"
 #include "clock.h"
 #include "counting_filter.h"
-#include "dedup_conformance.h"
 #include "dedup_walk.h"
 #include "mapped_file.h"
 #include "temporary.h"
@@ -85,14 +84,6 @@ static void a_counter_that_is_full_stays(void **state)
 	assert_true(counting_has(&filter, hash_of(1)));
 	assert_false(counting_remove(&filter, hash_of(2)));
 	free(filter.words);
-}
-
-static void it_is_as_every_store(void **state)
-{
-	(void)state;
-	owned_text char *line = xformat("counting lossy ids=100k path=%s", folder);
-	dedup_conform(
-	    &(struct dedup_conformance){.line = line, .remembers = true, .most_false = 30});
 }
 
 /* A window that is full in all of its slices. */
@@ -359,7 +350,6 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    TEST(what_is_taken_out_leaves_no_trace),
 	    TEST(a_counter_that_is_full_stays),
-	    TEST(it_is_as_every_store),
 	    TEST(the_rate_of_a_window_is_that_of_theory),
 	    TEST(what_is_released_is_new_again_and_the_others_stay),
 	    TEST(an_old_slice_is_removed),

@@ -9,7 +9,6 @@
 
 #include "cleanup.h"
 #include "clock.h"
-#include "dedup_conformance.h"
 #include "dedup_walk.h"
 #include "temporary.h"
 #include "text.h"
@@ -42,14 +41,6 @@ static struct outbox_dedup *open_store(void)
 static void expect(struct outbox_dedup *dedup, uint64_t first, uint64_t count, uint64_t fresh)
 {
 	assert_int_equal(dedup_walk(dedup, first, count, -1, false), fresh);
-}
-
-static void it_is_as_every_store(void **state)
-{
-	(void)state;
-	owned_text char *line = xformat("exact ids=100k path=%s", folder);
-	dedup_conform(&(struct dedup_conformance){.line = line, .remembers = true});
-	dedup_conform(&(struct dedup_conformance){.line = "exact ids=100k"});
 }
 
 static void an_id_takes_40_bytes_at_most(void **state)
@@ -247,7 +238,6 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 	const struct CMUnitTest tests[] = {
-	    TEST(it_is_as_every_store),
 	    TEST(an_id_takes_40_bytes_at_most),
 	    TEST(an_id_is_forgotten_when_its_window_has_passed),
 	    TEST(what_is_older_than_the_window_is_remembered_for_a_while),

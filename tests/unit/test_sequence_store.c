@@ -9,7 +9,6 @@
 #include <cmocka.h>
 
 #include "cleanup.h"
-#include "dedup_conformance.h"
 #include "dedup_walk.h"
 #include "position.h"
 #include "temporary.h"
@@ -89,18 +88,6 @@ static const char *mark_of(struct outbox_dedup *dedup)
 	static char mark[4096];
 	assert_in_range(outbox_dedup_mark(dedup, mark, sizeof mark), 0, sizeof mark - 1);
 	return mark;
-}
-
-static void it_is_as_every_store(void **state)
-{
-	(void)state;
-	dedup_conform(&(struct dedup_conformance){.line = line,
-	    .integers = true,
-	    .prefix = "2:orders:1a2b3c4d:0:123:9:",
-	    .remembers = true});
-	dedup_conform(&(struct dedup_conformance){.line = "sequence",
-	    .integers = true,
-	    .prefix = "2:orders:1a2b3c4d:3:9223372036854775807:0:"});
 }
 
 static void copies_are_told_from_what_is_new(void **state)
@@ -453,7 +440,6 @@ static void none_is_lost_and_only_a_death_doubles(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test_setup_teardown(it_is_as_every_store, begin, end),
 	    cmocka_unit_test_setup_teardown(copies_are_told_from_what_is_new, begin, end),
 	    cmocka_unit_test_setup_teardown(shards_publishers_and_epochs_are_apart, begin, end),
 	    cmocka_unit_test_setup_teardown(two_databases_are_apart, begin, end),

@@ -17,27 +17,9 @@
  * `sequence` as far as nothing before it is open); commit no offset before, nor beyond what is not
  * done, and all that is lost in a crash comes again and is handled again.
  *
- * The line says which store remembers, and how: docs/dedup.md has all settings. In short (the whole
- * of it, in words, is outbox_dedup_promise() and the table of docs/dedup.md):
- *
- *   store         takes new   forgets   restart   shared    releases   memory       disk
- *                 for done    done ids            between   done ids   an id        an id
- *                                                 machines
- *   bloom         never       window    log       no        no         18-27 bits   51 bytes
- *   exact         never       window    log       no        yes        28 bytes     32 bytes
- *   counting  L   rate        window    map       no        yes        86-144 bits  as memory
- *   bitmap        never       never     map       no        yes        1 bit        as memory
- *     form=hash L ids / 2^32  never     map       no        no         512 MiB      as memory
- *   redis         never       window    server    yes       yes        130-160 b.   the server's
- *     form=bitmap L ids / 2^32 never    server    yes       no         512 MiB      the server's
- *     form=bloom  L rate      never     server    yes       no         14 bits      the server's
- *   postgres      never       window    server    yes       yes        the server's 150 bytes
- *   sequence      never       never     mark      no        no         a position for each shard
- *
- *   L: lossy, and to be chosen by that word. window: not before it has passed. log: what was
- *   checkpointed, and after kill -9 what was written; map: the same, and after kill -9 all; server:
- *   what that keeps; mark: what was checkpointed, in a folder or in a line of text. What is not
- *   shared sees the copies of one partition on one machine.
+ * The line begins with the store that remembers the ids. docs/dedup.md compares the stores and has
+ * all settings; outbox_dedup_promise() says in words what each promises. A store that takes new ids
+ * for done ones is lossy, and the line has to say so.
  *
  * Owned by one thread at a time. Functions that fail return false (NULL), fill *error, and have
  * changed nothing unless they say otherwise; the answer to a failed check is never "new".
