@@ -38,17 +38,37 @@ const struct postgres_settings *session_postgres(
 	return database_section(config, call_text(call, "postgres", NULL), err);
 }
 
-bool session_table(const struct call *call, const char **ret_table, struct err *err)
+int session_run(const struct call *call, bool (*check)(const struct call *call, struct err *err),
+    bool (*work)(struct session *session, struct err *err))
+{
+	struct err err;
+	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
+	struct session session = {.call = call};
+	bool done;
+
+	if (config && (!check || check(call, &err)))
+		session.postgres = session_postgres(call, config, &err);
+	session.pg = session.postgres ? database_connect(session.postgres, &err) : NULL;
+	done = session.pg && work(&session, &err);
+	pg_destroy(session.pg);
+	return done ? session.status : session_failed(&err);
+}
+
+const char *session_table(const struct call *call)
 {
 	const char *name = call_text(call, "table", NULL);
 
-	*ret_table = NULL;
 	for (int i = 0; name && i < PARTITION_TABLES; i++)
 		if (text_equal(name, partition_tables[i]))
-			*ret_table = partition_tables[i];
-	return !name || *ret_table ||
-	       err_set(
-		   err, ERR_REJECT, "--table is message, lookback or processed, not \"%s\"", name);
+			return partition_tables[i];
+	return NULL;
+}
+
+bool session_check_table(const struct call *call, struct err *err)
+{
+	return !call_flag(call, "table") || session_table(call) ||
+	       err_set(err, ERR_REJECT, "--table is message, lookback or processed, not \"%s\"",
+		   call_text(call, "table", NULL));
 }
 
 const struct publisher_settings *session_publisher(

@@ -24,8 +24,23 @@ const struct postgres_settings *session_postgres(
 		    "The [postgres] section, when there are several; \"main\" unless given."       \
 	}
 
-/* The one of partition_tables that --table names; *ret_table NULL: none was named. */
-bool session_table(const struct call *call, const char **ret_table, struct err *err) MUST_CHECK;
+/* A command about one database. */
+struct session {
+	const struct call *call;
+	const struct postgres_settings *postgres;
+	struct pg *pg;
+	int status; /* the exit status when all went well */
+};
+/*
+ * The body of such a command: the configuration, `check` (NULL: nothing to check before there is a
+ * connection), the section of --postgres, a connection, then `work`. Returns the exit status.
+ */
+int session_run(const struct call *call, bool (*check)(const struct call *call, struct err *err),
+    bool (*work)(struct session *session, struct err *err));
+
+/* The one of partition_tables that --table names; NULL: none was named. */
+const char *session_table(const struct call *call);
+bool session_check_table(const struct call *call, struct err *err) MUST_CHECK;
 #define SESSION_TABLE_OPTION                                                                       \
 	{                                                                                          \
 		"table", "TABLE", "message or lookback; both unless given."                        \

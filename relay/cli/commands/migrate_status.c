@@ -3,14 +3,13 @@
 #include "migrate.h"
 #include "session.h"
 
-static int print_list(struct pg *pg, const char *schema)
+static bool print_migrations(struct session *session, struct err *err)
 {
 	struct migration *list = NULL;
 	int count = 0, undone = 0;
-	struct err err;
 
-	if (!migrate_list(pg, schema, &list, &count, &err))
-		return session_failed(&err);
+	if (!migrate_list(session->pg, session->postgres->schema, &list, &count, err))
+		return false;
 	for (int i = 0; i < count; i++) {
 		printf("%-8s  %-20s", migration_state_name(list[i].state), list[i].name);
 		if (list[i].applied_at[0])
@@ -20,18 +19,13 @@ static int print_list(struct pg *pg, const char *schema)
 		undone += list[i].state == MIGRATION_PENDING || list[i].state == MIGRATION_CHANGED;
 	}
 	migrate_list_free(list, count);
-	return undone > 0 ? EXIT_FOUND : 0;
+	session->status = undone > 0 ? EXIT_FOUND : 0;
+	return true;
 }
 
 static int run_migrate_status(const struct call *call)
 {
-	struct err err;
-	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
-	const struct postgres_settings *postgres =
-	    config ? session_postgres(call, config, &err) : NULL;
-	OWNED(owned_pg_destroy) struct pg *pg = postgres ? database_connect(postgres, &err) : NULL;
-
-	return pg ? print_list(pg, postgres->schema) : session_failed(&err);
+	return session_run(call, NULL, print_migrations);
 }
 
 static const struct command_option migrate_status_options[] = {

@@ -12,28 +12,26 @@ static void print_applied(void *context, const char *name)
 	fflush(stdout);
 }
 
-static int run_migrate_up(const struct call *call)
+static bool migrate_database(struct session *session, struct err *err)
 {
-	struct err err;
 	int count = 0;
-	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
-	const struct postgres_settings *postgres =
-	    config ? session_postgres(call, config, &err) : NULL;
-	OWNED(owned_pg_destroy) struct pg *pg = postgres ? database_connect(postgres, &err) : NULL;
-	struct migrate_options options = {.no_roles = call_flag(call, "no-roles"),
-	    .max_message_bytes = call_number(call, "max-message-bytes", 0),
+	const struct migrate_options options = {.schema = session->postgres->schema,
+	    .no_roles = call_flag(session->call, "no-roles"),
+	    .max_message_bytes = call_number(session->call, "max-message-bytes", 0),
 	    .applied = print_applied,
 	    .context = &count};
 
-	if (!pg)
-		return session_failed(&err);
-	options.schema = postgres->schema;
-	if (!migrate_up(pg, &options, &err))
-		return session_failed(&err);
+	if (!migrate_up(session->pg, &options, err))
+		return false;
 	if (count == 0)
-		printf("nothing to do: schema %s of %s is up to date\n", postgres->schema,
-		    pg_place(pg));
-	return 0;
+		printf("nothing to do: schema %s of %s is up to date\n", options.schema,
+		    pg_place(session->pg));
+	return true;
+}
+
+static int run_migrate_up(const struct call *call)
+{
+	return session_run(call, NULL, migrate_database);
 }
 
 static const struct command_option migrate_up_options[] = {

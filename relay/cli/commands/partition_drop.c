@@ -60,37 +60,27 @@ static bool judge_drop_outcome(struct pg *pg, const char *schema, const char *na
 	}
 }
 
-static bool drop_or_detach(
-    struct pg *pg, const char *schema, const char *name, bool detach, struct err *err)
+static bool drop_or_detach(struct session *session, struct err *err)
 {
+	const char *name = session->call->arguments[0], *schema = session->postgres->schema;
+	bool detach = call_flag(session->call, "detach");
 	enum partition_outcome outcome;
 
-	if (detach) {
-		if (!try_partition_call(partition_detach, pg, schema, name, &outcome, err))
-			return false;
-		return judge_drop_outcome(pg, schema, name, outcome, err);
-	}
-	if (!try_partition_call(partition_empty, pg, schema, name, &outcome, err))
+	if (!try_partition_call(detach ? partition_detach : partition_empty, session->pg, schema,
+		name, &outcome, err))
 		return false;
-	if (outcome == PARTITION_EMPTIED &&
-	    !try_partition_call(partition_drop, pg, schema, name, &outcome, err))
+	if (!detach && outcome == PARTITION_EMPTIED &&
+	    !try_partition_call(partition_drop, session->pg, schema, name, &outcome, err))
 		return false;
-	return judge_drop_outcome(pg, schema, name, outcome, err);
+	if (!judge_drop_outcome(session->pg, schema, name, outcome, err))
+		return false;
+	printf("%s %s\n", name, detach ? "detached" : "dropped");
+	return true;
 }
 
 static int run_partition_drop(const struct call *call)
 {
-	struct err err;
-	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
-	const struct postgres_settings *postgres =
-	    config ? session_postgres(call, config, &err) : NULL;
-	OWNED(owned_pg_destroy) struct pg *pg = postgres ? database_connect(postgres, &err) : NULL;
-	bool detach = call_flag(call, "detach");
-
-	if (!pg || !drop_or_detach(pg, postgres->schema, call->arguments[0], detach, &err))
-		return session_failed(&err);
-	printf("%s %s\n", call->arguments[0], detach ? "detached" : "dropped");
-	return 0;
+	return session_run(call, NULL, drop_or_detach);
 }
 
 static const struct command_option partition_drop_options[] = {

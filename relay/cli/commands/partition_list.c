@@ -36,33 +36,22 @@ static bool print_table(
 	return true;
 }
 
-/* table NULL: all */
-static int list_partitions(
-    struct pg *pg, const struct postgres_settings *postgres, const char *table)
+static bool list_partitions(struct session *session, struct err *err)
 {
-	struct err err;
+	const char *table = session_table(session->call);
 
 	printf("%-24s  %-20s  %-20s  %12s  %12s  %s\n", "partition", "from", "to", "bytes",
 	    "rows ~", "held by");
 	for (int i = 0; i < PARTITION_TABLES; i++)
 		if ((!table || text_equal(table, partition_tables[i])) &&
-		    !print_table(pg, postgres, partition_tables[i], &err))
-			return session_failed(&err);
-	return 0;
+		    !print_table(session->pg, session->postgres, partition_tables[i], err))
+			return false;
+	return true;
 }
 
 static int run_partition_list(const struct call *call)
 {
-	struct err err;
-	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
-	const struct postgres_settings *postgres =
-	    config ? session_postgres(call, config, &err) : NULL;
-	const char *table = NULL;
-	OWNED(owned_pg_destroy)
-	struct pg *pg =
-	    postgres && session_table(call, &table, &err) ? database_connect(postgres, &err) : NULL;
-
-	return pg ? list_partitions(pg, postgres, table) : session_failed(&err);
+	return session_run(call, session_check_table, list_partitions);
 }
 
 static const struct command_option partition_list_options[] = {

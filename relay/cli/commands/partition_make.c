@@ -58,18 +58,21 @@ static bool judge_make_outcome(const char *table, enum partition_outcome outcome
 	}
 }
 
-/* from NULL: what is missing ahead; table NULL: of all. */
-static bool make_partitions(struct pg *pg, const struct postgres_settings *postgres,
-    const char *table, const char *from, struct err *err)
+/* Without --from: those that are missing ahead. */
+static bool make_partitions(struct session *session, struct err *err)
 {
+	const char *from = call_text(session->call, "from", NULL);
+	const char *table = session_table(session->call);
+
 	for (int i = 0; i < PARTITION_TABLES; i++) {
 		const char *name = partition_tables[i];
 		enum partition_outcome outcome;
 
 		if (table && !text_equal(table, name))
 			continue;
-		if (!(from ? make_one(pg, postgres, name, from, &outcome, err)
-			   : make_missing_ahead(pg, postgres, name, &outcome, err)) ||
+		if (!(from ? make_one(session->pg, session->postgres, name, from, &outcome, err)
+			   : make_missing_ahead(
+				 session->pg, session->postgres, name, &outcome, err)) ||
 		    !judge_make_outcome(name, outcome, err))
 			return false;
 	}
@@ -78,18 +81,7 @@ static bool make_partitions(struct pg *pg, const struct postgres_settings *postg
 
 static int run_partition_make(const struct call *call)
 {
-	struct err err;
-	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
-	const struct postgres_settings *postgres =
-	    config ? session_postgres(call, config, &err) : NULL;
-	const char *table = NULL;
-	OWNED(owned_pg_destroy)
-	struct pg *pg =
-	    postgres && session_table(call, &table, &err) ? database_connect(postgres, &err) : NULL;
-
-	if (!pg || !make_partitions(pg, postgres, table, call_text(call, "from", NULL), &err))
-		return session_failed(&err);
-	return 0;
+	return session_run(call, session_check_table, make_partitions);
 }
 
 static const struct command_option partition_make_options[] = {

@@ -5,27 +5,6 @@
 #include "sql_files.h"
 #include "text.h"
 
-static int create_publisher(struct pg *pg, const struct postgres_settings *postgres,
-    const char *name, const char *shards, const char *start)
-{
-	const struct pg_param params[] = {{name}, {shards}, {start}};
-	struct err err;
-	OWNED(owned_pg_result_destroy)
-	struct pg_result *done =
-	    database_query(pg, postgres, sql_publisher_create, params, 3, &err);
-
-	if (!done && text_equal(pg_sqlstate(pg), "23505"))
-		err_set(&err, ERR_REJECT, "publisher %s exists already in %s", name, pg_place(pg));
-	if (!done && text_equal(pg_sqlstate(pg), "23514"))
-		err_set(&err, ERR_REJECT,
-		    "'%s' is no name for a publisher: use 1 to 40 of a-z, 0-9, - and _", name);
-	if (!done)
-		return session_failed(&err);
-	printf("publisher %s made with %s shard%s; publish it with a section [publisher \"%s\"]\n",
-	    name, shards, text_equal(shards, "1") ? "" : "s", name);
-	return 0;
-}
-
 /* As the database takes it. */
 static bool read_start(const char *text, char start[MOMENT_SIZE], struct err *err)
 {
@@ -41,22 +20,40 @@ static bool read_start(const char *text, char start[MOMENT_SIZE], struct err *er
 	return true;
 }
 
-static int run_publisher_create(const struct call *call)
+static bool check_start_option(const struct call *call, struct err *err)
 {
 	char start[MOMENT_SIZE];
-	struct err err;
 
-	if (!read_start(call_text(call, "start", "beginning"), start, &err))
-		return session_failed(&err);
+	return read_start(call_text(call, "start", "beginning"), start, err);
+}
 
-	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
-	const struct postgres_settings *postgres =
-	    config ? session_postgres(call, config, &err) : NULL;
-	OWNED(owned_pg_destroy) struct pg *pg = postgres ? database_connect(postgres, &err) : NULL;
+static bool create_publisher(struct session *session, struct err *err)
+{
+	const char *name = session->call->arguments[0];
+	const char *shards = call_text(session->call, "shards", "1");
+	char start[MOMENT_SIZE];
+	const struct pg_param params[] = {{name}, {shards}, {start}};
+	OWNED(owned_pg_result_destroy) struct pg_result *done = NULL;
 
-	return pg ? create_publisher(
-			pg, postgres, call->arguments[0], call_text(call, "shards", "1"), start)
-		  : session_failed(&err);
+	if (!read_start(call_text(session->call, "start", "beginning"), start, err))
+		return false;
+	done = database_query(session->pg, session->postgres, sql_publisher_create, params, 3, err);
+	if (!done && text_equal(pg_sqlstate(session->pg), "23505"))
+		err_set(err, ERR_REJECT, "publisher %s exists already in %s", name,
+		    pg_place(session->pg));
+	if (!done && text_equal(pg_sqlstate(session->pg), "23514"))
+		err_set(err, ERR_REJECT,
+		    "'%s' is no name for a publisher: use 1 to 40 of a-z, 0-9, - and _", name);
+	if (!done)
+		return false;
+	printf("publisher %s made with %s shard%s; publish it with a section [publisher \"%s\"]\n",
+	    name, shards, text_equal(shards, "1") ? "" : "s", name);
+	return true;
+}
+
+static int run_publisher_create(const struct call *call)
+{
+	return session_run(call, check_start_option, create_publisher);
 }
 
 static const struct command_option publisher_create_options[] = {

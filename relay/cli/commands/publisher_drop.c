@@ -45,37 +45,26 @@ static bool check_asked(struct pg *pg, const struct postgres_settings *postgres,
 			  name, pg_value(row, 0, 1), pg_value(row, 0, 2));
 }
 
-static int drop_publisher(
-    struct pg *pg, const struct postgres_settings *postgres, const char *name, bool force)
+static bool drop_publisher(struct session *session, struct err *err)
 {
+	const char *name = session->call->arguments[0];
+	bool force = call_flag(session->call, "force");
 	const struct pg_param params[] = {{name}};
-	struct err err;
 	OWNED(owned_pg_result_destroy) struct pg_result *done = NULL;
 
-	if (!force && !check_unowned(pg, postgres, name, &err))
-		return session_failed(&err);
-	done = database_query(pg, postgres, sql_publisher_drop, params, 1, &err);
-	if (!done)
-		return session_failed(&err);
-	printf("publisher %s dropped\n", name);
-	return 0;
+	if (!check_asked(session->pg, session->postgres, name, call_flag(session->call, "yes"),
+		force, err) ||
+	    (!force && !check_unowned(session->pg, session->postgres, name, err)))
+		return false;
+	done = database_query(session->pg, session->postgres, sql_publisher_drop, params, 1, err);
+	if (done)
+		printf("publisher %s dropped\n", name);
+	return done != NULL;
 }
 
 static int run_publisher_drop(const struct call *call)
 {
-	struct err err;
-	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
-	const struct postgres_settings *postgres =
-	    config ? session_postgres(call, config, &err) : NULL;
-	OWNED(owned_pg_destroy) struct pg *pg = NULL;
-
-	if (!postgres)
-		return session_failed(&err);
-	pg = database_connect(postgres, &err);
-	if (!pg || !check_asked(pg, postgres, call->arguments[0], call_flag(call, "yes"),
-		       call_flag(call, "force"), &err))
-		return session_failed(&err);
-	return drop_publisher(pg, postgres, call->arguments[0], call_flag(call, "force"));
+	return session_run(call, NULL, drop_publisher);
 }
 
 static const struct command_option publisher_drop_options[] = {

@@ -5,14 +5,14 @@
 
 /* Columns of status.sql: publisher, shard, shards, split_to, n, epoch, owner, lease_left_ms,
  * windows, elsewhere, identity. */
-static int list_publishers(struct pg *pg, const struct postgres_settings *postgres)
+static bool list_publishers(struct session *session, struct err *err)
 {
-	struct err err;
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *rows = database_query(pg, postgres, sql_status, NULL, 0, &err);
+	struct pg_result *rows =
+	    database_query(session->pg, session->postgres, sql_status, NULL, 0, err);
 
 	if (!rows)
-		return session_failed(&err);
+		return false;
 	for (int i = 0; i < pg_rows(rows); i++) {
 		bool alive = pg_int(rows, i, 7) > 0;
 
@@ -23,18 +23,12 @@ static int list_publishers(struct pg *pg, const struct postgres_settings *postgr
 		    alive ? "owned by " : "nobody's", alive ? pg_value(rows, i, 6) : "",
 		    pg_value(rows, i, 10));
 	}
-	return 0;
+	return true;
 }
 
 static int run_publisher_list(const struct call *call)
 {
-	struct err err;
-	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
-	const struct postgres_settings *postgres =
-	    config ? session_postgres(call, config, &err) : NULL;
-	OWNED(owned_pg_destroy) struct pg *pg = postgres ? database_connect(postgres, &err) : NULL;
-
-	return pg ? list_publishers(pg, postgres) : session_failed(&err);
+	return session_run(call, NULL, list_publishers);
 }
 
 static const struct command_option publisher_list_options[] = {

@@ -7,22 +7,16 @@
 #include "sql_files.h"
 #include "text.h"
 
-struct rebase {
-	const struct call *call;
-	const struct postgres_settings *postgres;
-	struct pg *pg;
-};
-
 /*
  * A row has one transaction id, which all publishers compare with what they have published: none
  * can be rebased without the others. A name alone will do while there is one publisher.
  */
-static bool check_rebase_scope(const struct rebase *rebase, struct err *err)
+static bool check_rebase_scope(const struct session *session, struct err *err)
 {
-	const char *name = rebase->call->argument_count ? rebase->call->arguments[0] : NULL;
+	const char *name = session->call->argument_count ? session->call->arguments[0] : NULL;
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *publishers =
-	    database_query(rebase->pg, rebase->postgres, sql_publishers, NULL, 0, err);
+	    database_query(session->pg, session->postgres, sql_publishers, NULL, 0, err);
 	bool known = false;
 
 	if (!publishers)
@@ -31,8 +25,8 @@ static bool check_rebase_scope(const struct rebase *rebase, struct err *err)
 		known |= name && text_equal(pg_value(publishers, i, 0), name);
 	if (name && !known)
 		return err_set(
-		    err, ERR_REJECT, "there is no publisher %s in %s", name, pg_place(rebase->pg));
-	if (call_flag(rebase->call, "all") || (name && pg_rows(publishers) == 1))
+		    err, ERR_REJECT, "there is no publisher %s in %s", name, pg_place(session->pg));
+	if (call_flag(session->call, "all") || (name && pg_rows(publishers) == 1))
 		return true;
 	return err_set(err, ERR_REJECT,
 	    "a row has one transaction id for all publishers, and %d are there: repeat with --all",
@@ -48,13 +42,13 @@ static void print_publisher(const struct pg_result *plan, int row, bool new_iden
 	    new_identity ? "becomes another" : "stays (its original must publish no more)");
 }
 
-static bool print_plan(const struct rebase *rebase, struct err *err)
+static bool print_plan(const struct session *session, struct err *err)
 {
 	OWNED(owned_pg_result_destroy) struct pg_result *plan = NULL;
 
-	if (!pg_script(rebase->pg, sql_rebase_begin, err))
+	if (!pg_script(session->pg, sql_rebase_begin, err))
 		return false;
-	plan = database_query(rebase->pg, rebase->postgres, sql_rebase_plan, NULL, 0, err);
+	plan = database_query(session->pg, session->postgres, sql_rebase_plan, NULL, 0, err);
 	for (int i = 0; plan && i < pg_rows(plan); i++)
 		if (pg_is_null(plan, i, 0))
 			printf(
@@ -62,27 +56,27 @@ static bool print_plan(const struct rebase *rebase, struct err *err)
 			    "%s rows\n",
 			    pg_value(plan, i, 2));
 		else
-			print_publisher(plan, i, call_flag(rebase->call, "new-identity"));
-	return plan && pg_script(rebase->pg, "commit", err);
+			print_publisher(plan, i, call_flag(session->call, "new-identity"));
+	return plan && pg_script(session->pg, "commit", err);
 }
 
-static bool carry_out(const struct rebase *rebase, struct err *err)
+static bool carry_out(const struct session *session, struct err *err)
 {
-	bool new_identity = call_flag(rebase->call, "new-identity");
+	bool new_identity = call_flag(session->call, "new-identity");
 	const struct pg_param params[] = {
-	    {call_text(rebase->call, "reason", "")}, {new_identity ? "t" : "f"}};
+	    {call_text(session->call, "reason", "")}, {new_identity ? "t" : "f"}};
 	OWNED(owned_pg_result_destroy) struct pg_result *done = NULL;
 
-	if (!pg_script(rebase->pg, sql_rebase_begin, err))
+	if (!pg_script(session->pg, sql_rebase_begin, err))
 		return false;
-	done = database_query(rebase->pg, rebase->postgres, sql_rebase, params, 2, err);
-	if (!done && (text_equal(pg_sqlstate(rebase->pg), "55P03") ||
-			 text_equal(pg_sqlstate(rebase->pg), "23505")))
+	done = database_query(session->pg, session->postgres, sql_rebase, params, 2, err);
+	if (!done && (text_equal(pg_sqlstate(session->pg), "55P03") ||
+			 text_equal(pg_sqlstate(session->pg), "23505")))
 		return err_set(err, ERR_RETRY,
 		    "upkeep, or somebody else, was at work on the table or the log, and nothing "
 		    "was "
 		    "done: repeat the call");
-	if (!done || !pg_script(rebase->pg, "commit", err))
+	if (!done || !pg_script(session->pg, "commit", err))
 		return false;
 	printf("rebased: %s rows have another transaction id, every publisher a new epoch%s "
 	       "(outbox.audit %s)\n",
@@ -90,17 +84,17 @@ static bool carry_out(const struct rebase *rebase, struct err *err)
 	return true;
 }
 
-static bool rebase_all(const struct rebase *rebase, struct err *err)
+static bool rebase_all(struct session *session, struct err *err)
 {
-	bool dry = call_flag(rebase->call, "dry-run"), sure = call_flag(rebase->call, "yes");
+	bool dry = call_flag(session->call, "dry-run"), sure = call_flag(session->call, "yes");
 
-	if (!check_rebase_scope(rebase, err))
+	if (!check_rebase_scope(session, err))
 		return false;
 	if (dry)
-		return print_plan(rebase, err);
-	if (!sure && (!print_plan(rebase, err) || !confirm_ask("Rebase all publishers?", err)))
+		return print_plan(session, err);
+	if (!sure && (!print_plan(session, err) || !confirm_ask("Rebase all publishers?", err)))
 		return false;
-	return carry_out(rebase, err);
+	return carry_out(session, err);
 }
 
 static bool check_rebase_way(const struct call *call, struct err *err)
@@ -117,16 +111,7 @@ static bool check_rebase_way(const struct call *call, struct err *err)
 
 static int run_publisher_rebase(const struct call *call)
 {
-	struct err err;
-	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
-	struct rebase rebase = {.call = call};
-	OWNED(owned_pg_destroy) struct pg *pg = NULL;
-
-	if (!config || !check_rebase_way(call, &err))
-		return session_failed(&err);
-	rebase.postgres = session_postgres(call, config, &err);
-	pg = rebase.pg = rebase.postgres ? database_connect(rebase.postgres, &err) : NULL;
-	return pg && rebase_all(&rebase, &err) ? 0 : session_failed(&err);
+	return session_run(call, check_rebase_way, rebase_all);
 }
 
 static const struct command_option publisher_rebase_options[] = {

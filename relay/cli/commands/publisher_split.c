@@ -18,8 +18,7 @@
 enum { LOOK_MS = 200, TIMEOUT_S = 300, OWNERS_MS = 10000, OWNERS_LOOK_MS = 100 };
 
 struct split {
-	const struct postgres_settings *postgres;
-	struct pg *pg;
+	struct session *session;
 	const char *publisher, *shards;
 };
 
@@ -29,7 +28,7 @@ static bool call_sql(
 	const struct pg_param values[] = {{split->publisher}, {split->shards}};
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *result =
-	    database_query(split->pg, split->postgres, sql, values, params, err);
+	    database_query(split->session->pg, split->session->postgres, sql, values, params, err);
 
 	if (result && ret_value)
 		*ret_value = pg_int(result, 0, 0);
@@ -68,7 +67,7 @@ static bool try_to_finish(struct split *split, int64_t *behind, struct err *err)
 {
 	if (call_sql(split, sql_publisher_split_finish, 1, behind, err))
 		return true;
-	return err->kind == ERR_FENCED || text_equal(pg_sqlstate(split->pg), "55P03");
+	return err->kind == ERR_FENCED || text_equal(pg_sqlstate(split->session->pg), "55P03");
 }
 
 static bool wait_for_common_end(
@@ -99,9 +98,9 @@ static bool cancel_split(struct split *split, struct err *err)
 	if (call_sql(split, sql_publisher_split_cancel, 1, NULL, &failed))
 		return err_prefix(
 		    err, "split of publisher %s cancelled, it goes on as before", split->publisher);
-	pg_destroy(split->pg);
-	split->pg = database_connect(split->postgres, &failed);
-	if (split->pg && call_sql(split, sql_publisher_split_cancel, 1, NULL, &failed))
+	pg_destroy(split->session->pg);
+	split->session->pg = database_connect(split->session->postgres, &failed);
+	if (split->session->pg && call_sql(split, sql_publisher_split_cancel, 1, NULL, &failed))
 		return err_prefix(
 		    err, "split of publisher %s cancelled, it goes on as before", split->publisher);
 	return err_prefix(err,
@@ -118,7 +117,7 @@ static bool find_unowned(struct split *split, int64_t *ret_unowned, struct err *
 {
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *rows =
-	    database_query(split->pg, split->postgres, sql_status, NULL, 0, err);
+	    database_query(split->session->pg, split->session->postgres, sql_status, NULL, 0, err);
 
 	*ret_unowned = -1;
 	for (int i = 0; rows && i < pg_rows(rows); i++)
@@ -166,36 +165,29 @@ static bool split_publisher(struct split *split, int64_t timeout_s, struct err *
 	return done || cancel_split(split, err);
 }
 
-static bool split_or_cancel(const struct call *call, struct split *split, struct err *err)
+static bool split_or_cancel(struct session *session, struct err *err)
 {
+	const struct call *call = session->call;
+	struct split split = {session, call->arguments[0], call_text(call, "shards", NULL)};
+
 	if (call_flag(call, "cancel")) {
-		if (!call_sql(split, sql_publisher_split_cancel, 1, NULL, err))
+		if (!call_sql(&split, sql_publisher_split_cancel, 1, NULL, err))
 			return false;
-		printf("publisher %s: no split is under way any more\n", split->publisher);
+		printf("publisher %s: no split is under way any more\n", split.publisher);
 		return true;
 	}
-	if (!split->shards)
+	if (!split.shards)
 		return err_set(err, ERR_REJECT, "say into how many: --shards N");
-	if (!split_publisher(split, call_number(call, "timeout", TIMEOUT_S), err))
+	if (!split_publisher(&split, call_number(call, "timeout", TIMEOUT_S), err))
 		return false;
-	printf("publisher %s has %s shard%s now; running relays go on with them\n",
-	    split->publisher, split->shards, text_equal(split->shards, "1") ? "" : "s");
+	printf("publisher %s has %s shard%s now; running relays go on with them\n", split.publisher,
+	    split.shards, text_equal(split.shards, "1") ? "" : "s");
 	return true;
 }
 
 static int run_publisher_split(const struct call *call)
 {
-	struct err err;
-	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
-	struct split split = {
-	    .publisher = call->arguments[0], .shards = call_text(call, "shards", NULL)};
-	bool done;
-
-	split.postgres = config ? session_postgres(call, config, &err) : NULL;
-	split.pg = split.postgres ? database_connect(split.postgres, &err) : NULL;
-	done = split.pg && split_or_cancel(call, &split, &err);
-	pg_destroy(split.pg);
-	return done ? 0 : session_failed(&err);
+	return session_run(call, NULL, split_or_cancel);
 }
 
 static const struct command_option publisher_split_options[] = {
