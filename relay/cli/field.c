@@ -72,6 +72,14 @@ json_t *field_json_bytes(const struct pg_result *rows, int i, int column)
 	return shown ? json_string(shown) : json_null();
 }
 
+void field_print_json(const char *before, json_t *object, size_t flags, const char *after)
+{
+	fputs(before, stdout);
+	json_dumpf(object, stdout, flags);
+	fputs(after, stdout);
+	json_decref(object);
+}
+
 void field_print(const char *name, const char *value)
 {
 	OWNED(text_finish) struct text line = {0};

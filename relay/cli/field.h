@@ -21,6 +21,9 @@ json_t *field_json_number(const struct pg_result *rows, int i, int column);
 json_t *field_json_parsed(const struct pg_result *rows, int i, int column);
 json_t *field_json_bytes(const struct pg_result *rows, int i, int column);
 
+/* Prints JSON between two texts, and gives up the object. flags: of json_dumps. */
+void field_print_json(const char *before, json_t *object, size_t flags, const char *after);
+
 /* A line "  name         value"; of a column that is null none, but for bytes. */
 void field_print(const char *name, const char *value);
 void field_print_column(const char *name, const struct pg_result *rows, int i, int column);

@@ -7,6 +7,7 @@
 #include "commands.h"
 #include "dedup_map.h"
 #include "dedup_store.h"
+#include "field.h"
 #include "key_index.h"
 #include "key_log_format.h"
 #include "session.h"
@@ -111,10 +112,7 @@ static int run_dedup_size(const struct call *call)
 		print_size_text(&spec, &plan);
 		return 0;
 	}
-	json_t *object = size_json(&spec, &plan);
-	json_dumpf(object, stdout, JSON_INDENT(2));
-	putchar('\n');
-	json_decref(object);
+	field_print_json("", size_json(&spec, &plan), JSON_INDENT(2), "\n");
 	return 0;
 }
 

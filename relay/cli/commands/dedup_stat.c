@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include "commands.h"
 #include "dedup_findings.h"
+#include "field.h"
 #include "moment.h"
 #include "session.h"
 #include "text.h"
@@ -162,8 +163,7 @@ static bool print_stat_json(const char *path, struct err *err)
 	    listing.findings);
 	if (good) {
 		json_object_update(listing.object, totals);
-		json_dumpf(listing.object, stdout, JSON_INDENT(2));
-		putchar('\n');
+		field_print_json("", json_incref(listing.object), JSON_INDENT(2), "\n");
 	}
 	json_decref(totals);
 	json_decref(listing.object);

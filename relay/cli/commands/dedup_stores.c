@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include "commands.h"
 #include "dedup.h"
+#include "field.h"
 #include "text.h"
 
 static const char *yes_or_no(bool value)
@@ -48,9 +49,7 @@ static void print_stores_json(void)
 			"shared", promise->shared, "false_positives", promise->false_positives,
 			"false_negatives", promise->false_negatives, "restart", promise->restart,
 			"scope", promise->scope, "memory", promise->memory, "disk", promise->disk));
-	json_dumpf(stores, stdout, JSON_INDENT(2));
-	putchar('\n');
-	json_decref(stores);
+	field_print_json("", stores, JSON_INDENT(2), "\n");
 }
 
 static int run_dedup_stores(const struct call *call)

@@ -37,17 +37,14 @@ static void print_section(const json_t *section)
 	printf("  %s\n", text_string(&why));
 }
 
-static void print_sections(const struct call *call, const json_t *answer)
+static void print_sections(const struct call *call, json_t *answer)
 {
 	const json_t *sections = json_object_get(answer, "sections");
 	const json_t *section;
 	size_t index;
 
 	if (call_flag(call, "json")) {
-		char *text = json_dumps(answer, JSON_INDENT(1));
-
-		puts(text);
-		free(text);
+		field_print_json("", json_incref(answer), JSON_INDENT(1), "\n");
 		return;
 	}
 	json_array_foreach(sections, index, section)

@@ -6,6 +6,7 @@
 #include "checks_deliver.h"
 #include "checks_lookback.h"
 #include "commands.h"
+#include "field.h"
 #include "kafka_conf.h"
 #include "session.h"
 #include "text.h"
@@ -69,7 +70,6 @@ static void print_findings_text(const struct checks *checks)
 static void print_findings_json(const struct checks *checks)
 {
 	json_t *list = json_array();
-	char *text;
 
 	for (int i = 0; i < checks->report.count; i++) {
 		const struct preflight_finding *finding = &checks->report.findings[i];
@@ -79,10 +79,7 @@ static void print_findings_json(const struct checks *checks)
 			      preflight_severity_names[finding->severity], "place", finding->place,
 			      "finding", finding->what, "cure", finding->cure));
 	}
-	text = json_dumps(list, JSON_INDENT(1));
-	puts(text ? text : "[]");
-	free(text);
-	json_decref(list);
+	field_print_json("", list, JSON_INDENT(1), "\n");
 }
 
 /* With one publisher that is strict, what can lose data is a failure. */

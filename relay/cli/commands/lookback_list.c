@@ -21,18 +21,14 @@ struct listing {
 static void print_listed_id(struct listing *listing, const struct pg_result *rows, int i)
 {
 	OWNED(text_finish) struct text line = {0};
-	owned_text char *text = NULL;
-	json_t *object;
 
 	if (!listing->json) {
 		lookback_add_row(&line, rows, i);
 		fputs(line.data, stdout);
 		return;
 	}
-	object = lookback_row_json(rows, i);
-	text = json_dumps(object, JSON_COMPACT);
-	printf("%s%s", listing->shown ? ",\n" : "\n", text);
-	json_decref(object);
+	field_print_json(
+	    listing->shown ? ",\n" : "\n", lookback_row_json(rows, i), JSON_COMPACT, "");
 }
 
 static void go_on_behind(struct listing *listing, const struct pg_result *rows, int i)

@@ -239,7 +239,6 @@ static void print_shown_json(const struct showing *showing)
 {
 	const struct lookback_selection *selection = showing->selection;
 	json_t *object = json_object();
-	owned_text char *text = NULL;
 
 	json_object_set_new(object, "type", json_string(selection->type));
 	json_object_set_new(object, "id", json_string(selection->ids[0]));
@@ -247,9 +246,7 @@ static void print_shown_json(const struct showing *showing)
 	json_object_set(object, "rows", showing->list);
 	json_object_set_new(object, "conflicts", conflicts_json(showing->conflicts));
 	json_object_set_new(object, "requests", field_json_audit(showing->audit));
-	text = json_dumps(object, JSON_COMPACT);
-	puts(text);
-	json_decref(object);
+	field_print_json("", object, JSON_COMPACT, "\n");
 }
 
 /* --- the command ----------------------------------------------------------------------------- */

@@ -17,18 +17,13 @@ struct listing {
 static void print_parked_row(struct listing *listing, const struct pg_result *rows, int i)
 {
 	OWNED(text_finish) struct text line = {0};
-	owned_text char *text = NULL;
-	json_t *object;
 
 	if (!listing->json) {
 		parked_add_row(&line, rows, i);
 		fputs(line.data, stdout);
 		return;
 	}
-	object = parked_row_json(rows, i);
-	text = json_dumps(object, JSON_COMPACT);
-	printf("%s%s", listing->shown ? ",\n" : "\n", text);
-	json_decref(object);
+	field_print_json(listing->shown ? ",\n" : "\n", parked_row_json(rows, i), JSON_COMPACT, "");
 }
 
 /* A page at a time, whatever their number. */
@@ -150,14 +145,11 @@ static void print_request_json(const struct pg_result *rows, int i)
 	    {"reason", ASKED_REASON}, {"about", ASKED_ABOUT}, {"looked_at", ASKED_LOOKED},
 	    {"done", ASKED_DONE}, {"published", ASKED_PUBLISHED}, {"refused", ASKED_REFUSED}};
 	json_t *object = json_object();
-	owned_text char *text = NULL;
 
 	for (size_t k = 0; k < sizeof texts / sizeof *texts; k++)
 		json_object_set_new(object, texts[k].name, field_json(rows, i, texts[k].column));
 	json_object_set_new(object, "filter", field_json_parsed(rows, i, ASKED_FILTER));
-	text = json_dumps(object, JSON_COMPACT);
-	printf("%s\n%s", i ? "," : "", text);
-	json_decref(object);
+	field_print_json(i ? ",\n" : "\n", object, JSON_COMPACT, "");
 }
 
 /* Those that are not worked off to their end. */

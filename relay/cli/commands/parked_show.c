@@ -87,7 +87,6 @@ static void print_parked_json(const struct showing *showing)
 {
 	const struct pg_result *row = showing->row;
 	json_t *object = parked_row_json(row, 0);
-	owned_text char *text = NULL;
 
 	json_object_set_new(object, "publisher", json_string(showing->parked->publisher->name));
 	json_object_set_new(object, "shard", json_integer(pg_int(row, 0, SHOW_SHARD)));
@@ -99,9 +98,7 @@ static void print_parked_json(const struct showing *showing)
 	json_object_set_new(object, "rows_behind", field_json(row, 0, SHOW_FOLLOWERS));
 	json_object_set_new(object, "requests", field_json_audit(showing->audit));
 	field_payload_add_json(object, &showing->payload);
-	text = json_dumps(object, JSON_COMPACT);
-	puts(text);
-	json_decref(object);
+	field_print_json("", object, JSON_COMPACT, "\n");
 }
 
 /* --- the command ----------------------------------------------------------------------------- */

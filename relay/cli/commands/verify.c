@@ -4,6 +4,7 @@
 #include <string.h>
 #include "clock.h"
 #include "commands.h"
+#include "field.h"
 #include "moment.h"
 #include "progress.h"
 #include "session.h"
@@ -144,9 +145,7 @@ static void print_verify_json(const struct outcome *outcome)
 	json_object_set_new(object, "missing_topics", topics_json(outcome->topics, true));
 	json_object_set_new(object, "samples", samples_json(verdict));
 	json_object_set_new(object, "seconds", json_real(outcome->seconds));
-	json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(6));
-	putchar('\n');
-	json_decref(object);
+	field_print_json("", object, JSON_COMPACT | JSON_REAL_PRECISION(6), "\n");
 }
 
 /* --- the command --------------------------------------------------------------------------- */
