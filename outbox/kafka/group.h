@@ -32,7 +32,7 @@ struct group_callbacks {
 
 struct group;
 
-/* section names the settings of the group in messages. */
+/* name: of the consumer group. Texts are copied. */
 struct group *group_create(const struct kafka_settings *kafka, const char *name, const char *topic,
     const struct group_callbacks *callbacks, struct err *err);
 /* Leaves the group; waits at most wait_ms for that and for librdkafka's threads. NULL is fine. */

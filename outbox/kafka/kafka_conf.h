@@ -1,10 +1,10 @@
 #pragma once
 /*
- * From the [kafka] section to librdkafka configurations. Properties pass under their own names;
- * librdkafka refuses unknown ones; one that breaks a promise is refused here with the reason
- * (table of rows {property, allowed, why}: enable.idempotence, acks, message.timeout.ms,
- * enable.gapless.guarantee, partitioner, max.in.flight…, retries, transactional.id,
- * delivery report / queue settings that the relay owns …).
+ * Makes configurations of librdkafka from struct kafka_settings. Properties pass under their own
+ * names. librdkafka refuses unknown properties; kafka_conf_check refuses a property that breaks a
+ * promise, and says why (table of rows {property, allowed, why}: enable.idempotence, acks,
+ * message.timeout.ms, enable.gapless.guarantee, partitioner, max.in.flight…, retries,
+ * transactional.id, delivery report / queue settings that the relay owns …).
  */
 #include <librdkafka/rdkafka.h>
 #include "errors.h"
@@ -20,20 +20,19 @@ bool kafka_conf_check(
 /*
  * The idempotent producer of the relay (outbox.md, "Publishing"); events instead of callbacks.
  * linger.ms, compression.codec, batch sizes, transaction.timeout.ms take the relay's defaults
- * unless the section sets them. queue_bytes/queue_messages: what librdkafka must be able to hold,
- * and one record of any size that the section allows beside it. transactional_id: NULL for none.
+ * unless the settings have them. queue_bytes, queue_messages: the room that librdkafka must have,
+ * besides one record of any size that the settings allow. transactional_id: NULL for none.
  * Caller owns the conf until rd_kafka_new takes it; NULL on error.
  */
 rd_kafka_conf_t *kafka_conf_producer(const struct kafka_settings *kafka,
     const char *transactional_id, int64_t queue_bytes, int64_t queue_messages, struct err *err);
 
-/* A plain client (topic metadata, admin): the section's properties that are not the producer's.
- */
+/* A plain client (topic metadata, admin): all properties except those of the producer. */
 rd_kafka_conf_t *kafka_conf_client(const struct kafka_settings *kafka, struct err *err);
 
 /*
  * A reader of partitions that belongs to no group. reset: auto.offset.reset. defaults: names and
- * values in turn, NULL-ended, that the section may replace.
+ * values in turn, NULL-ended, that the settings may replace.
  */
 rd_kafka_conf_t *kafka_conf_reader(const struct kafka_settings *kafka, const char *isolation,
     const char *reset, const char *const *defaults, struct err *err);
