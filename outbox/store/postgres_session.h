@@ -1,11 +1,11 @@
 #pragma once
 /*
- * A store's connection to a Postgres: made when it is needed, and given up after each failure, so
- * that what a failed statement left behind goes with its session. A call ends within the timeout,
- * connecting included (but for the resolver, when a host is given by name).
+ * A store's connection to PostgreSQL. It is opened when it is needed, and closed after each
+ * failure, so that a failed statement leaves nothing behind. A call blocks for the timeout at most,
+ * which includes the connect; only the resolution of a host name may take longer.
  *
- * Errors are those of pg.h: a server that is gone, starts, is a standby or does not answer in time
- * is ERR_RETRY. Owned by one thread.
+ * Errors are those of pg.h. ERR_RETRY: the server is away, starting, a standby, or too slow.
+ * Owned by one thread.
  */
 #include "errors.h"
 #include "pg.h"
@@ -21,7 +21,7 @@ struct postgres_session {
 	int timeout_ms;
 	enum postgres_session_kind kind;
 	struct pg *pg;
-	int sessions; /* that were begun; 0: none yet */
+	int sessions; /* number of sessions begun so far */
 };
 
 /* Connects nowhere. dsn NULL: PG* variables. */
@@ -31,12 +31,12 @@ void postgres_session_finish(struct postgres_session *server);
 
 /* Is there a session, or can one be begun? */
 bool postgres_session_connect(struct postgres_session *server, struct err *err) MUST_CHECK;
-/* The session's end. */
+/* Ends the session. */
 void postgres_session_leave(struct postgres_session *server);
 /*
- * One statement, in autocommit, in the session that is there, or in a new one. NULL: the session
- * has ended, and what became of the statement is not known. ret_sqlstate, with room for 6 bytes:
- * by what the server refused the statement, or "" when it was the connection; it may be NULL. The
+ * Runs one statement in autocommit, in the open session or in a new one. NULL: the session has
+ * ended, and the statement may or may not have been executed. ret_sqlstate: NULL, or room for 6
+ * bytes; it becomes the SQLSTATE of the server's refusal, or "" if the connection failed. The
  * caller destroys the result.
  */
 struct pg_result *postgres_session_ask(struct postgres_session *server, const char *sql,

@@ -1,12 +1,13 @@
 #pragma once
 /*
- * A store's session with a server of Redis: begun when it is needed, given up after each failure.
- * A call ends within the timeout, connecting included (but for the resolver).
+ * A store's session with a Redis server. It is opened when it is needed, and closed after each
+ * failure. A call blocks for the timeout at most, which includes the connect; only the resolution
+ * of a host name may take longer.
  *
- * What a server forgets, it does silently; so a session begins with a look at how it is set up. One
- * that may drop keys when its memory is full (maxmemory-policy) is ERR_CONFIG; a replica is
- * ERR_RETRY; one that has lost the store's mark, since it was started without its data or emptied,
- * is ERR_FATAL: what was done is not known there any more.
+ * A Redis server loses keys silently, so each session first checks the server. ERR_CONFIG: the
+ * server may evict keys when its memory is full (maxmemory-policy). ERR_RETRY: the server is a
+ * replica. ERR_FATAL: the store's mark is gone, because the server was started without its data or
+ * was emptied, so that the server no longer knows which ids are done.
  *
  * All keys begin with the store's name and a colon. Owned by one thread.
  */
@@ -16,10 +17,10 @@
 struct redis_session {
 	struct redis_address address;
 	int timeout_ms;
-	char *mark_key; /* NULL: nothing is remembered there */
-	char *mark;     /* what stands at it; NULL: it was not read yet */
+	char *mark_key; /* NULL: this session needs no mark */
+	char *mark;     /* value of that key; NULL: not read yet */
 	struct redis *redis;
-	int64_t end; /* of the call, by clock_ms */
+	int64_t end; /* deadline of the call, by clock_ms */
 };
 
 /* Connects nowhere. remembers: the name whose mark the server keeps; NULL: none. */
@@ -27,16 +28,17 @@ bool redis_session_init(struct redis_session *server, const char *url, int timeo
     const char *remembers, struct err *err) MUST_CHECK;
 void redis_session_finish(struct redis_session *server);
 
-/* A call begins: there is a session (server->redis), to say commands to. */
+/* Begins a call: opens a session (server->redis) if there is none. */
 bool redis_session_begin(struct redis_session *server, struct err *err) MUST_CHECK;
-/* Hears what was said, as redis_hear. On failure the session has ended, and what became of the
- * commands is not known. */
+/* Reads the answers, as redis_hear does. On failure the session has ended, and the commands may or
+ * may not have been executed. */
 bool redis_session_hear(
     struct redis_session *server, redis_see *see, void *context, struct err *err) MUST_CHECK;
 
 /*
- * Says a script: what stands at the key is removed, or lives for so many milliseconds more, if it
- * is this text. Its answer is the number 1 if it was, 0 if something else is there, -1 if nothing.
+ * Sends a script that removes the key, or sets its time to live, if the value of the key is this
+ * text. The answer is a number: 1 if the value is the text, 0 if it is another one, -1 if the key
+ * does not exist.
  */
 void redis_session_say_remove(
     struct redis_session *server, struct redis_word key, struct redis_word text);

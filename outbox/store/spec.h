@@ -85,7 +85,7 @@ bool spec_set_flag(
 
 /*
  * The type that the first word of *rest names; NULL and err: none of these. types: up to NULL;
- * several of one name stand behind each other, and the first of them is returned. what: "store of
+ * types of one name are neighbours, and the first one is returned. what: "store of
  * dedup". *rest is changed, and is then for spec_parse_settings.
  */
 const struct spec_type *spec_parse_type(

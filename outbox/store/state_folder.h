@@ -1,6 +1,7 @@
 #pragma once
 /*
- * The folder of a local store: of one process at a time, of one store, with a seed of its own.
+ * The folder of a local store. One process at a time has it open; it belongs to one store, and has
+ * a random seed.
  *
  *   folder/lock       locked by the process that has it open
  *   folder/window     64 bytes, little-endian:
@@ -27,7 +28,7 @@ struct state_folder_head {
 	uint64_t size, zero, checksum;
 };
 
-/* What is wrong with it, whatever it is for; NULL: nothing. */
+/* The fault of a head that no store could use; NULL: none. */
 const char *state_folder_head_fault(const struct state_folder_head *head);
 
 struct state_folder {
@@ -37,10 +38,10 @@ struct state_folder {
 };
 
 /*
- * Opens a folder of state, and looks whether somebody else could put files into it: it is no
- * symbolic link, belongs to this user or to root, and others may not write to it; its group may
- * where it is root's, as on volumes of Kubernetes. Returns the descriptor, or -1: errno is that of
- * open, or 0 and *ret_why says what is wrong.
+ * Opens a state folder, and refuses it if another user could put files into it: a symbolic link, a
+ * folder of a user other than this one and root, or one that others may write to. Its group may
+ * write only if root owns it, as on volumes of Kubernetes. Returns the descriptor, or -1: errno is
+ * that of open, or errno is 0 and *ret_why is the reason.
  */
 int state_folder_open_descriptor(const char *path, const char **ret_why);
 
@@ -55,10 +56,7 @@ void state_folder_close(struct state_folder *folder);
 
 /* Fills *err from errno: "path=…: what: why; the cure". */
 bool state_folder_fail(const struct state_folder *folder, const char *what, struct err *err);
-/* Makes durable which files there are. */
+/* Makes new and removed names of files durable. */
 bool state_folder_sync(const struct state_folder *folder, struct err *err) MUST_CHECK;
-/*
- * ERR_FATAL: the folder was removed, or is not the one any more that was opened: what is written
- * goes nowhere.
- */
+/* ERR_FATAL: the folder was removed or replaced since it was opened, and writes would be lost. */
 bool state_folder_check(const struct state_folder *folder, struct err *err) MUST_CHECK;

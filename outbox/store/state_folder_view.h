@@ -1,5 +1,5 @@
 #pragma once
-/* The folder of a local store as it stands: nothing in it is locked or changed. */
+/* Reads the folder of a local store, without a lock and without a change. */
 #include <stddef.h>
 #include "state_folder.h"
 
