@@ -6,6 +6,7 @@
  * docs/states.md is printed from the tables (tests/unit/test_states.c).
  */
 #include <assert.h>
+#include <stdbool.h>
 
 /* 1: a test build, which is one with fault points, or one that is not optimized. */
 #if defined(FAULT_POINTS) || !defined(__OPTIMIZE__)
@@ -33,4 +34,11 @@ static inline void states_check(const struct state_table *table, int from, int t
 	if (STATES_CHECKED)
 		assert(table->rows[from].next >> to & 1);
 	(void)table, (void)from, (void)to;
+}
+
+/* Ends the process if an invariant does not hold; called only where STATES_CHECKED says so. */
+static inline void states_expect(bool holds)
+{
+	assert(holds);
+	(void)holds;
 }

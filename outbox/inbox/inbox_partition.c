@@ -1,6 +1,5 @@
 #include "inbox_partition.h"
 
-#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -53,8 +52,8 @@ void inbox_partition_move(struct inbox_partition *assigned, enum inbox_partition
 {
 	states_check(&inbox_partition_states, assigned->state, state);
 	if (STATES_CHECKED && state != ASSIGNED_UNSET) /* which may come before the first offset */
-		assert(assigned->topic && assigned->read >= 0 &&
-		       assigned->committed <= assigned->offsets.done);
+		states_expect(assigned->topic && assigned->read >= 0 &&
+			      assigned->committed <= assigned->offsets.done);
 	assigned->state = state;
 }
 

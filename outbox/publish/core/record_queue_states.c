@@ -35,49 +35,47 @@ static const struct state_row record_rows[RECORD_STATES] = {
 const struct state_table record_states = {
     "record of the publisher", record_rows, RECORD_STATES, RECORD_PENDING};
 
-/* Whether its partition has a queue here. */
 static bool has_partition_queue(const struct record *record)
 {
 	return record->partition >= 0 && record->partition < record->topic->partition_queue_count;
 }
 
-void record_check_move(
+/* The invariants. Only an acknowledged record has a record in Kafka that was found for it. */
+static bool may_be_in(
     const struct record_queue *queue, const struct record *record, enum record_state state)
 {
 	bool stops = record->topic->policy == STREAM_STOP && !record->from_parked;
-	states_check(&record_states, record->state, (int)state);
+	bool known = record->key_known, placed = has_partition_queue(record);
 	switch (state) {
 	case RECORD_PENDING:
-		assert(!record->seen);
-		break;
+		return !record->seen;
 	case RECORD_HELD: /* a scheduled record needs no place on a partition */
-		assert(!record->seen && !record->later);
-		break;
+		return !record->seen && !record->later;
 	case RECORD_SENT:
-		assert(record->key_known && !record->stands && !record->later);
-		assert(!record->convicted && !record->seen && has_partition_queue(record));
-		break;
+		return known && placed && !record->seen && !record->later && !record->stands &&
+		       !record->convicted;
 	case RECORD_WRITTEN:
-		assert(queue->transactions && record->key_known && has_partition_queue(record));
-		break;
+		return known && placed && queue->transactions;
 	case RECORD_ACKED:
-		assert(record->key_known && !record->later && has_partition_queue(record));
-		break;
-	case RECORD_PARKING: /* no record is parked that Kafka has */
-		assert(record->key_known && !record->seen && !record->stands);
-		break;
+		return known && placed && !record->later;
+	case RECORD_PARKING:
+		return known && !record->seen && !record->stands;
 	case RECORD_PARKED:
-		assert(!record->seen && (record->stands || record->state == RECORD_PARKING));
-		break;
+		return !record->seen && (record->stands || record->state == RECORD_PARKING);
 	case RECORD_REFUSED:
-		assert(queue->refused && stops && !record->seen);
-		break;
+		return !record->seen && stops && queue->refused;
 	case RECORD_BLOCKED:
-		assert(stops && record->key_known && !record->seen);
-		break;
+		return known && !record->seen && stops;
 	default:
-		assert(!"a state of a record");
+		return false;
 	}
+}
+
+void record_check_move(
+    const struct record_queue *queue, const struct record *record, enum record_state state)
+{
+	states_check(&record_states, record->state, (int)state);
+	states_expect(may_be_in(queue, record, state));
 }
 
 /* --- partition queues ----------------------------------------------------------------------- */
@@ -107,43 +105,43 @@ static const struct state_row partition_rows[PARTITION_STATES] = {
 const struct state_table partition_queue_states = {
     "partition queue of the publisher", partition_rows, PARTITION_STATES, PARTITION_OPEN};
 
+/* The partition was read to its end, so its records flow and its parked rows are free. */
+static bool is_recovered(const struct partition_queue *partition)
+{
+	return !partition->first_tail && !partition->awaited &&
+	       (partition->wait.stall == STALL_NONE || partition_is_barred(partition));
+}
+
+static bool fits_its_state(
+    const struct record_queue *queue, const struct partition_queue *partition)
+{
+	const struct cut *cut = partition->cut;
+	bool is_cut = record_queue_partition_is_cut(partition), wanted = partition->prev_wanted;
+	switch (partition->state) {
+	case PARTITION_UNREAD: /* rows that were decided by a cut are undecided again */
+		return wanted && queue->resumes && (!cut || (is_cut && !cut->made.settled));
+	case PARTITION_READING:
+		return !wanted && queue->resumes && partition->question;
+	case PARTITION_UNLOGGED:
+		return !wanted && partition->offset != OFFSET_NONE && partition->offset_changed &&
+		       (!cut || is_cut);
+	case PARTITION_OPEN:
+		return !wanted && !cut && !partition->keeps_passed && is_recovered(partition);
+	case PARTITION_CUT:
+		return !wanted && is_cut && is_recovered(partition);
+	case PARTITION_UNSOUGHT:
+		return wanted && is_cut && partition->held.head &&
+		       partition->under_way + partition->written == 0;
+	case PARTITION_SEEKING:
+		return !wanted && is_cut && partition->question;
+	case PARTITION_CLOSED:
+		return !wanted && !cut && !partition->found && !partition->first;
+	default:
+		return false;
+	}
+}
+
 void partition_check(const struct record_queue *queue, const struct partition_queue *partition)
 {
-	bool is_cut = record_queue_partition_is_cut(partition);
-	bool wanted = partition->prev_wanted, owed = partition->wait.stall != STALL_NONE;
-	assert(!partition->asked_end);
-	switch (partition->state) {
-	case PARTITION_UNREAD:
-		assert(queue->resumes && wanted);
-		assert(!partition->cut || (is_cut && !partition->cut->made.settled));
-		break;
-	case PARTITION_READING:
-		assert(queue->resumes && !wanted && partition->question);
-		break;
-	case PARTITION_UNLOGGED:
-		assert(!wanted && partition->offset != OFFSET_NONE);
-		assert(partition->offset_changed && (is_cut || !partition->cut));
-		break;
-	case PARTITION_OPEN:
-		assert(!wanted && !partition->cut && !partition->keeps_passed);
-		assert(!partition->first_tail && !partition->awaited);
-		assert(!owed || partition_is_barred(partition));
-		break;
-	case PARTITION_CUT:
-		assert(!wanted && is_cut && !partition->first_tail && !partition->awaited);
-		assert(!owed || partition_is_barred(partition));
-		break;
-	case PARTITION_UNSOUGHT:
-		assert(queue->resumes && wanted && is_cut && partition->held.head);
-		assert(partition->under_way + partition->written == 0);
-		break;
-	case PARTITION_SEEKING:
-		assert(!wanted && is_cut && partition->question);
-		break;
-	case PARTITION_CLOSED: /* only what was covered when the topic went */
-		assert(!wanted && !partition->cut && !partition->found && !partition->first);
-		break;
-	default:
-		assert(!"a state of a partition queue");
-	}
+	states_expect(!partition->asked_end && fits_its_state(queue, partition));
 }

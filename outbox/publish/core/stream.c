@@ -55,7 +55,6 @@
  */
 #include "stream.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 #include "stream_private.h"
@@ -127,29 +126,26 @@ const struct state_table stream_states = {
 
 const char stream_lost_shard[] = "the shard has another owner";
 
-static void check_stream(const struct stream *stream)
+static bool fits_stream_state(const struct stream *stream)
 {
 	enum stream_call call = stream->call.tick.call;
+	bool forgetting = stream_is_forgetting(stream);
 	switch (stream->state) {
 	case STREAM_STANDBY:
 	case STREAM_GONE:
-		assert(call == STREAM_NONE && stream->window_count == 0);
-		assert(stream->lease_over_at == 0 && stream->renew_at == INT64_MAX);
-		assert(stream->rows == ROWS_NONE && !stream->guard.active);
-		assert(stream_is_forgetting(stream) || record_queue_count(stream->queue) == 0);
-		break;
+		return call == STREAM_NONE && stream->window_count == 0 &&
+		       stream->lease_over_at == 0 && stream->renew_at == INT64_MAX &&
+		       stream->rows == ROWS_NONE && !stream->guard.active &&
+		       (forgetting || record_queue_count(stream->queue) == 0);
 	case STREAM_OWNER:
-		assert(stream->lease_over_at != 0 && !stream_is_forgetting(stream));
-		break;
+		return stream->lease_over_at != 0 && !forgetting;
 	case STREAM_UNSURE: /* RENEW follows, unless the row was written */
-		assert(call == STREAM_TICK || call == STREAM_RENEW);
-		assert(stream->renew_at != INT64_MAX && !stream_is_forgetting(stream));
-		break;
+		return (call == STREAM_TICK || call == STREAM_RENEW) &&
+		       stream->renew_at != INT64_MAX && !forgetting;
 	case STREAM_RELEASED:
-		assert(stream->stopping && record_queue_under_way(stream->queue) == 0);
-		break;
+		return stream->stopping && record_queue_under_way(stream->queue) == 0;
 	default:
-		assert(!"a state of a stream");
+		return false;
 	}
 }
 
@@ -158,7 +154,7 @@ void stream_move(struct stream *stream, enum stream_state state)
 	states_check(&stream_states, stream->state, state);
 	stream->state = state;
 	if (STATES_CHECKED)
-		check_stream(stream);
+		states_expect(fits_stream_state(stream));
 }
 
 /* --- the whole ------------------------------------------------------------------------------- */
