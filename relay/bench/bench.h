@@ -49,8 +49,7 @@ struct bench {
 	const struct postgres_settings *postgres;
 	const struct kafka_settings *kafka;
 	const struct publisher_settings *publisher; /* its settings are the relay's */
-	const char *relay;    /* the program to measure; NULL: no part that runs starts it */
-	const char *sections; /* a file with more of the relay's configuration; NULL: none */
+	const char *relay; /* the program to measure; NULL: no part that runs starts it */
 	char schema[41] /* "": no database is used */, topic[64];
 	struct pg *pg;
 	struct topic_metadata *metadata;
@@ -186,6 +185,9 @@ struct bench_child {
  * schema it has the cluster only.
  */
 bool bench_child_start(struct bench *bench, struct bench_child *child, const char *const *arguments,
+    struct err *err) MUST_CHECK;
+/* Starts `outbox-relay run`. sections: more of its configuration (INI); NULL: none. */
+bool bench_child_run(struct bench *bench, struct bench_child *child, const char *sections,
     struct err *err) MUST_CHECK;
 /* Until it ends by itself, with status 0. */
 bool bench_child_wait(

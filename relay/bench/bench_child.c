@@ -1,3 +1,7 @@
+/*
+ * Child processes: the relay that is measured, or a second bench that is compared with it. First
+ * the environment of a child, then its start, its end, and its CPU and memory.
+ */
 #include "bench.h"
 
 #include <ctype.h>
@@ -8,6 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include "clock.h"
 #include "command.h"
@@ -80,7 +86,7 @@ static void add_database(struct variables *variables, const struct bench *bench)
 	    xformat("OUTBOX_RELAY_PUBLISHER_DELIVERY=%s", delivery_words[bench->delivery]));
 }
 
-static void make_variables(struct bench *bench, struct variables *variables)
+static void make_variables(struct bench *bench, const char *config, struct variables *variables)
 {
 	for (char **at = environ; *at; at++)
 		if (!text_starts(*at, "OUTBOX_RELAY_") && !text_starts(*at, "DATABASE_URL="))
@@ -90,12 +96,13 @@ static void make_variables(struct bench *bench, struct variables *variables)
 	if (bench->schema[0])
 		add_database(variables, bench);
 	add_variable(variables, xstrdup("OUTBOX_RELAY_LOG_LEVEL=error"));
-	if (bench->sections)
-		add_variable(variables, xformat("OUTBOX_RELAY_CONFIG=%s", bench->sections));
+	if (config)
+		add_variable(variables, xformat("OUTBOX_RELAY_CONFIG=%s", config));
 }
 
-bool bench_child_start(
-    struct bench *bench, struct bench_child *child, const char *const *arguments, struct err *err)
+/* config: the path of a file with more of the relay's configuration; NULL: none. */
+static bool spawn_child(struct bench *bench, struct bench_child *child,
+    const char *const *arguments, const char *config, struct err *err)
 {
 	const char *program = child->is_bench ? "/proc/self/exe" : bench->relay;
 	char *words[16] = {(char *)(child->is_bench ? program_name : "outbox-relay")};
@@ -107,7 +114,7 @@ bool bench_child_start(
 
 	for (int i = 0; arguments[i] && i < 14; i++)
 		words[i + 1] = (char *)arguments[i];
-	make_variables(bench, &variables);
+	make_variables(bench, config, &variables);
 	posix_spawnattr_init(&attributes);
 	/* A group of its own: Ctrl-C is for the bench, which ends it. */
 	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
@@ -124,6 +131,29 @@ bool bench_child_start(
 		return true;
 	child->pid = 0;
 	return err_set(err, ERR_FATAL, "%s cannot be started: %s", program, strerror(failed));
+}
+
+bool bench_child_start(
+    struct bench *bench, struct bench_child *child, const char *const *arguments, struct err *err)
+{
+	return spawn_child(bench, child, arguments, NULL, err);
+}
+
+bool bench_child_run(
+    struct bench *bench, struct bench_child *child, const char *sections, struct err *err)
+{
+	static const char *const arguments[] = {"run", NULL};
+	/* The file has no name, and its memory is freed with the last process that has it open. */
+	owned_fd int fd = sections ? memfd_create("outbox-bench", 0) : -1;
+	owned_text char *path = sections ? xformat("/proc/self/fd/%d", fd) : NULL;
+	ssize_t length = sections ? (ssize_t)strlen(sections) : 0;
+
+	/* The relay refuses a configuration that other users can write to. */
+	if (sections &&
+	    (fd < 0 || fchmod(fd, 0600) != 0 || write(fd, sections, (size_t)length) != length))
+		return err_set(err, ERR_FATAL, "the relay's configuration cannot be written: %s",
+		    strerror(errno));
+	return spawn_child(bench, child, arguments, path, err);
 }
 
 /* 0: it has ended. */

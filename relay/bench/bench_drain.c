@@ -109,12 +109,11 @@ static bool drain_memory(
 /* One transaction comes while the relay runs. */
 static bool huge_transaction(struct bench *bench, int64_t rows, struct err *err)
 {
-	const char *const arguments[] = {"run", NULL};
 	struct bench_child child = {0};
 	struct bench_watch *watch = NULL;
 	bool good = bench_empty_table(bench, err) && bench_fresh_topic(bench, err) &&
 		    bench_rewind(bench, BENCH_BEGINNING, err) &&
-		    bench_child_start(bench, &child, arguments, err) &&
+		    bench_child_run(bench, &child, NULL, err) &&
 		    (watch = bench_watch_start(bench, rows, err)) &&
 		    bench_fill(bench, 0, rows, BENCH_SMALL, true, err) &&
 		    bench_watch_wait(watch, rows, 300000, err);

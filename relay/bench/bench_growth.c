@@ -156,7 +156,6 @@ bool bench_growth_put(
 static bool start_relay(
     struct bench *place, double *ret_first_ms, double *ret_peak_mib, struct err *err)
 {
-	const char *const arguments[] = {"run", NULL};
 	struct bench_child child = {0};
 	struct bench_watch *watch = NULL;
 	int64_t began = 0, first = 0;
@@ -164,7 +163,7 @@ static bool start_relay(
 		    bench_rewind(place, BENCH_BEGINNING, err) &&
 		    bench_fill(place, 0, 1, BENCH_SMALL, false, err) &&
 		    (watch = bench_watch_start(place, 1, err)) && (began = clock_us()) &&
-		    bench_child_start(place, &child, arguments, err) &&
+		    bench_child_run(place, &child, NULL, err) &&
 		    bench_watch_wait(watch, 1, FIRST_MS, err);
 
 	if (good)

@@ -145,7 +145,6 @@ static bool wait_until_parked(struct bench *place, int64_t count, struct err *er
 bool bench_growth_park(struct bench *place, const struct bench_dimension *dimension, int64_t count,
     double *ret_rate, struct err *err)
 {
-	const char *const arguments[] = {"run", NULL};
 	owned_text char *sql = schema_text(sql_bench_growth_refused, place->schema);
 	owned_text char *topic = parked_topic(place);
 	owned_text char *bytes = xformat("%lld", (long long)(count ? count : SHORT_KEY));
@@ -157,7 +156,7 @@ bool bench_growth_park(struct bench *place, const struct bench_dimension *dimens
 		    bench_script(place, sql_bench_growth_unpark, err) &&
 		    bench_rewind(place, BENCH_BEGINNING, err) &&
 		    pg_execute(place->pg, sql, params, 3, err) && (began = clock_us()) &&
-		    bench_child_start(place, &child, arguments, err) &&
+		    bench_child_run(place, &child, NULL, err) &&
 		    wait_until_parked(place, BENCH_REFUSED_ROWS, err);
 
 	(void)dimension;
@@ -219,15 +218,13 @@ static bool wait_until_published(struct bench *place, struct err *err)
 static bool publish_to_all(
     struct bench *place, int64_t topics, int partitions, double *ret_peak_mib, struct err *err)
 {
-	const char *const arguments[] = {"run", NULL};
 	owned_text char *sql = schema_text(sql_bench_growth_to_topics, place->schema);
 	owned_text char *last = xformat("%lld", (long long)topics - 1);
 	owned_text char *last_partition = xformat("%d", partitions - 1);
 	const struct pg_param params[] = {{place->topic}, {last}, {last_partition}};
 	struct bench_child child = {0};
 	bool good = pg_execute(place->pg, sql, params, 3, err) &&
-		    bench_child_start(place, &child, arguments, err) &&
-		    wait_until_published(place, err);
+		    bench_child_run(place, &child, NULL, err) && wait_until_published(place, err);
 
 	bench_child_stop(&child);
 	*ret_peak_mib = child.peak_kib / 1024;

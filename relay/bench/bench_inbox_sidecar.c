@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "clock.h"
@@ -32,25 +31,6 @@ static void write_section(
 	    "concurrency = %d\nform = %s\nbatch = %d\n",
 	    bench->topic, (int)getpid(), run, batch, port, CONNECTIONS, 2 * CONNECTIONS * BATCH,
 	    batch ? "batch" : "single", BATCH);
-}
-
-static bool start_sidecar(
-    struct bench *bench, const struct text *section, struct bench_child *child, struct err *err)
-{
-	static const char *const arguments[] = {"run", NULL};
-	owned_fd int fd = memfd_create("outbox-bench", 0);
-	owned_text char *path = xformat("/proc/self/fd/%d", fd);
-
-	/* a file of a configuration that others can write is refused */
-	if (fd < 0 || fchmod(fd, 0600) != 0 ||
-	    write(fd, section->data, section->length) != (ssize_t)section->length)
-		return err_set(err, ERR_FATAL, "the sidecar's configuration cannot be written");
-	bench->sections = path;
-
-	bool good = bench_child_start(bench, child, arguments, err);
-
-	bench->sections = NULL;
-	return good;
 }
 
 /* Until so many came, as long as some do. */
@@ -82,7 +62,7 @@ static bool measure_sidecar(struct bench *bench, const struct bench_business *si
 
 	write_section(bench, bench_business_port(sink), run, batch, &section);
 
-	bool good = start_sidecar(bench, &section, &child, err) &&
+	bool good = bench_child_run(bench, &child, text_string(&section), err) &&
 		    wait_until_taken(sink, count, &span_us, err);
 
 	bench_child_stop(&child);

@@ -203,7 +203,6 @@ static void close_producer(struct timing *timing)
 static bool measure_latency(struct bench *bench, bool direct, int64_t rate, int rows,
     struct bench_latency *ret_latency, struct err *err)
 {
-	const char *const arguments[] = {"run", NULL};
 	int64_t numbers = rate * bench->options.seconds + rate + rows + 1;
 	struct timing timing = {.bench = bench, .numbers = numbers};
 	struct bench_child child = {0};
@@ -213,7 +212,7 @@ static bool measure_latency(struct bench *bench, bool direct, int64_t rate, int 
 	timing.committed_us = xcalloc((size_t)numbers, sizeof *timing.committed_us);
 	good = good && (timing.watch = bench_watch_start(bench, numbers, err)) &&
 	       (direct ? open_direct_producer(&timing, err)
-		       : bench_child_start(bench, &child, arguments, err)) &&
+		       : bench_child_run(bench, &child, NULL, err)) &&
 	       write_and_wait(&timing, rate, rows, ret_latency, err);
 	close_producer(&timing);
 	bench_child_stop(&child);

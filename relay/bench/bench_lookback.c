@@ -7,8 +7,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include "clock.h"
 #include "progress.h"
 #include "schema_text.h"
@@ -56,25 +54,13 @@ static void write_sections(struct bench_lookback *look, const struct bench *plac
 	    asks ? asks->batch : 1);
 }
 
-/* The file has no name, and is gone with the last who has it open. */
 bool bench_lookback_run(struct bench_lookback *look, struct bench *place,
     const struct bench_asks *asks, struct bench_child *child, struct err *err)
 {
-	static const char *const arguments[] = {"run", NULL};
 	OWNED(text_finish) struct text sections = {0};
-	owned_fd int fd = memfd_create("outbox-bench", 0);
-	owned_text char *path = xformat("/proc/self/fd/%d", fd);
-	bool good;
 
 	write_sections(look, place, asks, &sections);
-	/* a file of a configuration that others can write is refused */
-	if (fd < 0 || fchmod(fd, 0600) != 0 ||
-	    write(fd, sections.data, sections.length) != (ssize_t)sections.length)
-		return err_set(err, ERR_FATAL, "the relay's configuration cannot be written");
-	place->sections = path;
-	good = bench_child_start(place, child, arguments, err);
-	place->sections = NULL;
-	return good;
+	return bench_child_run(place, child, text_string(&sections), err);
 }
 
 bool bench_lookback_ask(struct bench *place, const char *sql, const struct pg_param *params,

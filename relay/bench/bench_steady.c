@@ -18,12 +18,10 @@ struct rest {
 
 static bool begin_rest(struct bench *bench, struct rest *rest, int64_t numbers, struct err *err)
 {
-	const char *const arguments[] = {"run", NULL};
-
 	return bench_empty_table(bench, err) && bench_fresh_topic(bench, err) &&
 	       bench_rewind(bench, BENCH_BEGINNING, err) &&
 	       (rest->watch = bench_watch_start(bench, numbers, err)) &&
-	       bench_child_start(bench, &rest->child, arguments, err) &&
+	       bench_child_run(bench, &rest->child, NULL, err) &&
 	       bench_fill(bench, 0, 1, BENCH_SMALL, false, err) &&
 	       bench_watch_wait(rest->watch, 1, LAST_MS, err);
 }

@@ -138,12 +138,12 @@ def nothing_is_left(database, kafka):
                           if group.id.startswith("outbox_bench")], what="the end of the groups")
 
 
-def run_bench(arguments, settings, **options):
-    return run_command(["--relay", binary(), *arguments], settings, program=bench_binary(), **options)
+def run_bench(arguments, settings):
+    return run_command(["--relay", binary(), *arguments], settings, timeout=300, program=bench_binary())
 
 
 def bench(database, kafka, *arguments):
-    status, output, error = run_bench(arguments, servers(database, kafka), timeout=180)
+    status, output, error = run_bench(arguments, servers(database, kafka))
     assert status in (0, 1), error
     nothing_is_left(database, kafka)
     return status, output
