@@ -76,13 +76,16 @@ static bool check_parts(const struct call *call, struct err *err)
 {
 	for (int i = 0; i < call->argument_count; i++) {
 		bool known = text_equal(call->arguments[i], "all");
+		struct suggestion nearest = suggestion_begin(call->arguments[i]);
 
-		for (size_t part = 0; part < sizeof parts / sizeof *parts; part++)
+		for (size_t part = 0; part < sizeof parts / sizeof *parts; part++) {
 			known |= text_equal(call->arguments[i], parts[part].name);
+			suggestion_offer(&nearest, parts[part].name, parts[part].name);
+		}
 		if (!known)
 			return err_set(err, ERR_REJECT,
-			    "there is no kind '%.40s'; see `outbox-relay-bench --help`",
-			    call->arguments[i]);
+			    "there is no kind '%.40s'%s; see `outbox-relay-bench --help`",
+			    call->arguments[i], nearest.note);
 	}
 	return true;
 }

@@ -74,8 +74,8 @@ static const struct command command_bench = {
 	"10,000 keys, runs outbox-relay as a child process, and removes everything again. The "
 	"role must be allowed to create a schema, and the broker to create topics. Other work on "
 	"the machine falsifies the figures. Runs that are compared take turns, and a ratio of "
-	"rates or looks is the median of the ratios of consecutive runs. Example: "
-	"`outbox-relay-bench drain latency --rows 1000000`. Without a kind it measures all of "
+	"rates or looks is the median of the ratios of consecutive runs. Without a kind it "
+	"measures all of "
 	"these:\n"
 	"drain: rows per second and CPU, in turns with the limit: a bare COPY BINARY of the same "
 	"rows, handed to librdkafka as the same records (the kind limit, which is of no use "
@@ -142,8 +142,10 @@ static const struct command command_bench = {
 	"transactions are compared with a bare insert into a table with a unique index.\n"
 	"The exit status is 1 when a figure is beyond its bound.\n",
     .options = options,
+    .example = "outbox-relay-bench drain latency --rows 1000000",
     .run = bench_run,
 };
 
 const char program_name[] = "outbox-relay-bench";
 const struct command *const commands[] = {&command_bench, NULL};
+const struct command_heading command_headings[] = {{0}};

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
+#include "cleanup.h"
 #include "text.h"
 
 const struct command *call_find(const struct command *const *rows, const char *name)
@@ -22,6 +23,25 @@ static bool is_group(const struct command *const *rows, const char *word)
 		if (text_starts((*rows)->name, word) && (*rows)->name[length] == ' ')
 			return true;
 	return false;
+}
+
+struct suggestion call_suggest(const struct command *const *rows, const char *name)
+{
+	const char *second = strchr(name, ' ');
+	size_t length = second ? (size_t)(second - name) + 1 : 0;
+	struct suggestion nearest = suggestion_begin(name + length);
+
+	for (; *rows; rows++) {
+		char group[64];
+
+		if (strncmp((*rows)->name, name, length) == 0)
+			suggestion_offer(&nearest, (*rows)->name + length, (*rows)->name);
+		snprintf(
+		    group, sizeof group, "%.*s", (int)strcspn((*rows)->name, " "), (*rows)->name);
+		if (length == 0)
+			suggestion_offer(&nearest, group, group);
+	}
+	return nearest;
 }
 
 static int option_place(const struct command *command, const char *name, size_t length)
@@ -44,18 +64,42 @@ static bool check_value(const struct command_option *option, const char *value, 
 	return true;
 }
 
+static void offer_option(struct suggestion *nearest, const struct command_option *option)
+{
+	owned_text char *shown = xformat("--%s", option->name);
+
+	suggestion_offer(nearest, option->name, shown);
+}
+
+/* command NULL: the command line names none yet. */
+static bool refuse_option(const struct command *command, const char *option, struct err *err)
+{
+	static const struct command_option everywhere[] = {{.name = "config"}, {.name = "help"}};
+	owned_text char *word = xformat("%.*s", (int)strcspn(option, "="), option);
+	struct suggestion nearest = suggestion_begin(word + strspn(word, "-"));
+
+	for (size_t i = 0; i < sizeof everywhere / sizeof *everywhere; i++)
+		offer_option(&nearest, &everywhere[i]);
+	for (int i = 0; command && command->options && command->options[i].name; i++)
+		offer_option(&nearest, &command->options[i]);
+	if (!command)
+		return err_set(
+		    err, ERR_REJECT, "there is no option '%.80s'%s", option, nearest.note);
+	return err_set(
+	    err, ERR_REJECT, "%s has no option '%.80s'%s", command->name, option, nearest.note);
+}
+
 /* argv[*at] is an option after a command's name; moves *at to the last word that it took. */
 static bool parse_option(struct call *call, int argc, char *const *argv, int *at, struct err *err)
 {
-	const char *name = argv[*at] + 2;
+	const char *name = text_equal(argv[*at], "-v") ? "version" : argv[*at] + 2;
 	size_t length = strcspn(name, "=");
 	const char *value = name[length] == '=' ? name + length + 1 : NULL;
 	int place = option_place(call->command, name, length);
 	const struct command_option *option;
 
-	if (place < 0 || argv[*at][1] != '-')
-		return err_set(
-		    err, ERR_REJECT, "%s has no option '%.80s'", call->command->name, argv[*at]);
+	if (place < 0 || (argv[*at][1] != '-' && !text_equal(argv[*at], "-v")))
+		return refuse_option(call->command, argv[*at], err);
 	option = &call->command->options[place];
 	if (!option->value) {
 		call->options[place] = "";
@@ -93,11 +137,12 @@ static bool parse_global(
 static bool parse_command(
     struct call *call, const struct command *const *rows, const char *argument, struct err *err)
 {
-	const char *word = text_equal(argument, "--version") ? "version" : argument;
+	bool version = text_equal(argument, "--version") || text_equal(argument, "-v");
+	const char *word = version ? "version" : argument;
 	char name[64];
 
 	if (word[0] == '-')
-		return err_set(err, ERR_REJECT, "there is no option '%.80s'", word);
+		return refuse_option(NULL, word, err);
 	if (!call->group && is_group(rows, word)) {
 		call->group = word;
 		return true;
@@ -107,7 +152,8 @@ static bool parse_command(
 	else
 		snprintf(name, sizeof name, "%s", word);
 	call->command = call_find(rows, name);
-	return call->command || err_set(err, ERR_REJECT, "there is no command '%.60s'", name);
+	return call->command || err_set(err, ERR_REJECT, "there is no command '%.60s'%s", name,
+				    call_suggest(rows, name).note);
 }
 
 static bool add_argument(struct call *call, const char *word, struct err *err)

@@ -5,6 +5,7 @@
  *   outbox-relay [--config FILE] command [arguments and options in any order]
  */
 #include "command.h"
+#include "suggestion.h"
 
 enum { CALL_OPTIONS = 24, CALL_ARGUMENTS = 10000 };
 
@@ -25,6 +26,9 @@ bool call_parse(const struct command *const *rows, int argc, char *const *argv,
 
 /* The row of "publisher create"; a name in one or two words. NULL: none. */
 const struct command *call_find(const struct command *const *rows, const char *name);
+
+/* The command or group that is nearest to a name that call_find does not find. */
+struct suggestion call_suggest(const struct command *const *rows, const char *name);
 
 /* The option must be in the command's row. */
 const char *call_text(const struct call *call, const char *option, const char *otherwise);

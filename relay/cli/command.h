@@ -22,6 +22,7 @@ struct command {
 	int least_arguments, most_arguments;
 	const char *summary;                  /* one line */
 	const char *description;              /* paragraphs, each one line ended by \n */
+	const char *example;                  /* one command line that works */
 	const struct command_option *options; /* ended by a row without a name; NULL: none */
 	/*
 	 * Returns the exit status. Results go to stdout, one line to stderr says why it failed.
@@ -39,6 +40,16 @@ static inline bool program_has_one_command(void)
 {
 	return !commands[1];
 }
+
+/*
+ * Headings of the list of commands, each above the command that it names; in the order of the
+ * commands, ended by a row without a text. None in a program with one command.
+ */
+struct command_heading {
+	const char *text;
+	const struct command *first;
+};
+extern const struct command_heading command_headings[];
 
 /* The exit statuses of every command, as they are documented. */
 enum {

@@ -3,12 +3,16 @@
 #include "call.h"
 
 #define COMMANDS(X)                                                                                \
-	X(run)                                                                                     \
 	X(migrate_up)                                                                              \
 	X(migrate_status)                                                                          \
 	X(migrate_print)                                                                           \
+	X(check_config)                                                                            \
+	X(config)                                                                                  \
 	X(doctor)                                                                                  \
+	X(run)                                                                                     \
+	X(dev_broker)                                                                              \
 	X(status)                                                                                  \
+	X(verify)                                                                                  \
 	X(publisher_list)                                                                          \
 	X(publisher_create)                                                                        \
 	X(publisher_split)                                                                         \
@@ -21,6 +25,7 @@
 	X(parked_show)                                                                             \
 	X(parked_retry)                                                                            \
 	X(parked_skip)                                                                             \
+	X(replay)                                                                                  \
 	X(lookback_list)                                                                           \
 	X(lookback_show)                                                                           \
 	X(lookback_commit)                                                                         \
@@ -30,16 +35,11 @@
 	X(deliver_pause)                                                                           \
 	X(deliver_redrive)                                                                         \
 	X(deliver_resume)                                                                          \
-	X(replay)                                                                                  \
-	X(verify)                                                                                  \
 	X(dedup_stores)                                                                            \
 	X(dedup_size)                                                                              \
 	X(dedup_stat)                                                                              \
 	X(dedup_verify)                                                                            \
 	X(dedup_load)                                                                              \
-	X(check_config)                                                                            \
-	X(config)                                                                                  \
-	X(dev_broker)                                                                              \
 	X(help)                                                                                    \
 	X(version)
 

@@ -12,7 +12,7 @@ const struct command_exit command_exits[] = {
 		 "verify` a damaged file, `migrate "
 		 "status` a "
 		 "migration to apply or a changed one."},
-    {EXIT_USAGE, "The command line is wrong."},
+    {EXIT_USAGE, "The command line is wrong, or names no command."},
     {65, "Refused for good as it is: the message says what to change."},
     {69, "Postgres or Kafka does not answer, or not in time, or `run --drain` was ended by a "
 	 "signal; the same call may succeed later."},
@@ -82,6 +82,11 @@ static void help_option(const struct command_option *option, struct text *out)
 	    name.length > 24 ? (int)name.length + 4 : 28);
 }
 
+static void add_example(const char *example, struct text *out)
+{
+	text_addf(out, "\nExample:\n  %s\n", example);
+}
+
 static const struct command_option config_option = {
     "config", "FILE", "The configuration (else OUTBOX_RELAY_CONFIG, else the environment alone)."};
 
@@ -104,6 +109,7 @@ void help_command(const struct command *command, struct text *out)
 	for (int i = 0; command->options && command->options[i].name; i++)
 		help_option(&command->options[i], out);
 	help_option(&config_option, out);
+	add_example(command->example, out);
 }
 
 static bool is_in_group(const struct command *command, const char *group)
@@ -121,24 +127,79 @@ static void help_tail(struct text *out)
 		text_addf(out, "  %2d  ", row->status);
 		wrap_words(out, row->meaning, strlen(row->meaning), 6, 6);
 	}
-	text_add(out, "\n`outbox-relay help COMMAND` tells more of each.\n");
+}
+
+static const char usage_head[] =
+    "Usage: outbox-relay [--config FILE] COMMAND [OPTIONS]\n\n"
+    "Publishes the rows of a message table in PostgreSQL to Kafka.\n\n";
+static const char usage_example[] = "outbox-relay migrate up -h";
+
+static const struct command_heading *heading_above(const struct command *command)
+{
+	for (const struct command_heading *heading = command_headings; heading->text; heading++)
+		if (heading->first == command)
+			return heading;
+	return NULL;
+}
+
+/* "run", "migrate up"; a later command of the same group adds "|status". */
+static void add_short_name(const struct command *const *row, bool first, struct text *out)
+{
+	const char *name = row[0]->name;
+	size_t length = strcspn(name, " ") + 1;
+
+	if (!first && strncmp(row[-1]->name, name, length) == 0)
+		text_addf(out, "|%s", name + length);
+	else
+		text_addf(out, "%s%s", first ? "" : ", ", name);
+}
+
+void help_usage(struct text *out)
+{
+	OWNED(text_finish) struct text names = {0};
+
+	text_add(out, usage_head);
+	for (const struct command *const *row = commands; *row; row++) {
+		const struct command_heading *heading = heading_above(*row);
+
+		if (heading)
+			text_addf(out, "  %-11s", heading->text);
+		add_short_name(row, heading, &names);
+		if (row[1] && !heading_above(row[1]))
+			continue;
+		wrap_words(out, names.data, names.length, 13, 13);
+		text_clear(&names);
+	}
+	text_add(out, "\n`outbox-relay help` describes all commands, `outbox-relay COMMAND -h` "
+		      "one.\n");
+	add_example(usage_example, out);
 }
 
 bool help_list(const char *group, struct text *out)
 {
-	bool found = false;
+	const char *example = NULL;
 
-	text_add(out, "Usage: outbox-relay [--config FILE] COMMAND [OPTIONS]\n\n");
-	if (!group)
-		text_add(out, "Publishes the rows of a message table in PostgreSQL to Kafka.\n\n");
-	for (const struct command *const *row = commands; *row; row++)
-		if (is_in_group(*row, group)) {
-			text_addf(out, "  %-16s  %s\n", (*row)->name, (*row)->summary);
-			found = true;
-		}
+	if (group)
+		text_addf(
+		    out, "Usage: outbox-relay [--config FILE] %s COMMAND [OPTIONS]\n\n", group);
+	else
+		text_add(out, usage_head);
+	for (const struct command *const *row = commands; *row; row++) {
+		const struct command_heading *heading = group ? NULL : heading_above(*row);
+
+		if (!is_in_group(*row, group))
+			continue;
+		if (heading)
+			text_addf(out, "%s%s:\n", *row == commands[0] ? "" : "\n", heading->text);
+		text_addf(out, "  %-19s", (*row)->name);
+		wrap_words(out, (*row)->summary, strlen((*row)->summary), 21, 21);
+		example = example ? example : (*row)->example;
+	}
 	if (!group)
 		help_tail(out);
-	return found;
+	text_add(out, "\n`outbox-relay COMMAND -h` describes one command.\n");
+	add_example(group && example ? example : usage_example, out);
+	return example;
 }
 
 void help_markdown_command(const struct command *command, struct text *out)
@@ -155,6 +216,7 @@ void help_markdown_command(const struct command *command, struct text *out)
 		text_add(out, "\n\n");
 		at += length + (at[length] == '\n');
 	}
+	text_addf(out, "Example: `%s`\n\n", command->example);
 	if (!command->options)
 		return;
 	text_add(out, "| option | |\n|---|---|\n");
@@ -172,11 +234,15 @@ void help_markdown_command(const struct command *command, struct text *out)
 
 void help_markdown(struct text *out)
 {
-	text_add(out, "# Commands\n\n<!-- Written by `outbox-relay help --markdown`. -->\n\n"
-		      "One program, `outbox-relay [--config FILE] COMMAND`. The configuration is "
-		      "the file that "
-		      "`--config` or `OUTBOX_RELAY_CONFIG` names, and the environment "
-		      "([configuration](configuration.md)).\n\n| command | |\n|---|---|\n");
+	text_add(out,
+	    "# Commands\n\n<!-- Written by `outbox-relay help --markdown`. -->\n\n"
+	    "One program, `outbox-relay [--config FILE] COMMAND`. The configuration is "
+	    "the file that "
+	    "`--config` or `OUTBOX_RELAY_CONFIG` names, and the environment "
+	    "([configuration](configuration.md)). Without a command the program prints a short "
+	    "usage and ends with the status 64. `-h`, `--help` and `help` print help, "
+	    "`-v`, `--version` and `version` print the version, and both end with "
+	    "0.\n\n| command | |\n|---|---|\n");
 	for (const struct command *const *row = commands; *row; row++)
 		text_addf(out, "| `%s` | %s |\n", (*row)->name, (*row)->summary);
 	text_add(out, "\n");

@@ -5,6 +5,8 @@
 
 /* One command's, on a terminal of 80 columns. */
 void help_command(const struct command *command, struct text *out);
+/* How the program is called, and the names of its commands under their headings. */
+void help_usage(struct text *out);
 /* All commands, or those of a group ("publisher"); NULL: all. False: no command has that name. */
 bool help_list(const char *group, struct text *out);
 /* One command's, as a part of a page of documentation. */

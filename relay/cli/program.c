@@ -15,10 +15,12 @@ static int print_help(const struct call *call)
 
 	if (call->command)
 		help_command(call->command, &out);
-	else
+	else if (call->help)
 		help_list(call->group, &out);
+	else
+		help_usage(&out);
 	fputs(out.data, stdout);
-	return 0;
+	return call->help ? 0 : EXIT_USAGE;
 }
 
 static int usage_error(const struct call *call, const struct err *err)

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "cleanup.h"
 #include "config_source.h"
+#include "suggestion.h"
 
 static const char prefix[] = "OUTBOX_RELAY_";
 
@@ -111,10 +112,21 @@ static bool apply_to_main(struct config_source *source, enum config_kind kind, c
 
 static bool refuse_variable(struct err *err, const char *variable)
 {
+	struct suggestion nearest = suggestion_begin(variable);
+
+	for (int i = 0; i < config_row_count; i++) {
+		owned_text char *known = xformat(
+		    "%s%s_%s", prefix, config_kinds[config_rows[i].kind].word, config_rows[i].key);
+
+		for (char *at = known; *at; at++)
+			*at = (char)toupper((unsigned char)*at);
+		if (!config_kinds[config_rows[i].kind].named)
+			suggestion_offer(&nearest, known, known);
+	}
 	return err_set(err, ERR_CONFIG,
-	    "%s: no setting has this variable; unset it, or correct it to "
+	    "%s: no setting has this variable%s; unset it, or correct it to "
 	    "OUTBOX_RELAY_<SECTION>_<KEY> or OUTBOX_RELAY_<SECTION>_<NAME>_<KEY>",
-	    variable);
+	    variable, nearest.note);
 }
 
 /* The key, when the rest of a variable begins with the name of this section. */

@@ -5,6 +5,7 @@
 #include <string.h>
 #include "cleanup.h"
 #include "config_source.h"
+#include "suggestion.h"
 
 enum { NAME_LENGTH = 63, TOPIC_LENGTH = 249, LINE_SIZE = 64 << 10 };
 
@@ -43,11 +44,17 @@ static bool find_section_kind(const char *word, enum config_kind *ret_kind)
 
 static bool refuse_kind(struct reader *reader, const char *word)
 {
+	struct suggestion nearest = suggestion_begin(word);
 	struct text known = {0};
 
-	for (int kind = 0; kind < CONFIG_KINDS; kind++)
-		text_addf(&known, "%s[%s]", kind ? ", " : "", config_kinds[kind].word);
-	fail_at_line(reader, "unknown section [%.40s]; there are %s", word, known.data);
+	for (int kind = 0; kind < CONFIG_KINDS; kind++) {
+		owned_text char *shown = xformat("[%s]", config_kinds[kind].word);
+
+		suggestion_offer(&nearest, config_kinds[kind].word, shown);
+		text_addf(&known, "%s%s", kind ? ", " : "", shown);
+	}
+	fail_at_line(
+	    reader, "unknown section [%.40s]%s; there are %s", word, nearest.note, known.data);
 	text_finish(&known);
 	return false;
 }
@@ -171,14 +178,17 @@ static char *next_ini_line(char *buffer, int size, void *user)
 static bool refuse_key(struct reader *reader, const char *origin, const char *key)
 {
 	const char *word = config_kinds[reader->section->kind].word;
+	struct suggestion nearest = suggestion_begin(key);
 	struct text known = {0};
 
 	for (int i = 0; i < config_row_count; i++)
-		if (config_rows[i].kind == reader->section->kind)
+		if (config_rows[i].kind == reader->section->kind) {
+			suggestion_offer(&nearest, config_rows[i].key, config_rows[i].key);
 			text_addf(&known, "%s%s", known.length ? ", " : "", config_rows[i].key);
+		}
 	reader->failed = true;
-	config_source_fail(reader->err, origin, reader->section, key, "unknown key; [%s] has %s",
-	    word, known.data);
+	config_source_fail(reader->err, origin, reader->section, key, "unknown key%s; [%s] has %s",
+	    nearest.note, word, known.data);
 	text_finish(&known);
 	return false;
 }

@@ -15,7 +15,7 @@ from support.auditor import count_records, read_topics
 from support.process import free_port, wait_for
 from support.relay import binary, environment, run_command
 
-CONFIG, DENIED, UNAVAILABLE, OUTPUT, FOUND, REFUSED = 78, 77, 69, 74, 1, 65
+CONFIG, DENIED, UNAVAILABLE, OUTPUT, FOUND, REFUSED, USAGE = 78, 77, 69, 74, 1, 65, 64
 
 
 def refused(arguments, settings, expected, *words):
@@ -33,11 +33,43 @@ def refused(arguments, settings, expected, *words):
     return lines[-1]
 
 
+# --- the command line -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words, message", [
+    (["stauts"], "there is no command 'stauts' (did you mean status?); see `outbox-relay help`"),
+    (["help", "stauts"], "(did you mean status?)"),
+    (["help", "publisher", "lsit"], "(did you mean publisher list?)"),
+    (["status", "--wacth"], "status has no option '--wacth' (did you mean --watch?); see `outbox-relay help status`"),
+    (["paint"], "there is no command 'paint'; see `outbox-relay help`")])
+def test_a_word_that_is_nearly_right(words, message):
+    refused(words, {}, USAGE, message)
+
+
+def test_a_call_without_a_command_prints_a_short_usage():
+    status, output, error = run_command([])
+    assert (status, error) == (USAGE, "")
+    assert len(output.splitlines()) <= 24 and output.endswith("Example:\n  outbox-relay migrate up -h\n")
+
+
+@pytest.mark.parametrize("words", [["status", "-h"], ["-h", "status"], ["help", "status"], ["status", "--help"]])
+def test_a_command_explains_itself(words):
+    status, output, error = run_command(words)
+    assert (status, error) == (0, "")
+    assert output.startswith("Usage: outbox-relay status ")
+    assert "\n\nExample:\n  outbox-relay status --watch" in output
+
+
+def test_a_variable_that_is_nearly_right():
+    refused(["check-config"], {"OUTBOX_RELAY_PUBLISHER_LAESE": "5s"}, CONFIG,
+            "(did you mean OUTBOX_RELAY_PUBLISHER_LEASE?)")
+
+
 # --- the configuration ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("text, words", [
-    ("[publisher]\nlaese = 5s\n", ["x.ini:2:", '[publisher "main"]', "laese", "unknown key", "lease"]),
+    ("[publisher]\nlaese = 5s\n", ["x.ini:2:", '[publisher "main"]', "unknown key (did you mean lease?)"]),
     ("[publisher]\nlease = 5\n", ["x.ini:2:", "lease", "no unit", "5s"]),
     ("[publisher]\nlease = 5 parsecs\n", ["x.ini:2:", "lease", "not a duration", "5s"]),
     ("[publisher]\nmemory = 5 acres\n", ["x.ini:2:", "memory", "MiB"]),
@@ -50,7 +82,8 @@ def refused(arguments, settings, expected, *words):
     ("[publisher]\nsafety = sometimes\n", ["x.ini:2:", "safety", "warn | strict"]),
     ("[publisher]\nkafka = other\n", ["x.ini:2:", 'no [kafka "other"]', "declare it"]),
     ("[postgres]\nschema = Out-Box\n", ["x.ini:2:", "schema", "a-z"]),
-    ("[slto]\n", ["x.ini:1:", "[slto]", "[publisher]"]),
+    ("[slto]\n", ["x.ini:1:", "[slto]; there are", "[publisher]"]),
+    ("[publishers]\n", ["x.ini:1:", "[publishers] (did you mean [publisher]?)"]),
     ("lease = 1s\n", ["x.ini:1:", "lease", "section"]),
     ("[publisher]\nlease\n", ["x.ini:2:", "key = value"]),
     ("[admin]\nlisten = here\n", ["x.ini:2:", "listen", "host:port"]),

@@ -290,6 +290,8 @@ def test_the_relay_may_be_named(relay, status):
 
 
 @pytest.mark.parametrize("words,message", [
+    (["drian"], "there is no kind 'drian' (did you mean drain?)"),
+    (["--markdwon"], "bench has no option '--markdwon' (did you mean --markdown?)"),
     (["--paint"], "bench has no option '--paint'"), (["paint"], "there is no kind 'paint'"),
     (["help"], "there is no kind 'help'"), (["--rows", "1"], "--rows wants a number from 1000 to 1000000000")])
 def test_the_command_line_of_the_bench_is_checked(words, message):
@@ -304,5 +306,8 @@ def test_the_bench_explains_itself():
         status, output, _ = run_command([word], program=bench_binary())
         assert status == 0 and output.startswith("Usage: outbox-relay-bench [--rows N]")
         assert all(len(line) <= 80 for line in output.splitlines())
+        assert output.endswith("Example:\n  outbox-relay-bench drain latency --rows 1000000\n")
     version = run_command(["--version"])[1]
-    assert run_command(["--version"], program=bench_binary())[1] == version.replace("outbox-relay", "outbox-relay-bench")
+    for word in ("--version", "-v"):
+        assert run_command([word])[1] == version
+        assert run_command([word], program=bench_binary())[1] == version.replace("outbox-relay", "outbox-relay-bench")

@@ -22,12 +22,14 @@ static bool parse(const char *line, struct call *call, struct err *err)
 
 	text_copy(words, sizeof words, line);
 	for (char *word = words; *word;) {
-		size_t length = strcspn(word, " ");
+		bool quoted = *word == '"';
+		size_t length = strcspn(word += quoted, quoted ? "\"" : " ");
 		bool last = word[length] == '\0';
 
 		word[length] = '\0';
 		argv[argc++] = word;
 		word += last ? length : length + 1;
+		word += strspn(word, " ");
 	}
 	return call_parse(commands, argc, argv, call, err);
 }
@@ -56,6 +58,67 @@ static void a_command_has_one_word_or_two(void **state)
 	expect_refused("publisher paint", "no command 'publisher paint'");
 	expect_refused("paint", "no command 'paint'");
 	expect_refused("--paint", "no option '--paint'");
+}
+
+static void a_word_that_is_nearly_right_is_suggested(void **state)
+{
+	static const char *const rows[][2] = {
+	    {"stauts", "'stauts' (did you mean status?)"},
+	    {"publishers list", "'publishers' (did you mean publisher?)"},
+	    {"publisher lsit", "'publisher lsit' (did you mean publisher list?)"},
+	    {"migrate-up", "'migrate-up' (did you mean migrate up?)"},
+	    {"check", "'check' (did you mean check-config?)"},
+	    {"STATUS", "'STATUS' (did you mean status?)"},
+	    {"status --jsn", "status has no option '--jsn' (did you mean --json?)"},
+	    {"status --intervall=2", "'--intervall=2' (did you mean --interval?)"},
+	    {"status -json", "'-json' (did you mean --json?)"},
+	    {"--confg relay.ini run", "'--confg' (did you mean --config?)"},
+	    {"run --hlep", "'--hlep' (did you mean --help?)"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+		expect_refused(rows[i][0], rows[i][1]);
+}
+
+static void a_word_that_is_far_off_has_no_suggestion(void **state)
+{
+	static const char *const lines[] = {
+	    "paint", "publisher paint", "x", "run --dry", "run -d", "--paint", "publisher run"};
+	struct call call;
+	struct err err;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+		assert_false(parse(lines[i], &call, &err));
+		assert_null(strstr(err.message, "did you mean"));
+	}
+}
+
+static void a_word_of_any_length_is_compared(void **state)
+{
+	owned_text char *word = xformat("%0100d", 7);
+	struct suggestion nearest = suggestion_begin(word);
+
+	(void)state;
+	suggestion_offer(&nearest, word + 30, "long");
+	assert_string_equal(nearest.note, "");
+	nearest = suggestion_begin("");
+	suggestion_offer(&nearest, "", "empty");
+	assert_string_equal(nearest.note, " (did you mean empty?)");
+}
+
+static void the_version_has_a_short_option(void **state)
+{
+	struct call call;
+	struct err err;
+
+	(void)state;
+	assert_true(parse("-v", &call, &err));
+	assert_string_equal(call.command->name, "version");
+	assert_true(parse("--version", &call, &err));
+	assert_string_equal(call.command->name, "version");
+	expect_refused("run -v", "run has no option '-v'");
 }
 
 static void options_stand_before_and_behind_arguments(void **state)
@@ -191,6 +254,9 @@ static void no_word_names_the_command_of_a_single_row(void **state)
 
 static void every_row_is_complete(void **state)
 {
+	struct call call;
+	struct err err;
+
 	(void)state;
 	for (const struct command *const *row = commands; *row; row++) {
 		int count = 0;
@@ -202,6 +268,9 @@ static void every_row_is_complete(void **state)
 		assert_true((*row)->least_arguments <= (*row)->most_arguments);
 		assert_true((*row)->most_arguments <= CALL_ARGUMENTS);
 		assert_ptr_equal(call_find(commands, (*row)->name), *row);
+		assert_true(text_starts((*row)->example, "outbox-relay "));
+		assert_true(parse((*row)->example + strlen("outbox-relay "), &call, &err));
+		assert_ptr_equal(call.command, *row);
 		while ((*row)->options && (*row)->options[count].name)
 			count++;
 		assert_true(count <= CALL_OPTIONS);
@@ -230,6 +299,12 @@ static void help_and_reference_name_every_option(void **state)
 	}
 }
 
+static void expect_narrow(const struct text *help)
+{
+	for (const char *at = help->data; *at; at += strcspn(at, "\n") + 1)
+		assert_true(strcspn(at, "\n") <= 82); /* bytes; "…" has three */
+}
+
 static void help_fits_eighty_columns(void **state)
 {
 	(void)state;
@@ -237,8 +312,42 @@ static void help_fits_eighty_columns(void **state)
 		OWNED(text_finish) struct text help = {0};
 
 		help_command(*row, &help);
-		for (const char *at = help.data; *at; at += strcspn(at, "\n") + 1)
-			assert_true(strcspn(at, "\n") <= 82); /* bytes; "…" has three */
+		expect_narrow(&help);
+		assert_non_null(strstr(help.data, (*row)->example));
+	}
+}
+
+static void the_usage_names_every_command_in_a_screen(void **state)
+{
+	OWNED(text_finish) struct text usage = {0};
+	int lines = 0;
+
+	(void)state;
+	help_usage(&usage);
+	expect_narrow(&usage);
+	for (const char *at = usage.data; *at; at += strcspn(at, "\n") + 1)
+		lines++;
+	assert_true(lines <= 24);
+	for (const struct command *const *row = commands; *row; row++) {
+		const char *second = strchr((*row)->name, ' ');
+
+		assert_non_null(strstr(usage.data, second ? second + 1 : (*row)->name));
+	}
+	for (const struct command_heading *heading = command_headings; heading->text; heading++)
+		assert_non_null(strstr(usage.data, heading->text));
+}
+
+static void a_list_of_commands_ends_with_an_example(void **state)
+{
+	static const char *const groups[] = {NULL, "publisher", "migrate"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
+		OWNED(text_finish) struct text help = {0};
+
+		assert_true(help_list(groups[i], &help));
+		expect_narrow(&help);
+		assert_non_null(strstr(help.data, "Example:\n  outbox-relay "));
 	}
 }
 
@@ -294,6 +403,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_command_has_one_word_or_two),
+	    cmocka_unit_test(a_word_that_is_nearly_right_is_suggested),
+	    cmocka_unit_test(a_word_that_is_far_off_has_no_suggestion),
+	    cmocka_unit_test(a_word_of_any_length_is_compared),
+	    cmocka_unit_test(the_version_has_a_short_option),
 	    cmocka_unit_test(options_stand_before_and_behind_arguments),
 	    cmocka_unit_test(what_is_not_given_has_its_default),
 	    cmocka_unit_test(values_are_checked_by_the_row),
@@ -305,6 +418,8 @@ int main(void)
 	    cmocka_unit_test(every_row_is_complete),
 	    cmocka_unit_test(help_and_reference_name_every_option),
 	    cmocka_unit_test(help_fits_eighty_columns),
+	    cmocka_unit_test(the_usage_names_every_command_in_a_screen),
+	    cmocka_unit_test(a_list_of_commands_ends_with_an_example),
 	    cmocka_unit_test(a_moment_is_read_and_written_in_utc),
 	};
 

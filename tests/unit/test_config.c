@@ -586,8 +586,8 @@ static void a_mistake_names_place_and_cure(void **state)
 	    {"[admin]\nlisten = ::1:80",
 		"relay.ini:2: [admin] listen: '::1:80' is neither a port nor host:port; "
 		"write for example 127.0.0.1:9187"},
-	    {"[log]\nlevle = info",
-		"relay.ini:2: [log] levle: unknown key; [log] has level, format"},
+	    {"[log]\nlevle = info", "relay.ini:2: [log] levle: unknown key (did you mean level?); "
+				    "[log] has level, format"},
 	    {"[api]\nlisten = 9188", "relay.ini:2: [api] listen: nobody could use it without a "
 				     "token; set a [sender], send_tokens, "
 				     "read_tokens or operate_tokens"},
@@ -604,7 +604,8 @@ static void a_mistake_names_place_and_cure(void **state)
 		"relay.ini:2: [admin] listen: other machines could read the metrics and the state "
 		"of every publisher without a token; listen on 127.0.0.1, or write remote = yes"},
 	    {"[publishers]\n",
-		"relay.ini:1: unknown section [publishers]; there are [postgres], [kafka], "
+		"relay.ini:1: unknown section [publishers] (did you mean [publisher]?); there are "
+		"[postgres], [kafka], "
 		"[publisher], "
 		"[topic], [check], [lookback], [deliver], [sender], [api], [admin], [log]"},
 	    {"[topic]\non_refusal = pass",
@@ -748,8 +749,8 @@ static void a_variable_that_means_nothing_is_refused_by_name(void **state)
 {
 	(void)state;
 	assert_refused("", ENVIRON("OUTBOX_RELAY_PUBLISHER_LAESE=5s"),
-	    "OUTBOX_RELAY_PUBLISHER_LAESE: no setting has this variable; unset it, or correct it "
-	    "to "
+	    "OUTBOX_RELAY_PUBLISHER_LAESE: no setting has this variable (did you mean "
+	    "OUTBOX_RELAY_PUBLISHER_LEASE?); unset it, or correct it to "
 	    "OUTBOX_RELAY_<SECTION>_<KEY> or OUTBOX_RELAY_<SECTION>_<NAME>_<KEY>");
 	assert_refused("", ENVIRON("OUTBOX_RELAY_LOG_MAIN_LEVEL=info"),
 	    "OUTBOX_RELAY_LOG_MAIN_LEVEL: no setting has this variable; unset it, or correct it to "

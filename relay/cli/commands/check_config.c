@@ -36,7 +36,8 @@ const struct command command_check_config = {
     .summary = "Checks the configuration without connecting to anything.",
     .description =
 	"Reads the file and the environment as `run` does, and lets librdkafka check "
-	"the properties of each [kafka] section; of a [deliver] section also the URL, the "
-	"secrets, dedup and the rules. The first error is printed with its place.\n",
+	"the properties of each [kafka] section. In a [deliver] section it also checks the URL, "
+	"the secrets, dedup and the rules. The first error is printed with its place.\n",
+    .example = "outbox-relay check-config --config relay.ini",
     .run = run_check_config,
 };

@@ -28,5 +28,6 @@ const struct command command_config = {
     .description = "Sections, keys, types, ranges, defaults and help, from the table that also "
 		   "parses them.\n",
     .options = config_options,
+    .example = "outbox-relay config --print-sample",
     .run = run_config,
 };

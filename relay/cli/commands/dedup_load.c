@@ -282,5 +282,7 @@ const struct command command_dedup_load = {
 	"there is not loaded twice, so that the same call may be repeated, and goes on after a "
 	"failure. Each second a line on stderr tells how far it is.\n",
     .options = dedup_load_options,
+    .example =
+	"outbox-relay dedup load \"bloom ids=9M path=/srv/ids\" --sql \"select id from jobs\"",
     .run = run_dedup_load,
 };

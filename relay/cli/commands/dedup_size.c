@@ -133,5 +133,6 @@ const struct command command_dedup_size = {
 		   "line, and the classic one beside it. The index is in memory as far as it is "
 		   "read: 8 bytes an id; on disk are filter, index and key log.\n",
     .options = dedup_size_options,
+    .example = "outbox-relay dedup size --ids 50M --window 24h",
     .run = run_dedup_size,
 };

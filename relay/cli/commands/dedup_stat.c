@@ -200,5 +200,6 @@ const struct command command_dedup_stat = {
 	"It locks and writes nothing, and may run while the folder is in use. Key logs are read "
 	"whole. A process of another container or machine is not seen.\n",
     .options = dedup_stat_options,
+    .example = "outbox-relay dedup stat /var/lib/outbox-relay/dedup",
     .run = run_dedup_stat,
 };

@@ -81,5 +81,6 @@ const struct command command_dedup_stores = {
 	"False positives (a new id that is taken for one that is done) and negatives, what is "
 	"there after a restart, whose copies are seen, and what an id costs.\n",
     .options = dedup_stores_options,
+    .example = "outbox-relay dedup stores",
     .run = run_dedup_stores,
 };

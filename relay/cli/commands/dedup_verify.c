@@ -62,5 +62,6 @@ const struct command command_dedup_verify = {
 	"written is judged, and what it is writing is left out. It takes the memory of one map.\n"
 	"The exit status is 0 when all is whole and 1 when something is damaged; any other says "
 	"that nothing could be said.\n",
+    .example = "outbox-relay dedup verify /var/lib/outbox-relay/dedup",
     .run = run_dedup_verify,
 };

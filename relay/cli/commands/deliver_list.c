@@ -80,5 +80,6 @@ const struct command command_deliver_list = {
 	"Asks the process at [api] listen, with the first of operate_tokens or read_tokens. "
 	"Counts are since that process began.\n",
     .options = deliver_list_options,
+    .example = "outbox-relay deliver list --json",
     .run = run_deliver_list,
 };

@@ -18,5 +18,6 @@ const struct command command_deliver_pause = {
 	"resume`, or until the process ends. Other processes that run the section go on with "
 	"their partitions.\n",
     .options = deliver_operate_options,
+    .example = "outbox-relay deliver pause orders --reason maintenance",
     .run = run_deliver_pause,
 };

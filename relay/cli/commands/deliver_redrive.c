@@ -115,5 +115,6 @@ const struct command command_deliver_redrive = {
 	"in those topics now: their place in the order of their key is gone.\n"
 	"It shows the first 20 and how many there are, and asks.\n",
     .options = deliver_redrive_options,
+    .example = "outbox-relay deliver redrive orders --limit 100 --dry-run",
     .run = run_deliver_redrive,
 };

@@ -70,5 +70,6 @@ const struct command command_dev_broker = {
 	"It keeps 5 MiB a partition, nothing on disk, and can say nothing about durability, "
 	"transactions or the settings of a topic: never publish to it what matters.\n",
     .options = dev_broker_options,
+    .example = "outbox-relay dev-broker --brokers 3 orders:12",
     .run = run_dev_broker,
 };

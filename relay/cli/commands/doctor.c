@@ -146,5 +146,6 @@ const struct command command_doctor = {
 	"the "
 	"journal, what brought decisions and what is undecided.\n",
     .options = doctor_options,
+    .example = "outbox-relay doctor --config relay.ini",
     .run = run_doctor,
 };

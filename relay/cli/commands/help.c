@@ -25,8 +25,8 @@ static int run_help(const struct call *call)
 		help_command(command, &out);
 	if (!command && (call->argument_count > 1 || !help_list(name, &out))) {
 		fprintf(stderr,
-		    "outbox-relay: there is no command '%s'; `outbox-relay help` lists them\n",
-		    both);
+		    "outbox-relay: there is no command '%s'%s; `outbox-relay help` lists them\n",
+		    both, call_suggest(commands, both).note);
 		return EXIT_USAGE;
 	}
 	fputs(out.data, stdout);
@@ -45,5 +45,6 @@ const struct command command_help = {
     .summary = "Tells what a command does.",
     .description = "Without a name it lists all commands and the exit statuses.\n",
     .options = help_options,
+    .example = "outbox-relay help publisher create",
     .run = run_help,
 };

@@ -17,5 +17,6 @@ const struct command command_lookback_commit = {
 		   "ask it first. An "
 		   "id that is named need not be overdue.\n" LOOKBACK_ORDER_HELP,
     .options = lookback_order_options,
+    .example = "outbox-relay lookback commit order 4711 --dry-run",
     .run = run_lookback_commit,
 };

@@ -198,5 +198,6 @@ const struct command command_lookback_list = {
 	"that are not due, behind the others and by their ids; that takes a pass over the "
 	"journal.\n",
     .options = lookback_list_options,
+    .example = "outbox-relay lookback list --type order --state overdue",
     .run = run_lookback_list,
 };

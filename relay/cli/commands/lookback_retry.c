@@ -17,5 +17,6 @@ const struct command command_lookback_retry = {
 	"much time as they had until they are parked. It decides "
 	"nothing.\n" LOOKBACK_ORDER_HELP,
     .options = lookback_order_options,
+    .example = "outbox-relay lookback retry --all --type order --state parked --dry-run",
     .run = run_lookback_retry,
 };

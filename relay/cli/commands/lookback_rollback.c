@@ -18,5 +18,6 @@ const struct command command_lookback_rollback = {
 	"the business first. An id that is named need not be "
 	"overdue.\n" LOOKBACK_ORDER_HELP,
     .options = lookback_order_options,
+    .example = "outbox-relay lookback rollback order 4711 --dry-run",
     .run = run_lookback_rollback,
 };

@@ -371,5 +371,6 @@ const struct command command_lookback_show = {
 	"shows "
 	"it as it is, else in hexadecimal. `outbox_reader` sees all but the payload.\n",
     .options = lookback_show_options,
+    .example = "outbox-relay lookback show order 4711",
     .run = run_lookback_show,
 };

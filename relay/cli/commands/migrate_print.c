@@ -38,5 +38,6 @@ const struct command command_migrate_print = {
 	"For a database whose changes go through other hands. The script records what it "
 	"does, so that `migrate up` can go on from there. Nothing is connected to.\n",
     .options = migrate_print_options,
+    .example = "outbox-relay migrate print --no-roles",
     .run = run_migrate_print,
 };

@@ -39,5 +39,6 @@ const struct command command_migrate_status = {
     .summary = "Lists the migrations and what became of each.",
     .description = "Ends with 1 when one is pending or was changed after it was applied.\n",
     .options = migrate_status_options,
+    .example = "outbox-relay migrate status --config relay.ini",
     .run = run_migrate_status,
 };

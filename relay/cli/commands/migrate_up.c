@@ -57,5 +57,6 @@ const struct command command_migrate_up = {
 	"Refused: a file that was changed after it was applied, and a schema that needs a newer "
 	"program.\n",
     .options = migrate_up_options,
+    .example = "outbox-relay migrate up --config relay.ini",
     .run = run_migrate_up,
 };

@@ -222,5 +222,6 @@ const struct command command_parked_list = {
 	"behind: waits for the first "
 	"of its topic and key.\n",
     .options = parked_list_options,
+    .example = "outbox-relay parked list topic=orders state=dead",
     .run = run_parked_list,
 };

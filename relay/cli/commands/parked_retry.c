@@ -25,5 +25,6 @@ const struct command command_parked_retry = {
 	"with "
 	"what Kafka said, a time that passes another (69), and the request stays noted.\n",
     .options = parked_request_options,
+    .example = "outbox-relay parked retry topic=orders --dry-run",
     .run = run_parked_retry,
 };

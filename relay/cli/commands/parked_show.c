@@ -186,5 +186,6 @@ const struct command command_parked_show = {
 	"why, and the payload: as text when a terminal shows it as it is, else in hexadecimal. "
 	"`outbox_reader` sees all but the payload.\n",
     .options = parked_show_options,
+    .example = "outbox-relay parked show 4711",
     .run = run_parked_show,
 };

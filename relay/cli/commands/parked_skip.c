@@ -25,5 +25,6 @@ const struct command command_parked_skip = {
 	"stays "
 	"noted.\n",
     .options = parked_request_options,
+    .example = "outbox-relay parked skip 4711 --dry-run",
     .run = run_parked_skip,
 };

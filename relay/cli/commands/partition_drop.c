@@ -102,5 +102,6 @@ const struct command command_partition_drop = {
 	"window has not passed, is refused. No writer waits for it longer than 50 ms; when the "
 	"lock is not to be had that way within 10 s, it ends with 69.\n",
     .options = partition_drop_options,
+    .example = "outbox-relay partition drop message_p20260102 --detach",
     .run = run_partition_drop,
 };

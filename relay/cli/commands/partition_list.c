@@ -70,5 +70,6 @@ const struct command command_partition_list = {
 	"the section of a prepare that is undecided, of what was processed a consumer whose "
 	"window has not passed.\n",
     .options = partition_list_options,
+    .example = "outbox-relay partition list --table message",
     .run = run_partition_list,
 };

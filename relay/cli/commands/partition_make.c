@@ -100,5 +100,6 @@ const struct command command_partition_make = {
     .description =
 	"Without --from: from now to `partitions_ahead` periods ahead, as `run` does by itself.\n",
     .options = partition_make_options,
+    .example = "outbox-relay partition make --table message",
     .run = run_partition_make,
 };

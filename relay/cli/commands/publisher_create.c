@@ -82,5 +82,6 @@ const struct command command_publisher_create = {
 	"Rows whose partition is gone are not published. The time is not in the future. "
 	"The partition in which it lies is read once for this.\n",
     .options = publisher_create_options,
+    .example = "outbox-relay publisher create billing --shards 4 --start now",
     .run = run_publisher_create,
 };

@@ -88,5 +88,6 @@ const struct command command_publisher_drop = {
 	"`--start` "
 	"says.\n",
     .options = publisher_drop_options,
+    .example = "outbox-relay publisher drop billing",
     .run = run_publisher_drop,
 };

@@ -42,5 +42,6 @@ const struct command command_publisher_list = {
     .summary = "Lists the publishers in the database and who owns their shards.",
     .description = "`status` tells more: lag, partitions, rates.\n",
     .options = publisher_list_options,
+    .example = "outbox-relay publisher list",
     .run = run_publisher_list,
 };

@@ -158,5 +158,6 @@ const struct command command_publisher_rebase = {
 	"and for one in the same cluster as well, where it changes no row. Rows that the original "
 	"had not published when it was copied come from both.\n",
     .options = publisher_rebase_options,
+    .example = "outbox-relay publisher rebase billing --dry-run",
     .run = run_publisher_rebase,
 };

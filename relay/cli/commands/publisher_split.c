@@ -213,5 +213,6 @@ const struct command command_publisher_split = {
 	"configuration "
 	"that names another number of shards is refused at its next start.\n",
     .options = publisher_split_options,
+    .example = "outbox-relay publisher split billing --shards 8",
     .run = run_publisher_split,
 };

@@ -297,7 +297,8 @@ static const struct command_option replay_options[] = {
 	INT64_MAX},
     {"list", NULL, "Shows all replays and how far they are."},
     {"publisher", "NAME",
-	"Whose database, cluster and settings; the only one of the configuration, or \"main\"."},
+	"The publisher whose database, cluster and settings are used (default: the only one of "
+	"the configuration, or \"main\")."},
     {0},
 };
 
@@ -322,5 +323,6 @@ const struct command command_replay = {
 	"The rows are those that were committed when it began. Progress is noted each second; "
 	"after a crash at most `max_in_flight` records are sent twice.\n",
     .options = replay_options,
+    .example = "outbox-relay replay topic=orders --to orders-again --dry-run",
     .run = run_replay,
 };

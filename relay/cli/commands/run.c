@@ -36,5 +36,6 @@ const struct command command_run = {
 	"the "
 	"start. Kafka is waited for, and so is Postgres once it has answered.\n",
     .options = run_options,
+    .example = "outbox-relay run --config /etc/outbox-relay/relay.ini",
     .run = run_relay,
 };

@@ -106,5 +106,6 @@ const struct command command_status = {
 	"dedup, what is being delivered, the age of the oldest message, retries, dead letters, how "
 	"often partitions were given to the process, and its breaker.\n",
     .options = status_options,
+    .example = "outbox-relay status --watch --interval 5",
     .run = run_status,
 };

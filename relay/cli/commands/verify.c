@@ -200,7 +200,7 @@ static const struct command_option verify_options[] = {
 	"as well."},
     {"no-duplicates", NULL, "A duplicate is a failure, too."},
     {"memory", "MIB",
-	"What rows may take, 32 bytes each; 256 unless given (8 million rows). A larger table is "
+	"Memory for rows, 32 bytes each (default 256, for 8 million rows). A larger table is "
 	"judged in rounds, each of which reads the topics again.",
 	1, 65536},
     {"json", NULL, "One JSON object."},
@@ -210,12 +210,12 @@ static const struct command_option verify_options[] = {
 const struct command command_verify = {
     .name = "verify",
     .arguments = "",
-    .summary = "Compares the table with the topics: what is lost, too much, or out of order.",
+    .summary = "Finds messages that were lost, repeated or published out of order.",
     .description =
 	"Reads every row of the message table and every record of its topics (read_committed), "
 	"while "
 	"the relay and the writers go on, and judges:\n"
-	"committed, published: rows of the table, and those of them that stand in a topic;\n"
+	"committed: rows of the table; published: the committed rows that a topic contains;\n"
 	"lost: the publisher's log calls them published, and no record is there;\n"
 	"phantom: a record of this publisher, and no row, though its partition is still there;\n"
 	"altered: topic, key, value or headers are not the row's;\n"
@@ -242,11 +242,13 @@ const struct command command_verify = {
 	"timestamps) to 10 minutes after it, and further only when a row is still missed. So a "
 	"duplicate that came later may not be seen. A record without a row belongs to the range "
 	"by its timestamp.\n"
-	"Memory: 32 bytes for each row of a round (--memory), 32 for each key with --sequence up "
-	"to 2 million keys, and 64 MiB at most for the program itself and what its clients of "
-	"Postgres and Kafka keep of topics with up to 12 partitions; 4 MiB for each further one.\n"
+	"Memory: 32 bytes for each row of a round (--memory), and 32 for each key with --sequence "
+	"up to 2 million keys. The program and its clients of Postgres and Kafka take at most 64 "
+	"MiB "
+	"more with topics of up to 12 partitions, and 4 MiB for each further partition.\n"
 	"The exit status is 0 when all is well and 1 when something was found; any other says that "
 	"nothing could be said.\n",
     .options = verify_options,
+    .example = "outbox-relay verify --from 2026-01-02 --to 2026-01-03",
     .run = run_verify,
 };

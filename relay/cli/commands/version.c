@@ -13,5 +13,6 @@ const struct command command_version = {
     .arguments = "",
     .summary = "Prints the version.",
     .description = "",
+    .example = "outbox-relay version",
     .run = run_version,
 };

@@ -1,0 +1,24 @@
+#pragma once
+/*
+ * "Did you mean …?": finds the known word that is nearest to an unknown word.
+ *
+ *   struct suggestion nearest = suggestion_begin("laese");
+ *   suggestion_offer(&nearest, "lease", "lease");     for each known word
+ *   … "unknown key%s", nearest.note …                 "unknown key (did you mean lease?)"
+ */
+#include <stddef.h>
+
+struct suggestion {
+	const char *word; /* must outlive the offers */
+	size_t distance;  /* an offer counts if its distance is smaller */
+	char note[192];   /* "" until an offer is near enough */
+};
+
+struct suggestion suggestion_begin(const char *word);
+/*
+ * Compares `known` without regard to case, and notes `shown` if it is nearer than every offer
+ * before. A change is a character that is missing, added or different, or two neighbours exchanged;
+ * one change is allowed for every three characters, at most three. The beginning of a word is as
+ * near as one change.
+ */
+void suggestion_offer(struct suggestion *suggestion, const char *known, const char *shown);
