@@ -18,7 +18,7 @@
 
 #include "cleanup.h"
 #include "clock.h"
-#include "delivery.h"
+#include "record_sender.h"
 #include "fault.h"
 #include "link.h"
 #include "logging.h"

@@ -1,4 +1,4 @@
-#include "delivery.h"
+#include "record_sender.h"
 
 #include <stdio.h>
 #include <stdlib.h>
