@@ -184,7 +184,7 @@ bool record_queue_has_refusals(const struct record_queue *queue);
  * The argument of outbox.park and outbox.schedule for the next log row, with `most` rows at most;
  * NULL: none. The caller frees it, and calls record_queue_logged.
  */
-char *record_queue_parks(struct record_queue *queue, int most);
+char *record_queue_parks_json(struct record_queue *queue, int most);
 /* --- denied partitions ----------------------------------------------------------------------- */
 /* Owners die so soon that a record which fails is parked at once. */
 void record_queue_denials_hurry(struct record_queue *queue, bool hurries);
@@ -234,7 +234,7 @@ struct record_queue_refusal {
 	char error[512];
 };
 /* The publisher stops at a record. */
-bool record_queue_refused(const struct record_queue *queue);
+bool record_queue_is_stopped(const struct record_queue *queue);
 /* Parked records that Kafka refused. */
 int64_t record_queue_refusals(const struct record_queue *queue);
 /* The record it stops at, or else the last that was parked. */

@@ -254,7 +254,7 @@ static json_t *recovered_json(const struct record_queue *queue, bool all)
 	return list;
 }
 
-char *record_queue_parks(struct record_queue *queue, int most)
+char *record_queue_parks_json(struct record_queue *queue, int most)
 {
 	int count = queue->park_count < most ? queue->park_count : most;
 	if (!record_queue_has_parks(queue))
@@ -338,7 +338,7 @@ const struct record_queue_refusal *record_queue_refusal(const struct record_queu
 	return &queue->refusal;
 }
 
-bool record_queue_refused(const struct record_queue *queue)
+bool record_queue_is_stopped(const struct record_queue *queue)
 {
 	return queue->refused;
 }

@@ -44,7 +44,7 @@ static bool is_strange(struct stream *stream, int64_t now)
 
 static bool may_open(const struct stream *stream)
 {
-	return !stream->stopping && !record_queue_refused(stream->queue) &&
+	return !stream->stopping && !record_queue_is_stopped(stream->queue) &&
 	       !stream_reading_window(stream) && stream->window_count < MAX_WINDOWS &&
 	       stream_has_page_room(stream) && !record_queue_has_changed_topics(stream->queue) &&
 	       !record_queue_is_full(stream->queue);
@@ -122,7 +122,7 @@ static bool may_mark(struct stream *stream)
 	       !record_queue_count(stream->queue) && !poison_guard_reads(&stream->guard) &&
 	       stream->rows == ROWS_NONE && !stream->strange_until &&
 	       stream->producer == PRODUCER_CONFIRMED && !stream->stopping &&
-	       !record_queue_refused(stream->queue) && poison_guard_has_turn(&stream->guard);
+	       !record_queue_is_stopped(stream->queue) && poison_guard_has_turn(&stream->guard);
 }
 
 static bool must_write(struct stream *stream, int64_t now)
@@ -233,7 +233,7 @@ static struct stream_tick tick_call(struct stream *stream, int64_t now)
 	tick.fold_to = record_queue_fold_to(stream->queue, stream->n + 1);
 	free(stream->parks);
 	tick.parks = stream->parks =
-	    record_queue_parks(stream->queue, (int)piece_of(stream, parks_of(stream)));
+	    record_queue_parks_json(stream->queue, (int)piece_of(stream, parks_of(stream)));
 	return tick;
 }
 

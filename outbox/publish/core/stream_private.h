@@ -172,7 +172,7 @@ static inline bool stream_is_producer_settled(const struct stream *stream)
  */
 static inline bool stream_must_leave_epoch(const struct stream *stream)
 {
-	return record_queue_refused(stream->queue) && stream->logged_epoch == stream->epoch;
+	return record_queue_is_stopped(stream->queue) && stream->logged_epoch == stream->epoch;
 }
 
 static inline bool stream_writes_row(enum stream_call call)

@@ -3,8 +3,8 @@
  * stream what to do on whatever is idle, and waits until a file descriptor or the stream's clock
  * calls. Nothing in it waits for a server, so that the lease is renewed while Kafka is away, a page
  * is slow or the other connection is being made. What does block is short: a question about a topic
- * that has grown (delivery_knows), the end of a producer (producer_destroy), and the look-up of a
- * host by name (pg_start).
+ * that has grown (record_sender_knows), the end of a producer (producer_destroy), and the look-up
+ * of a host by name (pg_start).
  */
 #include "shard_worker.h"
 
@@ -48,7 +48,7 @@ struct shard_worker {
 	/* of the thread */
 	struct stream *stream;
 	struct statements *statements;
-	struct delivery *delivery;
+	struct record_sender *sender;
 	struct resume *resume;
 	struct publish_metrics metrics;
 	struct link log, read;
@@ -449,7 +449,7 @@ static bool is_partition_known(struct shard_worker *shard_worker, const char *to
     int32_t partitions, int64_t now)
 {
 	return logged == 0 || partitions <= logged ||
-	       delivery_knows(shard_worker->delivery, topic, partitions, now);
+	       record_sender_knows(shard_worker->sender, topic, partitions, now);
 }
 
 static void ask_topic(
@@ -485,7 +485,7 @@ static void close_idle_topics(struct shard_worker *shard_worker)
 {
 	char *name;
 	while (stream_closed_topic(shard_worker->stream, &name)) {
-		delivery_close_topic(shard_worker->delivery, name);
+		record_sender_close_topic(shard_worker->sender, name);
 		free(name);
 	}
 }
@@ -637,7 +637,7 @@ static void log_ownership(struct shard_worker *shard_worker, const struct stream
 		take_limiter_lost(shard_worker->options.take_limiter);
 		publish_metrics_forget(&shard_worker->metrics);
 		resume_forget(shard_worker->resume);
-		delivery_forget(shard_worker->delivery);
+		record_sender_forget(shard_worker->sender);
 	}
 	log_info(owns ? "shard_taken" : "shard_left",
 	    {"publisher", LOG_TEXT(shard_worker->options.publisher->name)},
@@ -683,7 +683,7 @@ static void write_status(struct shard_worker *shard_worker, const struct stream_
 	text_copy(out->postgres_error, sizeof out->postgres_error,
 	    shard_worker->log.error[0] ? shard_worker->log.error : shard_worker->read.error);
 	text_copy(
-	    out->kafka_error, sizeof out->kafka_error, delivery_error(shard_worker->delivery));
+	    out->kafka_error, sizeof out->kafka_error, record_sender_error(shard_worker->sender));
 	text_copy(out->holder, sizeof out->holder, shard_worker->holder);
 	pthread_mutex_unlock(&shard_worker->mutex);
 }
@@ -731,7 +731,7 @@ static enum shard_worker_end note_stream_status(struct shard_worker *shard_worke
 	log_denied(shard_worker, &status);
 	note_links(shard_worker);
 	publish_metrics_note(&shard_worker->metrics, &status);
-	delivery_note(shard_worker->delivery);
+	record_sender_note(shard_worker->sender);
 	take_settings(shard_worker);
 	write_status(shard_worker, &status, now, end);
 	return end;
@@ -794,12 +794,12 @@ static void wait_for_worker_events(struct shard_worker *shard_worker, int64_t no
 	struct pollfd fds[6] = {0};
 	int count = 0;
 	bool patient = stream_is_patient(shard_worker->stream) &&
-		       delivery_wait(shard_worker->delivery) == INT64_MAX;
+		       record_sender_wait(shard_worker->sender) == INT64_MAX;
 	int64_t wait = now + (patient ? PATIENCE_MS : LONGEST_WAIT_MS);
 	const int64_t clocks[] = {stream_clock(shard_worker, now), link_wait(&shard_worker->log),
 	    shard_worker->reading ? shard_worker->read_by : INT64_MAX,
 	    shard_worker->owned ? link_wait(&shard_worker->read) : INT64_MAX,
-	    delivery_wait(shard_worker->delivery), resume_wait(shard_worker->resume)};
+	    record_sender_wait(shard_worker->sender), resume_wait(shard_worker->resume)};
 	for (size_t i = 0; i < sizeof clocks / sizeof *clocks; i++)
 		wait = clocks[i] < wait ? clocks[i] : wait;
 	struct link *links[] = {&shard_worker->log, &shard_worker->read};
@@ -811,7 +811,7 @@ static void wait_for_worker_events(struct shard_worker *shard_worker, int64_t no
 	fds[count++] = (struct pollfd){.fd = resume_fd(shard_worker->resume), .events = POLLIN};
 	if (!patient)
 		fds[count++] =
-		    (struct pollfd){.fd = delivery_fd(shard_worker->delivery), .events = POLLIN};
+		    (struct pollfd){.fd = record_sender_fd(shard_worker->sender), .events = POLLIN};
 	bool polled = wait > now && poll(fds, (nfds_t)count, (int)(wait - now)) >= 0;
 	for (int i = 0; i < 2; i++)
 		links[i]->quiet = polled && !fds[i].revents;
@@ -829,7 +829,7 @@ static void *run_shard_worker(void *context)
 		step_log_link(shard_worker, now);
 		bool more = step_read_link(shard_worker, now);
 		more |= resume_step(shard_worker->resume, now);
-		more |= delivery_step(shard_worker->delivery, clock_ms());
+		more |= record_sender_step(shard_worker->sender, clock_ms());
 		more |= ask_topics(shard_worker, now);
 		end = note_stream_status(shard_worker, now);
 		if (shard_worker->stop_at && now >= shard_worker->stop_at &&
@@ -840,8 +840,8 @@ static void *run_shard_worker(void *context)
 	}
 	fault_point("after_release");
 	/* not in join, which may come long after: what it holds must not go out any more */
-	delivery_destroy(shard_worker->delivery);
-	shard_worker->delivery = NULL;
+	record_sender_destroy(shard_worker->sender);
+	shard_worker->sender = NULL;
 	pthread_mutex_lock(&shard_worker->mutex);
 	shard_worker->status.end = end;
 	pthread_mutex_unlock(&shard_worker->mutex);
@@ -858,7 +858,7 @@ static void *run_shard_worker(void *context)
 
 static void shard_worker_free(struct shard_worker *shard_worker)
 {
-	delivery_destroy(shard_worker->delivery);
+	record_sender_destroy(shard_worker->sender);
 	resume_destroy(shard_worker->resume);
 	stream_destroy(shard_worker->stream);
 	statements_destroy(shard_worker->statements);
@@ -899,10 +899,10 @@ struct shard_worker *shard_worker_start(const struct shard_worker_options *optio
 	shard_worker->resume =
 	    resume_create(publisher, options->shard, statements_identity(shard_worker->statements),
 		shard_worker->stream, &shard_worker->metrics);
-	shard_worker->delivery = delivery_create(publisher, options->shard,
+	shard_worker->sender = record_sender_create(publisher, options->shard,
 	    statements_identity(shard_worker->statements), shard_worker->stream,
 	    &shard_worker->metrics, err);
-	if (!shard_worker->delivery) {
+	if (!shard_worker->sender) {
 		shard_worker_free(shard_worker);
 		return NULL;
 	}
