@@ -500,11 +500,10 @@ begin
 				limit max_rows + 1) r;
 		end if;
 	end if;
-	if may_list then
-		due_ms := case when listed is not null then 0
-			else outbox.listed_wait(of_publisher, of_shard, first_tick, requests, due) end;
-	end if;
 	if not opens and not must_write then
+		if may_list then
+			due_ms := outbox.listed_wait(of_publisher, of_shard, first_tick, requests, due);
+		end if;
 		verdict := case when split_to is null then 'idle' else 'splitting' end;
 		return next;
 		return;
@@ -556,6 +555,9 @@ begin
 			end if;
 		end if;
 		due_ms := case when listed_tick <= first_tick + closed then 0
+			else outbox.listed_wait(of_publisher, of_shard, first_tick + closed, requests, due) end;
+	elsif may_list then
+		due_ms := case when listed is not null then 0
 			else outbox.listed_wait(of_publisher, of_shard, first_tick + closed, requests, due) end;
 	end if;
 	insert into outbox.log (publisher, shard, n, epoch, nonce, owner, lease_until, first_tick, acked_id,

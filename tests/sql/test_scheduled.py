@@ -96,6 +96,16 @@ def test_rows_of_an_open_window_are_not_listed_and_noting_them_again_changes_not
     assert listed(reader) == [written[0][0]]
 
 
+def test_a_tick_that_closes_a_window_says_that_its_rows_are_due(reader, database):
+    """An owner that drains stops when nothing is due: it must not be told of a wait that is over."""
+    written = write(database, ["a", -1])
+    reader.tick()
+    noted(reader, written, closed=0)
+    statement, values = reader.tick_call(may_list=True, must_write=True, closed=1)
+    reader.cursor.execute(statement.replace("SELECT ", "SELECT due_ms, ", 1), values)
+    assert [row[:2] for row in reader.cursor.fetchall()] == [(0, "noted")]
+
+
 def test_rows_come_back_as_they_were(reader, database):
     database.execute(
         "INSERT INTO outbox.message (topic, key, payload, headers, partition, deliver_at) VALUES "

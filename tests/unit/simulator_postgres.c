@@ -1125,6 +1125,8 @@ static void make_log_row(struct world *world, struct request *request, struct lo
 		request->due_ms = row->listed_tick && row->listed_tick <= row->first_tick
 				      ? 0
 				      : due_ms(world, row, &row->due);
+	else if (tick->may_list && !request->lists)
+		request->due_ms = due_ms(world, row, &row->due);
 	row->acked_id = tick->acked_id;
 	if (request->opens && row->tick_count < TICKS_A_ROW)
 		row->ticks[row->tick_count++] = request->snapshot;
