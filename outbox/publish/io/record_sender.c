@@ -53,7 +53,7 @@ static bool delivers_exactly_once(const struct record_sender *sender)
 	return sender->publisher->delivery == DELIVERY_EXACTLY_ONCE;
 }
 
-static bool make_sender_producer(struct record_sender *sender, struct err *err)
+static bool begin_producer(struct record_sender *sender, struct err *err)
 {
 	const struct publisher_settings *publisher = sender->publisher;
 	bool exact = delivers_exactly_once(sender);
@@ -67,7 +67,7 @@ static bool make_sender_producer(struct record_sender *sender, struct err *err)
 	return sender->producer != NULL;
 }
 
-static void drop_sender_producer(struct record_sender *sender, int64_t create_at)
+static void end_producer(struct record_sender *sender, int64_t create_at)
 {
 	producer_destroy(sender->producer, PRODUCER_END_MS);
 	sender->producer = NULL;
@@ -86,12 +86,12 @@ struct record_sender *record_sender_create(const struct publisher_settings *publ
 	sender->metrics = metrics;
 	sender->backoff = (struct backoff){
 	    .first_ms = 20, .cap_ms = 5000, .jitter = 0.2, .seed = (uint64_t)clock_random()};
-	if (!make_sender_producer(sender, err)) {
+	if (!begin_producer(sender, err)) {
 		record_sender_destroy(sender);
 		return NULL;
 	}
 	if (delivers_exactly_once(sender)) /* this one's id has no identity yet */
-		drop_sender_producer(sender, 0);
+		end_producer(sender, 0);
 	return sender;
 }
 
@@ -257,7 +257,7 @@ static void abandon_producer(struct record_sender *sender, const char *why, int6
 	    {"shard", LOG_INT(sender->shard)}, {"reason", LOG_TEXT(why)},
 	    {"retry_ms", LOG_INT(wait)});
 	metric_add(sender->metrics->producer_recreations, 1);
-	drop_sender_producer(sender, now + wait);
+	end_producer(sender, now + wait);
 	publish_metrics_forget(sender->metrics);
 	stream_producer_lost(sender->stream);
 	fault_point("after_producer_lost");
@@ -309,7 +309,7 @@ static bool slims_producer(struct record_sender *sender, int64_t now)
 	log_info("producer_slimmed", {"publisher", LOG_TEXT(sender->publisher->name)},
 	    {"shard", LOG_INT(sender->shard)},
 	    {"topics", LOG_INT(stream_topics(sender->stream, false))});
-	drop_sender_producer(sender, now);
+	end_producer(sender, now);
 	stream_producer_lost(sender->stream);
 	return true;
 }
@@ -324,7 +324,7 @@ static bool has_producer(struct record_sender *sender, int64_t now)
 	    delivers_exactly_once(sender) && !stream_wants_producer(sender->stream, now);
 	if (now < sender->create_at || sender->unwanted)
 		return false;
-	if (make_sender_producer(sender, &err))
+	if (begin_producer(sender, &err))
 		return true;
 	text_copy(sender->error, sizeof sender->error, err.message);
 	sender->create_at = now + backoff_next_ms(&sender->backoff);
@@ -355,7 +355,7 @@ static void finish_transaction_call(struct record_sender *sender, int64_t now)
 	} else if (stream_wants_producer(sender->stream, now))
 		stream_producer_ready(sender->stream);
 	else /* it may be fenced by now */
-		drop_sender_producer(sender, now);
+		end_producer(sender, now);
 }
 
 /* True: the producer is there, and no call is under way. */
