@@ -109,7 +109,9 @@ struct outbox_inbox_settings {
 	outbox_inbox_handler *handle;
 	void *context;
 
-	/* dedup.h; without path=: each partition has a folder of its own below `path`. NULL: none.
+	/*
+	 * dedup.h; without path=: each partition has a folder of its own below `path`, and a store
+	 * whose memory is that of `ids`. The log's inbox_dedup_memory has the total. NULL: none.
 	 */
 	const char *dedup;
 	/* The folder of the state, made if its parent is there. Groups may have the same. */

@@ -136,6 +136,17 @@ static bool open_late(struct loop *loop, struct err *err)
 	return open;
 }
 
+/* A local store keeps its ids for each partition, so that `ids` plans only a part of the memory. */
+static void log_dedup_memory(const struct loop *loop, int partitions)
+{
+	uint64_t each = loop->settings->local ? loop->settings->spec.planned_bytes : 0;
+
+	if (each > 0 && partitions > 0)
+		log_info("inbox_dedup_memory", {"group", LOG_TEXT(loop->settings->given.group)},
+		    {"partitions", LOG_INT(partitions)}, {"partition_bytes", LOG_INT(each)},
+		    {"total_bytes", LOG_INT(each * (uint64_t)partitions)});
+}
+
 bool loop_on_assigned(void *context, struct subscription_place *places, int count, struct err *err)
 {
 	struct loop *loop = context;
@@ -148,6 +159,7 @@ bool loop_on_assigned(void *context, struct subscription_place *places, int coun
 	loop_look_at_pauses(loop);
 	log_info("inbox_assigned", {"group", LOG_TEXT(loop->settings->given.group)},
 	    {"partitions", LOG_INT(count)});
+	log_dedup_memory(loop, count);
 	return true;
 }
 

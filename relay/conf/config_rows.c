@@ -314,7 +314,8 @@ const struct config_row config_rows[] = {
 		.help = "The most messages in one request (form = batch)."},
 	{DELIVER(dedup), .type = CONFIG_TEXT, .default_value = "",
 		.help = "The store that tells copies from first ones, a line as docs/dedup.md has it. "
-			"Empty: copies are delivered like any other."},
+			"`ids=` counts the ids of one partition, and each assigned partition takes that "
+			"memory. Empty: copies are delivered like any other."},
 	{DELIVER(path), .type = CONFIG_TEXT, .default_value = "",
 		.help = "The folder of the state of dedup and rules; it is made if its parent is there."},
 	{DELIVER(id), .type = CONFIG_TEXT, .default_value = "header:outbox-id",

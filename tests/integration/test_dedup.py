@@ -50,6 +50,16 @@ def test_the_disk_is_what_a_store_takes(tmp_path):
     assert plan["disk_bytes"] > sum(plan[f"{part}_bytes"] for part in ("log", "index", "filter"))
 
 
+def test_partitions_multiply_memory_and_disk():
+    one, six = (size("--ids", "50M", *more) for more in ([], ["--partitions", "6"]))
+    assert (one["partitions"], six["partitions"]) == (1, 6)
+    for part in ("filter", "index", "disk"):
+        assert one[f"total_{part}_bytes"] == one[f"{part}_bytes"] == six[f"{part}_bytes"]
+        assert six[f"total_{part}_bytes"] == 6 * one[f"{part}_bytes"]
+    _, output, _ = run_command(("dedup", "size", "--ids", "50M", "--partitions", "6"), {})
+    assert f"total memory          {six['total_filter_bytes'] / 2 ** 20:.1f} MiB" in output
+
+
 def test_thirty_days_of_daily_slices_are_one_window():
     plan = size("--ids", "30M", "--rate", "0.1%", "--window", "30d", "--slices", "30")
     assert plan["slice_ms"] == 86_400_000
@@ -80,6 +90,7 @@ def test_people_read_the_same_figures():
     (["--ids", "50M", "--window", "3ms"], ["window=3ms", "slices"]),
     (["--ids", "100G", "--rate", "0.0000001%"], ["MiB", "lower ids"]),
     (["--ids", "50M", "--slices", "99"], ["slices '99'", "1 to 31"]),
+    (["--ids", "50M", "--partitions", "0"], ["--partitions wants a number from 1"]),
 ])
 def test_what_cannot_be_sized_is_refused(arguments, words):
     status, output, error = run_command(("dedup", "size", *arguments), {})

@@ -1,6 +1,7 @@
 """The inbox, as a library: each message is handled, in the order of its key, and copies are dropped."""
 
 import pathlib
+import re
 import signal
 import subprocess
 
@@ -265,6 +266,21 @@ def test_an_inbox_without_ids_is_told_once(make_inbox, kafka, topic):
     produce(kafka.bootstrap, topic, [(None, "k", "seq=1", partition) for partition in range(6)])
     wait_committed(kafka.bootstrap, topic, topic, {partition: 2 for partition in range(6)})
     assert len(inbox.events("inbox_without_id")) == 1
+
+
+@pytest.mark.parametrize("dedup, each", [("bloom ids=100k rate=0.1% window=1h", True), ("exact ids=100k window=1h", True),
+                                         ("sequence", False)])
+def test_the_memory_of_all_partitions_is_logged(make_inbox, kafka, topic, dedup, each):
+    inbox = make_inbox(dedup=dedup, **({"path": None} if dedup == "sequence" else {}))
+    inbox.wait_event("inbox_assigned")
+    inbox.wait_stats(rebalances=1)
+    if not each:
+        assert inbox.events("inbox_dedup_memory") == []
+        return
+    line, = inbox.wait_event("inbox_dedup_memory")
+    partitions, one, total = (int(re.search(rf" {name}=(\d+)", line)[1])
+                              for name in ("partitions", "partition_bytes", "total_bytes"))
+    assert partitions == len(topic_ranges(kafka.bootstrap, [topic])) and total == partitions * one > 0
 
 
 def test_groups_with_one_folder_do_not_know_what_the_other_has_done(make_inbox, kafka, topic):

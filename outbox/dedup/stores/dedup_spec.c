@@ -150,10 +150,11 @@ struct dedup_window_settings dedup_spec_window(const struct dedup_spec *spec)
 	    .hot = (uint64_t)spec->hot};
 }
 
-bool dedup_spec_check_memory(
-    const struct dedup_spec *spec, uint64_t bytes, bool by_rate, struct err *err)
+bool dedup_spec_check_memory(struct dedup_spec *spec, uint64_t bytes, bool by_rate, struct err *err)
 {
 	int64_t pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+
+	spec->planned_bytes = bytes;
 	if (pages <= 0 || page <= 0 || bytes / (uint64_t)page < (uint64_t)pages)
 		return true;
 	return err_set(err, ERR_CONFIG,

@@ -34,6 +34,9 @@ struct dedup_spec {
 	char *name;         /* of what is deduplicated: shared stores keep it apart by that */
 	int64_t lease_ms;   /* what is pending in a shared store is so for so long */
 	int64_t timeout_ms; /* for an answer of a server */
+	/* Memory of one store with all planned ids, computed by the check; 0: `ids` plans none.
+	 * Every assigned partition has a local store of its own. */
+	uint64_t planned_bytes;
 };
 
 /* A store that is given no `window` remembers ids for so long. */
@@ -83,7 +86,7 @@ bool dedup_spec_check(struct dedup_spec *spec, struct err *err) MUST_CHECK;
 
 /* The spec of a window of slices; its path is that of the spec. */
 struct dedup_window_settings dedup_spec_window(const struct dedup_spec *spec);
-/* For the check of a store: does the machine have so many bytes of memory? by_rate: a larger rate
- * needs fewer. */
+/* For the check of a store: sets planned_bytes. False: the machine has less memory. by_rate: a
+ * larger rate needs less. */
 bool dedup_spec_check_memory(
-    const struct dedup_spec *spec, uint64_t bytes, bool by_rate, struct err *err) MUST_CHECK;
+    struct dedup_spec *spec, uint64_t bytes, bool by_rate, struct err *err) MUST_CHECK;

@@ -45,7 +45,8 @@ static struct disk disk_of(const struct bloom_plan *plan)
 	    .all = slices * (log + dedup_map_bytes(plan->lines, buckets))};
 }
 
-static void print_size_text(const struct dedup_spec *spec, const struct bloom_plan *plan)
+static void print_size_text(
+    const struct dedup_spec *spec, const struct bloom_plan *plan, uint64_t partitions)
 {
 	uint64_t slice = plan->lines * BLOOM_LINE;
 	struct disk disk = disk_of(plan);
@@ -59,6 +60,12 @@ static void print_size_text(const struct dedup_spec *spec, const struct bloom_pl
 	print_size("index", disk.index, " mapped, all slices; a look at what is there reads it");
 	print_size("key log", disk.log, " on disk, all slices");
 	print_size("disk", disk.all, " for log, filter and index");
+	printf("%-22s%" PRIu64 "%s\n", "partitions", partitions,
+	    partitions > 1 ? ", each with a filter and a folder of its own"
+			   : "; each assigned partition takes as much: --partitions N adds up");
+	print_size("total memory", plan->filter_bytes * partitions, " for the filters");
+	print_size("total index", disk.index * partitions, " mapped");
+	print_size("total disk", disk.all * partitions, "");
 	printf("%-22s%.2f of the filter in memory; %.1f bytes on disk\n", "bits an id",
 	    plan->bits_an_id, (double)disk.all / (double)spec->ids);
 	printf("%-22s%.4g%% of a full slice, %.4g%% of the whole window, asked for %.4g%%\n",
@@ -69,18 +76,22 @@ static void print_size_text(const struct dedup_spec *spec, const struct bloom_pl
 	    "classic formula", bloom_classic_bits(spec->rate), bloom_classic_hashes(spec->rate));
 }
 
-static json_t *size_json(const struct dedup_spec *spec, const struct bloom_plan *plan)
+static json_t *size_json(
+    const struct dedup_spec *spec, const struct bloom_plan *plan, uint64_t partitions)
 {
 	struct disk disk = disk_of(plan);
-	return json_pack("{s:I, s:f, s:I, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, "
-			 "s:{s:f, s:i}}",
+	return json_pack("{s:I, s:f, s:I, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
+			 "s:f, s:f, s:f, s:f, s:{s:f, s:i}}",
 	    "ids", (json_int_t)spec->ids, "rate", spec->rate, "window_ms",
 	    (json_int_t)spec->window_ms, "slices", plan->slices, "slice_ms",
 	    (json_int_t)dedup_spec_slice_ms(spec), "ids_a_slice", (json_int_t)plan->ids,
 	    "filter_bytes", (json_int_t)plan->filter_bytes, "index_bytes", (json_int_t)disk.index,
-	    "log_bytes", (json_int_t)disk.log, "disk_bytes", (json_int_t)disk.all, "bits_an_id",
-	    plan->bits_an_id, "disk_bytes_an_id", (double)disk.all / (double)spec->ids,
-	    "slice_rate", plan->rate, "window_rate",
+	    "log_bytes", (json_int_t)disk.log, "disk_bytes", (json_int_t)disk.all, "partitions",
+	    (json_int_t)partitions, "total_filter_bytes",
+	    (json_int_t)(plan->filter_bytes * partitions), "total_index_bytes",
+	    (json_int_t)(disk.index * partitions), "total_disk_bytes",
+	    (json_int_t)(disk.all * partitions), "bits_an_id", plan->bits_an_id, "disk_bytes_an_id",
+	    (double)disk.all / (double)spec->ids, "slice_rate", plan->rate, "window_rate",
 	    -expm1((plan->slices + 1) * log1p(-plan->rate)), "classic", "bits_an_id",
 	    bloom_classic_bits(spec->rate), "hashes", bloom_classic_hashes(spec->rate));
 }
@@ -108,11 +119,13 @@ static int run_dedup_size(const struct call *call)
 	}
 	struct bloom_plan plan =
 	    bloom_plan((uint64_t)spec.ids, spec.rate, (int)spec.slices, BLOOM_PLACES);
+	uint64_t partitions = (uint64_t)call_number(call, "partitions", 1);
+
 	if (!call_flag(call, "json")) {
-		print_size_text(&spec, &plan);
+		print_size_text(&spec, &plan, partitions);
 		return 0;
 	}
-	field_print_json("", size_json(&spec, &plan), JSON_INDENT(2), "\n");
+	field_print_json("", size_json(&spec, &plan, partitions), JSON_INDENT(2), "\n");
 	return 0;
 }
 
@@ -121,6 +134,7 @@ static const struct command_option dedup_size_options[] = {
     {"rate", "SHARE", "False positives of the whole window, as 0.1% or 0.001; 0.1% unless given."},
     {"window", "TIME", "So long an id is remembered, as 24h, which it is unless given."},
     {"slices", "N", "The window is cut into so many; 5 unless given."},
+    {"partitions", "N", "Partitions that one process has at a time (default 1).", 1, 1000000},
     {"json", NULL, "As JSON."},
     {0},
 };
@@ -129,10 +143,14 @@ const struct command command_dedup_size = {
     .name = "dedup size",
     .arguments = "",
     .summary = "Computes the filter that so many ids and such a rate need.",
-    .description = "By the formula of a blocked filter, whose ids have all their bits in one cache "
-		   "line, and the classic one beside it. The index is in memory as far as it is "
-		   "read: 8 bytes an id; on disk are filter, index and key log.\n",
+    .description =
+	"By the formula of a blocked filter, whose ids have all their bits in one cache "
+	"line, and the classic one beside it. The index is in memory as far as it is "
+	"read: 8 bytes an id; on disk are filter, index and key log.\n"
+	"The inbox and the sidecar keep such a filter for each assigned partition, since "
+	"--ids, like `ids=`, counts the ids of one partition: --partitions multiplies the "
+	"memory and the disk.\n",
     .options = dedup_size_options,
-    .example = "outbox-relay dedup size --ids 50M --window 24h",
+    .example = "outbox-relay dedup size --ids 50M --window 24h --partitions 6",
     .run = run_dedup_size,
 };
