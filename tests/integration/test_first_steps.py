@@ -64,7 +64,7 @@ def test_what_the_readme_says_works_when_it_is_typed(shell, kafka, topic):
     succeeds(shell(application))
     wait_for(lambda: count_records(kafka.bootstrap, [topic]) == 1, 60, "the message")
     (record,) = read_topics(kafka.bootstrap, [topic])
-    assert (record.key, record.value) == (b"42", b'{"state": "paid"}')
+    assert (record.key, record.payload) == (b"42", b'{"state": "paid"}')
 
 
 def test_the_next_steps_are_those_of_a_new_schema(server):

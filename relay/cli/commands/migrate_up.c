@@ -2,28 +2,59 @@
 #include "commands.h"
 #include "migrate.h"
 #include "session.h"
+#include "text.h"
+
+struct applied {
+	int count;
+	bool is_new; /* the schema was not there before */
+};
 
 static void print_applied(void *context, const char *name)
 {
-	int *count = context;
+	struct applied *applied = context;
 
-	(*count)++;
+	applied->count++;
+	applied->is_new |= text_starts(name, "0001_");
 	printf("applied %s\n", name);
 	fflush(stdout);
 }
 
+/* The roles, topics and commands that a new schema needs before it publishes. */
+static void print_next_steps(bool no_roles)
+{
+	puts("\nNext steps:");
+	if (no_roles)
+		puts("  1. Create the roles and grants of your own: `outbox-relay migrate print` "
+		     "ends "
+		     "with those\n     that this command left out.");
+	else
+		puts("  1. In this database, create a login for the relay, and let the "
+		     "application's "
+		     "role write:\n"
+		     "       psql \"$DATABASE_URL\" -c \"create role relay login password '...' in "
+		     "role outbox_relay\"\n"
+		     "       psql \"$DATABASE_URL\" -c \"grant outbox_writer to shop\"");
+	puts("  2. Create the topics in Kafka.\n"
+	     "  3. With the relay's login in DATABASE_URL, and the brokers in\n"
+	     "     OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS:\n"
+	     "       outbox-relay doctor\n"
+	     "       outbox-relay run");
+}
+
 static bool migrate_database(struct session *session, struct err *err)
 {
-	int count = 0;
+	struct applied applied = {0};
 	const struct migrate_options options = {.schema = session->postgres->schema,
 	    .no_roles = call_flag(session->call, "no-roles"),
 	    .max_message_bytes = call_number(session->call, "max-message-bytes", 0),
 	    .applied = print_applied,
-	    .context = &count};
+	    .context = &applied};
 
 	if (!migrate_up(session->pg, &options, err))
 		return false;
-	if (count == 0)
+	if (applied.is_new)
+		print_next_steps(options.no_roles);
+	if (applied.count == 0)
 		printf("nothing to do: schema %s of %s is up to date\n", options.schema,
 		    pg_place(session->pg));
 	return true;
@@ -51,7 +82,8 @@ const struct command command_migrate_up = {
     .summary = "Brings the database's schema up to this program.",
     .description =
 	"Each file is one transaction, recorded with its checksum; a second run, also at the same "
-	"time, does nothing twice. Needs a role that may create the schema, or owns it; no "
+	"time, does nothing twice. For a new schema it prints the next steps: which login needs "
+	"which role. Needs a role that may create the schema, or owns it; no "
 	"superuser. "
 	"The schema's name is the setting `schema` of the [postgres] section.\n"
 	"Refused: a file that was changed after it was applied, and a schema that needs a newer "
