@@ -24,7 +24,7 @@
 #include "config.h"
 #include "destination.h"
 #include "transport.h"
-#include "verdict.h"
+#include "check_verdict.h"
 
 enum { SCHEDULE_ROWS = 8192 };
 

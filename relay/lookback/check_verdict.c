@@ -1,4 +1,4 @@
-#include "verdict.h"
+#include "check_verdict.h"
 
 #include <stdarg.h>
 #include <stdio.h>
