@@ -87,8 +87,7 @@ static struct deliver_verdict verdict_of_status(
 
 static enum breaker_outcome outcome_of_status(int status)
 {
-	return is_between(status, 5) || status == 429 || status == 408 ? BREAKER_FAILURE
-								       : BREAKER_SUCCESS;
+	return is_passing(status) ? BREAKER_FAILURE : BREAKER_SUCCESS;
 }
 
 static const char *label_of(int status)

@@ -100,7 +100,7 @@ static const char *clean_peer_text(struct check_calls *calls, const char *text)
 static void add_settled_row(struct check_calls *calls, const struct schedule_row *row)
 {
 	struct pg_array *columns = calls->columns;
-	const struct verdict *verdict = row->verdict;
+	const struct check_verdict *verdict = row->verdict;
 	const char *result = verdict->decision ? verdict->decision : verdict->result;
 
 	pg_array_add_text(&columns[TYPE], calls->lookback->types.items[row->type]);

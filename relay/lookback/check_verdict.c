@@ -44,7 +44,7 @@ static int64_t asked_pause(const struct config_check *check, const struct check_
 }
 
 __attribute__((format(printf, 2, 3))) static void park_verdict(
-    struct verdict *verdict, const char *format, ...)
+    struct check_verdict *verdict, const char *format, ...)
 {
 	owned_text char *why = NULL, *whole = NULL;
 	va_list args;
@@ -60,8 +60,8 @@ __attribute__((format(printf, 2, 3))) static void park_verdict(
 	verdict->next_ms = 0;
 }
 
-static void wait_while_pending(struct verdict *verdict, const struct config_check *check,
-    const struct verdict_id *id, const struct check_answer *answer, uint64_t *seed)
+static void wait_while_pending(struct check_verdict *verdict, const struct config_check *check,
+    const struct check_verdict_id *id, const struct check_answer *answer, uint64_t *seed)
 {
 	verdict->result = "pending";
 	verdict->next_ms =
@@ -72,8 +72,8 @@ static void wait_while_pending(struct verdict *verdict, const struct config_chec
 		    (long long)(id->age_ms / 1000));
 }
 
-static void ask_after_pause(struct verdict *verdict, const struct config_check *check,
-    const struct verdict_id *id, const struct check_answer *answer, uint64_t *seed)
+static void ask_after_pause(struct check_verdict *verdict, const struct config_check *check,
+    const struct check_verdict_id *id, const struct check_answer *answer, uint64_t *seed)
 {
 	int before = id->attempts - id->pendings;
 
@@ -84,7 +84,7 @@ static void ask_after_pause(struct verdict *verdict, const struct config_check *
 		park_verdict(verdict, "%d requests brought no decision", before + 1);
 }
 
-bool verdict_is_ours(const char *failure)
+bool check_verdict_is_ours(const char *failure)
 {
 	static const char *const ours[] = {
 	    "not_sent", "url", "address_refused", "queue_timeout", "internal"};
@@ -99,30 +99,31 @@ bool verdict_is_ours(const char *failure)
  * It has no count that a back-off could go by, as none is spent; a quarter of its age grows by a
  * quarter each time.
  */
-struct verdict verdict_cannot_ask(const struct config_check *check, const struct verdict_id *id,
-    const char *result, const char *error, uint64_t *seed)
+struct check_verdict check_verdict_cannot_ask(const struct config_check *check,
+    const struct check_verdict_id *id, const char *result, const char *error, uint64_t *seed)
 {
 	int64_t first = check ? check->retry_first_ms : PAUSE_FIRST_MS;
 	int64_t cap = check ? check->retry_max_ms : PAUSE_MAX_MS;
 
-	return verdict_give_back(
+	return check_verdict_give_back(
 	    result, error, longer_pause(first, shorter_pause(cap, id->age_ms / AGE_PARTS)), seed);
 }
 
-static struct verdict not_sent(const struct config_check *check, const struct verdict_id *id,
-    const struct check_answer *answer, uint64_t *seed)
+static struct check_verdict not_sent(const struct config_check *check,
+    const struct check_verdict_id *id, const struct check_answer *answer, uint64_t *seed)
 {
 	const char *result = answer->failure ? answer->failure : "not_sent";
 
-	if (verdict_is_ours(result))
-		return verdict_cannot_ask(check, id, result, answer->error, seed);
-	return verdict_give_back(result, answer->error, check->retry_first_ms, seed);
+	if (check_verdict_is_ours(result))
+		return check_verdict_cannot_ask(check, id, result, answer->error, seed);
+	return check_verdict_give_back(result, answer->error, check->retry_first_ms, seed);
 }
 
-struct verdict verdict_of_answer(const struct config_check *check, const struct verdict_id *id,
-    enum check_word word, const struct check_answer *answer, uint64_t *seed)
+struct check_verdict check_verdict_of_answer(const struct config_check *check,
+    const struct check_verdict_id *id, enum check_word word, const struct check_answer *answer,
+    uint64_t *seed)
 {
-	struct verdict verdict = {.counts = true};
+	struct check_verdict verdict = {.counts = true};
 
 	if (!answer->sent)
 		return not_sent(check, id, answer, seed);
@@ -139,10 +140,10 @@ struct verdict verdict_of_answer(const struct config_check *check, const struct 
 	return verdict;
 }
 
-struct verdict verdict_give_back(
+struct check_verdict check_verdict_give_back(
     const char *result, const char *error, int64_t pause_ms, uint64_t *seed)
 {
-	struct verdict verdict = {.result = result};
+	struct check_verdict verdict = {.result = result};
 
 	/* never sooner than asked for */
 	verdict.next_ms = longer_pause(pause_ms, draw_pause(pause_ms, pause_ms, 0, seed));
@@ -150,9 +151,9 @@ struct verdict verdict_give_back(
 	return verdict;
 }
 
-struct verdict verdict_expired(void)
+struct check_verdict check_verdict_expired(void)
 {
-	struct verdict verdict = {.result = "expired"};
+	struct check_verdict verdict = {.result = "expired"};
 
 	park_verdict(&verdict, "its time was over (expires_after) before a decision came");
 	return verdict;

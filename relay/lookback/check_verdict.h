@@ -16,40 +16,41 @@
 #include "config.h"
 #include "transport.h"
 
-enum { VERDICT_ERROR = 640 };
+enum { CHECK_VERDICT_ERROR = 640 };
 
-struct verdict {
+struct check_verdict {
 	const char *decision; /* "commit" or "rollback"; NULL: none, and what follows counts */
 	const char *result;   /* a word of an answer or a stable code, never one of the above */
-	char error[VERDICT_ERROR]; /* for people; "" */
-	bool counts;               /* as an attempt */
-	int64_t next_ms;           /* from now */
-	bool parks;                /* error says why */
+	char error[CHECK_VERDICT_ERROR]; /* for people; "" */
+	bool counts;                     /* as an attempt */
+	int64_t next_ms;                 /* from now */
+	bool parks;                      /* error says why */
 };
 
 /* Does a failure (transport.h) say nothing of those who are asked? It lies with what is configured
  * or with this machine. */
-bool verdict_is_ours(const char *failure);
+bool check_verdict_is_ours(const char *failure);
 
 /* An id, as it stands before. */
-struct verdict_id {
+struct check_verdict_id {
 	int attempts, pendings; /* of those that were sent */
 	int64_t age_ms;         /* since its prepare */
 };
 
 /* `seed` is the random source, as that of a back-off. */
-struct verdict verdict_of_answer(const struct config_check *check, const struct verdict_id *id,
-    enum check_word word, const struct check_answer *answer, uint64_t *seed);
+struct check_verdict check_verdict_of_answer(const struct config_check *check,
+    const struct check_verdict_id *id, enum check_word word, const struct check_answer *answer,
+    uint64_t *seed);
 
 /*
  * It cannot be asked as things are with us. `result` is static. check may be NULL: there is nobody
  * to ask.
  */
-struct verdict verdict_cannot_ask(const struct config_check *check, const struct verdict_id *id,
-    const char *result, const char *error, uint64_t *seed);
+struct check_verdict check_verdict_cannot_ask(const struct config_check *check,
+    const struct check_verdict_id *id, const char *result, const char *error, uint64_t *seed);
 
 /* Nobody tried to ask: it goes back as it was, to be asked about after so long, a fifth more. */
-struct verdict verdict_give_back(
+struct check_verdict check_verdict_give_back(
     const char *result, const char *error, int64_t pause_ms, uint64_t *seed);
 
-struct verdict verdict_expired(void);
+struct check_verdict check_verdict_expired(void);

@@ -361,12 +361,13 @@ static void give_up_row(struct checker *checker, int64_t now, const struct err *
 	    {"consequence", LOG_TEXT("it is undecided, and asked about again")});
 	checker->settles.at = now;
 	if (decided) {
-		const struct verdict_id facts = {row->attempts, row->pendings, row->age_ms};
+		const struct check_verdict_id facts = {row->attempts, row->pendings, row->age_ms};
 		const struct check_answer answer = {.failure = "database", .sent = true};
 		uint64_t seed = (uint64_t)clock_random();
 
-		*row->verdict = verdict_of_answer(&checker->options.config->checks[row->service],
-		    &facts, CHECK_UNKNOWN, &answer, &seed);
+		*row->verdict =
+		    check_verdict_of_answer(&checker->options.config->checks[row->service], &facts,
+			CHECK_UNKNOWN, &answer, &seed);
 		text_copy(row->verdict->error, sizeof row->verdict->error, err->message);
 		return;
 	}

@@ -116,9 +116,9 @@ void schedule_release(struct schedule *schedule, struct schedule_row *row)
 	free(row);
 }
 
-static struct verdict_id facts_of(const struct schedule_row *row, int64_t now)
+static struct check_verdict_id facts_of(const struct schedule_row *row, int64_t now)
 {
-	return (struct verdict_id){
+	return (struct check_verdict_id){
 	    .attempts = row->attempts,
 	    .pendings = row->pendings,
 	    .age_ms = row->age_ms + (now - row->claimed_at),
@@ -126,8 +126,8 @@ static struct verdict_id facts_of(const struct schedule_row *row, int64_t now)
 }
 
 /* The row goes into the list of settlements. */
-static void settle_row(
-    struct schedule *schedule, int64_t now, struct schedule_row *row, const struct verdict *verdict)
+static void settle_row(struct schedule *schedule, int64_t now, struct schedule_row *row,
+    const struct check_verdict *verdict)
 {
 	row->verdict = xmalloc(sizeof *row->verdict);
 	*row->verdict = *verdict;
@@ -144,8 +144,8 @@ static void settle_row(
 static void cannot_ask(struct schedule *schedule, int64_t now, struct schedule_row *row,
     const char *result, const char *error)
 {
-	struct verdict_id facts = facts_of(row, now);
-	struct verdict verdict = verdict_cannot_ask(
+	struct check_verdict_id facts = facts_of(row, now);
+	struct check_verdict verdict = check_verdict_cannot_ask(
 	    check_of(schedule, row->service), &facts, result, error, &schedule->seed);
 
 	settle_row(schedule, now, row, &verdict);
@@ -154,7 +154,8 @@ static void cannot_ask(struct schedule *schedule, int64_t now, struct schedule_r
 static void give_row_back(struct schedule *schedule, int64_t now, struct schedule_row *row,
     const char *result, const char *error, int64_t pause_ms)
 {
-	struct verdict verdict = verdict_give_back(result, error, pause_ms, &schedule->seed);
+	struct check_verdict verdict =
+	    check_verdict_give_back(result, error, pause_ms, &schedule->seed);
 
 	settle_row(schedule, now, row, &verdict);
 }
@@ -463,7 +464,7 @@ void schedule_add(struct schedule *schedule, int64_t now, const struct schedule_
 		grow_window(type, now);
 	type->came = true;
 	if (claimed->expired) {
-		struct verdict verdict = verdict_expired();
+		struct check_verdict verdict = check_verdict_expired();
 
 		type->open = true;
 		settle_row(schedule, now, row, &verdict);
@@ -699,7 +700,7 @@ static enum breaker_outcome breaker_outcome_of(const struct check_answer *answer
 {
 	if (answer->reached)
 		return BREAKER_SUCCESS;
-	if (answer->failure && verdict_is_ours(answer->failure))
+	if (answer->failure && check_verdict_is_ours(answer->failure))
 		return BREAKER_NEITHER;
 	return BREAKER_FAILURE;
 }
@@ -728,15 +729,15 @@ static void end_question(struct schedule *schedule, int64_t now, struct schedule
 static void answer_row(struct schedule *schedule, int64_t now, struct schedule_row *row,
     enum check_word word, const struct check_answer *answer)
 {
-	struct verdict_id facts = facts_of(row, now);
-	struct verdict verdict;
+	struct check_verdict_id facts = facts_of(row, now);
+	struct check_verdict verdict;
 
 	if (now - row->claimed_at >= schedule->settings.claim_ms) {
 		schedule->late++;
 		schedule_release(schedule, row);
 		return;
 	}
-	verdict = verdict_of_answer(
+	verdict = check_verdict_of_answer(
 	    check_of(schedule, row->service), &facts, word, answer, &schedule->seed);
 	settle_row(schedule, now, row, &verdict);
 }

@@ -21,10 +21,10 @@
  * Rows live from schedule_add until schedule_release; there are never more than SCHEDULE_ROWS.
  */
 #include "breaker.h"
+#include "check_verdict.h"
 #include "config.h"
 #include "destination.h"
 #include "transport.h"
-#include "check_verdict.h"
 
 enum { SCHEDULE_ROWS = 8192 };
 
@@ -97,7 +97,7 @@ struct schedule_row {
 	int type, service; /* service -1: none */
 	int attempts, pendings;
 	int64_t age_ms, claim, claimed_at;
-	struct verdict *verdict;
+	struct check_verdict *verdict;
 	int64_t settled_at;
 };
 

@@ -300,7 +300,7 @@ static void hear(struct world *world)
 static void settle_row(struct world *world, const struct schedule_row *settled)
 {
 	struct row *row = &world->rows[number_of(settled->biz_id)];
-	const struct verdict *verdict = settled->verdict;
+	const struct check_verdict *verdict = settled->verdict;
 
 	assert_int_equal(settled->claim, row->claim);
 	assert_int_equal(row->state, OVERDUE);
@@ -1026,20 +1026,20 @@ static void a_schedule_that_drains_gives_back_what_waits_and_claims_nothing(void
 
 /* --- verdicts ------------------------------------------------------------------------------- */
 
-static struct verdict judge(
-    struct verdict_id id, enum check_word word, const char *failure, int64_t retry_after_ms)
+static struct check_verdict judge(
+    struct check_verdict_id id, enum check_word word, const char *failure, int64_t retry_after_ms)
 {
 	static uint64_t seed = 11;
 	const struct config_check check = usual_check();
 	const struct check_answer told = {
 	    .failure = failure, .sent = true, .retry_after_ms = retry_after_ms};
 
-	return verdict_of_answer(&check, &id, word, &told, &seed);
+	return check_verdict_of_answer(&check, &id, word, &told, &seed);
 }
 
 static void only_a_right_answer_decides_and_only_by_these_two_words(void **state)
 {
-	const struct verdict_id id = {0};
+	const struct check_verdict_id id = {0};
 
 	(void)state;
 	assert_string_equal(judge(id, CHECK_COMMIT, NULL, -1).decision, "commit");
@@ -1064,8 +1064,8 @@ static void the_pause_doubles_up_to_the_longest_a_fifth_more_or_less(void **stat
 		pause = pause < 10 * MINUTE ? pause : 10 * MINUTE;
 		for (int i = 0; i < 500; i++) {
 			/* those with "pending" are none of them */
-			struct verdict verdict =
-			    judge((struct verdict_id){attempts + 7, 7, 0}, CHECK_UNKNOWN, NULL, -1);
+			struct check_verdict verdict = judge(
+			    (struct check_verdict_id){attempts + 7, 7, 0}, CHECK_UNKNOWN, NULL, -1);
 
 			assert_true(verdict.counts && !verdict.parks);
 			low = verdict.next_ms < low ? verdict.next_ms : low;
@@ -1078,7 +1078,7 @@ static void the_pause_doubles_up_to_the_longest_a_fifth_more_or_less(void **stat
 
 static void a_retry_after_is_kept_to_within_its_bound(void **state)
 {
-	const struct verdict_id id = {0};
+	const struct check_verdict_id id = {0};
 
 	(void)state;
 	assert_int_equal(judge(id, CHECK_UNKNOWN, "status", 90 * SECOND).next_ms, 90 * SECOND);
@@ -1089,13 +1089,13 @@ static void a_retry_after_is_kept_to_within_its_bound(void **state)
 
 static void a_pending_one_has_its_own_pause_and_age_and_no_count_of_attempts(void **state)
 {
-	struct verdict verdict =
-	    judge((struct verdict_id){5000, 5000, DAY - 1}, CHECK_PENDING, NULL, -1);
+	struct check_verdict verdict =
+	    judge((struct check_verdict_id){5000, 5000, DAY - 1}, CHECK_PENDING, NULL, -1);
 
 	(void)state;
 	assert_false(verdict.parks);
 	assert_in_range(verdict.next_ms, 48 * SECOND, 72 * SECOND);
-	verdict = judge((struct verdict_id){1, 1, DAY}, CHECK_PENDING, NULL, -1);
+	verdict = judge((struct check_verdict_id){1, 1, DAY}, CHECK_PENDING, NULL, -1);
 	assert_true(verdict.parks && verdict.counts);
 	assert_string_equal(verdict.result, "pending");
 	assert_string_equal(verdict.error, "still pending 86400 s after its prepare");
@@ -1107,13 +1107,13 @@ static void after_its_attempts_it_is_parked_with_the_reason(void **state)
 	const struct config_check check = usual_check();
 	const struct check_answer told = {
 	    .failure = "status", .error = "http://a: 500", .sent = true, .retry_after_ms = -1};
-	struct verdict verdict =
-	    verdict_of_answer(&check, &(struct verdict_id){18, 0, 0}, CHECK_UNKNOWN, &told, &seed);
+	struct check_verdict verdict = check_verdict_of_answer(
+	    &check, &(struct check_verdict_id){18, 0, 0}, CHECK_UNKNOWN, &told, &seed);
 
 	(void)state;
 	assert_false(verdict.parks);
-	verdict =
-	    verdict_of_answer(&check, &(struct verdict_id){19, 0, 0}, CHECK_UNKNOWN, &told, &seed);
+	verdict = check_verdict_of_answer(
+	    &check, &(struct check_verdict_id){19, 0, 0}, CHECK_UNKNOWN, &told, &seed);
 	assert_true(verdict.parks);
 	assert_string_equal(
 	    verdict.error, "20 requests brought no decision; the last one: http://a: 500");
