@@ -218,6 +218,31 @@ int text_utf8(const char *at, uint32_t *ret_code)
 	return length;
 }
 
+/* Eight bytes of ASCII at a time: payloads are mostly that. */
+bool text_is_utf8(const void *bytes, size_t length)
+{
+	static const uint64_t beyond_ascii = UINT64_C(0x8080808080808080);
+	const char *at = bytes, *end = at + length;
+	uint64_t eight;
+	uint32_t code;
+
+	while (at < end) {
+		size_t left = (size_t)(end - at), step = (size_t)utf8_length((unsigned char)*at);
+
+		if (left >= sizeof eight) {
+			memcpy(&eight, at, sizeof eight);
+			if (!(eight & beyond_ascii)) {
+				at += sizeof eight;
+				continue;
+			}
+		}
+		if (step == 0 || step > left || !text_utf8(at, &code))
+			return false;
+		at += step;
+	}
+	return true;
+}
+
 bool text_is_control(const char *at)
 {
 	const unsigned char *byte = (const unsigned char *)at;

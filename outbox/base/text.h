@@ -47,6 +47,8 @@ char *text_write_int64(char *at, int64_t value);
  * length 1.
  */
 int text_utf8(const char *at, uint32_t *ret_code);
+/* The bytes, which may hold NULs and need none behind them, are well-formed UTF-8. */
+bool text_is_utf8(const void *bytes, size_t length);
 
 /* A control character (C0, DEL, or C1 as UTF-8 has it) begins here. */
 bool text_is_control(const char *at);

@@ -3,6 +3,7 @@
 #include <string.h>
 #include "cleanup.h"
 #include "dedup_stores.h"
+#include "deliver_event.h"
 #include "http_sender.h"
 #include "pg.h"
 #include "rule_key.h"
@@ -78,11 +79,19 @@ static bool check_deliver_path(
 	    "it is empty; say in which folder the state of dedup and rules is kept");
 }
 
+static bool check_event_source(const struct config_deliver *section, struct err *err)
+{
+	return deliver_event_is_source(section->event_source) ||
+	       refuse_deliver_key(section, err, "event_source",
+		   "it is no URI; write a blank as %20 and a percent sign as %25");
+}
+
 bool deliver_check(const struct config_deliver *section, struct err *err)
 {
 	bool dedup_is_local;
 
 	return http_sender_check(section, err) && check_id(section, err) &&
+	       check_event_source(section, err) &&
 	       check_deliver_dedup(section, &dedup_is_local, err) &&
 	       check_deliver_rules(section, err) &&
 	       check_deliver_path(section, dedup_is_local, err);

@@ -1,6 +1,8 @@
 #include "deliver_event.h"
 
+#include <ctype.h>
 #include <inttypes.h>
+#include <jansson.h>
 #include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -121,6 +123,59 @@ static bool may_be_taken(const char *name)
 	       !text_equal(name, "datacontenttype") && !text_equal(name, "specversion");
 }
 
+/* The end of a text that has digits where the form has a 9; NULL: it has another form. */
+static const char *match_form(const char *at, const char *form)
+{
+	for (; *form; at++, form++)
+		if (*form == '9' ? !isdigit((unsigned char)*at) : *at != *form)
+			return NULL;
+	return at;
+}
+
+static bool is_time_zone(const char *at)
+{
+	const char *end = *at == '+' || *at == '-' ? match_form(at + 1, "99:99") : NULL;
+
+	return text_equal(at, "Z") ||
+	       (end && !*end && strncmp(at + 1, "24", 2) < 0 && strncmp(at + 4, "60", 2) < 0);
+}
+
+/* RFC 3339, as far as the SDKs of all languages read it: no leap second, no small letters. */
+static bool is_event_time(const char *text)
+{
+	const char *at = match_form(text, "9999-99-99T99:99:99");
+	struct tm parts = {0};
+
+	if (!at || text_starts(text, "0000") || strptime(text, "%Y-%m-%dT%T", &parts) != at ||
+	    parts.tm_sec > 59)
+		return false;
+	int day = parts.tm_mday;
+	timegm(&parts); /* turns the 30th of February into a day of March */
+	size_t digits = *at == '.' ? strspn(at + 1, "0123456789") : 0;
+	return parts.tm_mday == day && is_time_zone(digits ? at + 1 + digits : at);
+}
+
+bool deliver_event_is_source(const char *text)
+{
+	for (; *text; text++)
+		if (*text == ' ' || (*text == '%' && !(isxdigit((unsigned char)text[1]) &&
+							 isxdigit((unsigned char)text[2]))))
+			return false;
+	return true;
+}
+
+/* NULL: as if the record did not have the header. */
+static const char *given_attribute(
+    struct deliver_event *event, const struct outbox_rules_header *header, const char *name)
+{
+	const char *value = clean_copy(event, header->value, header->length);
+
+	if (value && ((text_equal(name, "time") && !is_event_time(value)) ||
+			 (text_equal(name, "source") && !deliver_event_is_source(value))))
+		return NULL;
+	return value;
+}
+
 /* Of several headers with a name the last counts. */
 static void take_headers(struct deliver_event *event, const struct outbox_inbox_message *message)
 {
@@ -130,7 +185,7 @@ static void take_headers(struct deliver_event *event, const struct outbox_inbox_
 		if (text_starts(header->name, "ce_") && may_be_taken(header->name + 3) &&
 		    !has_attribute(event, header->name + 3))
 			add_event_attribute(event, header->name + 3,
-			    clean_copy(event, header->value, header->length), false);
+			    given_attribute(event, header, header->name + 3), false);
 	}
 }
 
@@ -264,6 +319,23 @@ static bool is_visible(const char *text)
 	return true;
 }
 
+/* Whatever parameters follow. */
+static bool is_media_type(const char *type, const char *name)
+{
+	size_t length = strcspn(type, "; \t");
+
+	return length == strlen(name) && strncasecmp(type, name, length) == 0;
+}
+
+/* application/json and application/…+json. */
+static bool is_json_type(const char *type)
+{
+	size_t length = strcspn(type, "; \t");
+
+	return is_media_type(type, type_of_json) ||
+	       (length > 5 && strncasecmp(type + length - 5, "+json", 5) == 0);
+}
+
 static const char *given_content_type(
     struct deliver_event *event, const struct outbox_inbox_message *message)
 {
@@ -280,23 +352,45 @@ static const char *given_content_type(
 	return NULL;
 }
 
-static void take_content_type(
-    struct deliver_event *event, const struct outbox_inbox_message *message)
+/* The id of a payload that is a CloudEvent in JSON; NULL: it is none. */
+static const char *structured_id(struct deliver_event *event)
 {
-	event->content_type = given_content_type(event, message);
+	static const char *const needed[] = {"specversion", "source", "type", "id"};
+	json_t *object = json_loadb(
+	    event->payload, event->length, JSON_DECODE_INT_AS_REAL | JSON_ALLOW_NUL, NULL);
+	const char *id = NULL;
+
+	for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
+		const json_t *value = json_object_get(object, needed[i]);
+
+		id = clean_copy(event, json_string_value(value), json_string_length(value));
+		if (!id)
+			break;
+	}
+	json_decref(object);
+	return id;
+}
+
+/* Returns whether the record is a structured event. */
+static bool take_structured(struct deliver_event *event)
+{
+	static const char type[] = "application/cloudevents+json";
+
+	if (!event->payload || !event->content_type || !is_media_type(event->content_type, type))
+		return false;
+	event->id = structured_id(event);
+	event->structured = event->id;
+	if (!event->structured)
+		event->content_type = NULL; /* it would be taken for one */
+	return event->structured;
+}
+
+static void guess_content_type(struct deliver_event *event)
+{
 	if (event->content_type || !event->payload)
 		return;
 	event->known_json = json_text_is(event->payload, event->length);
 	event->content_type = event->known_json ? type_of_json : type_of_bytes;
-}
-
-/* application/json and application/…+json, whatever parameters follow. */
-static bool is_json_type(const char *type)
-{
-	size_t length = strcspn(type, "; \t");
-
-	return (length == strlen(type_of_json) && strncasecmp(type, type_of_json, length) == 0) ||
-	       (length > 5 && strncasecmp(type + length - 5, "+json", 5) == 0);
 }
 
 /* --- the whole ------------------------------------------------------------------------------ */
@@ -309,8 +403,11 @@ void deliver_event_init(struct deliver_event *event, const struct outbox_inbox_m
 	event->count = 0;
 	event->payload = message->payload;
 	event->length = message->payload ? message->payload_length : 0;
-	event->known_json = false;
+	event->known_json = event->structured = false;
 	event->memory = (struct arena){0};
+	event->content_type = given_content_type(event, message);
+	if (take_structured(event))
+		return;
 	origin = find_origin(event, message);
 	add_event_attribute(event, "specversion", "1.0", false);
 	if (!is_other_version(event, message))
@@ -318,7 +415,12 @@ void deliver_event_init(struct deliver_event *event, const struct outbox_inbox_m
 	add_missing_attributes(event, message, &origin, defaults);
 	add_outbox_attributes(event, message, &origin);
 	event->id = deliver_event_attribute(event, "id");
-	take_content_type(event, message);
+	guess_content_type(event);
+}
+
+bool deliver_event_is_text(const struct deliver_event *event)
+{
+	return event->known_json || !event->payload || text_is_utf8(event->payload, event->length);
 }
 
 void deliver_event_finish(struct deliver_event *event)
@@ -399,6 +501,10 @@ static void add_data(const struct deliver_event *event, struct text *text)
 
 void deliver_event_write(const struct deliver_event *event, struct text *text)
 {
+	if (event->structured) {
+		text_append(text, event->payload, event->length);
+		return;
+	}
 	for (size_t i = 0; i < event->count; i++) {
 		const struct deliver_attribute *attribute = &event->attributes[i];
 

@@ -5,7 +5,8 @@
  *
  * What a record says itself is taken over: its headers ce_NAME, where NAME is 1 to 64 of a-z and
  * 0-9 and the value is UTF-8 without control characters, are the attribute NAME, unless its
- * ce_specversion is another than 1.0. What it does not say follows from the message:
+ * ce_specversion is another than 1.0. A ce_time that is no time of RFC 3339, and a ce_source that
+ * is no URI, are left out. What it does not say follows from the message:
  *
  *   id        the id by which copies are known, if it is such text, else "msg_" and 32 digits that
  *             are made of it; without an id of topic, partition and offset
@@ -17,6 +18,9 @@
  * and these extensions are always ours: outboxtopic, outboxpartition and outboxoffset, where the
  * message was first; outboxattempt, from 1; outboxtombstone, true: it has no payload, which is
  * something else than an empty one. A record of a retry topic says where its message was first.
+ *
+ * A record that is a structured event already (its content type is application/cloudevents+json and
+ * its payload is such an object) has only an id, and is written as it is.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -42,11 +46,12 @@ struct deliver_attribute {
 struct deliver_event {
 	struct deliver_attribute attributes[DELIVER_ATTRIBUTES];
 	size_t count;
-	const char *id;           /* of the attributes */
+	const char *id;           /* of the attributes, or of a structured event */
 	const char *content_type; /* NULL: there is no payload, and the record does not say it */
 	const void *payload;
 	size_t length;
 	bool known_json; /* the payload: it was looked at */
+	bool structured; /* the payload is the event, with attributes of its own */
 	struct arena memory;
 };
 
@@ -57,6 +62,15 @@ struct deliver_event_defaults {
 void deliver_event_init(struct deliver_event *event, const struct outbox_inbox_message *message,
     const struct deliver_event_defaults *defaults);
 void deliver_event_finish(struct deliver_event *event);
+
+/*
+ * The payload can be the body of a request that programs verify: libraries of webhooks take the
+ * body for text.
+ */
+bool deliver_event_is_text(const struct deliver_event *event);
+
+/* May a CloudEvents `source` be so? No blanks, and each percent sign has its two digits. */
+bool deliver_event_is_source(const char *text);
 
 /* NULL: it has no such attribute. */
 const char *deliver_event_attribute(const struct deliver_event *event, const char *name);
@@ -69,7 +83,8 @@ const char *deliver_event_encode(struct arena *memory, const char *value);
 
 /*
  * The event as a JSON object: `data` when its type is JSON and so is its payload, which is copied
- * as it was written; else `data_base64`; neither when there is no payload.
+ * as it was written; else `data_base64`; neither when there is no payload. A structured event is
+ * written as it is.
  */
 void deliver_event_write(const struct deliver_event *event, struct text *text);
 

@@ -37,7 +37,27 @@ static void add_attribute(
 }
 
 /* An empty body has a content type all the same when there is a payload. */
-static void write_binary(struct deliver_request *request, const struct deliver_wire *wire,
+static void write_binary(struct deliver_request *request, const struct deliver_event *event)
+{
+	for (size_t i = 0; i < event->count; i++)
+		add_attribute(request, &event->attributes[i]);
+	if (event->content_type)
+		add_request_header(
+		    request, "Content-Type", copy_request_text(request, event->content_type));
+	request->body = event->payload ? event->payload : "";
+	request->body_length = event->length;
+}
+
+static void write_structured(struct deliver_request *request, const struct deliver_event *event)
+{
+	add_request_header(request, "Content-Type", "application/cloudevents+json; charset=utf-8");
+	deliver_event_write(event, &request->written);
+	request->body = text_string(&request->written);
+	request->body_length = request->written.length;
+}
+
+/* A structured event has no attributes to be headers: its payload goes out as it is. */
+static void write_single(struct deliver_request *request, const struct deliver_wire *wire,
     const struct outbox_inbox_message *message)
 {
 	struct deliver_event event;
@@ -45,42 +65,29 @@ static void write_binary(struct deliver_request *request, const struct deliver_w
 	deliver_event_init(&event, message, &wire->defaults);
 	reserve_headers(request, event.count);
 	add_event_id(request, &event);
-	for (size_t i = 0; i < event.count; i++)
-		add_attribute(request, &event.attributes[i]);
-	if (event.content_type)
-		add_request_header(
-		    request, "Content-Type", copy_request_text(request, event.content_type));
-	request->body = event.payload ? event.payload : "";
-	request->body_length = event.length;
+	if (event.structured || (wire->mode == DELIVER_BINARY && deliver_event_is_text(&event)))
+		write_binary(request, &event);
+	else
+		write_structured(request, &event);
 	deliver_event_finish(&event);
 }
 
-static void write_event(struct deliver_request *request, const struct deliver_wire *wire,
-    const struct outbox_inbox_message *message)
-{
-	struct deliver_event event;
-
-	deliver_event_init(&event, message, &wire->defaults);
-	add_event_id(request, &event);
-	deliver_event_write(&event, &request->written);
-	deliver_event_finish(&event);
-}
-
-static void write_structured(struct deliver_request *request, const struct deliver_wire *wire,
+static void write_batch(struct deliver_request *request, const struct deliver_wire *wire,
     const struct outbox_inbox_message *const *messages, size_t count)
 {
-	bool batch = wire->form == DELIVER_BATCH;
-
 	reserve_headers(request, 0);
-	add_request_header(request, "Content-Type",
-	    batch ? "application/cloudevents-batch+json; charset=utf-8"
-		  : "application/cloudevents+json; charset=utf-8");
-	text_add(&request->written, batch ? "[" : "");
+	add_request_header(
+	    request, "Content-Type", "application/cloudevents-batch+json; charset=utf-8");
 	for (size_t i = 0; i < count; i++) {
-		text_add(&request->written, i ? "," : "");
-		write_event(request, wire, messages[i]);
+		struct deliver_event event;
+
+		deliver_event_init(&event, messages[i], &wire->defaults);
+		add_event_id(request, &event);
+		text_append(&request->written, i ? "," : "[", 1);
+		deliver_event_write(&event, &request->written);
+		deliver_event_finish(&event);
 	}
-	text_add(&request->written, batch ? "]" : "");
+	text_append(&request->written, "]", 1);
 	request->body = text_string(&request->written);
 	request->body_length = request->written.length;
 }
@@ -105,10 +112,10 @@ void deliver_request_init(struct deliver_request *request, const struct deliver_
 {
 	*request = (struct deliver_request){0};
 	request->ids = arena_take(&request->memory, count * sizeof *request->ids);
-	if (wire->form == DELIVER_SINGLE && wire->mode == DELIVER_BINARY)
-		write_binary(request, wire, messages[0]);
+	if (wire->form == DELIVER_SINGLE)
+		write_single(request, wire, messages[0]);
 	else
-		write_structured(request, wire, messages, count);
+		write_batch(request, wire, messages, count);
 	add_request_header(request, "Accept", "application/json");
 	request->name = request_name(request);
 }

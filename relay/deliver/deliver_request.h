@@ -4,7 +4,8 @@
  * docs/deliver.md is the wire.
  *
  *   single, binary       the payload; ce-id, ce-source, ...; the payload's Content-Type
- *   single, structured   application/cloudevents+json: the event
+ *   single, structured   application/cloudevents+json: the event; also in binary mode when the
+ *                        payload is no UTF-8
  *   batch                application/cloudevents-batch+json: an array of events
  */
 #include "config.h"

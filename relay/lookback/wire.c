@@ -62,21 +62,6 @@ struct field {
 	bool required;
 };
 
-static bool is_utf8(const char *text, size_t length)
-{
-	uint32_t code;
-
-	/* text_utf8 stops at the NUL behind the text, which every caller's text has. */
-	for (size_t i = 0; i < length;) {
-		int step = text_utf8(text + i, &code);
-
-		if (step == 0 || code == 0)
-			return false;
-		i += (size_t)step;
-	}
-	return true;
-}
-
 static bool set_text_field(struct lookback_request *request, const struct field *field,
     const struct said *said, struct refusal *refusal)
 {
@@ -84,7 +69,7 @@ static bool set_text_field(struct lookback_request *request, const struct field 
 		return refusal_set(refusal, "bad_value", "%s has %zu bytes; it takes 1 to %zu",
 		    field->name, said->length, field->most);
 	owned_text char *text = xformat("%.*s", (int)said->length, said->text);
-	if (strlen(text) != said->length || !is_utf8(text, said->length))
+	if (strlen(text) != said->length || !text_is_utf8(text, said->length))
 		return refusal_set(
 		    refusal, "bad_value", "%s is not UTF-8 text without a NUL", field->name);
 	char **at = (char **)((char *)request + field->offset);

@@ -489,6 +489,7 @@ def test_commands_say_what_is_missing_to_ask_a_sidecar():
     ("dedup", "bloom ids=1k path=/x", "dedup: leave path= out"),
     ("rules", "sliding name=a", "rules: "),
     ("tls_ca", "/nowhere", "tls_ca: "),
+    ("event_source", "my shop", "event_source: it is no URI"),
 ])
 def test_a_section_that_cannot_work_is_refused(tmp_path, key, value, said):
     lines = {"url": "http://127.0.0.1:1/", "path": tmp_path / "state", key: value}

@@ -8,6 +8,7 @@ support=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cache=${XDG_CACHE_HOME:-~/.cache}/outbox-relay
 kafka_home=$cache/kafka-3.9.1         # kafka.py looks there, too
 fakeredis_home=$cache/fakeredis-2.40.0 # and redis.py there
+sdks_home=$cache/python-sdks-1         # and test_deliver_sdks.py there
 
 declare -A packages=(
 	[build]="gcc libc6-dev meson ninja-build pkg-config python3 libpq-dev librdkafka-dev
@@ -24,7 +25,7 @@ declare -A packages=(
 	[versions]="patchelf debian-archive-keyring"
 	[tools]="python3-pytest python3-pytest-xdist python3-jsonschema python3-grpcio python3-protobuf protobuf-compiler
 		libpostgresql-jdbc-java
-		clang-format-14 pgbouncer curl tzdata apache2-utils"
+		clang-format-14 pgbouncer curl tzdata apache2-utils python3-venv"
 )
 
 die() {
@@ -93,6 +94,23 @@ fetch_fakeredis() {
 	[ -d "$fakeredis_home" ] || die "cannot write $fakeredis_home"
 }
 
+# The libraries by which applications read events and verify webhooks.
+fetch_sdks() {
+	[ -d "$sdks_home" ] && return 0
+	echo "install: cloudevents 2.2.0 and standardwebhooks 1.1.0 into $sdks_home"
+	mkdir -p "$cache"
+	local fresh
+	fresh=$(mktemp -d "$sdks_home.XXXXXX")
+	if ! { python3 -m venv "$fresh" && "$fresh/bin/pip" install -q --disable-pip-version-check \
+		--target "$fresh/packages" 'cloudevents==2.2.0' 'standardwebhooks==1.1.0'; } </dev/null; then
+		rm -rf "$fresh"
+		die "pip could not fetch cloudevents and standardwebhooks (its message is above).
+  It needs a Python package index; behind a mirror or proxy, name it in pip's configuration."
+	fi
+	mv -T "$fresh" "$sdks_home" 2>/dev/null || rm -rf "$fresh"
+	[ -d "$sdks_home" ] || die "cannot write $sdks_home"
+}
+
 command -v dpkg-query >/dev/null ||
 	die "this is made for Debian 12. Elsewhere, install what these packages hold: ${packages[*]}"
 wanted=()
@@ -104,3 +122,4 @@ done
 install_packages "${wanted[@]}"
 case " $* " in *" kafka "*) fetch_kafka ;; esac
 case " $* " in *" redis "*) fetch_fakeredis ;; esac
+case " $* " in *" tools "*) fetch_sdks ;; esac

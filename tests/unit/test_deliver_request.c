@@ -54,8 +54,8 @@ static const char *find(const struct deliver_request *request, const char *name)
 
 static json_t *parsed(const struct deliver_request *request)
 {
-	json_t *body =
-	    json_loadb(request->body, request->body_length, JSON_REJECT_DUPLICATES, NULL);
+	json_t *body = json_loadb(request->body, request->body_length,
+	    JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, NULL);
 
 	if (!body)
 		fail_msg("%.*s", (int)request->body_length, (const char *)request->body);
@@ -137,6 +137,57 @@ static void what_the_record_says_as_an_event_is_taken_over(void **state)
 	assert_string_equal(find(&request, "Content-Type"), "text/plain; charset=utf-8");
 	assert_string_equal(request.ids[0], "A-1");
 	deliver_request_finish(&request);
+}
+
+static const char *attribute_of(const char *name, const char *value, char made[64])
+{
+	const struct outbox_rules_header one_header = header(name, value);
+	struct outbox_inbox_message one = message("7", "x");
+	struct deliver_request request;
+	char wanted[64];
+
+	one.headers = &one_header;
+	one.header_count = 1;
+	request = requested(&binary, &one);
+	snprintf(wanted, sizeof wanted, "ce-%s", name + strlen("ce_"));
+	text_copy(made, 64, find(&request, wanted));
+	deliver_request_finish(&request);
+	return made;
+}
+
+static void a_time_that_is_none_is_that_of_the_record(void **state)
+{
+	static const char *const good[] = {"2020-02-29T23:59:59Z", "0001-01-01T00:00:00.1Z",
+	    "9999-12-31T00:00:00.123456789+23:59", "2020-01-01T00:00:00-00:00"};
+	static const char *const bad[] = {"yesterday", "2020-01-01", "2020-01-01T00:00:00",
+	    "2020-01-01 00:00:00Z", "2020-01-01t00:00:00z", "2021-02-29T00:00:00Z",
+	    "2020-13-01T00:00:00Z", "2020-00-01T00:00:00Z", "2020-01-32T00:00:00Z",
+	    "2020-01-01T24:00:00Z", "2020-01-01T00:60:00Z", "2016-12-31T23:59:60Z",
+	    "2020-01-01T00:00:00.Z", "2020-01-01T00:00:00,5Z", "2020-01-01T00:00:00+24:00",
+	    "2020-01-01T00:00:00+0100", "2020-01-01T00:00:00+01:60", "2020-01-01T00:00:00ZZ",
+	    "0000-01-01T00:00:00Z", "1700000000123", " 2020-01-01T00:00:00Z"};
+	char made[64];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+		assert_string_equal(attribute_of("ce_time", good[i], made), good[i]);
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+		assert_string_equal(
+		    attribute_of("ce_time", bad[i], made), "2023-11-14T22:13:20.123Z");
+}
+
+static void a_source_that_is_none_is_the_default(void **state)
+{
+	static const char *const good[] = {"/shop%20a", "urn:x:1", "https://a.example/?b=%C3%A4#c"};
+	static const char *const bad[] = {"my shop", " /shop", "/shop ", "/100%", "/%zz", "/a%2"};
+	char made[64];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+		assert_string_not_equal(
+		    attribute_of("ce_source", good[i], made), "/topics/shop.orders");
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+		assert_string_equal(attribute_of("ce_source", bad[i], made), "/topics/shop.orders");
 }
 
 static void headers_that_are_no_attributes_are_left_out(void **state)
@@ -374,6 +425,96 @@ static void data_that_is_no_json_is_written_in_base64(void **state)
 	}
 }
 
+static void a_structured_event_is_passed_on_as_it_is(void **state)
+{
+	static const char event[] = " {\"specversion\":\"1.0\",\"id\":\"E-1\",\"source\":\"/s\","
+				    "\"type\":\"t\",\"data\":{\"n\":12345678901234567890}}";
+	static const char type[] = "Application/CloudEvents+JSON; charset=UTF-8";
+	const struct outbox_rules_header headers[] = {
+	    header("content-type", type), header("ce_id", "other")};
+	const struct deliver_wire *const wires[] = {&binary, &structured};
+	struct outbox_inbox_message one = message("7", event), two = message("8", "{}");
+	const struct outbox_inbox_message *both[] = {&one, &two};
+	struct deliver_request request;
+	json_t *events;
+
+	(void)state;
+	one.headers = headers;
+	one.header_count = 2;
+	for (size_t i = 0; i < 2; i++) {
+		request = requested(wires[i], &one);
+		assert_ptr_equal(request.body, one.payload);
+		assert_int_equal(request.body_length, sizeof event - 1);
+		assert_string_equal(find(&request, "Content-Type"), type);
+		assert_null(find(&request, "ce-id"));
+		assert_int_equal(request.header_count, 2);
+		assert_string_equal(request.ids[0], "E-1");
+		assert_string_equal(request.name, "E-1");
+		deliver_request_finish(&request);
+	}
+	deliver_request_init(&request, &batch, both, 2);
+	assert_memory_equal((const char *)request.body + 1, event, sizeof event - 1);
+	events = parsed(&request);
+	assert_int_equal(json_array_size(events), 2);
+	assert_string_equal(request.ids[0], "E-1");
+	assert_string_equal(request.ids[1], "8");
+	json_decref(events);
+	deliver_request_finish(&request);
+}
+
+static void a_payload_that_only_says_it_is_an_event_is_wrapped(void **state)
+{
+	static const char *const payloads[] = {
+	    "{\"specversion\":\"1.0\",\"id\":\"\",\"source\":\"/s\","
+	    "\"type\":\"t\"}",
+	    "{\"id\":\"1\",\"source\":\"/s\",\"type\":\"t\"}", "[]", "{", ""};
+	const struct outbox_rules_header headers[] = {
+	    header("content-type", "application/cloudevents+json")};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof payloads / sizeof *payloads; i++) {
+		struct outbox_inbox_message one = message("7", payloads[i]);
+		struct deliver_request request;
+
+		one.headers = headers;
+		one.header_count = 1;
+		request = requested(&binary, &one);
+		assert_string_equal(find(&request, "ce-id"), "7");
+		assert_string_equal(find(&request, "Content-Type"),
+		    i < 3 ? "application/json" : "application/octet-stream");
+		deliver_request_finish(&request);
+	}
+}
+
+static void a_body_that_is_no_utf_8_goes_out_structured(void **state)
+{
+	static const char *const payloads[] = {"\xff", "abcdefgh\xc3", "abcdefghijklmno\xe2\x82",
+	    "\xed\xa0\x80", "\xc0\x80", "\xf5\x80\x80\x80"};
+	static const char good[] = "abcdefgh\0\xe2\x82\xac";
+	struct outbox_inbox_message text = message("7", good);
+	struct deliver_request request;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof payloads / sizeof *payloads; i++) {
+		struct outbox_inbox_message one = message("7", payloads[i]);
+		json_t *event;
+
+		request = requested(&binary, &one);
+		event = parsed(&request);
+		assert_string_equal(
+		    find(&request, "Content-Type"), "application/cloudevents+json; charset=utf-8");
+		assert_null(find(&request, "ce-id"));
+		assert_string_equal(member(event, "id"), "7");
+		assert_non_null(member(event, "data_base64"));
+		json_decref(event);
+		deliver_request_finish(&request);
+	}
+	text.payload_length = sizeof good - 1;
+	request = requested(&binary, &text);
+	assert_ptr_equal(request.body, good);
+	deliver_request_finish(&request);
+}
+
 /* --- batches -------------------------------------------------------------------------------- */
 
 static void a_batch_is_an_array_of_events(void **state)
@@ -430,6 +571,8 @@ int main(void)
 	    cmocka_unit_test(attributes_of_a_record_that_says_none_follow_from_it),
 	    cmocka_unit_test(source_and_type_may_be_configured),
 	    cmocka_unit_test(what_the_record_says_as_an_event_is_taken_over),
+	    cmocka_unit_test(a_time_that_is_none_is_that_of_the_record),
+	    cmocka_unit_test(a_source_that_is_none_is_the_default),
 	    cmocka_unit_test(headers_that_are_no_attributes_are_left_out),
 	    cmocka_unit_test(an_event_of_another_version_is_not_taken_for_one),
 	    cmocka_unit_test(no_more_attributes_are_taken_than_a_server_takes_headers),
@@ -440,6 +583,9 @@ int main(void)
 	    cmocka_unit_test(an_id_that_cannot_be_signed_stays_that_of_the_event),
 	    cmocka_unit_test(data_that_is_json_is_written_as_it_came),
 	    cmocka_unit_test(data_that_is_no_json_is_written_in_base64),
+	    cmocka_unit_test(a_structured_event_is_passed_on_as_it_is),
+	    cmocka_unit_test(a_payload_that_only_says_it_is_an_event_is_wrapped),
+	    cmocka_unit_test(a_body_that_is_no_utf_8_goes_out_structured),
 	    cmocka_unit_test(a_batch_is_an_array_of_events),
 	    cmocka_unit_test(a_batch_of_one_is_an_array_as_well),
 	    cmocka_unit_test(events_of_a_batch_with_the_same_id_are_seen),
