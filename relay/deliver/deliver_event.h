@@ -6,7 +6,7 @@
  * What a record says itself is taken over: its headers ce_NAME, where NAME is 1 to 64 of a-z and
  * 0-9 and the value is UTF-8 without control characters, are the attribute NAME, unless its
  * ce_specversion is another than 1.0. A ce_time that is no time of RFC 3339, and a ce_source that
- * is no URI, are left out. What it does not say follows from the message:
+ * is no URI, are left out. Other attributes follow from the message:
  *
  *   id        the id by which copies are known, if it is such text, else "msg_" and 32 digits that
  *             are made of it; without an id of topic, partition and offset
@@ -46,7 +46,7 @@ struct deliver_attribute {
 struct deliver_event {
 	struct deliver_attribute attributes[DELIVER_ATTRIBUTES];
 	size_t count;
-	const char *id;           /* of the attributes, or of a structured event */
+	const char *id;           /* an attribute, or the id in a structured event */
 	const char *content_type; /* NULL: there is no payload, and the record does not say it */
 	const void *payload;
 	size_t length;

@@ -37,7 +37,7 @@ static int64_t shorter_pause(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
-/* What an answer asks for, as far as it is heard. */
+/* The Retry-After of an answer, up to the configured maximum. */
 static int64_t asked_pause(const struct config_check *check, const struct check_answer *answer)
 {
 	return shorter_pause(answer->retry_after_ms, check->retry_after_max_ms);

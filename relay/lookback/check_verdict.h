@@ -1,12 +1,12 @@
 #pragma once
 /*
- * What follows for one id from what came of asking about it. Pure.
+ * Judges the outcome of one check: the decision for an id, or when to ask again. Pure.
  *
- *   what came                        | decided | counts | then
+ *   outcome                          | decided | counts | then
  *   sent, a right answer: commit     | commit  | yes    |
  *   sent, a right answer: rollback   | rollback| yes    |
  *   sent, a right answer: pending    |         | yes    | pending_every; too old: parked
- *   sent, whatever else              |         | yes    | back-off; max_attempts: parked
+ *   sent, any other answer           |         | yes    | back-off; max_attempts: parked
  *   not sent, they were not reached  |         | no     | retry_first; the breaker does the rest
  *   not sent, by our own doing       |         | no     | a pause that grows with its age
  *   its time is over                 |         | no     | parked
@@ -19,7 +19,7 @@
 enum { CHECK_VERDICT_ERROR = 640 };
 
 struct check_verdict {
-	const char *decision; /* "commit" or "rollback"; NULL: none, and what follows counts */
+	const char *decision; /* "commit" or "rollback"; NULL: none, and the next fields count */
 	const char *result;   /* a word of an answer or a stable code, never one of the above */
 	char error[CHECK_VERDICT_ERROR]; /* for people; "" */
 	bool counts;                     /* as an attempt */
@@ -27,13 +27,12 @@ struct check_verdict {
 	bool parks;                      /* error says why */
 };
 
-/* Does a failure (transport.h) say nothing of those who are asked? It lies with what is configured
- * or with this machine. */
+/* The configuration or this machine caused the failure (transport.h), and not the service. */
 bool check_verdict_is_ours(const char *failure);
 
 /* An id, as it stands before. */
 struct check_verdict_id {
-	int attempts, pendings; /* of those that were sent */
+	int attempts, pendings; /* only requests that were sent */
 	int64_t age_ms;         /* since its prepare */
 };
 
