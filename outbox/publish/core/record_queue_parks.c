@@ -1,4 +1,10 @@
 /*
+ * The way of a refused record: produce_fault.c in outbox/kafka says whose fault an error is, and
+ * record_sender.c reports the record with it. record_queue_report (record_queue.c) decides: a
+ * record that was refused in a batch goes again alone; one that was refused alone is parked by
+ * record_queue_park_refused. record_queue_parks_json gives it to the next tick, in which
+ * outbox.park (sql/migrations/0007_parked.sql) writes its row.
+ *
  * Parking. A record that Kafka refuses for good, and those of its key behind it, leave the stream
  * for outbox.parked (0007_parked.sql) in the transaction of the next log row; then they count as
  * published. From there they come back as records of listed windows. Those with a time of their own
