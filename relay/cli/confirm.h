@@ -1,7 +1,19 @@
 #pragma once
-/* A question to the operator, on the terminal. */
+/*
+ * Commands that destroy or repeat work show what they would do, ask on a terminal, and need --yes
+ * and --reason where nobody can be asked.
+ */
 #include "call.h"
 #include "errors.h"
+
+/* Options of each such command. */
+#define CONFIRM_OPTIONS                                                                            \
+	{"reason", "TEXT",                                                                         \
+	    "Why; kept in outbox.audit. Needed in scripts and with --yes, except for --dry-run."}, \
+	    {"dry-run", NULL, "Shows what would be done, and changes nothing."},                   \
+	{                                                                                          \
+		"yes", NULL, "Do not ask. Needed, with --reason, where no terminal is."            \
+	}
 
 /* Nothing but a terminal can answer. */
 bool confirm_can_ask(void);
@@ -9,10 +21,17 @@ bool confirm_can_ask(void);
 /* True: it was answered with yes. ERR_REJECT: nothing was done. */
 bool confirm_ask(const char *question, struct err *err) MUST_CHECK;
 
-/*
- * Of a command with --reason, --dry-run and --yes: is it said why, and can somebody be asked? Both
- * are needed, but for --dry-run.
- */
+/* Has the command what it needs without a terminal, or can somebody be asked? */
 bool confirm_check(const struct call *call, struct err *err) MUST_CHECK;
 /* confirm_ask, unless --yes was given. */
 bool confirm_call(const struct call *call, const char *question, struct err *err) MUST_CHECK;
+/* For outbox.audit; never empty after confirm_check. */
+const char *confirm_reason(const struct call *call);
+
+/*
+ * --force WORD[,WORD…] names what the command may contradict. `words` are those that the command
+ * knows, ended by NULL.
+ */
+bool confirm_check_force(
+    const struct call *call, const char *const *words, struct err *err) MUST_CHECK;
+bool confirm_is_forced(const struct call *call, const char *word);

@@ -123,7 +123,7 @@ static bool print_selected_sample(const struct lookback_order *order, struct err
 	fputs(text_string(&out), stdout);
 	if (order->matching > SAMPLE)
 		puts("…");
-	puts("nothing was changed: --dry-run");
+	fflush(stdout);
 	return true;
 }
 
@@ -148,11 +148,16 @@ static bool confirm_and_carry_out(
 		return false;
 	printf("%s of %" PRId64 " ids\n", order->word, order->matching);
 	fflush(stdout);
-	if (call_flag(call, "dry-run"))
-		return print_selected_sample(order, err);
+	if ((call_flag(call, "dry-run") || !call_flag(call, "yes")) &&
+	    !print_selected_sample(order, err))
+		return false;
+	if (call_flag(call, "dry-run")) {
+		puts("nothing was changed: --dry-run");
+		return true;
+	}
 	question = xformat("%s %" PRId64 " ids?", questions[order->verb], order->matching);
 	if (!confirm_call(call, question, err) ||
-	    !lookback_order_carry_out(order, call_text(call, "reason", ""), err))
+	    !lookback_order_carry_out(order, confirm_reason(call), err))
 		return false;
 	print_carried_out(order);
 	return true;
@@ -198,9 +203,7 @@ int lookback_call_order(const struct call *call, enum lookback_verb verb)
 const struct command_option lookback_order_options[] = {
     {"all", NULL, "Everything that is overdue or parked, as far as the other options choose it."},
     LOOKBACK_SELECTION_OPTIONS,
-    {"reason", "TEXT", "Why; kept in outbox.audit. Needed, but for --dry-run."},
-    {"dry-run", NULL, "Counts the ids, shows some, and changes nothing."},
-    {"yes", NULL, "Do not ask. Needed where no terminal is."},
+    CONFIRM_OPTIONS,
     LOOKBACK_POSTGRES_OPTION,
     {0},
 };

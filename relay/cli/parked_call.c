@@ -75,7 +75,7 @@ static bool print_parked_sample(const struct parked_request *request, struct err
 	fputs(text_string(&out), stdout);
 	if (request->addressed > SAMPLE)
 		puts("…");
-	puts("nothing was requested: --dry-run");
+	fflush(stdout);
 	return true;
 }
 
@@ -135,10 +135,15 @@ static bool confirm_and_note(
 	if (!parked_request_count(request, err))
 		return false;
 	print_addressed_rows(request);
-	if (call_flag(call, "dry-run"))
-		return print_parked_sample(request, err);
+	if ((call_flag(call, "dry-run") || !call_flag(call, "yes")) &&
+	    !print_parked_sample(request, err))
+		return false;
+	if (call_flag(call, "dry-run")) {
+		puts("nothing was requested: --dry-run");
+		return true;
+	}
 	if (!confirm_request(call, request, err) ||
-	    !parked_request_note(request, call_text(call, "reason", ""), err))
+	    !parked_request_note(request, confirm_reason(call), err))
 		return false;
 	print_noted(call, request);
 	return !call_flag(call, "wait") || wait_for_owner(call, request, err);
@@ -174,9 +179,7 @@ int parked_call_request(const struct call *call, enum parked_verb verb)
 
 const struct command_option parked_request_options[] = {
     {"all", NULL, "Every parked row of the publisher."},
-    {"reason", "TEXT", "Why; kept in outbox.audit. Needed, but for --dry-run."},
-    {"dry-run", NULL, "Counts the rows, shows some, and changes nothing."},
-    {"yes", NULL, "Do not ask. Needed where no terminal is."},
+    CONFIRM_OPTIONS,
     {"wait", NULL, "Waits until it is carried out."},
     {"timeout", "SECONDS", "The longest --wait; 30 unless given.", 1, 86400},
     PARKED_PUBLISHER_OPTION,

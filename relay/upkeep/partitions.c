@@ -129,6 +129,32 @@ bool partition_detach(struct pg *pg, const char *schema, const char *name,
 	return call_by_name(pg, schema, sql_partition_detach, name, ret_outcome, err);
 }
 
+bool partition_retire(struct pg *pg, const char *schema, const struct partition_request *request,
+    enum partition_outcome *ret_outcome, struct err *err)
+{
+	const struct pg_param params[] = {
+	    {request->name}, {request->force}, {request->held_too ? "t" : "f"}, {request->reason}};
+
+	return call_partition_function(pg, schema,
+	    request->detach ? sql_partition_detach_asked : sql_partition_empty_asked, params, 4,
+	    ret_outcome, err);
+}
+
+bool partition_count_rows(struct pg *pg, const char *schema, const char *table,
+    const struct partition *partition, int64_t *ret_rows, struct err *err)
+{
+	owned_text char *from = xformat("%" PRId64, partition->from_us);
+	owned_text char *to = xformat("%" PRId64, partition->to_us);
+	const struct pg_param params[] = {{table}, {from}, {to}};
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *result = schema_query(pg, schema, sql_partition_count, params, 3, err);
+
+	if (!result)
+		return false;
+	*ret_rows = pg_int(result, 0, 0);
+	return true;
+}
+
 bool partition_holder(struct pg *pg, const char *schema, const char *name, char *ret_holder,
     size_t size, struct err *err)
 {

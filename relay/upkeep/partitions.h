@@ -66,6 +66,21 @@ bool partition_drop(struct pg *pg, const char *schema, const char *name,
 bool partition_detach(struct pg *pg, const char *schema, const char *name,
     enum partition_outcome *ret_outcome, struct err *err) MUST_CHECK;
 
+/* An operator's request, which outbox.audit keeps. */
+struct partition_request {
+	const char *name;
+	bool detach;       /* partition_detach; else partition_empty */
+	bool held_too;     /* even if somebody needs a row of it */
+	const char *force; /* as the operator wrote it; "" */
+	const char *reason;
+};
+bool partition_retire(struct pg *pg, const char *schema, const struct partition_request *request,
+    enum partition_outcome *ret_outcome, struct err *err) MUST_CHECK;
+
+/* Counted up to 100,000. */
+bool partition_count_rows(struct pg *pg, const char *schema, const char *table,
+    const struct partition *partition, int64_t *ret_rows, struct err *err) MUST_CHECK;
+
 /*
  * Who keeps it, "" for nobody: of the message table "main/0" (publisher and shard) or "no
  * publisher", of the look-back's the section of an undecided prepare, of what was processed the

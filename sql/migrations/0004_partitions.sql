@@ -312,8 +312,9 @@ begin
 end $$;
 
 -- Empties a partition of which nobody needs a row: 'emptied', 'held'
--- (partition_holder says by whom), 'missing', 'busy'. Locks that partition only.
-create function outbox.partition_empty(leaf text) returns text
+-- (partition_holder says by whom), 'missing', 'busy'. Locks that partition only. An operator may force it
+-- where rows are still needed.
+create function outbox.partition_empty(leaf text, forced boolean default false) returns text
 	language plpgsql security definer
 	set search_path = pg_catalog, pg_temp set lock_timeout = '15ms' set row_security = off as $$
 declare
@@ -324,7 +325,7 @@ begin
 		return 'busy';
 	elsif of_table is null then
 		return 'missing';
-	elsif outbox.partition_holder(leaf) is not null then
+	elsif not forced and outbox.partition_holder(leaf) is not null then
 		return 'held';
 	elsif pg_relation_size(format('outbox.%I', leaf)::regclass) = 0 then
 		return 'emptied'; -- before
@@ -366,8 +367,8 @@ exception
 end $$;
 
 -- Makes a partition of which nobody needs a row a table of its own, to be archived: 'detached', 'held',
--- 'missing', 'busy'.
-create function outbox.partition_detach(leaf text) returns text
+-- 'missing', 'busy'. An operator may force it where rows are still needed.
+create function outbox.partition_detach(leaf text, forced boolean default false) returns text
 	language plpgsql security definer
 	set search_path = pg_catalog, pg_temp set lock_timeout = '15ms' set row_security = off as $$
 declare
@@ -378,7 +379,7 @@ begin
 		return 'busy';
 	elsif of_table is null then
 		return 'missing';
-	elsif outbox.partition_holder(leaf) is not null then
+	elsif not forced and outbox.partition_holder(leaf) is not null then
 		return 'held';
 	end if;
 	perform outbox.partition_lock(of_table, leaf);
@@ -623,7 +624,8 @@ end $$;
 -- The functions that run as the owner are for the relay alone (roles.sql).
 revoke execute on function
 	outbox.partition_make(text, timestamptz, timestamptz), outbox.partition_holder(text),
-	outbox.partition_empty(text), outbox.partition_drop(text), outbox.partition_detach(text),
+	outbox.partition_empty(text, boolean), outbox.partition_drop(text),
+	outbox.partition_detach(text, boolean),
 	outbox.partition_rehome(text, interval), outbox.log_partition_make(text, int, bigint),
 	outbox.log_partition_drop(text, int, bigint), outbox.upkeep_begin(text, boolean),
 	outbox.upkeep_holders() from public;

@@ -41,7 +41,7 @@ def test_kills_at_random_moments_lose_nothing(
 @pytest.mark.rotated("at random")
 def test_kills_of_a_relay_with_several_shards(
         database, make_relay, make_writers, judge, chance, scale, command):
-    command("publisher", "drop", "--yes", "--force", "main")
+    command("publisher", "drop", "--yes", "--reason", "other shards", "--force", "last,owned", "main")
     command("publisher", "create", "--shards", 3, "main")
     relay = make_relay(publisher_lease=LEASE, publisher_max_in_flight=300).wait_ready()
     relay.kill()

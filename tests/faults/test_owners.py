@@ -229,7 +229,7 @@ def start_two_together(database, make, shards):
 
 def test_two_publishers_spread_over_two_processes(
         database, kafka, topic, make_relay, make_writers, command, tmp_path, until_published):
-    command("publisher", "drop", "--yes", "--force", "main")
+    command("publisher", "drop", "--yes", "--reason", "other shards", "--force", "last,owned", "main")
     for publisher in ("first", "second"):
         command("publisher", "create", publisher)
     arguments = configuration(tmp_path, kafka, database,
@@ -252,7 +252,7 @@ def test_two_publishers_spread_over_two_processes(
 
 def test_four_shards_spread_over_two_processes(
         database, make_relay, make_writers, judge, command):
-    command("publisher", "drop", "--yes", "--force", "main")
+    command("publisher", "drop", "--yes", "--reason", "other shards", "--force", "last,owned", "main")
     command("publisher", "create", "--shards", 4, "main")
     relays = start_two_together(
         database, lambda: make_relay(publisher_lease="2s", publisher_max_in_flight=200),
@@ -272,7 +272,7 @@ def test_four_shards_spread_over_two_processes(
 def test_a_second_relay_finds_nothing_to_do_when_the_first_drains(
         database, make_relay, make_writers, judge, command, shards):
     """--drain waits for a shard that somebody else owns, until that one is through."""
-    command("publisher", "drop", "--yes", "--force", "main")
+    command("publisher", "drop", "--yes", "--reason", "other shards", "--force", "last,owned", "main")
     command("publisher", "create", "--shards", shards, "main")
     make_writers(connections=4).run(500)
     relays = [make_relay(arguments=("run", "--drain"), publisher_lease="30s") for _ in range(2)]

@@ -300,14 +300,17 @@ def test_a_publisher_that_may_not_go(settings, database):
     database.execute(
         "INSERT INTO outbox.scheduled (publisher, shard, id, created_at, event_id, topic, deliver_at, tick)"
         " VALUES ('main', 0, 1, now(), gen_random_uuid(), 't', now() + interval '1 h', 0)")
-    refused(["publisher", "drop", "main", "--yes"], settings, REFUSED, "main is the last one", "--force")
+    agreed = ["--yes", "--reason", "other took over"]
+    refused(["publisher", "drop", "main", *agreed], settings, REFUSED, "main is the last one", "--force last")
     assert run_command(["publisher", "create", "other"], settings)[0] == 0
-    refused(["publisher", "drop", "main"], settings, REFUSED, "0 parked", "1 scheduled", "--yes")
+    refused(["publisher", "drop", "main"], settings, REFUSED, "--reason", "--yes")
+    status, output, _ = run_command(["publisher", "drop", "main", "--dry-run"], settings)
+    assert status == 0 and "0 parked" in output and "1 scheduled" in output
     assert database.execute("SELECT count(*) FROM outbox.scheduled") == [(1,)]
-    for command in (["drop"], ["drop", "--yes"], ["split", "--shards", "2"], ["split", "--cancel"]):
+    for command in (["drop"], ["drop", *agreed], ["split", "--shards", "2"], ["split", "--cancel"]):
         refused(["publisher", command[0], "nobody", *command[1:]], settings, REFUSED,
                 "publisher nobody does not exist")
-    assert run_command(["publisher", "drop", "main", "--yes"], settings)[0] == 0
+    assert run_command(["publisher", "drop", "main", *agreed], settings)[0] == 0
     assert database.execute("SELECT name FROM outbox.publisher") == [("other",)]
     assert database.execute("SELECT count(*) FROM outbox.scheduled") == [(0,)]
 

@@ -20,7 +20,8 @@ COMMANDS = [
     ["migrate", "status"], ["doctor"], ["status"], ["status", "--json"], ["verify"], ["publisher", "list"],
     ["partition", "list"], ["parked", "list"], ["replay", "--list"], ["lookback", "list"],
     ["lookback", "show", "order", "1"],
-    ["publisher", "create", "second", "--start", "now"], ["publisher", "drop", "second", "--yes"],
+    ["publisher", "create", "second", "--start", "now"],
+    ["publisher", "drop", "second", "--yes", "--reason", "done"],
     ["replay", "ids=1..2", "--reason", "again", "--yes"]]
 
 

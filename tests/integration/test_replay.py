@@ -194,7 +194,7 @@ def test_a_filter_chooses_its_rows_and_no_others(
     wanted = rows_of(database, " AND ".join(terms[name][1] for name in chosen))
     arguments = [terms[name][0] for name in chosen]
     if chosen == ["state"]:
-        arguments += ["--all", "--yes"]
+        arguments += ["--all", "--yes", "--reason", "again"]
     if not wanted:
         status, _, error = run_command(["replay", *arguments, "--to", target],
                                        {"DATABASE_URL": database.dsn,
@@ -216,7 +216,7 @@ def test_everything_goes_when_it_is_asked_for_and_only_what_was_committed(
         "INSERT INTO outbox.message (topic, key, payload) VALUES (%s, 'k1', '7')", (topic,))
     fill(database, [topic, other], 20)
     wanted = rows_of(database)
-    replay("--all", "--yes")
+    replay("--all", "--yes", "--reason", "again")
     open_transaction.rollback()
     open_transaction.close()
     assert events(replayed(kafka, [topic, other])) == dict.fromkeys(wanted, 1)
@@ -249,7 +249,7 @@ def test_a_large_replay_goes_in_pages_through_little_memory(
         database, kafka, topic, replay, scale):
     count = scale(200_000)
     fill(database, [topic], count, padding=500)
-    output = replay("--all", "--yes", OUTBOX_RELAY_PUBLISHER_MEMORY="1MiB",
+    output = replay("--all", "--yes", "--reason", "again", OUTBOX_RELAY_PUBLISHER_MEMORY="1MiB",
                     OUTBOX_RELAY_PUBLISHER_MAX_IN_FLIGHT="500")
     assert f"{count} of {count} rows published" in output
     records = replayed(kafka, [topic])
@@ -287,7 +287,7 @@ def test_after_a_kill_it_goes_on_with_nothing_missing_and_little_repeated(
     fill(database, [topic, other], count)
     wanted = rows_of(database)
     limit = {"OUTBOX_RELAY_PUBLISHER_MAX_IN_FLIGHT": in_flight}
-    arguments = ["--all", "--yes"]
+    arguments = ["--all", "--yes", "--reason", "again"]
     for kill in range(kills):
         child = start(*arguments, "--rate", "300", **limit)
         before = len(replayed(kafka, [topic, other]))
@@ -311,7 +311,7 @@ def test_after_a_kill_it_goes_on_with_nothing_missing_and_little_repeated(
 
 def test_two_do_not_run_the_same_replay(database, kafka, topic, start, replay, settings):
     fill(database, [topic], 3000)  # more than come while the second one starts
-    child = start("--all", "--yes", "--rate", "100")
+    child = start("--all", "--yes", "--reason", "again", "--rate", "100")
     wait_for(lambda: database.execute("SELECT count(*) FROM outbox.replay") == [(1,)], 30,
              "the replay")
     status, output, error = run_command(["replay", "--resume", "1"], settings)
@@ -325,7 +325,7 @@ def test_two_do_not_run_the_same_replay(database, kafka, topic, start, replay, s
 
 def test_one_that_lost_its_replay_stops(database, kafka, topic, start):
     fill(database, [topic], 3000)
-    child = start("--all", "--yes", "--rate", "100")
+    child = start("--all", "--yes", "--reason", "again", "--rate", "100")
     wait_for(lambda: len(replayed(kafka, [topic])) > 10, 30, "the first records")
     database.execute("UPDATE outbox.replay SET nonce = nonce + 1")
     _, error = child.communicate(timeout=30)
@@ -347,7 +347,7 @@ def test_several_replays_run_beside_each_other(database, kafka, topic, other, st
 def test_brokers_that_stand_still_are_waited_for_under_the_lease(
         database, kafka, topic, start, replay):
     fill(database, [topic], 2000)
-    child = start("--all", "--yes", "--rate", "200")
+    child = start("--all", "--yes", "--reason", "again", "--rate", "200")
     wait_for(lambda: database.execute("SELECT count(*) FROM outbox.replay WHERE done > 50")
              == [(1,)], 30, "the first note")
     kafka.pause()
@@ -367,7 +367,7 @@ def test_brokers_that_stand_still_are_waited_for_under_the_lease(
 def test_a_server_that_ends_its_connections_ends_it_and_a_resume_goes_on(
         database, kafka, topic, start, replay):
     fill(database, [topic], 3000)
-    child = start("--all", "--yes", "--rate", "200")
+    child = start("--all", "--yes", "--reason", "again", "--rate", "200")
     wait_for(lambda: len(replayed(kafka, [topic])) > 50, 30, "the first records")
     database.postgres.terminate_backends(database=database.name)
     _, error = child.communicate(timeout=30)
@@ -387,7 +387,7 @@ def test_a_refused_record_ends_it_by_name_and_a_resume_goes_on_behind_it(
     fill(database, [topic], 100)
     wanted = rows_of(database)
     kafka.alter_topic(topic, max_message_bytes=100_000)
-    status, _, error = run_command(["replay", "--all", "--yes"], settings)
+    status, _, error = run_command(["replay", "--all", "--yes", "--reason", "again"], settings)
     assert status == REFUSED
     assert f"id {id_of(database, 101)} for topic {topic}: Kafka refuses the record" in error
     assert "--resume 1" in error
@@ -408,7 +408,7 @@ def test_the_auditor_finds_the_topic_clean_with_replayed_records_in_it(
     with make_writers(connections=4):
         wait_for(lambda: database.execute("SELECT count(*) > 200 FROM outbox.message") == [(True,)],
                  60, "rows")
-        replay("--all", "--yes")
+        replay("--all", "--yes", "--reason", "again")
     relay.stop()
     assert make_relay(arguments=("run", "--drain")).wait() == 0
     assert replayed(kafka, [topic])
@@ -508,7 +508,7 @@ def test_bad_input_is_one_line_and_changes_nothing(database, kafka, topic, setti
 def test_a_topic_of_rows_that_kafka_does_not_have_is_named(database, kafka, topic, settings):
     fill(database, [topic], 10)
     database.execute("INSERT INTO outbox.message (topic, key, payload) VALUES ('lost', 'k', '1')")
-    status, output, error = run_command(["replay", "--all", "--yes"], settings)
+    status, output, error = run_command(["replay", "--all", "--yes", "--reason", "again"], settings)
     assert (status, output) == (REFUSED, "") and "topic lost does not exist in Kafka" in error
     nothing_happened(database, kafka, [topic])
 
@@ -525,14 +525,14 @@ def test_a_target_with_too_few_partitions_is_refused(database, kafka, topic, set
 
 def test_a_finished_replay_is_not_gone_on_with(database, topic, replay, settings):
     fill(database, [topic], 10)
-    number = number_in(replay("--all", "--yes"))
+    number = number_in(replay("--all", "--yes", "--reason", "again"))
     status, output, error = run_command(["replay", "--resume", number], settings)
     assert (status, output) == (REFUSED, "") and f"replay {number} is finished" in error
 
 
 def test_a_replay_of_another_cluster_is_not_gone_on_with(database, kafka, topic, replay, settings):
     fill(database, [topic], 10)
-    replay("--all", "--yes")
+    replay("--all", "--yes", "--reason", "again")
     database.execute("UPDATE outbox.replay SET state = 'stopped', last_id = 0,"
                      " system_identifier = system_identifier + 1")
     status, output, error = run_command(["replay", "--resume", "1"], settings)
@@ -558,7 +558,7 @@ def test_rows_older_than_the_retention_of_their_topic_are_warned_of(
 def test_kafka_that_does_not_answer_is_said_before_anything_is_done(database, topic, settings):
     fill(database, [topic], 10)
     status, output, error = run_command(
-        ["replay", "--all", "--yes"],
+        ["replay", "--all", "--yes", "--reason", "again"],
         {**settings, "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1"})
     assert (status, output) == (UNAVAILABLE, "")
     assert "Kafka gives no answer within 10 s" in error
@@ -585,7 +585,7 @@ def test_the_relays_role_can_replay_and_cannot_forge_who_asked(
     role = f"operator_{uuid.uuid4().hex[:8]}"
     database.execute(f"CREATE ROLE {role} LOGIN IN ROLE outbox_relay")
     dsn = postgres.dsn(database.name, role)
-    status, _, error = run_command(["replay", "--all", "--yes"],
+    status, _, error = run_command(["replay", "--all", "--yes", "--reason", "again"],
                                    {**settings, "DATABASE_URL": dsn})
     assert status == 0, error
     assert database.execute("SELECT asked_by FROM outbox.replay") == [(role,)]
@@ -626,6 +626,6 @@ def test_a_page_reads_the_index_on_id_between_its_bounds_only(database, topic):
 
 def test_pgbouncer_may_stand_between(database, kafka, pgbouncer, topic, replay):
     fill(database, [topic], 2000)
-    replay("--all", "--yes", DATABASE_URL=pgbouncer.dsn(database.name))
+    replay("--all", "--yes", "--reason", "again", DATABASE_URL=pgbouncer.dsn(database.name))
     assert len(events(replayed(kafka, [topic]))) == 2000
     database.postgres.terminate_backends(database=database.name)

@@ -79,7 +79,7 @@ def test_the_relay_does_everything_whatever_the_role_sets(database, dsn, kafka, 
     # partitions: made by hand and ahead; dropped by the relay
     run("partition", "make", "--from", "2026-01-02")
     assert "outbox.message_p20260102" in leaves(database)
-    run("partition", "drop", "message_p20260102")
+    run("partition", "drop", "message_p20260102", "--yes", "--reason", "empty")
     assert "outbox.message_p20260102" not in leaves(database)
     run("partition", "make", "--from", "2026-01-03", "--table", "message")
     database.execute("INSERT INTO outbox.message (topic, key, payload, created_at) VALUES (%s, 'old', 'old',"
@@ -108,7 +108,7 @@ def test_the_relay_does_everything_whatever_the_role_sets(database, dsn, kafka, 
                     ["lookback", "commit", "order", "3", "--reason", "known", "--yes"],
                     ["replay", "topic=" + topic, "state=published", "--reason", "again", "--yes"],
                     ["publisher", "create", "second", "--start", "2026-01-02T03:04:05Z"],
-                    ["publisher", "drop", "second", "--yes"]):
+                    ["publisher", "drop", "second", "--yes", "--reason", "done"]):
         run(*command, statuses=(0, 1))
     relay.wait_for(lambda: case.ids() == ["1", "3"], what="the operator's commit")
     verdict = json.loads(run("verify", "--json", statuses=(0, 1)))

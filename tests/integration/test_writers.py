@@ -159,8 +159,9 @@ def test_a_publisher_is_split_and_joined_again_while_writers_run(
 
 @pytest.mark.rotated("shards")
 def test_three_shards_share_the_work(database, kafka, topic, make_relay, make_writers, scale):
-    for arguments in (["publisher", "drop", "main", "--yes", "--force"], ["publisher", "create", "main", "--shards", 3]):
-        status, output, error = run_command(arguments, {"DATABASE_URL": database.dsn})
+    for arguments in (["drop", "main", "--yes", "--reason", "other shards", "--force", "last"],
+                      ["create", "main", "--shards", 3]):
+        status, output, error = run_command(["publisher", *arguments], {"DATABASE_URL": database.dsn})
         assert status == 0, output + error
     relay = make_relay(publisher_shards=3).wait_ready()
     writers = make_writers()

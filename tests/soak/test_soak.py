@@ -196,7 +196,8 @@ class Soak:
         path.write_text(CONFIGURATION.replace('"]\n', f'"]\n{PUBLISHER}'))
         self.settings = {"DATABASE_URL": self.database.dsn, "OUTBOX_RELAY_CONFIG": path,
                          "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS": self.kafka.bootstrap}
-        for verb in (*(["create", publisher] for publisher in MODES), ["drop", "--yes", "main"]):
+        for verb in (*(["create", publisher] for publisher in MODES),
+                     ["drop", "--yes", "--reason", "one of each mode", "main"]):
             status, _, error = run_command(["publisher", *verb], self.settings)
             assert status == 0, error
         networks = [stack.enter_context(Proxy(self.postgres.port)) for _ in range(3)]

@@ -1,77 +1,95 @@
 #include <stdio.h>
 #include "commands.h"
+#include "confirm.h"
 #include "session.h"
 #include "sql_files.h"
 #include "text.h"
 
+static const char *const force_words[] = {"owned", "last", NULL};
+
 /* Columns of status.sql: publisher, shard, shards, split_to, n, epoch, owner, lease_left_ms. */
-static bool check_unowned(
-    struct pg *pg, const struct postgres_settings *postgres, const char *name, struct err *err)
+static bool check_unowned(struct session *session, const char *name, struct err *err)
 {
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *rows = database_query(pg, postgres, sql_status, NULL, 0, err);
+	struct pg_result *rows =
+	    database_query(session->pg, session->postgres, sql_status, NULL, 0, err);
 
 	for (int i = 0; rows && i < pg_rows(rows); i++)
-		if (text_equal(pg_value(rows, i, 0), name) && pg_int(rows, i, 7) > 0)
+		if (text_equal(pg_value(rows, i, 0), name) && pg_int(rows, i, 7) > 0 &&
+		    !confirm_is_forced(session->call, "owned"))
 			return err_set(err, ERR_FENCED,
-			    "publisher %s shard %s is owned by %s: stop it, or repeat with --force",
+			    "publisher %s shard %s is owned by %s: stop it; --force owned drops "
+			    "the publisher all the same",
 			    name, pg_value(rows, i, 1), pg_value(rows, i, 6));
 	return rows != NULL;
 }
 
 /* Partitions stay for the sake of publishers that have not published their rows. */
-static bool check_asked(struct pg *pg, const struct postgres_settings *postgres, const char *name,
-    bool yes, bool force, struct err *err)
+static bool plan_drop(struct session *session, const char *name, struct text *plan, struct err *err)
 {
 	const struct pg_param params[] = {{name}};
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *row =
-	    database_query(pg, postgres, sql_publisher_drop_check, params, 1, err);
+	struct pg_result *row = database_query(
+	    session->pg, session->postgres, sql_publisher_drop_check, params, 1, err);
 
 	if (!row)
 		return false;
 	if (!pg_int(row, 0, 3))
 		return err_set(err, ERR_REJECT, "publisher %s does not exist", name);
-	if (pg_int(row, 0, 0) == 0 && !force)
+	text_addf(plan,
+	    "drop of publisher %s: its progress is forgotten, and with it go %s parked and %s "
+	    "scheduled messages\n",
+	    name, pg_value(row, 0, 1), pg_value(row, 0, 2));
+	if (pg_int(row, 0, 0) == 0 && !confirm_is_forced(session->call, "last"))
 		return err_set(err, ERR_REJECT,
 		    "publisher %s is the last one: without a publisher nothing is published, and "
-		    "rows go "
-		    "with their partitions; create another one first, or repeat with --force",
+		    "rows go with their partitions; create another one first, or force it with "
+		    "--force last",
 		    name);
-	return yes || err_set(err, ERR_REJECT,
-			  "publisher drop forgets what publisher %s has published, and with it go "
-			  "%s parked "
-			  "and %s scheduled messages; repeat with --yes to do it",
-			  name, pg_value(row, 0, 1), pg_value(row, 0, 2));
+	return true;
 }
 
 static bool drop_publisher(struct session *session, struct err *err)
 {
-	const char *name = session->call->arguments[0];
-	bool force = call_flag(session->call, "force");
-	const struct pg_param params[] = {{name}};
+	const struct call *call = session->call;
+	const char *name = call->arguments[0];
+	const struct pg_param params[] = {
+	    {name}, {call_text(call, "force", "")}, {confirm_reason(call)}};
+	owned_text char *question = xformat("Drop publisher %s?", name);
+	OWNED(text_finish) struct text plan = {0};
 	OWNED(owned_pg_result_destroy) struct pg_result *done = NULL;
 
-	if (!check_asked(session->pg, session->postgres, name, call_flag(session->call, "yes"),
-		force, err) ||
-	    (!force && !check_unowned(session->pg, session->postgres, name, err)))
+	if (!plan_drop(session, name, &plan, err) || !check_unowned(session, name, err) ||
+	    !confirm_check(call, err))
 		return false;
-	done = database_query(session->pg, session->postgres, sql_publisher_drop, params, 1, err);
+	fputs(text_string(&plan), stdout);
+	if (call_flag(call, "dry-run")) {
+		puts("nothing was changed: --dry-run");
+		return true;
+	}
+	if (!confirm_call(call, question, err))
+		return false;
+	done = database_query(session->pg, session->postgres, sql_publisher_drop, params, 3, err);
 	if (done)
 		printf("publisher %s dropped\n", name);
 	return done != NULL;
 }
 
+static bool check_publisher_force(const struct call *call, struct err *err)
+{
+	return confirm_check_force(call, force_words, err);
+}
+
 static int run_publisher_drop(const struct call *call)
 {
-	return session_run(call, NULL, drop_publisher);
+	return session_run(call, check_publisher_force, drop_publisher);
 }
 
 static const struct command_option publisher_drop_options[] = {
-    {"yes", NULL, "Really drop it."},
-    {"force", NULL,
-	"Also while a process owns one of its shards, which that process lets go of, and also the "
-	"last publisher."},
+    CONFIRM_OPTIONS,
+    {"force", "WORD,…",
+	"owned: also while a process owns one of its shards, which that process lets go of; last: "
+	"also the last publisher."},
     SESSION_POSTGRES_OPTION,
     {0},
 };
@@ -83,10 +101,10 @@ const struct command command_publisher_drop = {
     .most_arguments = 1,
     .summary = "Drops a publisher and its progress.",
     .description =
-	"Rows that it has not published stay in the table until their partition goes, and are not "
-	"published by it any more. A publisher made anew under the same name begins where "
-	"`--start` "
-	"says.\n",
+	"The command shows what goes with the publisher and asks; outbox.audit keeps who dropped "
+	"it and why. The publisher publishes none of its remaining rows, which stay in the table "
+	"until their partition goes. A publisher made anew under the same name begins where "
+	"`--start` says.\n",
     .options = publisher_drop_options,
     .example = "outbox-relay publisher drop billing",
     .run = run_publisher_drop,

@@ -64,7 +64,7 @@ static bool carry_out(const struct session *session, struct err *err)
 {
 	bool new_identity = call_flag(session->call, "new-identity");
 	const struct pg_param params[] = {
-	    {call_text(session->call, "reason", "")}, {new_identity ? "t" : "f"}};
+	    {confirm_reason(session->call)}, {new_identity ? "t" : "f"}};
 	OWNED(owned_pg_result_destroy) struct pg_result *done = NULL;
 
 	if (!pg_script(session->pg, sql_rebase_begin, err))
@@ -97,21 +97,9 @@ static bool rebase_all(struct session *session, struct err *err)
 	return carry_out(session, err);
 }
 
-static bool check_rebase_way(const struct call *call, struct err *err)
-{
-	if (call_flag(call, "dry-run"))
-		return true;
-	if (call_text(call, "reason", "")[0] == '\0')
-		return err_set(
-		    err, ERR_REJECT, "say why with --reason: it is kept in outbox.audit");
-	return call_flag(call, "yes") || confirm_can_ask() ||
-	       err_set(err, ERR_REJECT,
-		   "no terminal to ask at: repeat with --yes, or look first with --dry-run");
-}
-
 static int run_publisher_rebase(const struct call *call)
 {
-	return session_run(call, check_rebase_way, rebase_all);
+	return session_run(call, confirm_check, rebase_all);
 }
 
 static const struct command_option publisher_rebase_options[] = {
@@ -119,9 +107,7 @@ static const struct command_option publisher_rebase_options[] = {
     {"new-identity", NULL,
 	"For a copy whose original goes on publishing: each publisher gets an identity of its "
 	"own."},
-    {"reason", "TEXT", "Why; kept in outbox.audit. Needed, but for --dry-run."},
-    {"dry-run", NULL, "Counts the rows and changes nothing."},
-    {"yes", NULL, "Do not ask. Needed where no terminal is."},
+    CONFIRM_OPTIONS,
     SESSION_POSTGRES_OPTION,
     {0},
 };

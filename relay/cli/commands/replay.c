@@ -53,11 +53,19 @@ static bool check_everything(const struct replaying *replaying, struct err *err)
 	if (!everything && call_flag(call, "all"))
 		return err_set(err, ERR_REJECT, "--all does not go with %s: take one of them away",
 		    call->arguments[0]);
-	if (everything && !call_flag(call, "dry-run") && !call_flag(call, "yes") &&
-	    !confirm_can_ask())
-		return err_set(err, ERR_REJECT,
-		    "--all publishes every row of the table once more; repeat with --yes to do it");
-	return true;
+	return !everything || confirm_check(call, err);
+}
+
+static void print_planned_topics(const struct replaying *replaying)
+{
+	const struct replay *replay = &replaying->replay;
+	const struct replay_plan *plan = &replaying->plan;
+
+	for (int i = 0; i < plan->count; i++)
+		printf("%" PRId64 " rows of topic %s would go to %s\n", plan->topics[i].rows,
+		    plan->topics[i].name, replay->target ? replay->target : plan->topics[i].name);
+	printf("%" PRId64 " rows, ids %" PRId64 " to %" PRId64 "\n", replay->total, plan->low_id,
+	    replay->upto_id);
 }
 
 static bool confirm_replay(const struct replaying *replaying, struct err *err)
@@ -65,8 +73,11 @@ static bool confirm_replay(const struct replaying *replaying, struct err *err)
 	owned_text char *question =
 	    xformat("Publish all %" PRId64 " rows once more?", replaying->replay.total);
 
-	return !call_flag(replaying->call, "all") || call_flag(replaying->call, "yes") ||
-	       confirm_ask(question, err);
+	if (!call_flag(replaying->call, "all"))
+		return true;
+	if (!call_flag(replaying->call, "yes"))
+		print_planned_topics(replaying);
+	return confirm_call(replaying->call, question, err);
 }
 
 /* What only one of the three ways of use understands. */
@@ -104,14 +115,7 @@ static void print_gone(const struct replaying *replaying)
 
 static void print_replay_plan(const struct replaying *replaying)
 {
-	const struct replay *replay = &replaying->replay;
-	const struct replay_plan *plan = &replaying->plan;
-
-	for (int i = 0; i < plan->count; i++)
-		printf("%" PRId64 " rows of topic %s would go to %s\n", plan->topics[i].rows,
-		    plan->topics[i].name, replay->target ? replay->target : plan->topics[i].name);
-	printf("%" PRId64 " rows, ids %" PRId64 " to %" PRId64 "\n", replay->total, plan->low_id,
-	    replay->upto_id);
+	print_planned_topics(replaying);
 	print_gone(replaying);
 	puts("nothing was published: --dry-run");
 }
@@ -238,7 +242,8 @@ static bool begin_replay(struct replaying *replaying, struct err *err)
 		return true;
 	}
 	if (!replay_create(replay, replaying->pg, replaying->plan.low_id,
-		call_text(call, "reason", NULL), err))
+		call_flag(call, "all") ? confirm_reason(call) : call_text(call, "reason", NULL),
+		err))
 		return false;
 	print_gone(replaying);
 	return send_replay(replaying, err);
@@ -290,8 +295,8 @@ static const struct command_option replay_options[] = {
     {"rate", "N", "At most so many records a second.", 1, 10000000},
     {"dry-run", NULL, "Counts and checks, and changes nothing."},
     {"all", NULL, "Every row of the table."},
-    {"yes", NULL, "With --all: do not ask."},
-    {"reason", "TEXT", "Kept with the replay, for `--list`."},
+    {"yes", NULL, "With --all: do not ask. Needed, with --reason, where no terminal is."},
+    {"reason", "TEXT", "Why; kept with the replay, for `--list`, and in outbox.audit."},
     {"resume", "ID",
 	"Goes on with a replay that was stopped or killed, behind the last id that was noted.", 1,
 	INT64_MAX},

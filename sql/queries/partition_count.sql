@@ -1,0 +1,13 @@
+-- Rows of a partition, counted up to 100,000.
+-- $1 table text, $2 from bigint, $3 to bigint, both in microseconds since 1970
+select case $1::text
+	when 'message' then (select count(*) from (select from outbox.message
+		where created_at >= to_timestamp(0) + $2::bigint * interval '1 us'
+			and created_at < to_timestamp(0) + $3::bigint * interval '1 us' limit 100000) r)
+	when 'lookback' then (select count(*) from (select from outbox.lookback
+		where prepared_at >= to_timestamp(0) + $2::bigint * interval '1 us'
+			and prepared_at < to_timestamp(0) + $3::bigint * interval '1 us' limit 100000) r)
+	else (select count(*) from (select from outbox.processed
+		where record_at >= to_timestamp(0) + $2::bigint * interval '1 us'
+			and record_at < to_timestamp(0) + $3::bigint * interval '1 us' limit 100000) r)
+	end
