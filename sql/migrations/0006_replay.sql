@@ -59,7 +59,7 @@ begin
 		clock_timestamp() + lease_ms * interval '1 ms',
 		(select system_identifier from pg_control_system()))
 	returning replay.id into new_id;
-	if new_reason ~ '\S' then
+	if new_reason ~ '[^[:space:]]' then
 		insert into outbox.audit (verb, publisher, target, reason)
 		values ('replay', of_publisher, jsonb_build_object('replay', new_id, 'filter', new_filter,
 			'topic', new_target, 'rows', rows), new_reason);
