@@ -1,0 +1,61 @@
+"""What `meson install` puts where, and that the compile lines of the docs work with it."""
+
+import glob
+import json
+import os
+import pathlib
+import re
+import subprocess
+
+import pytest
+
+from support.relay import binary
+
+ROOT = pathlib.Path(__file__).parents[2]
+BUILD = pathlib.Path(binary()).resolve().parents[2]
+LINES = [(page.name, line) for page in sorted((ROOT / "docs").rglob("*.md"))
+         for line in re.findall(r"^ *(cc .*)$", page.read_text(), re.M)]
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("installed")
+    subprocess.run(["meson", "install", "-C", BUILD, "--no-rebuild", "--quiet", "--destdir", folder], check=True)
+    yield folder / "usr/local"
+
+
+def test_each_file_is_in_its_place(installed):
+    assert {path.name for path in (installed / "include").iterdir()} == {"outbox"}
+    headers = {path.name for path in (installed / "include/outbox").iterdir()}
+    assert {"inbox.h", "dedup.h", "rules.h", "claims.h", "position.h"} <= headers
+    shared = installed / "share/outbox-relay"
+    assert {path.name for path in (shared / "barrier").iterdir()} == {"mysql.sql", "postgres.sql"}
+    assert {path.name for path in (shared / "examples").iterdir()} == set(os.listdir(ROOT / "docs/examples"))
+    sample = shared / "relay.ini"
+    assert sample.read_text() == subprocess.run(
+        [binary(), "config", "--print-sample"], capture_output=True, text=True, check=True).stdout
+
+
+def test_a_default_build_needs_no_tests():
+    options = {option["name"]: option for option in json.loads(subprocess.run(
+        ["meson", "introspect", "--buildoptions", ROOT / "meson.build"], capture_output=True, text=True,
+        check=True).stdout)}
+    assert options["tests"]["value"] is False
+    assert "dependency('cmocka')" in (ROOT / "meson.build").read_text().split("if get_option('tests')")[1]
+
+
+def test_there_are_compile_lines():
+    assert {line.split()[1] for _, line in LINES} == {"dedup.c", "inbox.c", "lookback.c"}
+
+
+@pytest.mark.parametrize("page, line", LINES)
+def test_a_compile_line_works_as_it_stands(installed, tmp_path, page, line):
+    metadata, = glob.glob(f"{installed}/lib/**/pkgconfig", recursive=True)
+    for path in pathlib.Path(metadata).glob("*.pc"):
+        path.write_text(path.read_text().replace("prefix=/usr/local", f"prefix={installed}"))
+    for example in (ROOT / "docs/examples").glob("*.c"):
+        (tmp_path / example.name).write_bytes(example.read_bytes())
+    done = subprocess.run(line, shell=True, cwd=tmp_path, capture_output=True, text=True,
+                          env={**os.environ, "PKG_CONFIG_PATH": metadata})
+    assert done.returncode == 0, f"{page}: {line}: {done.stderr}"
+    assert (tmp_path / "a.out").exists()
