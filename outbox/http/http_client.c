@@ -364,6 +364,13 @@ const char *http_response_trailer(const struct http_response *response, const ch
 		   : NULL;
 }
 
+const char *http_response_encoding(const struct http_response *response)
+{
+	const char *encoding = http_response_header(response, "Content-Encoding");
+
+	return encoding && *encoding && strcasecmp(encoding, "identity") != 0 ? encoding : NULL;
+}
+
 int64_t http_response_retry_after_ms(const struct http_response *response, int64_t wall_us)
 {
 	return http_lines_retry_after_ms(http_response_header(response, "Retry-After"), wall_us);

@@ -179,6 +179,9 @@ const char *http_response_header(const struct http_response *response, const cha
 /* The same of what came behind the body alone: there a header is none. */
 const char *http_response_trailer(const struct http_response *response, const char *name);
 
+/* The Content-Encoding of an answer, which nobody asked for; NULL: none, or identity. */
+const char *http_response_encoding(const struct http_response *response);
+
 /*
  * What Retry-After says, in milliseconds from now (0: a date that has passed); -1: nothing, or
  * neither seconds nor a date. wall_us: clock_wall_us.

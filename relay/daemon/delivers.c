@@ -69,6 +69,8 @@ static void add_state(const struct deliver_status *status, struct text *report)
 		text_add(report, ", the application failed too often");
 	if (status->paused)
 		text_add(report, ", paused");
+	if (status->last_error[0])
+		text_addf(report, "; last error: %s", status->last_error);
 }
 
 /*

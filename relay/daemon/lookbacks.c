@@ -158,8 +158,9 @@ static bool checker_ready(
 {
 	text_addf(report, "[%s] checker of look-back %s: ", status->works ? "+" : "-", name);
 	if (status->works)
-		text_addf(report, "%d ids claimed, %d requests under way, %d hosts not asked\n",
-		    status->rows, status->in_flight, status->breakers_open);
+		text_addf(report, "%d ids claimed, %d requests under way, %d hosts not asked%s%s\n",
+		    status->rows, status->in_flight, status->breakers_open,
+		    status->last_error[0] ? "; " : "", status->last_error);
 	else
 		text_addf(report, "%s\n", status->error[0] ? status->error : "begins");
 	return status->works;

@@ -342,6 +342,7 @@ struct deliver_status deliver_status(struct deliver *deliver)
 	stops = deliver->stop_asked;
 	pthread_mutex_unlock(&deliver->mutex);
 	status.sends = sender.figures;
+	text_copy(status.last_error, sizeof status.last_error, sender.error);
 	if (stops || sender.loop_ms < status.turn_ms) /* its own thread waits for the end */
 		status.turn_ms = sender.loop_ms;
 	return status;

@@ -40,5 +40,6 @@ struct deliver_status {
 	uint64_t in_progress;
 	uint64_t handled, dead_letters; /* since the process began */
 	struct dispatch_figures sends;
+	char last_error[DISPATCH_ERROR]; /* of the last request; "" when it did not fail */
 };
 struct deliver_status deliver_status(struct deliver *deliver);

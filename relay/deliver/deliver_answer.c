@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "cleanup.h"
 #include "text.h"
 
 enum {
@@ -141,7 +142,11 @@ static void read_status_answer(struct deliver_answer *answer, const struct deliv
 	struct deliver_verdict verdict =
 	    verdict_of_status(judge, response->status, response->retry_after_ms);
 
-	give_reason(&verdict, response->status, response->body, response->length);
+	if (response->encoding && response->length)
+		set_reason(&verdict, "status %d: the body is encoded (%.40s)", response->status,
+		    response->encoding);
+	else
+		give_reason(&verdict, response->status, response->body, response->length);
 	set_verdicts(answer, &verdict);
 	answer->outcome = outcome_of_status(response->status);
 	answer->label = label_of(response->status);
@@ -242,10 +247,15 @@ static void read_batch_answer(struct deliver_answer *answer, const struct delive
 {
 	json_t *array = json_loadb(response->body, response->length, JSON_REJECT_DUPLICATES, NULL);
 	bool *said = xcalloc(answer->count, sizeof *said);
+	owned_text char *encoded = xformat(
+	    "it answers a batch with an encoded body (%.40s), and the relay asked for no encoding",
+	    response->encoding ? response->encoding : "");
 	const char *why = "it answers a batch with a body that is no JSON";
 
 	answer->outcome = BREAKER_SUCCESS;
 	answer->label = label_of(response->status);
+	if (response->encoding)
+		why = encoded;
 	if (!array || !read_items(answer, judge, ids, array, said, &why)) {
 		worth_nothing(answer, why);
 	} else {

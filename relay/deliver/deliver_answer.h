@@ -32,6 +32,7 @@ struct deliver_response {
 	bool tried;             /* with a failure: the application may have got it */
 	int status;             /* 0: none came */
 	int64_t retry_after_ms; /* -1: not said */
+	const char *encoding;   /* of the body; NULL: none */
 	const char *body;
 	size_t length;
 };

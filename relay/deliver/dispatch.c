@@ -20,6 +20,7 @@ struct dispatch {
 	int in_flight;
 	struct outbox_inbox_end *ends; /* as many as the largest parcel has messages */
 	size_t most_ends;
+	char error[DISPATCH_ERROR]; /* of the last request */
 };
 
 /* --- parcels -------------------------------------------------------------------------------- */
@@ -285,6 +286,8 @@ const char *dispatch_answered(struct dispatch *dispatch, int64_t now, struct par
 	deliver_answer_read(&answer, &dispatch->settings.judge,
 	    (const char *const *)parcel->request.ids, parcel->count, &said);
 	label = answer.label;
+	text_copy(dispatch->error, sizeof dispatch->error,
+	    answer.outcome == BREAKER_SUCCESS ? "" : answer.verdicts[0].reason);
 	come_back(dispatch, parcel, now, answer.outcome);
 	if (answer.apart)
 		split_parcel(dispatch, parcel);
@@ -337,4 +340,9 @@ struct dispatch_figures dispatch_figures(const struct dispatch *dispatch, int64_
 {
 	return (struct dispatch_figures){
 	    dispatch->messages, dispatch->in_flight, breaker_state(&dispatch->breaker, now)};
+}
+
+const char *dispatch_error(const struct dispatch *dispatch)
+{
+	return dispatch->error;
 }

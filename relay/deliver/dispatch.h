@@ -82,3 +82,7 @@ struct dispatch_figures {
 	enum breaker_state breaker;
 };
 struct dispatch_figures dispatch_figures(const struct dispatch *dispatch, int64_t now);
+
+enum { DISPATCH_ERROR = 400 };
+/* Why the last request failed; "": it did not fail, or none was made. Until the next answer. */
+const char *dispatch_error(const struct dispatch *dispatch);

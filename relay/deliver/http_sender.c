@@ -175,6 +175,7 @@ static void take_http_answers(struct http_sender *sender, int64_t now)
 		    .tried = response->sent,
 		    .status = response->status,
 		    .retry_after_ms = http_response_retry_after_ms(response, clock_wall_us()),
+		    .encoding = http_response_encoding(response),
 		    .body = response->body,
 		    .length = response->body_length};
 		const char *label =
@@ -218,7 +219,7 @@ static void abandon_requests(struct http_sender *sender, int64_t now)
 }
 
 /* Half-open is open as far as people are concerned. */
-static void tell_breaker(struct http_sender *sender, enum breaker_state state)
+static void tell_breaker(struct http_sender *sender, enum breaker_state state, const char *error)
 {
 	const char *name = sender->options.deliver->name;
 	bool was_closed = sender->told == BREAKER_CLOSED;
@@ -231,6 +232,7 @@ static void tell_breaker(struct http_sender *sender, enum breaker_state state)
 		    {"consequence", LOG_TEXT("it answers, and gets messages again")});
 	else
 		log_warn("deliver_breaker_opened", {"section", LOG_TEXT(name)},
+		    {"error", LOG_TEXT(error)},
 		    {"consequence",
 			LOG_TEXT("it failed too often in a row: one request at a time finds out "
 				 "when it answers again, and no other attempt is spent")});
@@ -260,10 +262,12 @@ static struct turn begin_sender_turn(struct http_sender *sender, int64_t now)
 static void end_sender_turn(struct http_sender *sender, const struct turn *turn, int64_t now)
 {
 	struct dispatch_figures figures = dispatch_figures(sender->dispatch, now);
+	const char *error = dispatch_error(sender->dispatch);
 
-	tell_breaker(sender, figures.breaker);
+	tell_breaker(sender, figures.breaker, error);
 	pthread_mutex_lock(&sender->mutex);
 	sender->status.figures = figures;
+	text_copy(sender->status.error, sizeof sender->status.error, error);
 	if (turn->resting && sender->resting && figures.messages == 0 && !sender->first) {
 		sender->idle = true;
 		pthread_cond_broadcast(&sender->rested);

@@ -49,5 +49,6 @@ void http_sender_work(struct http_sender *sender);
 struct http_sender_status {
 	int64_t loop_ms; /* clock_ms of the last turn of the loop: old means stalled */
 	struct dispatch_figures figures;
+	char error[DISPATCH_ERROR]; /* of the last request; "" when it did not fail */
 };
 struct http_sender_status http_sender_status(struct http_sender *sender);

@@ -98,32 +98,32 @@ static struct shown *find_shown(struct check_metrics *metrics, const char *host)
 }
 
 static void log_change(
-    const struct check_metrics *metrics, const char *host, enum breaker_state state)
+    const struct check_metrics *metrics, const struct schedule_host_figures *host)
 {
-	if (state == BREAKER_CLOSED)
+	if (host->breaker == BREAKER_CLOSED)
 		log_info("lookback_breaker_closed", {"section", LOG_TEXT(metrics->lookback->name)},
-		    {"host", LOG_TEXT(host)},
+		    {"host", LOG_TEXT(host->name)},
 		    {"consequence", LOG_TEXT("it answers, and is asked again")});
 	else
 		log_warn("lookback_breaker_opened", {"section", LOG_TEXT(metrics->lookback->name)},
-		    {"host", LOG_TEXT(host)},
+		    {"host", LOG_TEXT(host->name)}, {"error", LOG_TEXT(host->error)},
 		    {"consequence",
 			LOG_TEXT("it failed too often in a row: one request at a time finds "
 				 "out when it answers again, and no other attempt is spent")});
 }
 
 /* Half-open is open as far as people are concerned. */
-static void show_breaker(struct check_metrics *metrics, const char *host, enum breaker_state state)
+static void show_breaker(struct check_metrics *metrics, const struct schedule_host_figures *host)
 {
-	struct shown *shown = find_shown(metrics, host);
+	struct shown *shown = find_shown(metrics, host->name);
 
 	if (!shown)
 		return;
 	shown->seen = true;
-	if ((shown->state == BREAKER_CLOSED) != (state == BREAKER_CLOSED))
-		log_change(metrics, host, state);
-	shown->state = state;
-	metric_set(shown->metric, (double)state);
+	if ((shown->state == BREAKER_CLOSED) != (host->breaker == BREAKER_CLOSED))
+		log_change(metrics, host);
+	shown->state = host->breaker;
+	metric_set(shown->metric, (double)host->breaker);
 }
 
 /* Hosts that are forgotten are asked like any other, should they come again. */
@@ -140,19 +140,24 @@ static void forget_unseen(struct check_metrics *metrics)
 
 void check_metrics_host(struct check_metrics *metrics, const char *host)
 {
-	show_breaker(metrics, host, BREAKER_CLOSED);
+	show_breaker(
+	    metrics, &(struct schedule_host_figures){.name = host, .breaker = BREAKER_CLOSED});
 }
 
-int check_metrics_note(struct check_metrics *metrics, const struct schedule *schedule, int64_t now)
+int check_metrics_note(struct check_metrics *metrics, const struct schedule *schedule, int64_t now,
+    struct schedule_host_figures *ret_failing)
 {
 	struct schedule_figures figures = schedule_figures(schedule);
-	enum breaker_state state;
-	const char *host;
-	int ignored, tripped = 0;
+	struct schedule_host_figures host;
+	int tripped = 0;
 
-	for (int i = 0; (host = schedule_host(schedule, i, now, &state, &ignored)); i++) {
-		tripped += state != BREAKER_CLOSED;
-		show_breaker(metrics, host, state);
+	*ret_failing = (struct schedule_host_figures){0};
+	for (int i = 0; schedule_host(schedule, i, now, &host); i++) {
+		show_breaker(metrics, &host);
+		if (host.breaker == BREAKER_CLOSED)
+			continue;
+		tripped++;
+		*ret_failing = host;
 	}
 	forget_unseen(metrics);
 	metric_set(metrics->series.in_flight, figures.in_flight);

@@ -17,9 +17,12 @@ void check_metrics_answer(
     struct check_metrics *metrics, int service, const struct check_answer *answer, int id_count);
 /* Shows a host before it was ever asked. */
 void check_metrics_host(struct check_metrics *metrics, const char *host);
-/* What the schedule holds now; logs each breaker that opened or closed. Returns how many did not
- * close yet. */
-int check_metrics_note(struct check_metrics *metrics, const struct schedule *schedule, int64_t now);
+/*
+ * Shows the schedule's figures, and logs each breaker that opened or closed. Returns how many are
+ * not closed; *ret_failing is one of those, else {0}.
+ */
+int check_metrics_note(struct check_metrics *metrics, const struct schedule *schedule, int64_t now,
+    struct schedule_host_figures *ret_failing);
 
 /* Figures of a type, as the database has them. */
 void check_metrics_type(struct check_metrics *metrics, const struct check_type_figures *figures);

@@ -530,12 +530,13 @@ static void note_checker_status(struct checker *checker, int64_t now)
 	bool works = !checker->claims.failing && !checker->settles.failing &&
 		     checker->claims.link.pg && checker->settles.link.pg;
 	const char *error = side->error[0] ? side->error : side->link.error;
+	struct schedule_host_figures failing;
 	int tripped;
 
 	if (now < checker->status_at)
 		return;
 	checker->status_at = now + STATUS_MS;
-	tripped = check_metrics_note(checker->metrics, checker->schedule, now);
+	tripped = check_metrics_note(checker->metrics, checker->schedule, now, &failing);
 	pthread_mutex_lock(&checker->mutex);
 	checker->status.loop_ms = now;
 	checker->status.works = works;
@@ -543,6 +544,8 @@ static void note_checker_status(struct checker *checker, int64_t now)
 	checker->status.rows = figures.rows;
 	checker->status.in_flight = figures.in_flight;
 	checker->status.breakers_open = tripped;
+	snprintf(checker->status.last_error, sizeof checker->status.last_error, "%s%s%s",
+	    tripped ? failing.name : "", tripped ? ": " : "", tripped ? failing.error : "");
 	pthread_mutex_unlock(&checker->mutex);
 }
 

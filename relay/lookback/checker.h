@@ -43,5 +43,6 @@ struct checker_status {
 	int rows;          /* claimed, and not settled yet */
 	int in_flight;     /* requests */
 	int breakers_open; /* hosts that are not asked, or only to try */
+	char last_error[512]; /* "HOST: the last error" of one of those hosts; "" */
 };
 struct checker_status checker_status(struct checker *checker);

@@ -23,6 +23,7 @@ enum {
 	CLAIM_PARTS = 4,
 	HOSTS_KEPT = 256,
 	HOST_FORGET_MS = 600000,
+	HOST_ERROR = 512,
 };
 
 struct schedule_host {
@@ -31,6 +32,7 @@ struct schedule_host {
 	struct breaker breaker;
 	int64_t pause_ms; /* of the breaker, as the service has it that was asked last */
 	int in_flight, lines;
+	char error[HOST_ERROR]; /* of the last request */
 };
 
 /* Rows of a type for a host by a service, in the order of their claims; never empty. */
@@ -230,18 +232,17 @@ static struct schedule_host *find_host(struct schedule *schedule, const char *na
 	return host;
 }
 
-const char *schedule_host(const struct schedule *schedule, int index, int64_t now,
-    enum breaker_state *ret_state, int *ret_in_flight)
+bool schedule_host(const struct schedule *schedule, int index, int64_t now,
+    struct schedule_host_figures *ret_figures)
 {
 	const struct schedule_host *host = schedule->hosts;
 
 	while (host && index-- > 0)
 		host = host->next;
-	if (!host)
-		return NULL;
-	*ret_state = breaker_state(&host->breaker, now);
-	*ret_in_flight = host->in_flight;
-	return host->name;
+	if (host)
+		*ret_figures = (struct schedule_host_figures){
+		    host->name, host->error, breaker_state(&host->breaker, now), host->in_flight};
+	return host;
 }
 
 /* --- lines ---------------------------------------------------------------------------------- */
@@ -748,6 +749,8 @@ void schedule_answered(struct schedule *schedule, int64_t now, struct schedule_q
 	for (int i = 0; i < question->ask.id_count; i++)
 		answer_row(schedule, now, question->rows[i],
 		    answer->words ? answer->words[i] : CHECK_UNKNOWN, answer);
+	text_copy(question->host->error, sizeof question->host->error,
+	    answer->reached ? "" : answer->error);
 	end_question(schedule, now, question, breaker_outcome_of(answer));
 }
 

@@ -123,6 +123,13 @@ struct schedule_figures {
 };
 struct schedule_figures schedule_figures(const struct schedule *schedule);
 
-/* Hosts that were asked lately, from 0; NULL behind the last one. */
-const char *schedule_host(const struct schedule *schedule, int index, int64_t now,
-    enum breaker_state *ret_state, int *ret_in_flight);
+/* Its texts are valid until the next answer. */
+struct schedule_host_figures {
+	const char *name;
+	const char *error; /* of the last request; "": it did not fail */
+	enum breaker_state breaker;
+	int in_flight;
+};
+/* Hosts that were asked lately, from 0; false: behind the last one. */
+bool schedule_host(const struct schedule *schedule, int index, int64_t now,
+    struct schedule_host_figures *ret_figures);

@@ -144,7 +144,12 @@ static void read_grpc_status(struct reply *reply, const struct http_response *re
 	text = find_status(response, "grpc-retry-pushback-ms");
 	if (text && text_to_int64(text, 0, INT32_MAX, &pause))
 		reply->answer.retry_after_ms = pause;
-	if (status == GRPC_OK)
+	text = http_response_header(response, "grpc-encoding");
+	if (status == GRPC_OK && text && response->body_length && response->body[0])
+		reply_fail(reply, "answer",
+		    "its message is compressed (%.40s), and the relay asked for no compression",
+		    text);
+	else if (status == GRPC_OK)
 		transport_grpc_read(reply, response->body, response->body_length);
 	else
 		reply_fail(reply, "status", "it answers with gRPC status %d %s%s%.200s",

@@ -105,8 +105,13 @@ void transport_http_read(struct reply *reply, const char *bytes, size_t length)
 
 static void read_http_response(struct reply *reply, const struct http_response *response)
 {
+	const char *encoding = http_response_encoding(response);
+
 	if (response->status != 200)
 		reply_fail(reply, "status", "it answers with status %d", response->status);
+	else if (encoding)
+		reply_fail(reply, "answer",
+		    "its answer is encoded (%.40s), and the relay asked for no encoding", encoding);
 	else if (!is_json_answer(http_response_header(response, "Content-Type")))
 		reply_fail(reply, "answer",
 		    "the Content-Type of its answer is not "

@@ -6,6 +6,7 @@ import collections
 import hashlib
 import hmac
 import json
+import ssl
 import threading
 import time
 
@@ -14,6 +15,8 @@ import pytest
 from support.api import Api
 from support.application import Application
 from support.auditor import read_topics
+from support.check_asker import Identity
+from support.http_service import Service
 from support.inbox import header, produce
 from support.process import free_port
 from support.relay import on_a_terminal, run_command
@@ -151,6 +154,36 @@ def test_an_application_that_is_not_there_costs_no_attempt(make_sidecar, kafka, 
     with Application(port=port):
         relay.wait_for(lambda: relay.metric("relay_deliver_handled_total") == 3)
     assert relay.metric("relay_deliver_dead_letters_total") == 0
+
+
+def test_the_last_error_is_shown_wherever_the_breaker_is(make_sidecar, kafka, topic, tmp_path):
+    own = Identity(tmp_path, "own")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(own.certificate, own.key)
+    api = {"api_listen": free_port(), "api_read_tokens": READER}
+    produce(kafka.bootstrap, topic, messages(1))
+    with Service(lambda request: request.say(""), context=context) as service:
+        relay = make_sidecar(service, environment=api, breaker_failures=1)
+        opened = relay.wait_event("deliver_breaker_opened", section="billing")[0]
+        assert opened["error"].startswith(f"tls: https://127.0.0.1:{service.server_port}: ")
+        assert "certificate" in opened["error"]
+        assert f"; last error: {opened['error']}" in relay.get("/readyz?verbose")[1]
+        shown = run_command(["deliver", "list"], relay.settings)[1]
+        assert f"  last error: {opened['error']}\n" in shown
+        section = json.loads(run_command(["deliver", "list", "--json"], relay.settings)[1])["sections"][0]
+        assert section["last_error"] == opened["error"]
+
+
+def test_an_error_is_forgotten_once_the_application_answers(make_sidecar, kafka, topic):
+    away = threading.Event()
+    away.set()
+    produce(kafka.bootstrap, topic, messages(1))
+    with Application(lambda _: (500, b"full") if away.is_set() else 200) as application:
+        relay = make_sidecar(application, breaker_failures=1, breaker_pause="100ms")
+        assert relay.wait_event("deliver_breaker_opened")[0]["error"] == "status 500: full"
+        away.clear()
+        relay.wait_event("deliver_breaker_closed")
+        relay.wait_for(lambda: "last error" not in relay.get("/readyz?verbose")[1])
 
 
 def test_what_is_under_way_ends_before_the_process_does(make_sidecar, kafka, topic):

@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 
 from support.auditor import read_topics
 from support.lookback import ASK, Case, base64_text, configuration, in_headers, message
-from support.process import wait_for
+from support.process import free_port, wait_for
 from support.relay import run_command
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -515,6 +515,18 @@ def test_whoever_does_not_decide_is_asked_until_the_answer_is_clear(case, busine
     assert '  relay_lookback_decisions_total{section="shop",source="check"} 7\n' in output
     assert '  relay_lookback_checks_total{section="shop",service="shop",result="commit"} 4\n' in output
     assert f'  relay_lookback_breaker{{section="shop",host="127.0.0.1:{business.port}"}} 0\n' in output
+
+
+def test_the_last_error_of_a_host_is_in_the_breakers_event_and_the_readiness(case):
+    host = f"127.0.0.1:{free_port()}"
+    case.check = {"url": f"http://{host}/", "networks": "127.0.0.1",
+                  "breaker_failures": 1, "retry_first": "50ms"}
+    case.settings["check_after"] = "200ms"
+    relay = case.relay().wait_ready()
+    case.application.prepare("1")
+    opened = relay.wait_event("lookback_breaker_opened", host=host)[0]
+    assert opened["error"].startswith(f"http://{host}: ") and "connect" in opened["error"]
+    relay.wait_for(lambda: relay.readiness_says(200, f"1 hosts not asked; {host}: {opened['error']}"))
 
 
 def test_commit_after_the_look_back_answered_rollback(case, business):

@@ -5,6 +5,7 @@ import base64
 import contextlib
 import datetime
 import email.utils
+import gzip
 import hashlib
 import hmac
 import json
@@ -253,6 +254,18 @@ def test_an_answer_that_is_none_decides_nothing(serve, make_asker, answer, failu
     service = serve(answer)
     asker = make_asker(service.url, timeout="700ms")
     assert_undecided(asker.ask("order", "7"), failure, reached=reached)
+
+
+def test_an_encoded_answer_is_named_as_such(serve, make_asker):
+    service = serve(lambda request: request.say(gzip.compress(RIGHT.encode()), Content_Encoding="gzip"))
+    answer = make_asker(service.url).ask("order", "7")
+    assert_undecided(answer, "answer", reached=True)
+    assert "its answer is encoded (gzip)" in answer["error"]
+
+
+def test_an_answer_encoded_as_identity_is_one(serve, make_asker):
+    service = serve(lambda request: request.say(RIGHT, Content_Encoding="identity"))
+    assert make_asker(service.url).ask("order", "7")["words"] == ["commit"]
 
 
 # --- pauses ----------------------------------------------------------------------------------

@@ -136,6 +136,26 @@ static void a_reason_has_the_status_and_the_beginning_of_the_body(void **state)
 	deliver_answer_finish(&answer);
 }
 
+static void an_encoded_answer_is_named_as_such(void **state)
+{
+	const struct deliver_response encoded = {
+	    .status = 200, .encoding = "gzip", .body = "\x1f\x8b", .length = 2};
+	struct deliver_response refused = encoded;
+	struct deliver_answer answer = judged(&batch, 3, &encoded);
+
+	(void)state;
+	assert_int_equal(answer.outcome, BREAKER_FAILURE);
+	assert_non_null(strstr(answer.verdicts[2].reason, "an encoded body (gzip)"));
+	deliver_answer_finish(&answer);
+	answer = judged(&single, 1, &encoded);
+	assert_int_equal(answer.verdicts[0].result, OUTBOX_INBOX_DONE);
+	deliver_answer_finish(&answer);
+	refused.status = 422;
+	answer = judged(&single, 1, &refused);
+	assert_string_equal(answer.verdicts[0].reason, "status 422: the body is encoded (gzip)");
+	deliver_answer_finish(&answer);
+}
+
 static void what_got_no_answer_is_tried_again_and_costs_an_attempt_if_it_went_out(void **state)
 {
 	static const char *const failures[] = {"resolve", "connect", "connect_timeout", "tls",
@@ -320,6 +340,7 @@ int main(void)
 	    cmocka_unit_test(each_status_says_what_becomes_of_a_message),
 	    cmocka_unit_test(retry_after_is_kept_to_up_to_a_limit),
 	    cmocka_unit_test(a_reason_has_the_status_and_the_beginning_of_the_body),
+	    cmocka_unit_test(an_encoded_answer_is_named_as_such),
 	    cmocka_unit_test(what_got_no_answer_is_tried_again_and_costs_an_attempt_if_it_went_out),
 	    cmocka_unit_test(a_failure_of_our_own_costs_no_attempt),
 	    cmocka_unit_test(the_status_counts_where_the_body_was_too_long),

@@ -710,12 +710,13 @@ static void answer(struct stage *stage, struct schedule_question *question, enum
     const char *failure, bool reached)
 {
 	enum check_word words[] = {word, word, word, word};
-	const struct check_answer told = {.words = words,
+	struct check_answer told = {.words = words,
 	    .failure = failure,
 	    .sent = true,
 	    .reached = reached,
 	    .retry_after_ms = -1};
 
+	text_copy(told.error, sizeof told.error, failure);
 	schedule_answered(stage->schedule, stage->now, question, &told);
 }
 
@@ -793,8 +794,8 @@ static void a_half_open_breaker_lets_one_probe_through_and_that_decides(void **s
 	struct config_check check = usual_check();
 	check.batch = 4;
 	struct stage *stage = set_stage_for(check, MINUTE);
-	enum breaker_state breaker;
-	int in_flight, most[2];
+	struct schedule_host_figures host;
+	int most[2];
 
 	(void)state;
 	trip(stage);
@@ -809,17 +810,18 @@ static void a_half_open_breaker_lets_one_probe_through_and_that_decides(void **s
 		assert_null(next(stage));
 		add(stage, "3");
 		assert_null(next(stage));
-		schedule_host(stage->schedule, 0, stage->now, &breaker, &in_flight);
-		assert_int_equal(breaker, BREAKER_HALF_OPEN);
-		assert_int_equal(in_flight, 1);
+		assert_true(schedule_host(stage->schedule, 0, stage->now, &host));
+		assert_int_equal(host.breaker, BREAKER_HALF_OPEN);
+		assert_int_equal(host.in_flight, 1);
 		if (i == 0) /* it says nothing of the host */
 			answer(stage, probe, CHECK_UNKNOWN, "internal", false);
 		else
 			answer(stage, probe, CHECK_UNKNOWN, i == 1 ? "timeout" : NULL, i == 2);
-		schedule_host(stage->schedule, 0, stage->now, &breaker, &in_flight);
-		assert_int_equal(breaker, i == 0   ? BREAKER_HALF_OPEN
-					  : i == 1 ? BREAKER_OPEN
-						   : BREAKER_CLOSED);
+		assert_true(schedule_host(stage->schedule, 0, stage->now, &host));
+		assert_string_equal(host.error, i == 0 ? "internal" : i == 1 ? "timeout" : "");
+		assert_int_equal(host.breaker, i == 0   ? BREAKER_HALF_OPEN
+					       : i == 1 ? BREAKER_OPEN
+							: BREAKER_CLOSED);
 	}
 	add(stage, "5"), add(stage, "6");
 	assert_int_equal(next(stage)->ask.id_count, 2);

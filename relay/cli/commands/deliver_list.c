@@ -18,11 +18,21 @@ static const char *section_word(const json_t *section)
 	return "works";
 }
 
+/* Below its section; nothing for an empty one. */
+static void print_section_error(const json_t *section, const char *name, const char *label)
+{
+	const char *error = json_string_value(json_object_get(section, name));
+	OWNED(text_finish) struct text why = {0};
+
+	if (!error || !error[0])
+		return;
+	text_add_line(&why, error);
+	printf("  %s%s\n", label, text_string(&why));
+}
+
 static void print_section(const json_t *section)
 {
 	const char *breaker = json_string_value(json_object_get(section, "breaker"));
-	const char *error = json_string_value(json_object_get(section, "error"));
-	OWNED(text_finish) struct text why = {0};
 
 	printf("%s: %s, %lld partitions (%lld stand still), %lld of %lld messages under way, "
 	       "%lld handled, %lld dead letters, breaker %s\n",
@@ -31,10 +41,8 @@ static void print_section(const json_t *section)
 	    section_number(section, "in_progress"), section_number(section, "messages"),
 	    section_number(section, "handled"), section_number(section, "dead_letters"),
 	    breaker ? breaker : "-");
-	if (!error || !error[0])
-		return;
-	text_add_line(&why, error);
-	printf("  %s\n", text_string(&why));
+	print_section_error(section, "error", "");
+	print_section_error(section, "last_error", "last error: ");
 }
 
 static void print_sections(const struct call *call, json_t *answer)
