@@ -4,15 +4,17 @@ import base64
 import contextlib
 import hashlib
 import hmac
+import subprocess
 import threading
 import time
 from types import SimpleNamespace
 
 import grpc
 import pytest
+from google.protobuf import descriptor_pb2
 
 from support.check_asker import PREPARED_AT, Asker, Identity
-from support.grpc_service import GrpcService, messages
+from support.grpc_service import ROOT, GrpcService, messages
 from support.process import free_port
 
 KEY = b"k" * 24
@@ -179,13 +181,23 @@ def test_the_right_answer_by_hand_is_one(serve, make_asker):
     assert make_asker(service.url).ask("order", "7")["words"] == ["commit"]
 
 
+def test_protoc_writes_go_and_java_without_more_options(tmp_path):
+    subprocess.run(["protoc", f"--proto_path={ROOT}/docs", f"--java_out={tmp_path}",
+                    f"--descriptor_set_out={tmp_path}/set", "lookback.proto"], check=True)
+    assert (tmp_path / "lookback" / "v1" / "CheckRequest.java").exists()
+    assert (tmp_path / "lookback" / "v1" / "LookbackProto.java").exists()
+    files = descriptor_pb2.FileDescriptorSet.FromString((tmp_path / "set").read_bytes())
+    # protoc-gen-go: an import path with a slash, and the name of the package
+    assert files.file[0].options.go_package == "outbox-relay/lookback/v1;lookbackv1"
+
+
 def test_a_message_that_is_compressed_was_never_asked_for(serve, make_asker, response):
     ids = [str(number) for number in range(500)]
     service = serve(lambda *_: response(*[(biz_id, COMMIT) for biz_id in ids]),
                     compression=grpc.Compression.Gzip)
     answer = make_asker(service.url).ask("order", *ids)
     assert_undecided(answer, "answer", reached=True)
-    assert "compressed" in answer["error"]
+    assert "its message is compressed (gzip)" in answer["error"]
 
 
 def test_a_message_that_is_too_large_decides_nothing(serve, make_asker, response):
