@@ -11,6 +11,48 @@ bool deliver_call_ask(const struct call *call, const char *path, const json_t *o
 	return config && deliver_client_ask(&config->api, path, order, ret_answer, err);
 }
 
+static long long section_number(const json_t *section, const char *name)
+{
+	return (long long)json_integer_value(json_object_get(section, name));
+}
+
+static const char *section_word(const json_t *section)
+{
+	if (!json_is_true(json_object_get(section, "works")))
+		return "does not work";
+	if (json_is_true(json_object_get(section, "paused")))
+		return "paused";
+	return "works";
+}
+
+/* Nothing for an empty one. */
+static void add_section_error(
+    struct text *out, const json_t *section, const char *name, const char *label)
+{
+	const char *error = json_string_value(json_object_get(section, name));
+
+	if (!error || !error[0])
+		return;
+	text_addf(out, "  ! %s", label);
+	text_add_line(out, error);
+	text_add(out, "\n");
+}
+
+void deliver_call_add_section(struct text *out, const json_t *section)
+{
+	const char *breaker = json_string_value(json_object_get(section, "breaker"));
+
+	text_addf(out,
+	    "  %s, %lld partitions (%lld are blocked), %lld of %lld messages in progress\n"
+	    "  %lld handled, %lld dead letters, breaker %s\n",
+	    section_word(section), section_number(section, "partitions"),
+	    section_number(section, "standing"), section_number(section, "in_progress"),
+	    section_number(section, "messages"), section_number(section, "handled"),
+	    section_number(section, "dead_letters"), breaker ? breaker : "-");
+	add_section_error(out, section, "error", "");
+	add_section_error(out, section, "last_error", "last error: ");
+}
+
 static bool operate_section(const struct call *call, const char *verb, struct err *err)
 {
 	const char *section = call->arguments[0];

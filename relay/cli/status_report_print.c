@@ -4,6 +4,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include "deliver_call.h"
 #include "moment.h"
 
 /* --- for people ---------------------------------------------------------------------------- */
@@ -38,7 +39,9 @@ static void print_shard(const struct status_shard *shard, struct text *out)
 	char name[64], lag[64], oldest[32], lease[32], rate[32] = "";
 
 	snprintf(name, sizeof name, "%s/%d", shard->publisher, shard->shard);
-	if (shard->more)
+	if (shard->unpublished < 0)
+		snprintf(lag, sizeof lag, "unknown");
+	else if (shard->more)
 		snprintf(lag, sizeof lag, "≥%" PRId64 ", about %" PRId64, shard->unpublished,
 		    shard->estimated);
 	else
@@ -46,7 +49,7 @@ static void print_shard(const struct status_shard *shard, struct text *out)
 	if (shard->rate >= 0)
 		snprintf(rate, sizeof rate, "  %.0f/s", shard->rate);
 	text_addf(out, "  %-16s unpublished %s, oldest %s%s\n", name, lag,
-	    age_text(shard->oldest_age_ms, oldest), rate);
+	    shard->unpublished < 0 ? "unknown" : age_text(shard->oldest_age_ms, oldest), rate);
 	if (shard->elsewhere)
 		text_addf(out,
 		    "  %-16s not published: its rows were carried here from another database "
@@ -110,22 +113,35 @@ static void print_lookback(const struct status_lookback *lookback, struct text *
 
 static void print_bounded_partition(const struct status_partition *partition, struct text *out)
 {
-	char from[MOMENT_SIZE], to[MOMENT_SIZE], bytes[32];
+	char from[MOMENT_SIZE], to[MOMENT_SIZE], bytes[32], rows[48] = "rows unknown";
 
 	if (!partition->bounded)
 		return;
 	moment_format(partition->from_us, from);
 	moment_format(partition->to_us, to);
-	text_addf(out, "  %-24s %s … %s  %s, about %" PRId64 " rows\n", partition->name, from, to,
-	    size_text(partition->bytes, bytes), partition->rows);
+	if (partition->rows >= 0)
+		snprintf(rows, sizeof rows, "about %" PRId64 " rows", partition->rows);
+	text_addf(out, "  %-24s %s … %s  %s, %s\n", partition->name, from, to,
+	    size_text(partition->bytes, bytes), rows);
+}
+
+/* Lines with an indentation and a mark. */
+static void print_lines(const char *lines, const char *mark, struct text *out)
+{
+	for (const char *at = lines; *at;) {
+		size_t length = strcspn(at, "\n");
+
+		text_addf(out, "  %s%.*s\n", mark, (int)length, at);
+		at += length + (at[length] == '\n');
+	}
 }
 
 static void print_database(const struct status_postgres *database, struct text *out)
 {
 	text_addf(out, "postgres %s%s%s\n", database->section->name, database->place[0] ? "  " : "",
 	    database->place);
-	if (database->error[0])
-		text_addf(out, "  %s\n", database->error);
+	print_lines(database->error, STATUS_TROUBLE, out);
+	print_lines(text_string(&database->waits), STATUS_TROUBLE, out);
 	for (int i = 0; i < database->shard_count; i++)
 		print_shard(&database->shards[i], out);
 	for (int i = 0; i < database->parked_count; i++)
@@ -145,31 +161,60 @@ static void print_database(const struct status_postgres *database, struct text *
 		text_addf(out, "  %s\n", database->ids_problem);
 }
 
-/* Indented, line by line. */
-static void print_lines(const char *lines, struct text *out)
-{
-	for (const char *at = lines; *at;) {
-		size_t length = strcspn(at, "\n");
-
-		text_addf(out, "  %.*s\n", (int)length, at);
-		at += length + (at[length] == '\n');
-	}
-}
-
 static void print_admin(const struct status_report *report, struct text *out)
 {
 	if (report->admin_report[0] == '\0')
 		return;
 	text_addf(out, "relay at %s\n", report->config->admin_listen);
-	print_lines(report->admin_report, out);
-	print_lines(report->admin_lookback, out);
-	print_lines(report->admin_deliver, out);
+	print_lines(report->admin_report, "", out);
+	print_lines(report->admin_lookback, "", out);
+	print_lines(report->admin_deliver, "", out);
+}
+
+/* NULL: the process does not run it. */
+static const json_t *deliver_section_named(const json_t *sections, const char *name)
+{
+	const json_t *section;
+	size_t index;
+
+	json_array_foreach(sections, index, section)
+	{
+		if (text_equal(json_string_value(json_object_get(section, "section")), name))
+			return section;
+	}
+	return NULL;
+}
+
+static void print_delivers(const struct status_report *report, struct text *out)
+{
+	const struct config *config = report->config;
+
+	for (int i = 0; i < config->deliver_count; i++) {
+		const struct config_deliver *deliver = &config->delivers[i];
+		const json_t *section = deliver_section_named(report->deliver, deliver->name);
+
+		text_addf(out, "deliver %s  %s%s to %s\n", deliver->name, deliver->topics.items[0],
+		    deliver->topics.count > 1 ? ", …" : "", deliver->url);
+		if (section)
+			deliver_call_add_section(out, section);
+		else if (report->deliver)
+			text_addf(out,
+			    "  " STATUS_TROUBLE "the relay at %s does not run this section\n",
+			    config->api.listen);
+		else
+			text_addf(out, "  " STATUS_TROUBLE "its state is unknown: %s\n",
+			    report->deliver_error);
+	}
 }
 
 void status_report_print(const struct status_report *report, struct text *out)
 {
 	for (int i = 0; i < report->count; i++)
 		print_database(&report->databases[i], out);
+	if (report->waits.length > 0)
+		text_add(out, "kafka\n");
+	print_lines(text_string(&report->waits), STATUS_TROUBLE, out);
+	print_delivers(report, out);
 	print_admin(report, out);
 }
 
@@ -183,12 +228,40 @@ static json_t *int64_json(int64_t number)
 	return json_string(text);
 }
 
+/* Numbers below 0 are unknown. */
+static json_t *known_json(int64_t number)
+{
+	return number < 0 ? json_null() : int64_json(number);
+}
+
+/* NULL: it is unknown. */
+static json_t *known_list(const void *items, json_t *list)
+{
+	if (items)
+		return list;
+	json_decref(list);
+	return json_null();
+}
+
 static json_t *moment_json(int64_t us)
 {
 	char text[MOMENT_SIZE];
 
 	moment_format(us, text);
 	return json_string(text);
+}
+
+static json_t *lines_json(const char *lines)
+{
+	json_t *list = json_array();
+
+	for (const char *at = lines; *at;) {
+		size_t length = strcspn(at, "\n");
+
+		json_array_append_new(list, json_stringn(at, length));
+		at += length + (at[length] == '\n');
+	}
+	return list;
 }
 
 static json_t *shard_json(const struct status_shard *shard)
@@ -207,10 +280,11 @@ static json_t *shard_json(const struct status_shard *shard)
 	json_object_set_new(object, "n", int64_json(shard->n));
 	json_object_set_new(object, "epoch", int64_json(shard->epoch));
 	json_object_set_new(object, "open_windows", json_integer(shard->windows));
-	json_object_set_new(object, "unpublished", int64_json(shard->unpublished));
-	json_object_set_new(object, "unpublished_exact", json_boolean(!shard->more));
-	json_object_set_new(object, "unpublished_estimated", int64_json(shard->estimated));
-	json_object_set_new(object, "oldest_age_ms", int64_json(shard->oldest_age_ms));
+	json_object_set_new(object, "unpublished", known_json(shard->unpublished));
+	json_object_set_new(
+	    object, "unpublished_exact", json_boolean(shard->unpublished >= 0 && !shard->more));
+	json_object_set_new(object, "unpublished_estimated", known_json(shard->estimated));
+	json_object_set_new(object, "oldest_age_ms", known_json(shard->oldest_age_ms));
 	json_object_set_new(
 	    object, "published_per_second", shard->rate < 0 ? json_null() : json_real(shard->rate));
 	return object;
@@ -267,7 +341,7 @@ static json_t *partition_json(const struct status_partition *partition)
 	json_object_set_new(
 	    object, "to", partition->bounded ? moment_json(partition->to_us) : json_null());
 	json_object_set_new(object, "bytes", int64_json(partition->bytes));
-	json_object_set_new(object, "rows_estimated", int64_json(partition->rows));
+	json_object_set_new(object, "rows_estimated", known_json(partition->rows));
 	return object;
 }
 
@@ -291,31 +365,19 @@ static json_t *database_json(const struct status_postgres *database)
 	json_object_set_new(object, "place", json_string(database->place));
 	json_object_set_new(
 	    object, "error", database->error[0] ? json_string(database->error) : json_null());
-	json_object_set_new(object, "shards", shards);
-	json_object_set_new(object, "parked", parked);
-	json_object_set_new(object, "scheduled", scheduled);
-	json_object_set_new(object, "lookback", lookbacks);
-	json_object_set_new(object, "partitions", partitions);
+	json_object_set_new(object, "waits", lines_json(text_string(&database->waits)));
+	json_object_set_new(object, "shards", known_list(database->shards, shards));
+	json_object_set_new(object, "parked", known_list(database->parked, parked));
+	json_object_set_new(object, "scheduled", known_list(database->scheduled, scheduled));
+	json_object_set_new(object, "lookback", known_list(database->lookbacks, lookbacks));
+	json_object_set_new(object, "partitions", known_list(database->partitions, partitions));
 	for (int i = 0; i < PARTITION_TABLES; i++)
 		json_object_set_new(
-		    default_rows, partition_tables[i], int64_json(database->default_rows[i]));
+		    default_rows, partition_tables[i], known_json(database->default_rows[i]));
 	json_object_set_new(object, "default_rows", default_rows);
 	json_object_set_new(
 	    object, "ids_problem", json_string(database->ids_problem ? database->ids_problem : ""));
 	return object;
-}
-
-static json_t *lines_json(const char *lines)
-{
-	json_t *list = json_array();
-
-	for (const char *at = lines; *at;) {
-		size_t length = strcspn(at, "\n");
-
-		json_array_append_new(list, json_stringn(at, length));
-		at += length + (at[length] == '\n');
-	}
-	return list;
 }
 
 static json_t *admin_json(const struct status_report *report)
@@ -343,6 +405,10 @@ void status_report_print_json(const struct status_report *report, struct text *o
 		json_array_append_new(databases, database_json(&report->databases[i]));
 	json_object_set_new(object, "time", moment_json(report->taken_wall_us));
 	json_object_set_new(object, "postgres", databases);
+	json_object_set_new(object, "waits", lines_json(text_string(&report->waits)));
+	json_object_set_new(
+	    object, "deliver", report->deliver ? json_incref(report->deliver) : json_null());
+	json_object_set_new(object, "deliver_error", json_string(report->deliver_error));
 	json_object_set_new(object, "relay", admin_json(report));
 	text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(6));
 	text_addf(out, "%s\n", text ? text : "{}");

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "admin_client.h"
+#include "deliver_client.h"
 #include "clock.h"
 #include "partitions.h"
 #include "database.h"
@@ -53,6 +54,9 @@ static void read_shard(struct status_shard *shard, const struct pg_result *rows,
 	    .lease_left_ms = pg_int(rows, i, 7),
 	    .windows = pg_int(rows, i, 8),
 	    .elsewhere = text_equal(pg_value(rows, i, 9), "t"),
+	    .unpublished = -1,
+	    .estimated = -1,
+	    .oldest_age_ms = -1,
 	    .rate = -1,
 	};
 	shard->owner = xstrdup(shard->lease_left_ms > 0 ? pg_value(rows, i, 6) : "");
@@ -204,6 +208,53 @@ static bool read_message_ids(struct pg *pg, struct status_postgres *database, st
 	return true;
 }
 
+/* Columns of waits_parked.sql: publisher, topic, stalled, rows, error, dead. */
+static void add_parked_wait(struct text *waits, const struct pg_result *rows, int i)
+{
+	OWNED(text_finish) struct text error = {0};
+	int64_t stalled = pg_is_null(rows, i, 2) ? INT64_MIN : pg_int(rows, i, 2);
+
+	text_add_line(&error, pg_value(rows, i, 4));
+	text_addf(waits, "publisher %s: %s messages of topic %s are parked: ", pg_value(rows, i, 0),
+	    pg_value(rows, i, 3), pg_value(rows, i, 1));
+	if (stalled == -1)
+		text_add(waits, "the topic is missing");
+	else if (stalled >= 0)
+		text_addf(waits, "partition %" PRId64 " is stalled", stalled);
+	else
+		text_addf(waits, "%s are dead", pg_value(rows, i, 5));
+	text_addf(waits, "%s%s\n", error.length ? ": " : "", text_string(&error));
+}
+
+/* Columns of waits_lookback.sql: section, type, service, ids, error. */
+static void add_lookback_wait(struct text *waits, const struct pg_result *rows, int i)
+{
+	const char *service = pg_value(rows, i, 2);
+	OWNED(text_finish) struct text error = {0};
+
+	text_add_line(&error, pg_value(rows, i, 4));
+	text_addf(waits, "lookback %s: %s ids of type %s are undecided: %s%s%s\n",
+	    pg_value(rows, i, 0), pg_value(rows, i, 3), pg_value(rows, i, 1), service,
+	    *service ? ": " : "", text_string(&error));
+}
+
+static bool read_waits(struct pg *pg, struct status_postgres *database, struct err *err)
+{
+	const struct pg_param params[] = {{COUNT_BOUND}};
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *parked =
+	    database_query(pg, database->section, sql_waits_parked, params, 1, err);
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *lookbacks =
+	    parked ? database_query(pg, database->section, sql_waits_lookback, NULL, 0, err) : NULL;
+
+	for (int i = 0; lookbacks && i < pg_rows(parked); i++)
+		add_parked_wait(&database->waits, parked, i);
+	for (int i = 0; lookbacks && i < pg_rows(lookbacks); i++)
+		add_lookback_wait(&database->waits, lookbacks, i);
+	return lookbacks != NULL;
+}
+
 static void report_database(
     struct status_postgres *database, const struct postgres_settings *section)
 {
@@ -212,10 +263,13 @@ static void report_database(
 	bool done = pg != NULL;
 
 	database->section = section;
+	for (int i = 0; i < PARTITION_TABLES; i++)
+		database->default_rows[i] = -1;
 	database->place = xstrdup(pg ? pg_place(pg) : "");
 	done = done && read_shards(pg, database, &err) && read_parked_counts(pg, database, &err) &&
 	       read_scheduled(pg, database, &err) && read_lookbacks(pg, database, &err) &&
-	       read_partitions(pg, database, &err) && read_message_ids(pg, database, &err);
+	       read_partitions(pg, database, &err) && read_message_ids(pg, database, &err) &&
+	       read_waits(pg, database, &err);
 	database->error = xstrdup(done ? "" : err.message);
 	database->exit_status = done ? 0 : err_exit_status(&err);
 }
@@ -276,6 +330,23 @@ static void ask_admin(struct status_report *report)
 		report->admin_report = xstrdup(err.message);
 }
 
+/* Without a token, or without [api], only the metrics of [admin] tell anything. */
+static void ask_api_of_delivers(struct status_report *report)
+{
+	const struct config *config = report->config;
+	struct err err = {0};
+	json_t *answer = NULL;
+
+	if (config->deliver_count > 0 && config->api.listen[0] == '\0')
+		err_set(&err, ERR_CONFIG,
+		    "set [api] listen and read_tokens_file, and restart the relay");
+	else if (config->deliver_count > 0 &&
+		 deliver_client_ask(&config->api, "/v1/deliver", NULL, &answer, &err))
+		report->deliver = json_incref(json_object_get(answer, "sections"));
+	report->deliver_error = xstrdup(config->deliver_count > 0 && !answer ? err.message : "");
+	json_decref(answer);
+}
+
 void status_report_take(struct status_report *report, const struct config *config)
 {
 	*report = (struct status_report){.config = config,
@@ -287,6 +358,7 @@ void status_report_take(struct status_report *report, const struct config *confi
 		report_database(&report->databases[i], &config->postgres[i]);
 	ask_admin(report);
 	ask_admin_of_metrics(report);
+	ask_api_of_delivers(report);
 }
 
 static const struct status_shard *same_shard(
@@ -314,7 +386,7 @@ void status_report_compare(struct status_report *report, const struct status_rep
 			const struct status_shard *then = same_shard(&before->databases[i], now);
 			double came, left;
 
-			if (!then)
+			if (!then || now->unpublished < 0 || then->unpublished < 0)
 				continue;
 			came = (double)(now->newest_id - then->newest_id) / now->shards;
 			left = (double)(now->estimated - then->estimated);
@@ -324,6 +396,7 @@ void status_report_compare(struct status_report *report, const struct status_rep
 
 static void finish_database(struct status_postgres *database)
 {
+	text_finish(&database->waits);
 	for (int i = 0; i < database->shard_count; i++) {
 		free(database->shards[i].publisher);
 		free(database->shards[i].owner);
@@ -353,6 +426,9 @@ void status_report_finish(struct status_report *report)
 	for (int i = 0; i < report->count; i++)
 		finish_database(&report->databases[i]);
 	free(report->databases);
+	text_finish(&report->waits);
+	json_decref(report->deliver);
+	free(report->deliver_error);
 	free(report->admin_report);
 	free(report->admin_lookback);
 	free(report->admin_deliver);

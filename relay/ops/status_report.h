@@ -1,8 +1,9 @@
 #pragma once
 /*
  * The report of `status`: read from each database and, if one is configured, from the
- * admin endpoint of the relay with this configuration. Kafka is not queried.
+ * admin endpoint and the API of the relay with this configuration. Kafka is not queried.
  */
+#include <jansson.h>
 #include "config.h"
 #include "partitions.h"
 
@@ -12,7 +13,8 @@ struct status_shard {
 	bool elsewhere; /* its rows were carried here from another cluster: not published */
 	int shard, shards, split_to; /* split_to 0: no split under way */
 	int64_t n, epoch, lease_left_ms, windows;
-	int64_t unpublished; /* counted; when `more`, there are more */
+	int64_t
+	    unpublished; /* counted; when `more`, there are more; -1: unknown, as the next are */
 	bool more;
 	int64_t estimated; /* of unpublished, by ids; the same when all were counted */
 	int64_t oldest_age_ms, newest_id;
@@ -46,7 +48,7 @@ struct status_partition {
 	char *name;
 	bool
 	    bounded; /* false: the default one of its table, or one without a beginning or an end */
-	int64_t from_us, to_us, bytes, rows;
+	int64_t from_us, to_us, bytes, rows; /* rows -1: unknown */
 };
 
 struct status_postgres {
@@ -56,6 +58,8 @@ struct status_postgres {
 	int exit_status; /* of that error */
 	struct status_shard *shards;
 	int shard_count;
+	struct text waits; /* lines: why messages are parked and ids are undecided */
+	/* A list below is NULL if it could not be read. */
 	struct status_parked *parked; /* one for each publisher */
 	int parked_count;
 	struct status_scheduled *scheduled; /* the same */
@@ -64,7 +68,7 @@ struct status_postgres {
 	int lookback_count;
 	struct status_partition *partitions; /* of all partition_tables */
 	int partition_count;
-	int64_t default_rows[PARTITION_TABLES];
+	int64_t default_rows[PARTITION_TABLES]; /* -1: unknown */
 	char *ids_problem; /* problem of the sequence of message.id, with the cure; NULL: none */
 };
 
@@ -73,6 +77,9 @@ struct status_report {
 	int64_t taken_ms, taken_wall_us;
 	struct status_postgres *databases;
 	int count;
+	struct text waits; /* lines: why Kafka takes no message; the caller's to fill */
+	json_t *deliver;   /* sections, as GET /v1/deliver has them; NULL: unknown */
+	char *deliver_error;
 	/* of the admin endpoint */
 	int admin_status;     /* HTTP; 0: none is configured, or it does not answer */
 	char *admin_report;   /* its checks, line by line; or why it does not answer; "" */

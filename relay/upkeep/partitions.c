@@ -89,7 +89,7 @@ bool partition_list(struct pg *pg, const char *schema, const char *table, int64_
 		    .from_us = pg_int(result, i, 1),
 		    .to_us = pg_int(result, i, 2),
 		    .bytes = pg_int(result, i, 3),
-		    .rows = pg_int(result, i, 4),
+		    .rows = pg_is_null(result, i, 4) ? -1 : pg_int(result, i, 4),
 		};
 	return true;
 }

@@ -41,7 +41,7 @@ struct partition {
 	bool bounded;           /* false: the default one, or one without a beginning or an end */
 	int64_t from_us, to_us; /* since 1970, UTC */
 	int64_t bytes;          /* with indexes and TOAST */
-	int64_t rows;           /* as the planner estimates them */
+	int64_t rows;           /* as the planner estimates them; -1: unknown */
 };
 
 struct partition_list {

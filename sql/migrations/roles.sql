@@ -70,7 +70,7 @@ grant select on outbox.publisher, outbox.log, outbox.destination, outbox.progres
 	outbox.replay, outbox.audit, outbox.migration, outbox.parked_request,
 	outbox.skipped, outbox.renumbered to outbox_reader;
 grant select (publisher, shard, id, created_at, event_id, topic, key, headers, partition, state, error,
-	attempts, next_at, parked_at, tick, request_id, digest, txid, was_id) on outbox.parked to outbox_reader;
+	stalled, attempts, next_at, parked_at, tick, request_id, digest, txid, was_id) on outbox.parked to outbox_reader;
 grant select (publisher, shard, id, created_at, event_id, topic, key, headers, partition, deliver_at, tick,
 	was_id) on outbox.scheduled to outbox_reader;
 grant select (txid, id, created_at) on outbox.message_default to outbox_reader;

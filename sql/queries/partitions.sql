@@ -2,7 +2,9 @@
 -- last without a range. The start of the present period comes with each.
 -- $1 table text, $2 width bigint, in milliseconds
 select p.name, p.from_us, p.to_us, pg_total_relation_size(c.oid) as bytes,
-	greatest(c.reltuples, 0)::bigint as rows_estimated,
+	-- null: the table has pages, and nothing has counted its rows yet
+	case when c.reltuples > 0 then c.reltuples::bigint
+		when c.relpages > 0 and c.reltuples = 0 or pg_relation_size(c.oid) = 0 then 0 end as rows_estimated,
 	(extract(epoch from clock_timestamp()) * 1000000)::bigint as now_us,
 	(extract(epoch from outbox.partition_floor(clock_timestamp(),
 		$2::bigint * interval '1 ms')) * 1000000)::bigint as period_us

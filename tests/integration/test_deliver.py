@@ -169,7 +169,7 @@ def test_the_last_error_is_shown_wherever_the_breaker_is(make_sidecar, kafka, to
         assert "certificate" in opened["error"]
         assert f"; last error: {opened['error']}" in relay.get("/readyz?verbose")[1]
         shown = run_command(["deliver", "list"], relay.settings)[1]
-        assert f"  last error: {opened['error']}\n" in shown
+        assert f"  ! last error: {opened['error']}\n" in shown
         section = json.loads(run_command(["deliver", "list", "--json"], relay.settings)[1])["sections"][0]
         assert section["last_error"] == opened["error"]
 

@@ -4,45 +4,13 @@
 #include "field.h"
 #include "session.h"
 
-static long long section_number(const json_t *section, const char *name)
-{
-	return (long long)json_integer_value(json_object_get(section, name));
-}
-
-static const char *section_word(const json_t *section)
-{
-	if (!json_is_true(json_object_get(section, "works")))
-		return "does not work";
-	if (json_is_true(json_object_get(section, "paused")))
-		return "paused";
-	return "works";
-}
-
-/* Below its section; nothing for an empty one. */
-static void print_section_error(const json_t *section, const char *name, const char *label)
-{
-	const char *error = json_string_value(json_object_get(section, name));
-	OWNED(text_finish) struct text why = {0};
-
-	if (!error || !error[0])
-		return;
-	text_add_line(&why, error);
-	printf("  %s%s\n", label, text_string(&why));
-}
-
 static void print_section(const json_t *section)
 {
-	const char *breaker = json_string_value(json_object_get(section, "breaker"));
+	OWNED(text_finish) struct text out = {0};
 
-	printf("%s: %s, %lld partitions (%lld stand still), %lld of %lld messages under way, "
-	       "%lld handled, %lld dead letters, breaker %s\n",
-	    json_string_value(json_object_get(section, "section")), section_word(section),
-	    section_number(section, "partitions"), section_number(section, "standing"),
-	    section_number(section, "in_progress"), section_number(section, "messages"),
-	    section_number(section, "handled"), section_number(section, "dead_letters"),
-	    breaker ? breaker : "-");
-	print_section_error(section, "error", "");
-	print_section_error(section, "last_error", "last error: ");
+	deliver_call_add_section(&out, section);
+	printf(
+	    "%s:\n%s", json_string_value(json_object_get(section, "section")), text_string(&out));
 }
 
 static void print_sections(const struct call *call, json_t *answer)

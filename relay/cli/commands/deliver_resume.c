@@ -16,6 +16,6 @@ const struct command command_deliver_resume = {
 	"Asks the process at [api] listen, with the first of operate_tokens. One that was not "
 	"paused stays as it is.\n",
     .options = deliver_operate_options,
-    .example = "outbox-relay deliver resume orders",
+    .example = "outbox-relay deliver resume orders --reason repaired",
     .run = run_deliver_resume,
 };

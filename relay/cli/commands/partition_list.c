@@ -1,37 +1,50 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include "commands.h"
+#include "field.h"
 #include "moment.h"
 #include "partitions.h"
 #include "session.h"
 
-static bool print_listed_partition(struct pg *pg, const struct postgres_settings *postgres,
-    const struct partition *partition, struct err *err)
+/* json NULL: prints a line. */
+static bool add_listed_partition(
+    struct session *session, const struct partition *partition, json_t *json, struct err *err)
 {
-	char from[MOMENT_SIZE] = "", to[MOMENT_SIZE] = "", holder[128] = "";
+	char from[MOMENT_SIZE] = "", to[MOMENT_SIZE] = "", holder[128] = "", rows[24] = "unknown";
+	bool bounded = partition->bounded, counted = partition->rows >= 0;
 
-	if (partition->bounded) {
+	if (bounded) {
 		moment_format(partition->from_us, from);
 		moment_format(partition->to_us, to);
-		if (!partition_holder(
-			pg, postgres->schema, partition->name, holder, sizeof holder, err))
+		if (!partition_holder(session->pg, session->postgres->schema, partition->name,
+			holder, sizeof holder, err))
 			return false;
 	}
-	printf("%-24s  %-20s  %-20s  %12" PRId64 "  %12" PRId64 "  %s\n", partition->name, from, to,
-	    partition->bytes, partition->rows, holder);
+	if (counted)
+		snprintf(rows, sizeof rows, "%" PRId64, partition->rows);
+	if (json)
+		json_array_append_new(json,
+		    json_pack("{s:s, s:s?, s:s?, s:I, s:o, s:s?}", "partition", partition->name,
+			"from", bounded ? from : NULL, "to", bounded ? to : NULL, "bytes",
+			(json_int_t)partition->bytes, "rows_estimated",
+			counted ? json_integer(partition->rows) : json_null(), "held_by",
+			holder[0] ? holder : NULL));
+	else
+		printf("%-24s  %-20s  %-20s  %12" PRId64 "  %12s  %s\n", partition->name, from, to,
+		    partition->bytes, rows, holder);
 	return true;
 }
 
-static bool print_table(
-    struct pg *pg, const struct postgres_settings *postgres, const char *table, struct err *err)
+static bool add_table(struct session *session, const char *table, json_t *json, struct err *err)
 {
+	const struct postgres_settings *postgres = session->postgres;
 	OWNED(partition_list_finish) struct partition_list partitions = {0};
 
-	if (!partition_list(
-		pg, postgres->schema, table, postgres->partition_every_ms, &partitions, err))
+	if (!partition_list(session->pg, postgres->schema, table, postgres->partition_every_ms,
+		&partitions, err))
 		return false;
 	for (int i = 0; i < partitions.count; i++)
-		if (!print_listed_partition(pg, postgres, &partitions.items[i], err))
+		if (!add_listed_partition(session, &partitions.items[i], json, err))
 			return false;
 	return true;
 }
@@ -39,14 +52,19 @@ static bool print_table(
 static bool list_partitions(struct session *session, struct err *err)
 {
 	const char *table = session_table(session->call);
+	json_t *json = call_flag(session->call, "json") ? json_array() : NULL;
+	bool done = true;
 
-	printf("%-24s  %-20s  %-20s  %12s  %12s  %s\n", "partition", "from", "to", "bytes",
-	    "rows ~", "held by");
-	for (int i = 0; i < PARTITION_TABLES; i++)
-		if ((!table || text_equal(table, partition_tables[i])) &&
-		    !print_table(session->pg, session->postgres, partition_tables[i], err))
-			return false;
-	return true;
+	if (!json)
+		printf("%-24s  %-20s  %-20s  %12s  %12s  %s\n", "partition", "from", "to", "bytes",
+		    "rows ~", "held by");
+	for (int i = 0; done && i < PARTITION_TABLES; i++)
+		if (!table || text_equal(table, partition_tables[i]))
+			done = add_table(session, partition_tables[i], json, err);
+	if (done && json)
+		field_print_json("", json_incref(json), JSON_INDENT(1), "\n");
+	json_decref(json);
+	return done;
 }
 
 static int run_partition_list(const struct call *call)
@@ -55,6 +73,7 @@ static int run_partition_list(const struct call *call)
 }
 
 static const struct command_option partition_list_options[] = {
+    {"json", NULL, "A JSON array with an object for each partition."},
     SESSION_TABLE_OPTION,
     SESSION_POSTGRES_OPTION,
     {0},

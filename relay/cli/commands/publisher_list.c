@@ -1,7 +1,22 @@
 #include <stdio.h>
 #include "commands.h"
+#include "field.h"
 #include "session.h"
 #include "sql_files.h"
+
+static void print_publishers_json(const struct pg_result *rows)
+{
+	json_t *list = json_array();
+
+	for (int i = 0; i < pg_rows(rows); i++)
+		json_array_append_new(list,
+		    json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "publisher", field_json(rows, i, 0),
+			"shard", field_json_number(rows, i, 1), "shards",
+			field_json_number(rows, i, 2), "split_to", field_json_number(rows, i, 3),
+			"owner", pg_int(rows, i, 7) > 0 ? field_json(rows, i, 6) : json_null(),
+			"identity", field_json(rows, i, 10)));
+	field_print_json("", list, JSON_INDENT(1), "\n");
+}
 
 /* Columns of status.sql: publisher, shard, shards, split_to, n, epoch, owner, lease_left_ms,
  * windows, elsewhere, identity. */
@@ -13,6 +28,10 @@ static bool list_publishers(struct session *session, struct err *err)
 
 	if (!rows)
 		return false;
+	if (call_flag(session->call, "json")) {
+		print_publishers_json(rows);
+		return true;
+	}
 	for (int i = 0; i < pg_rows(rows); i++) {
 		bool alive = pg_int(rows, i, 7) > 0;
 
@@ -32,6 +51,7 @@ static int run_publisher_list(const struct call *call)
 }
 
 static const struct command_option publisher_list_options[] = {
+    {"json", NULL, "A JSON array with an object for each shard."},
     SESSION_POSTGRES_OPTION,
     {0},
 };

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include "clock.h"
 #include "commands.h"
+#include "field.h"
 #include "confirm.h"
 #include "progress.h"
 #include "replay_checks.h"
@@ -88,6 +89,8 @@ static bool check_replay_way(const struct call *call, struct err *err)
 
 	if (call_flag(call, "list") && call_flag(call, "resume"))
 		return err_set(err, ERR_REJECT, "--list and --resume do not go together");
+	if (call_flag(call, "json") && !call_flag(call, "list"))
+		return err_set(err, ERR_REJECT, "--json goes with --list only");
 	if (!call_flag(call, way))
 		return true;
 	if (call->argument_count > 0)
@@ -176,6 +179,29 @@ static void print_replay_row(const struct pg_result *rows, int i)
 		printf("  run by %s\n", pg_value(rows, i, LIST_OWNER));
 }
 
+static void print_replays_json(const struct pg_result *rows)
+{
+	json_t *list = json_array();
+
+	for (int i = 0; i < pg_rows(rows); i++)
+		json_array_append_new(list,
+		    json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:s?, s:o, s:o, s:o, s:o, s:o, s:o}",
+			"id", field_json_number(rows, i, LIST_ID), "created_at",
+			field_json(rows, i, LIST_CREATED), "asked_by",
+			field_json(rows, i, LIST_ASKED_BY), "reason",
+			field_json(rows, i, LIST_REASON), "publisher",
+			field_json(rows, i, LIST_PUBLISHER), "filter",
+			field_json_parsed(rows, i, LIST_FILTER), "to",
+			pg_value(rows, i, LIST_TARGET)[0] ? pg_value(rows, i, LIST_TARGET) : NULL,
+			"state", field_json(rows, i, LIST_STATE), "done",
+			field_json_number(rows, i, LIST_DONE), "total",
+			field_json_number(rows, i, LIST_TOTAL), "last_id",
+			field_json_number(rows, i, LIST_LAST_ID), "upto_id",
+			field_json_number(rows, i, LIST_UPTO_ID), "owner",
+			field_json(rows, i, LIST_OWNER)));
+	field_print_json("", list, JSON_INDENT(1), "\n");
+}
+
 static bool print_replays(struct replaying *replaying, struct err *err)
 {
 	OWNED(owned_pg_result_destroy)
@@ -184,6 +210,10 @@ static bool print_replays(struct replaying *replaying, struct err *err)
 
 	if (!rows)
 		return false;
+	if (call_flag(replaying->call, "json")) {
+		print_replays_json(rows);
+		return true;
+	}
 	for (int i = 0; i < pg_rows(rows); i++)
 		print_replay_row(rows, i);
 	if (pg_rows(rows) == 0)
@@ -301,6 +331,7 @@ static const struct command_option replay_options[] = {
 	"Goes on with a replay that was stopped or killed, behind the last id that was noted.", 1,
 	INT64_MAX},
     {"list", NULL, "Shows all replays and how far they are."},
+    {"json", NULL, "With --list: a JSON array with an object for each replay."},
     {"publisher", "NAME",
 	"The publisher whose database, cluster and settings are used (default: the only one of "
 	"the configuration, or \"main\")."},

@@ -1,25 +1,156 @@
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
-#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
+#include "checks.h"
 #include "commands.h"
+#include "kafka_conf.h"
+#include "logging.h"
 #include "session.h"
 #include "status_report_print.h"
 
-static void print_status(const struct status_report *report, bool json, bool watched)
+DEFINE_OWNED(struct topic_metadata, topic_metadata_destroy)
+
+/* WAIT_MS: an older unpublished message waits for something, so that Kafka is asked why. */
+enum { COLUMNS = 100, CONTINUED = 19, WAIT_MS = 10000 };
+
+/* --- output ---------------------------------------------------------------------------------- */
+
+static bool has_colours(void)
+{
+	const char *no_color = getenv("NO_COLOR");
+
+	return isatty(STDOUT_FILENO) && !(no_color && no_color[0]);
+}
+
+/* So many bytes of a line fit; the line is cut behind a blank, and never inside of a number. */
+static size_t fitting_bytes(const char *line, size_t length, size_t columns)
+{
+	size_t cut = 0, column = 0;
+
+	for (size_t i = 0; i < length; i++) {
+		column += (line[i] & 0xC0) != 0x80; /* a character begins */
+		if (column > columns)
+			return cut ? cut : length;
+		if (i > CONTINUED && line[i] == ' ' && line[i - 1] != ' ')
+			cut = i + 1;
+	}
+	return length;
+}
+
+static void print_line(const char *line, size_t length, bool colours)
+{
+	bool heading = line[0] != ' ', trouble = strncmp(line, "  " STATUS_TROUBLE, 4) == 0;
+	const char *colour = !colours ? "" : heading ? "\033[1m" : trouble ? "\033[31m" : "";
+	size_t part = fitting_bytes(line, length, COLUMNS);
+
+	fputs(colour, stdout);
+	while (part < length) {
+		printf("%.*s\n%*s", (int)part - 1, line, CONTINUED, "");
+		line += part;
+		length -= part;
+		part = fitting_bytes(line, length, COLUMNS - CONTINUED);
+	}
+	printf("%.*s%s\n", (int)length, line, *colour ? "\033[0m" : "");
+}
+
+static void print_text(const struct status_report *report)
+{
+	OWNED(text_finish) struct text out = {0};
+	bool colours = has_colours();
+
+	status_report_print(report, &out);
+	for (const char *at = text_string(&out); *at;) {
+		size_t length = strcspn(at, "\n");
+
+		print_line(at, length, colours);
+		at += length + (at[length] == '\n');
+	}
+}
+
+static void print_json(const struct status_report *report)
 {
 	OWNED(text_finish) struct text out = {0};
 
-	if (json)
-		status_report_print_json(report, &out);
-	else
-		status_report_print(report, &out);
-	if (watched && !json && isatty(STDOUT_FILENO))
-		fputs("\033[H\033[2J", stdout);
+	status_report_print_json(report, &out);
 	fputs(text_string(&out), stdout);
-	if (watched && !json && !isatty(STDOUT_FILENO))
-		putchar('\n');
-	fflush(stdout);
+}
+
+static void print_report(const struct status_report *report, bool json)
+{
+	if (json)
+		print_json(report);
+	else
+		print_text(report);
+}
+
+static void print_header(const struct status_report *report, int64_t interval_s)
+{
+	char at[MOMENT_SIZE];
+
+	moment_format(report->taken_wall_us, at);
+	if (isatty(STDOUT_FILENO))
+		fputs("\033[H\033[2J", stdout);
+	printf("outbox-relay status  %s  every %lld s\n\n", at, (long long)interval_s);
+}
+
+/* --- why Kafka takes no message --------------------------------------------------------------- */
+
+static bool is_waiting(const struct status_postgres *database)
+{
+	for (int i = 0; i < database->shard_count; i++)
+		if (database->shards[i].oldest_age_ms > WAIT_MS)
+			return true;
+	return false;
+}
+
+static void add_wait(struct status_report *report, const char *place, const char *what)
+{
+	OWNED(text_finish) struct text line = {0};
+
+	text_add_line(&line, what);
+	text_addf(&report->waits, "%s: %s\n", place, text_string(&line));
+}
+
+static void explain_waiting_cluster(
+    struct status_report *report, struct checks *checks, const struct kafka_settings *kafka)
+{
+	owned_text char *place = xformat("kafka %s", kafka->name);
+	OWNED(owned_topic_metadata_destroy) struct topic_metadata *metadata = NULL;
+	struct err err;
+
+	if (kafka_conf_check(kafka, config_has_transactions(report->config, kafka), &err))
+		metadata = topic_metadata_create(kafka, &err);
+	if (!metadata || !checks_kafka(checks, kafka, metadata, &err) ||
+	    !checks_topics(checks, kafka, metadata, &err))
+		add_wait(report, place, err.message);
+}
+
+/* Kafka is asked, as by `doctor`, only while something waits. */
+static void explain_waiting(struct status_report *report)
+{
+	OWNED(checks_finish) struct checks checks = {0};
+	struct err ignored;
+	bool waiting = false;
+
+	checks_init(&checks, report->config);
+	for (int i = 0; i < report->count; i++)
+		if (is_waiting(&report->databases[i]))
+			waiting |= checks_postgres(&checks, &report->config->postgres[i], &ignored);
+	for (int i = 0; waiting && i < report->config->kafka_count; i++)
+		explain_waiting_cluster(report, &checks, &report->config->kafka[i]);
+	for (int i = 0; i < checks.report.count; i++)
+		if (checks.report.findings[i].severity == PREFLIGHT_FAIL)
+			add_wait(report, checks.report.findings[i].place,
+			    checks.report.findings[i].what);
+}
+
+static void take_report(struct status_report *report, const struct config *config)
+{
+	status_report_take(report, config);
+	explain_waiting(report);
 }
 
 static int worst_exit_status(const struct status_report *report)
@@ -42,9 +173,14 @@ static int watch_status(const struct config *config, bool json, int64_t interval
 	sigaddset(&ends, SIGTERM);
 	pthread_sigmask(SIG_BLOCK, &ends, NULL);
 	do {
-		status_report_take(&report, config);
+		take_report(&report, config);
 		status_report_compare(&report, &before);
-		print_status(&report, json, true);
+		if (!json)
+			print_header(&report, interval_s);
+		print_report(&report, json);
+		if (!json && !isatty(STDOUT_FILENO))
+			putchar('\n');
+		fflush(stdout);
 		status_report_finish(&before);
 		before = report;
 	} while (!ferror(stdout) && sigtimedwait(&ends, NULL, &pause) < 0);
@@ -61,11 +197,12 @@ static int run_status(const struct call *call)
 
 	if (!config)
 		return session_failed(&err);
+	log_configure(LOG_LEVEL_ERROR, config->log_format);
 	if (call_flag(call, "watch"))
 		return watch_status(
 		    config, call_flag(call, "json"), call_number(call, "interval", 2));
-	status_report_take(&report, config);
-	print_status(&report, call_flag(call, "json"), false);
+	take_report(&report, config);
+	print_report(&report, call_flag(call, "json"));
 	status = worst_exit_status(&report);
 	status_report_finish(&report);
 	return status;
@@ -73,7 +210,9 @@ static int run_status(const struct call *call)
 
 static const struct command_option status_options[] = {
     {"json", NULL, "One JSON object a line; 64-bit numbers are strings."},
-    {"watch", NULL, "Repeat, with the rate at which each shard publishes."},
+    {"watch", NULL,
+	"Repeat, with the time and the rate at which each shard publishes. On a terminal in "
+	"colours, unless NO_COLOR is set."},
     {"interval", "SECONDS", "Between two rounds of --watch; 2 unless given.", 1, 3600},
     {0},
 };
@@ -95,16 +234,16 @@ const struct command command_status = {
 	"and "
 	"the conflicts of the last `retain`, and the decisions that came a minute ago or "
 	"earlier and whose prepare did not. Of every partition: its range and size.\n"
-	"All of it comes from the database; Kafka is not asked. When `[admin] listen` is "
-	"configured, "
-	"the checks of the relay that listens there are shown too: they say which record stopped a "
-	"publisher, and why. And, as its metrics have them since its start, what brought decisions "
-	"of "
-	"the "
-	"look-back, what businesses answered, and the breakers of their hosts; of each section "
-	"that delivers the messages that its application did, the copies, the false positives of "
-	"dedup, what is being delivered, the age of the oldest message, retries, dead letters, how "
-	"often partitions were given to the process, and its breaker.\n",
+	"A line that begins with `!` says why something waits: the errors of parked messages, "
+	"stalled partitions and missing topics, and the last errors of services of the look-back. "
+	"These come from the database. If a message waits for more than 10 s, Kafka is queried "
+	"as by `doctor`. The state, the breaker and the last error of each [deliver] section come "
+	"from [api], if that listens.\n"
+	"An unknown number is `unknown`, and null in JSON.\n"
+	"When `[admin] listen` is configured, the checks of the relay that listens there are "
+	"shown too: they say which record stopped a publisher, and why. The metrics since the "
+	"start of that relay follow: sources of decisions of the look-back, answers of "
+	"businesses, circuit breakers of their hosts, and the figures of each [deliver] section.\n",
     .options = status_options,
     .example = "outbox-relay status --watch --interval 5",
     .run = run_status,
