@@ -33,10 +33,19 @@ static bool check_deliver_topics(
 static bool check_batch(
     const struct config_source *source, const struct config_deliver *deliver, struct err *err)
 {
-	return deliver->batch <= deliver->concurrency ||
+	/* {"id":"…","status":200} with a UUID, and a comma */
+	enum { ANSWER_BYTES = 59 };
+	int64_t needed = deliver->batch > 1 ? deliver->batch * ANSWER_BYTES : 0;
+
+	if (deliver->batch > deliver->concurrency)
+		return config_source_refuse(err, source, CONFIG_DELIVER, deliver->name, "batch",
+		    "it is more than concurrency, which is %lld; make that larger",
+		    (long long)deliver->concurrency);
+	return needed <= deliver->max_answer ||
 	       config_source_refuse(err, source, CONFIG_DELIVER, deliver->name, "batch",
-		   "it is more than concurrency, which is %lld; make that larger",
-		   (long long)deliver->concurrency);
+		   "the answer to %lld messages has at least %lld bytes and does not fit "
+		   "max_answer; make batch smaller or max_answer larger",
+		   (long long)deliver->batch, (long long)needed);
 }
 
 /* --- failures ------------------------------------------------------------------------------- */

@@ -112,9 +112,27 @@ static bool finish_lookback(
 	return true;
 }
 
+static bool check_batch_of_ids(
+    const struct config_source *source, const struct config_check *check, struct err *err)
+{
+	/* one answer: a UUID and the decision commit */
+	static const int64_t answer_bytes[] = {
+	    [CHECK_HTTP] = 70, [CHECK_GRPC] = 42, [CHECK_SQL] = 42};
+	int64_t needed = check->batch > 1 ? check->batch * answer_bytes[check->transport] : 0;
+
+	return needed <= check->max_answer ||
+	       config_source_refuse(err, source, CONFIG_CHECK, check->name, "batch",
+		   "the answer about %lld ids has at least %lld bytes and does not fit max_answer; "
+		   "make batch smaller or max_answer larger",
+		   (long long)check->batch, (long long)needed);
+}
+
 bool config_lookback_finish(
     struct config *config, const struct config_source *source, struct err *err)
 {
+	for (int i = 0; i < config->check_count; i++)
+		if (!check_batch_of_ids(source, &config->checks[i], err))
+			return false;
 	for (int i = 0; i < config->lookback_count; i++) {
 		struct config_lookback *lookback = &config->lookbacks[i];
 

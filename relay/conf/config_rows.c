@@ -220,7 +220,7 @@ const struct config_row config_rows[] = {
 	{CHECK_MS(connect_timeout), "3s", 1, HOUR,
 		.help = "How much of it may pass before there is a connection."},
 	{CHECK(max_answer), .type = CONFIG_BYTES, .default_value = "64KiB", .low = 64, .high = 16 * MIB,
-		.help = "The largest answer that is read."},
+		.help = "The largest answer that is read. A batch whose answer cannot fit is refused."},
 	{CHECK(batch), .type = CONFIG_INTEGER, .default_value = "1", .low = 1, .high = 1000,
 		.help = "The most ids in one request. More than one: {\"ids\": [...]}."},
 	{CHECK(host_in_flight), .type = CONFIG_INTEGER, .default_value = "64", .low = 1, .high = 1000,
@@ -367,7 +367,7 @@ const struct config_row config_rows[] = {
 		.help = "How much of it may pass before there is a connection."},
 	{DELIVER(max_answer), .type = CONFIG_BYTES, .default_value = "64KiB", .low = 64,
 		.high = 16 * MIB,
-		.help = "The largest answer that is read."},
+		.help = "The largest answer that is read. A batch whose answer cannot fit is refused."},
 	{DELIVER(networks), .type = CONFIG_TEXT, .default_value = "",
 		.help = "Addresses that may be connected to although they are not public, as in "
 			"10.2.0.0/16, separated by commas."},

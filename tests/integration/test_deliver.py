@@ -512,6 +512,18 @@ def test_commands_say_what_is_missing_to_ask_a_sidecar():
     assert status == 78 and "operate_tokens" in error
 
 
+def test_a_batch_that_cannot_fit_max_answer_is_refused(tmp_path):
+    def status_of(max_answer):
+        (tmp_path / "relay.ini").write_text(
+            '[kafka]\nbootstrap.servers = 127.0.0.1:1\n[deliver "billing"]\nurl = http://127.0.0.1:1/\n'
+            f"form = batch\nbatch = 32\nmax_answer = {max_answer}B\n")
+        return run_command(["check-config", "--config", tmp_path / "relay.ini"])
+
+    assert status_of(1888)[0] == 0
+    status, _, error = status_of(1887)
+    assert status == 78 and "batch: the answer to 32 messages has at least 1888 bytes" in error
+
+
 @pytest.mark.parametrize("key,value,said", [
     ("url", "", "url: it is empty"),
     ("url", "ftp://127.0.0.1/", "url: only http and https"),

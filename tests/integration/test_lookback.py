@@ -517,6 +517,21 @@ def test_whoever_does_not_decide_is_asked_until_the_answer_is_clear(case, busine
     assert f'  relay_lookback_breaker{{section="shop",host="127.0.0.1:{business.port}"}} 0\n' in output
 
 
+@pytest.mark.parametrize("transport,bytes_of_one", [("http", 70), ("grpc", 42)])
+def test_a_batch_that_cannot_fit_max_answer_is_refused(tmp_path, transport, bytes_of_one):
+    def status_of(max_answer):
+        path = tmp_path / "relay.ini"
+        path.write_text('[check "shop"]\nurl = http://127.0.0.1:9/\nbatch = 100\n'
+                        f"transport = {transport}\nmax_answer = {max_answer}B\n")
+        return run_command(["check-config", "--config", path], {
+            "DATABASE_URL": "host=127.0.0.1", "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1"})
+
+    needed = 100 * bytes_of_one
+    assert status_of(needed)[0] == 0
+    status, _, error = status_of(needed - 1)
+    assert status == 78 and f"batch: the answer about 100 ids has at least {needed} bytes" in error
+
+
 def test_the_last_error_of_a_host_is_in_the_breakers_event_and_the_readiness(case):
     host = f"127.0.0.1:{free_port()}"
     case.check = {"url": f"http://{host}/", "networks": "127.0.0.1",
