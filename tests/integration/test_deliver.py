@@ -172,6 +172,8 @@ def test_the_last_error_is_shown_wherever_the_breaker_is(make_sidecar, kafka, to
         assert f"  ! last error: {opened['error']}\n" in shown
         section = json.loads(run_command(["deliver", "list", "--json"], relay.settings)[1])["sections"][0]
         assert section["last_error"] == opened["error"]
+        status, output, error = run_command(["status"], relay.settings)
+        assert status == 0 and "breaker open" in output and "  ! last error: tls: " in output, output + error
 
 
 def test_an_error_is_forgotten_once_the_application_answers(make_sidecar, kafka, topic):
