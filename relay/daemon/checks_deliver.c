@@ -1,8 +1,11 @@
 #include "checks_deliver.h"
 
+#include "checks_reach.h"
 #include "cleanup.h"
 #include "deliver_check.h"
 #include "text.h"
+
+enum { KAFKA_MS = 5000 };
 
 static void check_deliver_section(struct checks *checks, const struct config_deliver *section)
 {
@@ -12,6 +15,8 @@ static void check_deliver_section(struct checks *checks, const struct config_del
 
 	if (!deliver_check(section, &err))
 		preflight_add(report, PREFLIGHT_FAIL, place, NULL, "%s", err.message);
+	else
+		checks_reach(report, place, section->url, section->networks);
 	if (!section->secret[0])
 		preflight_add(report, PREFLIGHT_WARN, place, "set secret_file",
 		    "requests are not signed: the application cannot tell who asks");
@@ -22,6 +27,41 @@ static void check_deliver_section(struct checks *checks, const struct config_del
 	if (section->connect_timeout_ms > section->timeout_ms)
 		preflight_add(report, PREFLIGHT_WARN, place, "set connect_timeout below timeout",
 		    "connect_timeout is longer than timeout, which ends the request before");
+}
+
+static bool has_topic_findings(const struct preflight *report, const char *topic)
+{
+	owned_text char *place = xformat("topic %s", topic);
+
+	for (int i = 0; i < report->count; i++)
+		if (text_equal(report->findings[i].place, place))
+			return true;
+	return false;
+}
+
+static bool check_written_topic(struct checks *checks, const struct kafka_settings *kafka,
+    struct topic_metadata *metadata, const char *topic, struct err *err)
+{
+	return !topic[0] || has_topic_findings(&checks->report, topic) ||
+	       preflight_topic(&checks->report, metadata, kafka, topic, 0, KAFKA_MS, err);
+}
+
+bool checks_deliver_topics(struct checks *checks, const struct kafka_settings *kafka,
+    struct topic_metadata *metadata, struct err *err)
+{
+	for (int i = 0; i < checks->config->deliver_count; i++) {
+		const struct config_deliver *section = &checks->config->delivers[i];
+
+		if (section->kafka != kafka)
+			continue;
+		if (!check_written_topic(checks, kafka, metadata, section->dead_letter_topic, err))
+			return false;
+		for (int j = 0; section->retry_steps && section->retry_steps[j].topic; j++)
+			if (!check_written_topic(
+				checks, kafka, metadata, section->retry_steps[j].topic, err))
+				return false;
+	}
+	return true;
 }
 
 void checks_deliver(struct checks *checks)

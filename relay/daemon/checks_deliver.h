@@ -2,5 +2,9 @@
 /* What `doctor` says of [deliver] sections. */
 #include "checks.h"
 
-/* Connects to nothing. */
+/* Connects to the services, and sends nothing. Blocking. */
 void checks_deliver(struct checks *checks);
+
+/* The topics of that cluster that sections write: dead letters and retries. After checks_topics. */
+bool checks_deliver_topics(struct checks *checks, const struct kafka_settings *kafka,
+    struct topic_metadata *metadata, struct err *err) MUST_CHECK;

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
+#include "checks_reach.h"
 #include "http_guard.h"
 #include "http_sign.h"
 #include "pg.h"
@@ -234,6 +235,8 @@ static void check_service_url(const struct service *service)
 	    !text_equal(refusal.code, "not_listed"))
 		preflight_add(
 		    service->report, PREFLIGHT_FAIL, service->place, NULL, "url: %s", refusal.text);
+	else if (*url && service->check->transport != CHECK_SQL)
+		checks_reach(service->report, service->place, url, service->check->networks);
 	if (strncasecmp(url, "http:", 5) == 0 || strcasestr(service->check->allow, "http:"))
 		add_service_finding(service, PREFLIGHT_WARN,
 		    "ask at https://, or within a network that is trusted",

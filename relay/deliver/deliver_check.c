@@ -1,6 +1,8 @@
 #include "deliver_check.h"
 
+#include <libgen.h>
 #include <string.h>
+#include <unistd.h>
 #include "cleanup.h"
 #include "dedup_stores.h"
 #include "deliver_event.h"
@@ -73,6 +75,13 @@ static bool check_deliver_rules(const struct config_deliver *section, struct err
 static bool check_deliver_path(
     const struct config_deliver *section, bool dedup_is_local, struct err *err)
 {
+	owned_text char *copy = xstrdup(section->path);
+	const char *parent = dirname(copy);
+	owned_text char *missing =
+	    xformat("%s does not exist; make it: mkdir -p %s", parent, parent);
+
+	if (section->path[0] && access(parent, F_OK) != 0)
+		return refuse_deliver_key(section, err, "path", missing);
 	if (section->path[0] || (!dedup_is_local && section->rules.count == 0))
 		return true;
 	return refuse_deliver_key(section, err, "path",

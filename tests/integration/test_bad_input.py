@@ -247,7 +247,8 @@ def test_a_missing_privilege(settings, role, database, kafka, topic):
     database.execute("GRANT outbox_reader TO stranger")
     refused(["run", "--drain"], mine, DENIED, "lacks", "grant outbox_relay to")
     status, output, _ = run_command(["doctor"], mine)
-    assert status == FOUND
+    assert status == FOUND and output.count("role stranger lacks") == 1
+    assert output.count("cure: grant") == 1
     assert "[fail]" in output and "cure: grant outbox_relay" in output
     assert count_records(kafka.bootstrap, [topic]) == 0
     database.execute("GRANT outbox_relay TO stranger")

@@ -125,25 +125,32 @@ static bool check_message_ids(const struct subject *subject, struct err *err)
 	return true;
 }
 
+/* One finding, since one statement cures it; a few privileges can be granted alone. */
+enum { MOST_STATEMENTS = 3 };
+
 static bool check_grants(const struct subject *subject, const char *role, bool has_roles,
     int *ret_lacking, struct err *err)
 {
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *lacking = query_preflight(subject, sql_preflight_grants, NULL, 0, err);
+	OWNED(text_finish) struct text what = {0}, cure = {0};
+	owned_text char *grant = NULL;
 
 	if (!lacking)
 		return false;
 	*ret_lacking = pg_rows(lacking);
 	for (int i = 0; i < *ret_lacking; i++) {
-		owned_text char *cure =
-		    has_roles ? xformat("grant %s_relay to \"%s\", or: %s",
-				    subject->postgres->schema, role, pg_value(lacking, i, 1))
-			      : xstrdup(pg_value(lacking, i, 1));
-
-		preflight_add(subject->report, PREFLIGHT_FAIL, subject->place, cure,
-		    "role %s lacks %s", role, pg_value(lacking, i, 0))
-		    ->kind = ERR_DENIED;
+		text_addf(&what, "%s%s", i ? ", " : "", pg_value(lacking, i, 0));
+		text_addf(&cure, "%s%s", i ? "; " : "", pg_value(lacking, i, 1));
 	}
+	grant = has_roles ? xformat("grant %s_relay to \"%s\"%s%s", subject->postgres->schema, role,
+				*ret_lacking > MOST_STATEMENTS ? "" : ", or: ",
+				*ret_lacking > MOST_STATEMENTS ? "" : text_string(&cure))
+			  : xstrdup(text_string(&cure));
+	if (*ret_lacking > 0)
+		preflight_add(subject->report, PREFLIGHT_FAIL, subject->place, grant,
+		    "role %s lacks %s", role, text_string(&what))
+		    ->kind = ERR_DENIED;
 	if (*ret_lacking == 0)
 		preflight_add(subject->report, PREFLIGHT_OK, subject->place, NULL,
 		    "role %s has every privilege that the relay needs", role);

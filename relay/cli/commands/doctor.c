@@ -47,7 +47,8 @@ static void check_kafka(struct checks *checks, const struct kafka_settings *kafk
 	if (!metadata || !checks_kafka(checks, kafka, metadata, &err))
 		add_check_failure(checks, place, &err, status);
 	else if (!checks_topics(checks, kafka, metadata, &err) ||
-		 !checks_lookback_topics(checks, kafka, metadata, &err))
+		 !checks_lookback_topics(checks, kafka, metadata, &err) ||
+		 !checks_deliver_topics(checks, kafka, metadata, &err))
 		preflight_add(&checks->report, PREFLIGHT_UNSAFE, place, NULL,
 		    "the settings of topics cannot be read: %s", err.message);
 	else
@@ -137,7 +138,9 @@ const struct command command_doctor = {
 	"with 69 or 77 when Postgres or Kafka could not be asked.\n"
 	"The topics are those that the publishers have published to and those of the newest 10,000 "
 	"rows, "
-	"and those that [lookback] sections name.\n"
+	"those that [lookback] sections name, and those that [deliver] sections write.\n"
+	"Each URL of a [deliver] or [check] section is resolved and connected to: a private "
+	"address needs a line in `networks`, which the cure names.\n"
 	"Of the look-back also: whether a publisher publishes what it commits, and whether the "
 	"settings "
 	"of each [check] section can work; a service that is a database is asked for its "

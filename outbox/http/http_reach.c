@@ -1,0 +1,90 @@
+#include "http_reach.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include "cleanup.h"
+
+/* "[::1]:8080" after the scheme: the host without brackets, and the port. */
+static void split_url(const char *url, struct text *ret_host, struct text *ret_port)
+{
+	const char *start = strstr(url, "://");
+	const char *host = start ? start + 3 : url;
+	bool bracketed = *host == '[';
+	size_t length = bracketed ? strcspn(++host, "]") : strcspn(host, ":/?#");
+	const char *rest = host + length + (bracketed && host[length]);
+
+	text_append(ret_host, host, length);
+	if (*rest == ':')
+		text_append(ret_port, rest + 1, strspn(rest + 1, "0123456789"));
+	if (!ret_port->length)
+		text_add(ret_port, text_starts(url, "https") ? "443" : "80");
+}
+
+static bool connect_within(const struct addrinfo *address, int timeout_ms)
+{
+	int fd = socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	struct pollfd ready = {.fd = fd, .events = POLLOUT};
+	int failure = 0;
+	socklen_t size = sizeof failure;
+
+	if (fd < 0)
+		return false;
+	if (connect(fd, address->ai_addr, address->ai_addrlen) != 0)
+		failure = errno;
+	if (failure == EINPROGRESS) {
+		failure = poll(&ready, 1, timeout_ms) == 1 ? 0 : ETIMEDOUT;
+		if (!failure)
+			getsockopt(fd, SOL_SOCKET, SO_ERROR, &failure, &size);
+	}
+	close(fd);
+	errno = failure;
+	return failure == 0;
+}
+
+/* As a request does: the addresses in turn, without those that are refused. */
+static bool try_addresses(const struct addrinfo *found, const struct http_networks *networks,
+    int timeout_ms, struct text *ret_what, struct text *ret_refused)
+{
+	char name[NI_MAXHOST];
+
+	for (const struct addrinfo *at = found; at; at = at->ai_next) {
+		const char *why = http_guard_address(at->ai_addr, networks);
+
+		if (!why && connect_within(at, timeout_ms))
+			return true;
+		if (getnameinfo(at->ai_addr, at->ai_addrlen, name, sizeof name, NULL, 0,
+			NI_NUMERICHOST) != 0)
+			continue;
+		if (why && !ret_refused->length)
+			text_add(ret_refused, name);
+		text_addf(ret_what, "%sits address %s %s%s", ret_what->length ? "; " : "", name,
+		    why ? "is refused, since it is no public one: " : "cannot be reached: ",
+		    why ? why : strerror(errno));
+	}
+	return false;
+}
+
+bool http_reach(const char *url, const struct http_networks *networks, int timeout_ms,
+    struct text *ret_what, struct text *ret_refused)
+{
+	const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+	OWNED(text_finish) struct text host = {0}, port = {0};
+	struct addrinfo *found = NULL;
+	int failure;
+	bool reached;
+
+	split_url(url, &host, &port);
+	failure = getaddrinfo(text_string(&host), text_string(&port), &hints, &found);
+	if (failure) {
+		text_addf(ret_what, "its host %s has no address: %s", text_string(&host),
+		    gai_strerror(failure));
+		return false;
+	}
+	reached = try_addresses(found, networks, timeout_ms, ret_what, ret_refused);
+	freeaddrinfo(found);
+	return reached;
+}

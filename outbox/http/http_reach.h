@@ -1,0 +1,12 @@
+#pragma once
+/* Whether a service can be reached at all, before the first request. Blocks; any thread. */
+#include "http_guard.h"
+#include "text.h"
+
+/*
+ * Resolves the host of a URL that http_peer accepts, judges each address by `networks`, and
+ * connects within timeout_ms. False: *ret_what says what is wrong; *ret_refused is then the address
+ * that `networks` has to name ("10.2.0.7"), or empty.
+ */
+bool http_reach(const char *url, const struct http_networks *networks, int timeout_ms,
+    struct text *ret_what, struct text *ret_refused) MUST_CHECK;

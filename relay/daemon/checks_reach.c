@@ -1,0 +1,27 @@
+#include "checks_reach.h"
+
+#include "cleanup.h"
+#include "http_reach.h"
+
+enum { REACH_MS = 3000 };
+
+void checks_reach(
+    struct preflight *report, const char *place, const char *url, const char *networks)
+{
+	struct http_networks allowed = {0};
+	OWNED(text_finish) struct text what = {0}, refused = {0};
+	owned_text char *cure = NULL;
+	struct err err;
+
+	/* a list that is wrong is a finding of its own */
+	if (!http_networks_parse(networks, &allowed, &err))
+		return;
+	if (!http_reach(url, &allowed, REACH_MS, &what, &refused)) {
+		cure = refused.length ? xformat("add to the section: networks = %s%s%s", networks,
+					    *networks ? ", " : "", text_string(&refused))
+				      : NULL;
+		preflight_add(report, refused.length ? PREFLIGHT_FAIL : PREFLIGHT_WARN, place, cure,
+		    "url: %s", text_string(&what));
+	}
+	http_networks_finish(&allowed);
+}
