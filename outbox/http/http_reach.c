@@ -9,7 +9,7 @@
 #include "cleanup.h"
 
 /* "[::1]:8080" after the scheme: the host without brackets, and the port. */
-static void split_url(const char *url, struct text *ret_host, struct text *ret_port)
+static void split_reached_url(const char *url, struct text *ret_host, struct text *ret_port)
 {
 	const char *start = strstr(url, "://");
 	const char *host = start ? start + 3 : url;
@@ -77,7 +77,7 @@ bool http_reach(const char *url, const struct http_networks *networks, int timeo
 	int failure;
 	bool reached;
 
-	split_url(url, &host, &port);
+	split_reached_url(url, &host, &port);
 	failure = getaddrinfo(text_string(&host), text_string(&port), &hints, &found);
 	if (failure) {
 		text_addf(ret_what, "its host %s has no address: %s", text_string(&host),
