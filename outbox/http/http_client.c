@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include "clock.h"
 
-enum { EVENTS = 64 };
+enum { EVENTS = 64, MOST_RESENDS = 3 };
 
 static struct exchange *exchange_of(struct http_response *response)
 {
@@ -172,7 +172,17 @@ bool http_client_send(
 
 /* --- what became of it ------------------------------------------------------------------- */
 
-/* Once, and nothing was sent before. */
+/*
+ * A server that ends a connection by its age refuses new streams by GOAWAY, and has handled none of
+ * them. libcurl gives those up as an error of the connection.
+ */
+static bool is_refused_stream(struct exchange *exchange, CURLcode code)
+{
+	return exchange->shares && code == CURLE_HTTP2 && exchange->header_bytes == 0 &&
+	       clock_ms() < exchange->expires_at && exchange->resends++ < MOST_RESENDS;
+}
+
+/* On a connection of its own. */
 static bool restart_exchange(struct exchange *exchange)
 {
 	CURLM *multi = exchange->client->multi;
@@ -211,7 +221,9 @@ static void finish_exchange(struct exchange *exchange, CURLcode code)
 
 static void end_exchange(struct exchange *exchange, CURLcode code)
 {
-	if (!exchange->none_kept || !restart_exchange(exchange))
+	bool again = exchange->none_kept || is_refused_stream(exchange, code);
+
+	if (!again || !restart_exchange(exchange))
 		finish_exchange(exchange, code);
 }
 

@@ -21,6 +21,9 @@
  * connected to, however its name was written; the URL itself is the caller's to check
  * (http_guard_url).
  *
+ * A stream of HTTP/2 that the server refuses by GOAWAY is sent again on a new connection, at most
+ * three times and within the timeout.
+ *
  * A request may reach the peer twice: when a connection that was kept turns out to be closed before
  * a byte of the answer came, libcurl sends it once more on a new one. (The peer may have handled
  * the first.) To him they look the same.

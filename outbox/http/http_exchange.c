@@ -205,6 +205,7 @@ void http_exchange_reset(struct exchange *exchange)
 	exchange->tried = exchange->head_ended = false;
 	exchange->refused = exchange->given_up = NULL;
 	exchange->slow_at = 0;
+	exchange->resends = 0;
 	exchange->error[0] = '\0';
 	exchange->response = (struct http_response){0};
 }

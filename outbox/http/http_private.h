@@ -29,6 +29,7 @@ struct exchange {
 	bool head_ended;      /* the final answer's, by an empty line */
 	bool only_kept;       /* opens no connection, see http_request_set */
 	bool none_kept;       /* there was none */
+	int resends;          /* after GOAWAY refused its stream */
 	bool tried;           /* an address was let through */
 	const char *refused;  /* why the last one was not */
 	const char *given_up; /* why we did, in a callback */

@@ -4,6 +4,7 @@ import base64
 import contextlib
 import hashlib
 import hmac
+import socket
 import subprocess
 import threading
 import time
@@ -255,3 +256,64 @@ def test_hundreds_of_calls_are_answered(serve, make_asker, response):
         numbers = [asker.send("order", str(number)) for number in range(200)]
         assert all(asker.answer(number)["words"] == ["commit"] for number in numbers)
     assert asker.close()["longest_us"] < 5_000_000
+
+
+# --- GOAWAY ----------------------------------------------------------------------------------
+
+def frame(kind, flags, stream, payload=b""):
+    return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
+
+
+def literal(name, value):
+    return bytes([0, len(name)]) + name + bytes([len(value)]) + value
+
+
+class GoingAway:
+    """HTTP/2 by hand: the first `refusals` connections refuse their stream by GOAWAY, as servers do
+    that end a connection by its age; others answer."""
+
+    def __init__(self, refusals, message, kept):
+        self.refusals, self.message, self.kept = refusals, message, kept
+        self.asked = []
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        with contextlib.suppress(OSError):
+            for number in range(100):
+                connection, _ = self.listener.accept()
+                threading.Thread(target=self.serve, args=(connection, number), daemon=True).start()
+
+    def serve(self, connection, number):
+        file = connection.makefile("rb")
+        file.read(24)
+        connection.sendall(frame(4, 0, 0))
+        while head := file.read(9):
+            kind, flags, stream = head[3], head[4], int.from_bytes(head[5:9], "big")
+            file.read(int.from_bytes(head[:3], "big"))
+            if kind == 4 and not flags & 1:
+                connection.sendall(frame(4, 1, 0))
+            if kind != 0 or not flags & 1:
+                continue
+            self.asked.append(number)
+            refused = number < self.refusals and stream > (1 if self.kept else 0)
+            if refused:
+                connection.sendall(frame(7, 0, 0, (stream - 2 if stream > 2 else 0).to_bytes(4, "big") + bytes(4)))
+                connection.shutdown(socket.SHUT_RDWR)
+                return
+            connection.sendall(
+                frame(1, 4, stream, b"\x88" + literal(b"content-type", b"application/grpc"))
+                + frame(0, 0, stream, bytes([0]) + len(self.message).to_bytes(4, "big") + self.message)
+                + frame(1, 5, stream, literal(b"grpc-status", b"0")))
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["new", "kept"])
+def test_a_stream_that_is_refused_by_goaway_is_sent_again(make_asker, kept):
+    service = GoingAway(2, said(b"7", COMMIT), kept)
+    asker = make_asker(service.url)
+    if kept:
+        assert asker.ask("order", "7")["words"] == ["commit"]
+    answer = asker.ask("order", "7")
+    assert answer["words"] == ["commit"], answer
+    assert len(service.asked) > 1
