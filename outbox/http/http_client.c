@@ -203,7 +203,8 @@ static void finish_exchange(struct exchange *exchange, CURLcode code)
 	curl_easy_getinfo(exchange->easy, CURLINFO_RESPONSE_CODE, &status);
 	curl_easy_getinfo(exchange->easy, CURLINFO_REQUEST_SIZE, &bytes_sent);
 	response->status = (int)status;
-	response->sent = bytes_sent > 0;
+	/* each stream was refused: the service handled none of them */
+	response->sent = bytes_sent > 0 && exchange->resends <= MOST_RESENDS;
 	response->total_us = clock_us() - exchange->started_us;
 	response->body = text_string(&exchange->body);
 	response->body_length = exchange->body.length;

@@ -22,7 +22,7 @@
  * (http_guard_url).
  *
  * A stream of HTTP/2 that the server refuses by GOAWAY is sent again on a new connection, at most
- * three times and within the timeout.
+ * three times and within the timeout; if all are refused, the request was not sent.
  *
  * A request may reach the peer twice: when a connection that was kept turns out to be closed before
  * a byte of the answer came, libcurl sends it once more on a new one. (The peer may have handled

@@ -317,3 +317,9 @@ def test_a_stream_that_is_refused_by_goaway_is_sent_again(make_asker, kept):
     answer = asker.ask("order", "7")
     assert answer["words"] == ["commit"], answer
     assert len(service.asked) > 1
+
+
+def test_a_service_that_refuses_each_stream_costs_no_attempt(make_asker):
+    service = GoingAway(100, said(b"7", COMMIT), False)
+    assert_undecided(make_asker(service.url).ask("order", "7"), "closed", sent=False, reached=False)
+    assert len(service.asked) == 4
