@@ -455,6 +455,7 @@ void http_client_destroy(struct http_client *client)
 	if (client->multi)
 		curl_multi_cleanup(client->multi);
 	curl_global_cleanup();
+	text_finish(&client->refused);
 	if (client->epoll_fd >= 0)
 		close(client->epoll_fd);
 	free(client->shared);

@@ -1,6 +1,10 @@
 #include "http_private.h"
+
 #include <stdio.h>
 #include <string.h>
+#include "logging.h"
+
+enum { LOGGED_BYTES = 65536 };
 
 static const struct {
 	CURLcode code;
@@ -81,6 +85,19 @@ static char *place_of_url(CURL *easy)
 	return place;
 }
 
+/* Once a target; messages may name any number of targets, so that the list has an end. */
+static void log_refused_target(struct http_client *client, const char *place, const char *why)
+{
+	owned_text char *line = xformat("%s\n", place);
+
+	if (client->refused.length > LOGGED_BYTES || strstr(text_string(&client->refused), line))
+		return;
+	text_add(&client->refused, line);
+	log_event(LOG_LEVEL_WARN, "address_refused", {"target", LOG_TEXT(place)},
+	    {"address", LOG_TEXT(why)},
+	    {"cure", LOG_TEXT("add its address to networks of the section")});
+}
+
 void http_failure_tell(struct exchange *exchange, CURLcode code)
 {
 	struct http_response *response = &exchange->response;
@@ -88,6 +105,8 @@ void http_failure_tell(struct exchange *exchange, CURLcode code)
 	const char *what = *exchange->error ? exchange->error : curl_easy_strerror(code);
 
 	response->failure = failure_meaning(exchange, code);
+	if (text_equal(response->failure, "address_refused"))
+		log_refused_target(exchange->client, place, exchange->refused);
 	if (text_equal(response->failure, "address_refused"))
 		snprintf(response->error, sizeof response->error,
 		    "%s: its address is refused (%s); where that is wanted, list its network",

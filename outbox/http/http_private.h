@@ -52,7 +52,8 @@ struct http_client {
 	struct exchange *done, **done_end;
 	int *shared; /* sockets of HTTP/2 that libcurl waits for */
 	int shared_count, shared_room;
-	bool corked; /* they are */
+	bool corked;         /* they are */
+	struct text refused; /* targets whose refused address is in the log, a line each */
 };
 
 /* NULL: out of memory. */

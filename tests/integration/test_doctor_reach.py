@@ -4,7 +4,8 @@ import socket
 
 import pytest
 
-from support.relay import run_command
+from support.inbox import produce
+from support.relay import Relay, run_command
 
 
 @pytest.fixture
@@ -55,3 +56,15 @@ def test_the_folder_above_the_state_must_exist(configured, server, tmp_path, com
         command, f"{server}dedup = exact ids=1000\npath = {tmp_path}/none/state\n")
     assert status != 0
     assert f"path: {tmp_path}/none does not exist; make it: mkdir -p {tmp_path}/none" in output + error
+
+
+def test_a_refused_address_is_in_the_log_once(kafka, topic, tmp_path, server):
+    path = tmp_path / "relay.ini"
+    path.write_text(f"[kafka]\nbootstrap.servers = {kafka.bootstrap}\n[deliver \"billing\"]\n"
+                    f"topics = {topic}\nstart = earliest\nretry_first = 10ms\n{server}")
+    produce(kafka.bootstrap, topic, [("1", "k", "p")])
+    with Relay({"OUTBOX_RELAY_CONFIG": str(path)}) as relay:
+        first = relay.wait_event("address_refused", address="loopback")[0]
+        assert first["target"].startswith("http://127.0.0.1:")
+        relay.wait_event("deliver_breaker_opened")
+        assert len(relay.events("address_refused")) == 1
