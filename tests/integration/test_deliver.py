@@ -320,7 +320,7 @@ def test_an_operator_pauses_and_resumes_a_section(make_sidecar, kafka, topic):
         assert (section["handled"], section["breaker"]) == (5, "closed")
         assert command("resume", "billing", "--reason", "done")[0] == 0
         application.wait_ids(f"id-{i}" for i in range(10))
-        assert "billing: works, 6 partitions" in command("list")[1]
+        assert "billing:\n  works, 6 partitions" in command("list")[1]
 
 
 def test_status_shows_what_became_of_messages(make_sidecar, kafka, topic, tmp_path):
