@@ -465,8 +465,7 @@ static void a_structured_event_is_passed_on_as_it_is(void **state)
 static void a_payload_that_only_says_it_is_an_event_is_wrapped(void **state)
 {
 	static const char *const payloads[] = {
-	    "{\"specversion\":\"1.0\",\"id\":\"\",\"source\":\"/s\","
-	    "\"type\":\"t\"}",
+	    "{\"specversion\":\"1.0\",\"id\":\"\",\"source\":\"s\",\"type\":\"t\"}",
 	    "{\"id\":\"1\",\"source\":\"/s\",\"type\":\"t\"}", "[]", "{", ""};
 	const struct outbox_rules_header headers[] = {
 	    header("content-type", "application/cloudevents+json")};
