@@ -93,7 +93,7 @@ def test_a_replay_sends_nothing_to_internal_topics(case, database, kafka, login)
     for topic in (case.topics["said"], case.topics["orders"], "others"):
         publish(database, writer, topic, forged[0].decode(), forged[1].decode())
     settings = {"DATABASE_URL": database.dsn, "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap}
-    for terms, why in [(["--all", "--yes"], "it is that of [lookback \"shop\"] topic"),
+    for terms, why in [(["--all", "--yes", "--reason", "test"], "it is that of [lookback \"shop\"] topic"),
                        (["topic=" + case.topics["orders"], "--to", case.topics["said"]], "[lookback \"shop\"] topic"),
                        (["topic=others"], "the topic is none of [publisher \"main\"] topics")]:
         status, _, error = run_command(["replay", *terms, "--config", path], settings)

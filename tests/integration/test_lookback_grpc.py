@@ -229,8 +229,9 @@ def test_nobody_there_is_no_attempt(make_asker):
 
 def test_an_address_that_is_not_allowed_is_not_connected_to(serve, make_asker, response):
     service = serve(lambda *_: response(("7", COMMIT)))
-    answer = make_asker(service.url, networks="").ask("order", "7")
-    assert_undecided(answer, "address_refused", sent=False)
+    asker = make_asker(service.url, networks="")
+    asker.expected = "event=address_refused"
+    assert_undecided(asker.ask("order", "7"), "address_refused", sent=False)
     assert service.calls == []
 
 

@@ -300,12 +300,14 @@ def test_nobody_there_is_no_attempt(make_asker):
 
 def test_an_address_that_is_not_allowed_is_not_connected_to(serve, make_asker):
     service = serve(say_of_each("commit"))
-    answer = make_asker(service.url, networks="10.0.0.0/8").ask("order", "7")
-    assert_undecided(answer, "address_refused", sent=False, reached=False)
+    asker = make_asker(service.url, networks="10.0.0.0/8")
+    asker.expected = "event=address_refused"
+    assert_undecided(asker.ask("order", "7"), "address_refused", sent=False, reached=False)
     for host in ("localhost", "2130706433", "[::ffff:127.0.0.1]", "0"):
         url = f"http://{host}:{service.server_port}/"
-        answer = make_asker(service.url, networks="").ask("order", "7", url=url)
-        assert_undecided(answer, "address_refused", sent=False)
+        asker = make_asker(service.url, networks="")
+        asker.expected = "event=address_refused"
+        assert_undecided(asker.ask("order", "7", url=url), "address_refused", sent=False)
     assert service.requests == []
 
 

@@ -452,7 +452,7 @@ def test_a_dry_run_counts_and_changes_nothing(database, kafka, topic, other, rep
 BAD_INPUT = [
     ([], REFUSED, ["nothing says which rows", "--all"]),
     (["state=published"], REFUSED, ["nothing says which rows", "--all"]),
-    (["--all"], REFUSED, ["--all publishes every row", "--yes"]),
+    (["--all"], REFUSED, ["--reason", "--yes"]),
     (["--all", "key=k1"], REFUSED, ["--all does not go with key=k1"]),
     (["orders"], REFUSED, ["'orders' chooses no rows", "topic=orders"]),
     (["colour=red"], REFUSED, ["'colour'", "event-id="]),

@@ -35,6 +35,7 @@ class Asker:
         self.ended = False
         self.last = None  # what it said at its end
         self.errors = ""
+        self.expected = ""  # of the one line of its log; "": it writes none
         self.threads = [threading.Thread(target=target, daemon=True)
                         for target in (self._read, self._read_errors)]
         for thread in self.threads:
@@ -103,7 +104,8 @@ class Asker:
         for thread in self.threads:
             thread.join(WAIT)
         assert status == 0, (status, self.errors)
-        assert self.errors == "", self.errors
+        lines = self.errors.splitlines()
+        assert len(lines) == bool(self.expected) and all(self.expected in line for line in lines), self.errors
         return self.last
 
 
