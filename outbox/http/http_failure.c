@@ -105,13 +105,12 @@ void http_failure_tell(struct exchange *exchange, CURLcode code)
 	const char *what = *exchange->error ? exchange->error : curl_easy_strerror(code);
 
 	response->failure = failure_meaning(exchange, code);
-	if (text_equal(response->failure, "address_refused"))
+	if (text_equal(response->failure, "address_refused")) {
 		log_refused_target(exchange->client, place, exchange->refused);
-	if (text_equal(response->failure, "address_refused"))
 		snprintf(response->error, sizeof response->error,
 		    "%s: its address is refused (%s); where that is wanted, list its network",
 		    place, exchange->refused);
-	else if (text_equal(response->failure, "queue_timeout"))
+	} else if (text_equal(response->failure, "queue_timeout"))
 		snprintf(response->error, sizeof response->error,
 		    "%s: no connection was free in time", place);
 	else if (exchange->given_up)

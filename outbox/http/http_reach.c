@@ -24,7 +24,8 @@ static void split_reached_url(const char *url, struct text *ret_host, struct tex
 		text_add(ret_port, text_starts(url, "https") ? "443" : "80");
 }
 
-static bool connect_within(const struct addrinfo *address, int timeout_ms)
+/* 0, or an errno. */
+static int connect_within(const struct addrinfo *address, int timeout_ms)
 {
 	int fd = socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	struct pollfd ready = {.fd = fd, .events = POLLOUT};
@@ -32,7 +33,7 @@ static bool connect_within(const struct addrinfo *address, int timeout_ms)
 	socklen_t size = sizeof failure;
 
 	if (fd < 0)
-		return false;
+		return errno;
 	if (connect(fd, address->ai_addr, address->ai_addrlen) != 0)
 		failure = errno;
 	if (failure == EINPROGRESS) {
@@ -41,8 +42,7 @@ static bool connect_within(const struct addrinfo *address, int timeout_ms)
 			getsockopt(fd, SOL_SOCKET, SO_ERROR, &failure, &size);
 	}
 	close(fd);
-	errno = failure;
-	return failure == 0;
+	return failure;
 }
 
 /* As a request does: the addresses in turn, without those that are refused. */
@@ -53,8 +53,9 @@ static bool try_addresses(const struct addrinfo *found, const struct http_networ
 
 	for (const struct addrinfo *at = found; at; at = at->ai_next) {
 		const char *why = http_guard_address(at->ai_addr, networks);
+		int failure = why ? 0 : connect_within(at, timeout_ms);
 
-		if (!why && connect_within(at, timeout_ms))
+		if (!why && !failure)
 			return true;
 		if (getnameinfo(at->ai_addr, at->ai_addrlen, name, sizeof name, NULL, 0,
 			NI_NUMERICHOST) != 0)
@@ -63,7 +64,7 @@ static bool try_addresses(const struct addrinfo *found, const struct http_networ
 			text_add(ret_refused, name);
 		text_addf(ret_what, "%sits address %s %s%s", ret_what->length ? "; " : "", name,
 		    why ? "is refused, since it is no public one: " : "cannot be reached: ",
-		    why ? why : strerror(errno));
+		    why ? why : strerror(failure));
 	}
 	return false;
 }
