@@ -34,22 +34,33 @@ static const char *size_text(int64_t bytes, char text[32])
 	return text;
 }
 
+/* "unpublished 3, oldest 0.1 s", or "unpublished unknown (outbox.message is locked), …". */
+static void print_backlog(const struct status_shard *shard, struct text *out)
+{
+	char oldest[32];
+
+	if (shard->unpublished < 0 && shard->unknown[0])
+		text_addf(out, "unpublished unknown (%s), oldest unknown", shard->unknown);
+	else if (shard->unpublished < 0)
+		text_add(out, "unpublished unknown, oldest unknown");
+	else if (shard->more)
+		text_addf(out, "unpublished ≥%" PRId64 ", about %" PRId64 ", oldest %s",
+		    shard->unpublished, shard->estimated, age_text(shard->oldest_age_ms, oldest));
+	else
+		text_addf(out, "unpublished %" PRId64 ", oldest %s", shard->unpublished,
+		    age_text(shard->oldest_age_ms, oldest));
+	if (shard->rate >= 0)
+		text_addf(out, "  %.0f/s", shard->rate);
+}
+
 static void print_shard(const struct status_shard *shard, struct text *out)
 {
-	char name[64], lag[64], oldest[32], lease[32], rate[32] = "";
+	char name[64], lease[32];
 
 	snprintf(name, sizeof name, "%s/%d", shard->publisher, shard->shard);
-	if (shard->unpublished < 0)
-		snprintf(lag, sizeof lag, "unknown");
-	else if (shard->more)
-		snprintf(lag, sizeof lag, "≥%" PRId64 ", about %" PRId64, shard->unpublished,
-		    shard->estimated);
-	else
-		snprintf(lag, sizeof lag, "%" PRId64, shard->unpublished);
-	if (shard->rate >= 0)
-		snprintf(rate, sizeof rate, "  %.0f/s", shard->rate);
-	text_addf(out, "  %-16s unpublished %s, oldest %s%s\n", name, lag,
-	    shard->unpublished < 0 ? "unknown" : age_text(shard->oldest_age_ms, oldest), rate);
+	text_addf(out, "  %-16s ", name);
+	print_backlog(shard, out);
+	text_add(out, "\n");
 	if (shard->elsewhere)
 		text_addf(out,
 		    "  %-16s not published: its rows were carried here from another database "
@@ -136,11 +147,23 @@ static void print_lines(const char *lines, const char *mark, struct text *out)
 	}
 }
 
+static void print_unknown(const char *reasons, struct text *out)
+{
+	for (const char *at = reasons; *at;) {
+		size_t length = strcspn(at, "\n");
+
+		text_addf(out, "  " STATUS_TROUBLE "%.*s: the numbers that need it are unknown\n",
+		    (int)length, at);
+		at += length + (at[length] == '\n');
+	}
+}
+
 static void print_database(const struct status_postgres *database, struct text *out)
 {
 	text_addf(out, "postgres %s%s%s\n", database->section->name, database->place[0] ? "  " : "",
 	    database->place);
 	print_lines(database->error, STATUS_TROUBLE, out);
+	print_unknown(text_string(&database->unknown), out);
 	print_lines(text_string(&database->waits), STATUS_TROUBLE, out);
 	for (int i = 0; i < database->shard_count; i++)
 		print_shard(&database->shards[i], out);
@@ -276,6 +299,8 @@ static json_t *shard_json(const struct status_shard *shard)
 	json_object_set_new(
 	    object, "owner", shard->owner[0] ? json_string(shard->owner) : json_null());
 	json_object_set_new(object, "elsewhere", json_boolean(shard->elsewhere));
+	json_object_set_new(
+	    object, "unknown", shard->unknown[0] ? json_string(shard->unknown) : json_null());
 	json_object_set_new(object, "lease_left_ms", int64_json(shard->lease_left_ms));
 	json_object_set_new(object, "n", int64_json(shard->n));
 	json_object_set_new(object, "epoch", int64_json(shard->epoch));
@@ -365,6 +390,7 @@ static json_t *database_json(const struct status_postgres *database)
 	json_object_set_new(object, "place", json_string(database->place));
 	json_object_set_new(
 	    object, "error", database->error[0] ? json_string(database->error) : json_null());
+	json_object_set_new(object, "unknown", lines_json(text_string(&database->unknown)));
 	json_object_set_new(object, "waits", lines_json(text_string(&database->waits)));
 	json_object_set_new(object, "shards", known_list(database->shards, shards));
 	json_object_set_new(object, "parked", known_list(database->parked, parked));

@@ -14,7 +14,10 @@
 /* So many unpublished rows, and so many parked ones, are counted one by one. */
 #define COUNT_BOUND "100000"
 
-enum { ADMIN_MS = 2000 };
+enum { ADMIN_MS = 2000, MESSAGES = 0 /* in partition_tables */ };
+
+/* SQLSTATE of a lock_timeout. */
+#define LOCK_TIMEOUT "55P03"
 
 static void read_backlog(struct status_shard *shard, const struct pg_result *row)
 {
@@ -60,6 +63,7 @@ static void read_shard(struct status_shard *shard, const struct pg_result *rows,
 	    .rate = -1,
 	};
 	shard->owner = xstrdup(shard->lease_left_ms > 0 ? pg_value(rows, i, 6) : "");
+	shard->unknown = xstrdup("");
 }
 
 static bool read_shards(struct pg *pg, struct status_postgres *database, struct err *err)
@@ -72,10 +76,28 @@ static bool read_shards(struct pg *pg, struct status_postgres *database, struct 
 	database->shards = xcalloc((size_t)pg_rows(rows), sizeof *database->shards);
 	for (int i = 0; i < pg_rows(rows); i++)
 		read_shard(&database->shards[database->shard_count++], rows, i);
-	for (int i = 0; i < database->shard_count; i++)
-		if (!count_shard_backlog(pg, database, &database->shards[i], err))
-			return false;
 	return true;
+}
+
+/* Rows that were carried here keep every publisher of the database from publishing. */
+static bool find_carried(struct pg *pg, struct status_postgres *database, struct err *err)
+{
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *row =
+	    database_query(pg, database->section, sql_status_carried, NULL, 0, err);
+
+	for (int i = 0; row && i < database->shard_count; i++)
+		database->shards[i].elsewhere |= text_equal(pg_value(row, 0, 0), "t");
+	return row != NULL;
+}
+
+static bool count_shard_backlogs(struct pg *pg, struct status_postgres *database, struct err *err)
+{
+	bool done = true;
+
+	for (int i = 0; done && i < database->shard_count; i++)
+		done = count_shard_backlog(pg, database, &database->shards[i], err);
+	return done;
 }
 
 static bool read_parked_counts(struct pg *pg, struct status_postgres *database, struct err *err)
@@ -170,11 +192,17 @@ static bool read_table(struct pg *pg, struct status_postgres *database, int tabl
 	    pg, section->schema, name, &database->default_rows[table], err);
 }
 
-static bool read_partitions(struct pg *pg, struct status_postgres *database, struct err *err)
+static bool read_message_partitions(
+    struct pg *pg, struct status_postgres *database, struct err *err)
+{
+	return read_table(pg, database, MESSAGES, err);
+}
+
+static bool read_other_partitions(struct pg *pg, struct status_postgres *database, struct err *err)
 {
 	bool done = true;
 
-	for (int i = 0; done && i < PARTITION_TABLES; i++)
+	for (int i = MESSAGES + 1; done && i < PARTITION_TABLES; i++)
 		done = read_table(pg, database, i, err);
 	return done;
 }
@@ -255,23 +283,106 @@ static bool read_waits(struct pg *pg, struct status_postgres *database, struct e
 	return lookbacks != NULL;
 }
 
+/* A part of the report, in a transaction of its own. */
+struct part {
+	bool (*read)(struct pg *pg, struct status_postgres *database, struct err *err);
+	const char *begin;   /* NULL: it opens its transactions itself */
+	bool reads_messages; /* a lock of that table keeps all such parts from being read */
+};
+
+static const struct part parts[] = {
+    {read_shards, sql_status_begin, false},
+    {find_carried, sql_status_begin, true},
+    {count_shard_backlogs, NULL, true},
+    {read_parked_counts, sql_status_begin, false},
+    {read_scheduled, sql_status_begin, false},
+    {read_lookbacks, sql_status_begin, false},
+    {read_message_partitions, sql_status_begin, true},
+    {read_other_partitions, sql_status_begin, false},
+    {read_message_ids, sql_status_begin, true},
+    {read_waits, sql_status_begin, false},
+};
+
+static bool read_report_part(
+    struct pg *pg, struct status_postgres *database, const struct part *part, struct err *err)
+{
+	if (!part->begin)
+		return part->read(pg, database, err);
+	return pg_script(pg, part->begin, err) && part->read(pg, database, err) &&
+	       pg_script(pg, "commit", err);
+}
+
+/* Notes the table that is locked, once. */
+static bool note_lock(struct pg *pg, struct status_postgres *database, struct err *err)
+{
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *row =
+	    pg_script(pg, "rollback", err)
+		? database_query(pg, database->section, sql_locked_table, NULL, 0, err)
+		: NULL;
+	owned_text char *line = NULL;
+
+	if (!row)
+		return false;
+	/* the lock may be gone again */
+	line = pg_rows(row)
+		   ? xformat("%s.%s is locked\n", database->section->schema, pg_value(row, 0, 0))
+		   : xstrdup("a table was locked\n");
+	if (!strstr(text_string(&database->unknown), line))
+		text_add(&database->unknown, line);
+	return true;
+}
+
+/* False: nothing more can be read. A part that a lock delays is left out. */
+static bool read_report_parts(struct pg *pg, struct status_postgres *database, struct err *err)
+{
+	bool messages_locked = false;
+
+	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+		if (parts[i].reads_messages && messages_locked)
+			continue;
+		if (read_report_part(pg, database, &parts[i], err))
+			continue;
+		database->exit_status = err_exit_status(err);
+		if (!text_equal(pg_sqlstate(pg), LOCK_TIMEOUT) || !note_lock(pg, database, err))
+			return false;
+		messages_locked |= parts[i].reads_messages;
+	}
+	return true;
+}
+
+/* Each shard whose rows were not counted says why. */
+static void explain_unknown(struct status_postgres *database)
+{
+	const char *lines = text_string(&database->unknown);
+
+	for (int i = 0; i < database->shard_count; i++) {
+		struct status_shard *shard = &database->shards[i];
+
+		if (shard->unpublished >= 0)
+			continue;
+		free(shard->unknown);
+		shard->unknown = xformat("%.*s", (int)strcspn(lines, "\n"), lines);
+	}
+}
+
 static void report_database(
     struct status_postgres *database, const struct postgres_settings *section)
 {
 	struct err err;
 	OWNED(owned_pg_destroy) struct pg *pg = database_connect(section, &err);
-	bool done = pg != NULL;
 
 	database->section = section;
 	for (int i = 0; i < PARTITION_TABLES; i++)
 		database->default_rows[i] = -1;
 	database->place = xstrdup(pg ? pg_place(pg) : "");
-	done = done && read_shards(pg, database, &err) && read_parked_counts(pg, database, &err) &&
-	       read_scheduled(pg, database, &err) && read_lookbacks(pg, database, &err) &&
-	       read_partitions(pg, database, &err) && read_message_ids(pg, database, &err) &&
-	       read_waits(pg, database, &err);
-	database->error = xstrdup(done ? "" : err.message);
-	database->exit_status = done ? 0 : err_exit_status(&err);
+	if (pg && read_report_parts(pg, database, &err)) {
+		explain_unknown(database);
+		database->error = xstrdup("");
+	} else {
+		database->error = xstrdup(err.message);
+		database->exit_status = err_exit_status(&err);
+	}
 }
 
 /* Decisions by source, answers of services, and circuit breakers. */
@@ -397,9 +508,11 @@ void status_report_compare(struct status_report *report, const struct status_rep
 static void finish_database(struct status_postgres *database)
 {
 	text_finish(&database->waits);
+	text_finish(&database->unknown);
 	for (int i = 0; i < database->shard_count; i++) {
 		free(database->shards[i].publisher);
 		free(database->shards[i].owner);
+		free(database->shards[i].unknown);
 	}
 	for (int i = 0; i < database->partition_count; i++)
 		free(database->partitions[i].name);

@@ -11,6 +11,7 @@
 struct status_shard {
 	char *publisher, *owner; /* owner "" : nobody's lease runs */
 	bool elsewhere; /* its rows were carried here from another cluster: not published */
+	char *unknown;  /* why its numbers are: a locked table; "" */
 	int shard, shards, split_to; /* split_to 0: no split under way */
 	int64_t n, epoch, lease_left_ms, windows;
 	int64_t
@@ -58,7 +59,8 @@ struct status_postgres {
 	int exit_status; /* of that error */
 	struct status_shard *shards;
 	int shard_count;
-	struct text waits; /* lines: why messages are parked and ids are undecided */
+	struct text waits;   /* lines: why messages are parked and ids are undecided */
+	struct text unknown; /* lines: the tables whose locks kept numbers from being read */
 	/* A list below is NULL if it could not be read. */
 	struct status_parked *parked; /* one for each publisher */
 	int parked_count;
@@ -66,7 +68,7 @@ struct status_postgres {
 	int scheduled_count;
 	struct status_lookback *lookbacks; /* by section and type */
 	int lookback_count;
-	struct status_partition *partitions; /* of all partition_tables */
+	struct status_partition *partitions; /* of the partition_tables that could be read */
 	int partition_count;
 	int64_t default_rows[PARTITION_TABLES]; /* -1: unknown */
 	char *ids_problem; /* problem of the sequence of message.id, with the cure; NULL: none */

@@ -56,6 +56,29 @@ def test_what_could_not_be_counted_is_unknown(database, settings, postgres):
         postgres.execute("drop role blind")
 
 
+def test_a_lock_of_the_messages_makes_numbers_unknown(database, settings):
+    """An operator's DDL in another session; the timeout of `run_command` ends a `status` that waits for it."""
+    holder = database.connect()
+    holder.autocommit = False
+    try:
+        holder.cursor().execute("lock table outbox.message in access exclusive mode")
+        status, output, error = run_command(["status"], settings, timeout=30)
+        assert status != 0
+        assert "main/0" in output and "unpublished unknown (outbox.message is locked), oldest unknown" in output, error
+        assert "processed_p" in output and "message_p" not in output
+        found, = json.loads(run_command(["status", "--json"], settings, timeout=30)[1])["postgres"]
+        shard, = found["shards"]
+        assert (shard["unpublished"], shard["oldest_age_ms"], shard["unknown"]) == (None, None, "outbox.message is locked")
+        assert found["unknown"] == ["outbox.message is locked"] and found["error"] is None
+        assert found["default_rows"]["message"] is None and found["parked"] == [
+            {**found["parked"][0], "publisher": "main", "waiting": "0"}]
+        assert run_command(["publisher", "list"], settings, timeout=30)[0] == 0
+    finally:
+        holder.close()
+    found, = report_of(settings)["postgres"]
+    assert found["unknown"] == [] and found["shards"][0]["unknown"] is None and found["shards"][0]["unpublished"] == "0"
+
+
 def test_rows_that_nobody_counted_are_unknown(database, settings):
     database.execute("insert into outbox.message (topic, key, payload) select 'orders', 'k', 'x' "
                      "from generate_series(1, 100)")

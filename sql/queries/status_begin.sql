@@ -1,0 +1,3 @@
+-- Opens the transaction of one part of `status`: a table that stays locked makes its numbers unknown.
+begin read only;
+set local lock_timeout = '500ms';
