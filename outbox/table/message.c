@@ -38,10 +38,12 @@ static bool from_fields(
 	ret_message->event_id = fields[2].data;
 	ret_message->topic = fields[3].data;
 	ret_message->topic_length = fields[3].length;
-	ret_message->key = fields[4].data;
-	ret_message->key_length = fields[4].data ? fields[4].length : 0;
-	ret_message->payload = fields[5].data;
-	ret_message->payload_length = fields[5].data ? fields[5].length : 0;
+	const struct copy_field *key = &fields[fields[9].data ? 9 : 4];
+	const struct copy_field *payload = &fields[fields[10].data ? 10 : 5];
+	ret_message->key = key->data;
+	ret_message->key_length = key->data ? key->length : 0;
+	ret_message->payload = payload->data;
+	ret_message->payload_length = payload->data ? payload->length : 0;
 	ret_message->headers = fields[6].data ? fields[6].data + 1 : NULL;
 	ret_message->headers_length = fields[6].data ? fields[6].length - 1 : 0;
 	ret_message->partition = fields[7].data ? copy_int32(fields[7].data) : -1;

@@ -9,8 +9,12 @@
 
 struct pg_result;
 
-/* id created_at event_id topic key payload headers partition deliver_at */
-enum { MESSAGE_FIELDS = 9 };
+/*
+ * id created_at event_id topic key payload headers partition deliver_at key_bytes payload_bytes.
+ * Key and payload are text in UTF-8, or bytes: the binary forms are the same. In
+ * each pair, at least one field is null.
+ */
+enum { MESSAGE_FIELDS = 11 };
 
 struct message {
 	char *block; /* owned; message_release frees it */

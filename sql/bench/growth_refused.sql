@@ -1,7 +1,7 @@
 -- Messages of 20 keys of random bytes. Kafka refuses the first message of each key, which is too large.
 -- $1 topic text, $2 bytes of a key int, $3 rows bigint
-insert into outbox.message (topic, key, payload)
-select $1::text, k.key, convert_to(case when r <= 20 then large.text else repeat('x', 300) end, 'UTF8')
+insert into outbox.message (topic, key_bytes, payload)
+select $1::text, k.key, case when r <= 20 then large.text else repeat('x', 300) end
 from generate_series(1, $3::bigint) r
 join (
 	select n, substr(decode((

@@ -1,5 +1,5 @@
 -- An owner's tick that lists due rows, or else writes a log row. The second column is the time in the server
--- so far, in µs.
+-- so far, in us.
 -- $1 publisher text, $2 closed windows int, $3 may list boolean, $4 destinations jsonb, $5 fold boolean
 select t.verdict, (extract(epoch from clock_timestamp() - statement_timestamp()) * 1000000)::bigint,
 	t.id, t.topic, t.key, t.payload

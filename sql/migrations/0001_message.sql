@@ -3,20 +3,11 @@
 -- The message table. Insert-only: rows leave with their partition. The columns that order messages
 -- (txid, id, created_at) are the database's; writers are granted the others (roles.sql).
 
--- Programs check texts as UTF-8 before they acknowledge them. Another encoding would refuse some of
--- these texts later, and jsonb takes escapes such as \u00e9 in UTF8 only. This file is ASCII, so that
--- every database can read it.
-do $$
-begin
-	if current_setting('server_encoding') <> 'UTF8' then
-		raise exception 'the database has the encoding %, and needs UTF8', current_setting('server_encoding')
-			using hint = 'create a database with ENCODING ''UTF8'' TEMPLATE template0, and copy your tables into it';
-	end if;
-end $$;
-
--- What must hold for one column is a domain's constraint: the server keeps it parsed, while a table's
--- is read and planned anew by every INSERT, which for all of these cost more than the insert itself.
--- Functions called by constraints are in plpgsql: one in SQL would be planned anew as well.
+-- outbox.message has base types only, which every driver knows. Its rules are in one trigger and not in constraints:
+-- the server reads and plans a table's constraints anew for every INSERT, which costs about as much as the insert
+-- itself, while PL/pgSQL keeps the plans of a trigger for the session.
+--
+-- The journal of the look-back (0010_lookback.sql) has domains with the same rules.
 
 create domain outbox.topic_name as text collate "C" constraint topic_is_a_kafka_topic_name check (
 	value !~ '[^A-Za-z0-9._-]' and length(value) between 1 and 249 and value not in ('.', '..'));
@@ -75,9 +66,20 @@ create domain outbox.message_key as bytea
 	constraint key_fits_8192_bytes check (octet_length(value) <= 8192);
 create domain outbox.message_payload as bytea;
 
--- What a payload may weigh. A domain's constraint is changed without a lock on the table, and rows
--- that are there already are not looked at again. Key and headers are bounded as well, so that a row
--- of the usual size is one that a topic with Kafka's usual max.message.bytes takes.
+-- The bytes that are published: a text in UTF-8, whatever the encoding of the database.
+create function outbox.published_bytes(as_text text, as_bytes bytea) returns bytea
+	stable parallel safe language sql as $$
+	select coalesce(as_bytes, pg_catalog.convert_to(as_text, 'UTF8'))
+$$;
+
+-- The largest payload in bytes. outbox.set_max_message_bytes replaces this function. It is stable and not
+-- immutable: then a plan depends on it, and open sessions notice the new one.
+create function outbox.max_message_bytes() returns bigint stable parallel safe language sql as $$
+	select 1000000::pg_catalog.int8
+$$;
+
+-- Changes the largest payload without a lock on a table. Existing rows are not looked at again. Key and headers
+-- are bounded as well, so that a topic with Kafka's usual max.message.bytes takes a row of the usual size.
 create function outbox.set_max_message_bytes(bytes bigint) returns void language plpgsql
 set search_path = pg_catalog, pg_temp as $$
 begin
@@ -85,6 +87,8 @@ begin
 		raise exception 'max_message_bytes must lie between 1 and 1000000000'
 			using errcode = 'invalid_parameter_value';
 	end if;
+	execute format('create or replace function outbox.max_message_bytes() returns bigint '
+		'stable parallel safe language sql as $body$select %s::pg_catalog.int8$body$', bytes);
 	if exists (select from pg_catalog.pg_constraint where conname = 'message_fits_max_message_bytes'
 		and contypid = 'outbox.message_payload'::regtype) then
 		alter domain outbox.message_payload drop constraint message_fits_max_message_bytes;
@@ -95,21 +99,121 @@ end $$;
 
 select outbox.set_max_message_bytes(1000000);
 
+-- The length of a text in UTF-8. Only for databases of other encodings: a text that cannot be converted is refused
+-- here, since a publisher could never send it.
+create function outbox.utf8_length(as_text text) returns int stable parallel safe language plpgsql as $$
+begin
+	return pg_catalog.octet_length(pg_catalog.convert_to(as_text, 'UTF8'));
+exception when character_not_in_repertoire or untranslatable_character then
+	raise exception 'a text of this message cannot be published as UTF-8: %', sqlerrm
+		using errcode = 'check_violation', constraint = 'text_is_published_as_utf8', table = 'message',
+			hint = 'write text in the encoding of the database, and bytes to key_bytes or payload_bytes';
+end $$;
+
+-- A driver that sends bytes as text, or a cast, makes hexadecimal digits of them. Consumers would get these digits.
+-- The regular expression comes second: it copies the whole text.
+create function outbox.is_hex_of_bytes(as_text text) returns boolean immutable parallel safe language plpgsql as $$
+begin
+	return pg_catalog.starts_with(as_text collate pg_catalog."C", pg_catalog.chr(92) operator(pg_catalog.||) 'x')
+		and pg_catalog.substr(as_text, 3) collate pg_catalog."C" operator(pg_catalog.~) '^([0-9A-Fa-f]{2})*$';
+end $$;
+
+-- The rules for a row of outbox.message, each under a name of its own, which an error has as its constraint. The
+-- first expression is true for most rows without a fault. The statements after it check the other rows.
+--
+-- A row of another transaction is a copy, as of a partition that was moved: it was checked when it was written,
+-- perhaps against other limits.
+create function outbox.message_check() returns trigger language plpgsql as $$
+declare
+	utf8 pg_catalog.bool;
+	key_length pg_catalog.int4;
+	payload_length pg_catalog.int4;
+	broken pg_catalog.text;
+begin
+	if new.topic collate pg_catalog."C" operator(pg_catalog.!~) '[^A-Za-z0-9._-]'
+		and pg_catalog.octet_length(new.topic) operator(pg_catalog.>=) 3
+		and pg_catalog.octet_length(new.topic) operator(pg_catalog.<=) 249
+		and (new.key is null or pg_catalog.octet_length(new.key) operator(pg_catalog.<=) 8192
+			and not pg_catalog.starts_with(new.key collate pg_catalog."C", pg_catalog.chr(92) operator(pg_catalog.||) 'x'))
+		and (new.payload is null
+			or pg_catalog.octet_length(new.payload) operator(pg_catalog.<=) outbox.max_message_bytes()
+			and not pg_catalog.starts_with(new.payload collate pg_catalog."C", pg_catalog.chr(92) operator(pg_catalog.||) 'x'))
+		and pg_catalog.num_nonnulls(new.key_bytes, new.payload_bytes, new.headers, new.partition,
+			new.deliver_at) operator(pg_catalog.=) 0
+		and pg_catalog.getdatabaseencoding() operator(pg_catalog.=) 'UTF8'
+	then
+		return new;
+	end if;
+
+	if new.txid operator(pg_catalog.<>) pg_catalog.pg_current_xact_id() then
+		return new;
+	end if;
+	utf8 := pg_catalog.getdatabaseencoding() operator(pg_catalog.=) 'UTF8';
+	key_length := coalesce(pg_catalog.octet_length(new.key_bytes),
+		case when utf8 then pg_catalog.octet_length(new.key) else outbox.utf8_length(new.key) end);
+	payload_length := coalesce(pg_catalog.octet_length(new.payload_bytes),
+		case when utf8 then pg_catalog.octet_length(new.payload) else outbox.utf8_length(new.payload) end);
+	broken := case
+		when new.topic collate pg_catalog."C" operator(pg_catalog.~) '[^A-Za-z0-9._-]'
+			or new.topic collate pg_catalog."C" operator(pg_catalog.=) any (array['', '.', '..'])
+			or pg_catalog.octet_length(new.topic) operator(pg_catalog.>) 249 then 'topic_is_a_kafka_topic_name'
+		when new.key is not null and new.key_bytes is not null then 'key_is_text_or_bytes'
+		when new.payload is not null and new.payload_bytes is not null then 'payload_is_text_or_bytes'
+		when key_length operator(pg_catalog.>) 8192 then 'key_fits_8192_bytes'
+		when payload_length operator(pg_catalog.>) outbox.max_message_bytes() then 'message_fits_max_message_bytes'
+		when outbox.is_hex_of_bytes(new.key) then 'key_is_not_hex_of_bytes'
+		when outbox.is_hex_of_bytes(new.payload) then 'payload_is_not_hex_of_bytes'
+		when new.partition operator(pg_catalog.<) 0 then 'partition_is_not_negative'
+		when not pg_catalog.isfinite(new.deliver_at) then 'deliver_at_must_be_finite'
+		when not utf8 and outbox.utf8_length(new.headers::pg_catalog.text) operator(pg_catalog.<) 0
+			or not outbox.headers_valid(new.headers) then 'headers_are_an_object_or_an_array_of_pairs' end;
+	if broken is not null then
+		raise exception 'new row for relation "message" violates check constraint "%"', broken
+			using errcode = 'check_violation', constraint = broken, table = 'message', schema = tg_table_schema,
+				hint = case
+				when broken operator(pg_catalog.=) 'key_is_text_or_bytes' then 'write either key or key_bytes'
+				when broken operator(pg_catalog.=) 'payload_is_text_or_bytes' then
+					'write either payload or payload_bytes'
+				when broken operator(pg_catalog.=) 'message_fits_max_message_bytes' then
+					'outbox.set_max_message_bytes(N) changes the largest payload'
+				when broken operator(pg_catalog.=) 'key_is_not_hex_of_bytes' then
+					'bytes came as text: write them to key_bytes and a payload to payload_bytes, '
+					'or cast the argument of outbox.publish: $2::bytea'
+				when broken operator(pg_catalog.=) 'payload_is_not_hex_of_bytes' then
+					'bytes came as text: write them to payload_bytes, '
+					'or cast the argument of outbox.publish: $3::bytea'
+				else 'see the comments on the columns of outbox.message' end;
+	end if;
+	return new;
+end $$;
+
+-- A new event id is a UUID of version 7: it begins with the time, by which outbox.message_state_of finds the row.
+create function outbox.new_event_id() returns uuid volatile parallel safe language plpgsql as $$
+begin
+	return pg_catalog.encode(pg_catalog.set_bit(pg_catalog.set_bit(pg_catalog.overlay(
+		pg_catalog.uuid_send(pg_catalog.gen_random_uuid()), pg_catalog.substr(pg_catalog.int8send(pg_catalog.floor(
+			pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) operator(pg_catalog.*) 1000)::pg_catalog.int8), 3),
+		1, 6), 52, 1), 53, 1), 'hex')::pg_catalog.uuid;
+end $$;
+
 create table outbox.message (
 	txid       xid8        not null default pg_current_xact_id(),
 	id         bigint      generated always as identity (cache 1),
 	created_at timestamptz not null default clock_timestamp(),
-	event_id   uuid        not null default gen_random_uuid(),
-	topic      outbox.topic_name not null,
-	key        outbox.message_key,
-	payload    outbox.message_payload,
-	headers    outbox.message_headers,
-	partition  outbox.partition_number,
-	deliver_at outbox.delivery_time,
+	event_id   uuid        not null default outbox.new_event_id(),
+	topic      text collate "C" not null,
+	key        text,
+	payload    text,
+	headers    jsonb,
+	partition  int,
+	deliver_at timestamptz,
+	key_bytes     bytea,
+	payload_bytes bytea,
 	primary key (id, created_at)
 ) partition by range (created_at);
 
 create index on outbox.message (txid, id);
+create trigger message_check before insert on outbox.message for each row execute function outbox.message_check();
 
 -- A reader takes lz4 values several times faster than pglz ones; servers have it from 14 on, when
 -- they are built with it. As a text, since 13 would not read the block otherwise.
@@ -117,7 +221,8 @@ do $$
 begin
 	if exists (select from pg_catalog.pg_settings
 		where name = 'default_toast_compression' and 'lz4' = any (enumvals)) then
-		execute 'alter table outbox.message alter column payload set compression lz4';
+		execute 'alter table outbox.message alter column payload set compression lz4, '
+			'alter column payload_bytes set compression lz4';
 	end if;
 end $$;
 
@@ -125,8 +230,10 @@ comment on table outbox.message is 'One row is one Kafka record. Write it with o
 	'INSERT, in the transaction that it speaks of and after the row that it speaks of.';
 comment on column outbox.message.txid is 'the writing transaction (never a savepoint''s)';
 comment on column outbox.message.event_id is 'sent as the header outbox-id';
-comment on column outbox.message.key is 'null: any partition, no order';
-comment on column outbox.message.payload is 'null: a tombstone';
+comment on column outbox.message.key is 'text, published as UTF-8; without key and key_bytes: any partition, no order';
+comment on column outbox.message.payload is 'text, published as UTF-8; without payload and payload_bytes: a tombstone';
+comment on column outbox.message.key_bytes is 'a binary key, instead of key';
+comment on column outbox.message.payload_bytes is 'a binary payload, instead of payload';
 comment on column outbox.message.partition is 'null: chosen by the key, as Kafka''s Java client does';
 comment on column outbox.message.deliver_at is 'null: at once; else not before this time';
 

@@ -1,36 +1,66 @@
 -- oldest-program: 0.1.0
 --
--- outbox.publish: one message in the caller's transaction, as the caller. The three differ in the
--- payload's type only; a literal of unknown type is text. A null payload is a tombstone.
+-- outbox.publish: one message in the caller's transaction, as the caller. Untyped arguments and all kinds of strings
+-- are text. A key or payload of another type is bytea, or is written as its text: json, jsonb, integers, uuid. A null
+-- payload is a tombstone.
 -- In plpgsql because that keeps the plan of its insert for the session; a function in SQL makes it
 -- anew at each call.
 
-create function outbox.publish(topic text, key text, payload bytea, headers jsonb default null,
-	event_id uuid default gen_random_uuid(), deliver_at timestamptz default null)
-	returns uuid language plpgsql as $$
-begin
-	insert into outbox.message (event_id, topic, key, payload, headers, deliver_at)
-	values (publish.event_id, publish.topic, pg_catalog.convert_to(publish.key, 'UTF8'),
-		publish.payload, publish.headers, publish.deliver_at);
-	return publish.event_id;
-end $$;
-
 create function outbox.publish(topic text, key text, payload text, headers jsonb default null,
-	event_id uuid default gen_random_uuid(), deliver_at timestamptz default null)
+	event_id uuid default null, deliver_at timestamptz default null)
 	returns uuid language plpgsql as $$
 begin
+	event_id := coalesce(publish.event_id, outbox.new_event_id());
 	insert into outbox.message (event_id, topic, key, payload, headers, deliver_at)
-	values (publish.event_id, publish.topic, pg_catalog.convert_to(publish.key, 'UTF8'),
-		pg_catalog.convert_to(publish.payload, 'UTF8'), publish.headers, publish.deliver_at);
+	values (publish.event_id, publish.topic, publish.key, publish.payload, publish.headers, publish.deliver_at);
 	return publish.event_id;
 end $$;
 
-create function outbox.publish(topic text, key text, payload jsonb, headers jsonb default null,
-	event_id uuid default gen_random_uuid(), deliver_at timestamptz default null)
-	returns uuid language plpgsql as $$
+-- The same for the other types. Only the functions with jsonb headers may be called without headers, or two functions would match such a call.
+do $$
+declare
+	key_type text;
+	payload_type text;
+	headers_type text;
 begin
+	foreach key_type in array array['text', 'anyelement'] loop
+		foreach payload_type in array array['text', 'anycompatible'] loop
+			foreach headers_type in array array['jsonb', 'json', 'text'] loop
+				continue when key_type = 'text' and payload_type = 'text' and headers_type = 'jsonb';
+				execute format('create function outbox.publish(topic text, key %s, payload %s, headers %s,
+	event_id uuid default null, deliver_at timestamptz default null)
+	returns uuid language plpgsql as $body$
+begin
+	event_id := coalesce(publish.event_id, outbox.new_event_id());', key_type, payload_type,
+					headers_type || case when headers_type = 'jsonb' then ' default null' else '' end)
+				|| case when key_type = 'text' and payload_type = 'text' then '
 	insert into outbox.message (event_id, topic, key, payload, headers, deliver_at)
-	values (publish.event_id, publish.topic, pg_catalog.convert_to(publish.key, 'UTF8'),
-		pg_catalog.convert_to(publish.payload::pg_catalog.text, 'UTF8'), publish.headers, publish.deliver_at);
+	values (publish.event_id, publish.topic, publish.key, publish.payload,
+		publish.headers::pg_catalog.jsonb, publish.deliver_at);
 	return publish.event_id;
+end ' else '
+	if pg_catalog.pg_typeof(publish.key) operator(pg_catalog.=) ''bytea''::pg_catalog.regtype
+		and pg_catalog.pg_typeof(publish.payload) operator(pg_catalog.=) ''bytea''::pg_catalog.regtype
+	then
+		insert into outbox.message (event_id, topic, key_bytes, payload_bytes, headers, deliver_at)
+		values (publish.event_id, publish.topic, publish.key, publish.payload,
+			publish.headers::pg_catalog.jsonb, publish.deliver_at);
+	elsif pg_catalog.pg_typeof(publish.key) operator(pg_catalog.=) ''bytea''::pg_catalog.regtype then
+		insert into outbox.message (event_id, topic, key_bytes, payload, headers, deliver_at)
+		values (publish.event_id, publish.topic, publish.key, publish.payload::pg_catalog.text,
+			publish.headers::pg_catalog.jsonb, publish.deliver_at);
+	elsif pg_catalog.pg_typeof(publish.payload) operator(pg_catalog.=) ''bytea''::pg_catalog.regtype then
+		insert into outbox.message (event_id, topic, key, payload_bytes, headers, deliver_at)
+		values (publish.event_id, publish.topic, publish.key::pg_catalog.text, publish.payload,
+			publish.headers::pg_catalog.jsonb, publish.deliver_at);
+	else
+		insert into outbox.message (event_id, topic, key, payload, headers, deliver_at)
+		values (publish.event_id, publish.topic, publish.key::pg_catalog.text, publish.payload::pg_catalog.text,
+			publish.headers::pg_catalog.jsonb, publish.deliver_at);
+	end if;
+	return publish.event_id;
+end ' end || '$body$';
+			end loop;
+		end loop;
+	end loop;
 end $$;

@@ -91,6 +91,16 @@ $$;
 comment on function outbox.shard_of(bytea, int) is
 	'The shard of a key: the first 32 bits of its MD5, modulo the number of shards; null is 0.';
 
+-- The same for a row of outbox.message: two keys with the same published bytes are one key.
+create function outbox.shard_of(key text, key_bytes bytea, shards int) returns int
+language plpgsql stable parallel safe as $$
+begin
+	return outbox.shard_of(coalesce(key_bytes, pg_catalog.convert_to(key, 'UTF8')), shards);
+end
+$$;
+comment on function outbox.shard_of(text, bytea, int) is
+	'The shard of a message, by its key and key_bytes: see outbox.shard_of(bytea, int).';
+
 -- The destinations of a shard: one row for each topic that it published to. A destination's
 -- state is its row here, updated by the log rows behind `folded`. Every so many
 -- log rows the owner folds them into this table, in the transaction of a log row that says so: the fence
@@ -458,7 +468,7 @@ begin
 			end loop;
 			if far is not null and not pages then
 				perform from outbox.message m where m.txid = any (far)
-					and (of_shards = 1 or outbox.shard_of(m.key, of_shards) = of_shard)
+					and (of_shards = 1 or outbox.shard_of(m.key, m.key_bytes, of_shards) = of_shard)
 				limit 1;
 				pages := found;
 			end if;
@@ -467,15 +477,19 @@ begin
 			-- Whole rows, so that no partition's scan has anything to compute; and no window function.
 			for straggler, id, created_at, event_id, topic, key, payload, headers, partition,
 				deliver_at in
-				select r.* from (
+				select r.txid, r.id, r.created_at, r.event_id, r.topic,
+					coalesce(r.key_bytes, convert_to(r.key, 'UTF8')),
+					coalesce(r.payload_bytes, convert_to(r.payload, 'UTF8')),
+					r.headers, r.partition, r.deliver_at
+				from (
 					select m.txid, m.id, m.created_at, m.event_id, m.topic, m.key, m.payload,
-						m.headers, m.partition, m.deliver_at
+						m.headers, m.partition, m.deliver_at, m.key_bytes, m.payload_bytes
 					from outbox.message m
 					where m.txid >= low and m.txid < pg_snapshot_xmax(tick)
 						and pg_visible_in_snapshot(m.txid, tick)
 						and not pg_visible_in_snapshot(m.txid, before)
 						and (start_at is null or m.created_at >= start_at)
-						and (of_shards = 1 or outbox.shard_of(m.key, of_shards) = of_shard)
+						and (of_shards = 1 or outbox.shard_of(m.key, m.key_bytes, of_shards) = of_shard)
 					limit max_rows + 1) r
 				order by r.id
 			loop

@@ -3,7 +3,7 @@
 -- Making, emptying, dropping and detaching partitions of the tables that grow with time (those of
 -- outbox.partitioned) and of the log.
 --
--- A writer never waits more than 50 ms for any of this. CREATE … PARTITION OF, DROP and DETACH need
+-- A writer never waits more than 50 ms for any of this. CREATE ... PARTITION OF, DROP and DETACH need
 -- ACCESS EXCLUSIVE on the parent, and behind such a lock, while it waits, every insert waits as well.
 -- So each function is one short transaction that waits at most lock_timeout for its first lock,
 -- takes the others without waiting, and otherwise returns 'busy': the caller tries again later.
@@ -265,9 +265,9 @@ begin
 			return reader.publisher || '/' || reader.shard;
 		end if;
 		execute format('select exists (select from outbox.%1$I where txid >= $1
-				and created_at >= $5 and ($3 = 1 or outbox.shard_of(key, $3) = $4))
+				and created_at >= $5 and ($3 = 1 or outbox.shard_of(key, key_bytes, $3) = $4))
 			or exists (select from outbox.%1$I where txid = any ($2)
-				and created_at >= $5 and ($3 = 1 or outbox.shard_of(key, $3) = $4))', leaf)
+				and created_at >= $5 and ($3 = 1 or outbox.shard_of(key, key_bytes, $3) = $4))', leaf)
 			into holds using coalesce(pg_snapshot_xmax(reader.acknowledged), '0'),
 				array(select pg_snapshot_xip(reader.acknowledged)), reader.shards, reader.shard,
 				reader.start_at;

@@ -60,7 +60,7 @@ create table outbox.parked (
 -- a publisher seems as cheap as a plan that finds a few rows. So each query has only one index that can serve it.
 --
 -- The primary key serves queries that name ids. Its first column is the id: only then does PostgreSQL always search
--- the index for each id of `id = any (…)`. Behind another column, it may read all rows of the publisher and compare each
+-- the index for each id of `id = any (...)`. Behind another column, it may read all rows of the publisher and compare each
 -- id with the list. Queries use such a list and not a join, because a join may read all rows as well.
 --
 -- Each other index has a condition. A query that does not imply the condition cannot use the index. `tick >= 0` is
@@ -173,10 +173,10 @@ create index on outbox.renumbered (was_id, publisher);
 comment on table outbox.renumbered is 'Messages that were kept under other ids than their own, for verify.';
 
 -- The ids of kept rows, parked and scheduled ones together, are unique: listed windows name rows by them. The ids of
--- messages are unique only while their sequence rises. After a restore, TRUNCATE … RESTART IDENTITY, or setval, a
+-- messages are unique only while their sequence rises. After a restore, TRUNCATE ... RESTART IDENTITY, or setval, a
 -- message may have the id of another one that is kept.
 --
--- Returns rows to be kept, with ids that are free: each row as [id, created at, …], like the argument. A row that is kept
+-- Returns rows to be kept, with ids that are free: each row as [id, created at, ...], like the argument. A row that is kept
 -- already has the id under which it is kept. It is the same row if its event id is the same, or if its message is
 -- gone. A row whose id belongs to another one gets an id beyond all others, so that it comes behind the kept rows of
 -- its key. So do later rows of that key with smaller ids. A seventh value of such a row is the id of its message.
@@ -198,7 +198,7 @@ begin
 	for r in select e from jsonb_array_elements(rows) e loop
 		of_id := r ->> 0;
 		of_created_at := timestamptz 'epoch' + (r ->> 1)::bigint * interval '1 us';
-		select m.event_id, outbox.parked_digest(m.topic, m.key) into of_event, of_digest
+		select m.event_id, outbox.parked_digest(m.topic, outbox.published_bytes(m.key, m.key_bytes)) into of_event, of_digest
 			from outbox.message m where m.id = of_id and m.created_at = of_created_at;
 		new_id := coalesce(
 			(select p.id from outbox.parked p where p.publisher = of_publisher and p.id = of_id
@@ -242,7 +242,7 @@ declare
 	digests bigint[];
 begin
 	if exists (select from outbox.parked p where p.publisher = of_publisher and p.was_id is not null) then
-		digests := array(select outbox.parked_digest(m.topic, m.key) from outbox.message m where m.id = any (ids));
+		digests := array(select outbox.parked_digest(m.topic, outbox.published_bytes(m.key, m.key_bytes)) from outbox.message m where m.id = any (ids));
 		if exists (select from outbox.parked p where p.publisher = of_publisher and p.shard = of_shard
 				and p.digest = any (digests) and p.was_id is not null) then
 			return true;
@@ -262,7 +262,7 @@ begin
 end
 $$;
 
--- Notes refusals and those behind them: {"rows": [[id, created at in µs since 1970, error or null, tick], …],
+-- Notes refusals and those behind them: {"rows": [[id, created at in us since 1970, error or null, tick], ...],
 -- "first_ms", "max_ms": of the back-off, "max_attempts"}. A fifth value of a row is the partition that stalls,
 -- a sixth, true: it is not to be tried again. A row that is parked already and has no
 -- error stays as it is; but one that was free is behind another now. One of outbox.scheduled leaves it.
@@ -335,7 +335,8 @@ begin
 		select s.created_at, s.event_id, s.topic, s.key, s.payload, s.headers, s.partition, s.was_id
 		from outbox.scheduled s where s.publisher = of_publisher and s.id = noted.id
 		union all
-		select m.created_at, m.event_id, m.topic, m.key, m.payload, m.headers, m.partition, noted.was_id
+		select m.created_at, m.event_id, m.topic, outbox.published_bytes(m.key, m.key_bytes),
+			outbox.published_bytes(m.payload, m.payload_bytes), m.headers, m.partition, noted.was_id
 		from outbox.message m
 		where m.id = coalesce(noted.was_id, noted.id) and m.created_at = noted.created_at
 		limit 1) m
@@ -369,7 +370,7 @@ end
 $$;
 
 -- Rows are free that were parked since a partition took nothing, or (-1) a topic was missing. places: those that
--- are there again, [[topic, partition, id up to which its rows are free], …]. At most `batch` rows in one call.
+-- are there again, [[topic, partition, id up to which its rows are free], ...]. At most `batch` rows in one call.
 -- Returns how far it came with each place it looked at; last_id null: none of its rows is left.
 create function outbox.parked_recover(of_publisher text, of_shard int, places jsonb, batch int)
 returns table (topic text, partition int, last_id bigint) language plpgsql volatile as $$
@@ -512,7 +513,7 @@ $$;
 -- The ids of the next listed window: due heads alone, free ones with those behind them, up to the next that
 -- is more than that; null: none. Looks at the heads that are due first, ten times as many as may be
 -- listed. Where as many are parked from windows that are still open and none may be listed, the next look goes
--- on behind them: `behind` is the time (µs since 1970) and the id of the last one, null: begin at the first. So each
+-- on behind them: `behind` is the time (us since 1970) and the id of the last one, null: begin at the first. So each
 -- due head is looked at once in a round over all due heads. Every round ends: a head that becomes due later has a
 -- later time. Nothing is listed while a skip is worked off, which may mean the row.
 create function outbox.parked_next(

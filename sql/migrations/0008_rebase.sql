@@ -22,7 +22,7 @@
 -- created_at is one that it has not published.
 
 -- Of each row that needs a new txid: where it lies, and the set of the publishers (by name, the first is
--- 1, then 2, 4, …) that have not published it.
+-- 1, then 2, 4, ...) that have not published it.
 create function outbox.rebase_rows(out leaf oid, out place tid, out pending bigint)
 returns setof record language sql stable set jit = off as $$
 	with numbered as (
@@ -39,7 +39,7 @@ returns setof record language sql stable set jit = off as $$
 	select m.tableoid, m.ctid, j.pending
 	from here cross join outbox.message m cross join lateral (
 		select coalesce(bit_or(r.bit), 0) as pending from readers r
-		where (r.shards = 1 or outbox.shard_of(m.key, r.shards) = r.shard)
+		where (r.shards = 1 or outbox.shard_of(m.key, m.key_bytes, r.shards) = r.shard)
 			and not (m.created_at <= r.written_at
 				and (pg_visible_in_snapshot(m.txid, r.acked)
 					or r.first_window is not null and m.id <= r.acked_id

@@ -65,7 +65,7 @@ begin
 end
 $$;
 
--- Notes rows: [[id, created at in µs since 1970, tick], …]; null: none. Returns `due` of the next
+-- Notes rows: [[id, created at in us since 1970, tick], ...]; null: none. Returns `due` of the next
 -- log row: a new row may have a smaller id than the one at which the last list ended.
 create function outbox.schedule(of_publisher text, of_shard int, rows jsonb, due bigint[]) returns bigint[]
 language plpgsql volatile as $$
@@ -96,7 +96,8 @@ begin
 				m.headers, m.partition, m.deliver_at, (r ->> 2)::bigint, (r ->> 6)::bigint
 			from jsonb_array_elements(rows) r cross join lateral (
 				-- the limit keeps the planner from joining with all messages
-				select m.created_at, m.event_id, m.topic, m.key, m.payload, m.headers, m.partition, m.deliver_at
+				select m.created_at, m.event_id, m.topic, outbox.published_bytes(m.key, m.key_bytes) as key,
+					outbox.published_bytes(m.payload, m.payload_bytes) as payload, m.headers, m.partition, m.deliver_at
 				from outbox.message m where m.id = coalesce(r ->> 6, r ->> 0)::bigint
 					and m.created_at = timestamptz 'epoch' + (r ->> 1)::bigint * interval '1 us'
 				limit 1) m
@@ -202,7 +203,7 @@ $$;
 -- The ids of the next listed window's scheduled rows: the due rows with the smallest ids; null: no row
 -- is due.
 --
--- `due`, of the log row, is where the last list ended: [id, µs since 1970, the publisher's `requests`]. No row
+-- `due`, of the log row, is where the last list ended: [id, us since 1970, the publisher's `requests`]. No row
 -- that was due then has a smaller id, except rows of a listed window. So the next list has the
 -- due rows from that id on and, among smaller ids, those that became due since: all of them, when they are
 -- few; else the walk begins with the smallest id of all. The largest bigint: no row was left at all. null, or
@@ -324,7 +325,8 @@ $$;
 -- What became of each message, derived from the log: nothing is stored for it. before_start: the publisher
 -- begins behind it and never publishes it.
 create view outbox.message_state as
-	select m.id, m.created_at, m.event_id, m.topic, m.key, p.publisher, p.shard,
+	select m.id, m.created_at, m.event_id, m.topic, outbox.published_bytes(m.key, m.key_bytes) as key, p.publisher,
+		p.shard,
 		case when exists (select from outbox.parked q
 				where q.publisher = p.publisher and q.id = m.id and q.event_id = m.event_id)
 			or exists (select from outbox.parked q where q.publisher = p.publisher and q.was_id = m.id
@@ -341,4 +343,63 @@ create view outbox.message_state as
 				and m.id <= p.acked_id)
 			then 'published' else 'pending' end as state
 	from outbox.message m
-	join outbox.progress p on p.shard = outbox.shard_of(m.key, p.shards);
+	join outbox.progress p on p.shard = outbox.shard_of(m.key, m.key_bytes, p.shards);
+
+-- The row of an event id, without an index on event ids, which would cost every writer. Ids of messages rise with
+-- their time, so the ids around a time are found by halving the range of all ids.
+create function outbox.message_id_at(moment timestamptz) returns bigint
+language plpgsql stable set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+	low bigint := (select m.id from outbox.message m order by m.id limit 1);
+	high bigint := (select m.id from outbox.message m order by m.id desc limit 1);
+	middle bigint;
+	found_id bigint;
+	found_at timestamptz;
+begin
+	while high - low > 100 loop
+		middle := low + (high - low) / 2;
+		select m.id, m.created_at into found_id, found_at from outbox.message m
+			where m.id >= middle order by m.id limit 1;
+		if found_at < moment then
+			low := found_id;
+		else
+			high := middle;
+		end if;
+	end loop;
+	return low;
+end
+$$;
+
+-- The state of a message, for its writer: a row for each publisher; no row if no such message was committed. An id
+-- that outbox.publish or the table made says when it was made. For an id of another kind the caller says when the
+-- message was written. As its definer, since a writer may not read the table.
+create function outbox.message_state_of(of_event_id uuid, around timestamptz default null)
+returns table (id bigint, created_at timestamptz, publisher text, state text)
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp set row_security = off
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+#variable_conflict use_column
+declare
+	digits text := replace(of_event_id::text, '-', '');
+	moment timestamptz := coalesce(around, case when substr(digits, 13, 1) = '7' then timestamptz 'epoch'
+		+ ('x' || left(digits, 12))::bit(48)::bigint * interval '1 ms' end);
+	span interval;
+	found_id bigint;
+	found_at timestamptz;
+begin
+	if moment is null then
+		raise exception 'event id % does not say when it was made', of_event_id
+			using errcode = 'invalid_parameter_value', hint = 'only UUIDs of version 7 do, such as outbox.publish '
+				'makes; pass the time at which the message was written as the second argument';
+	end if;
+	foreach span in array array[interval '100 ms', interval '2 s', interval '1 min'] loop
+		select m.id, m.created_at into found_id, found_at from outbox.message m
+			where m.id >= (select outbox.message_id_at(moment - span))
+				and m.id <= (select outbox.message_id_at(moment + span) + 100) and m.event_id = of_event_id
+			order by m.id limit 1;
+		exit when found_id is not null;
+	end loop;
+	return query select s.id, s.created_at, s.publisher, s.state from outbox.message_state s
+		where s.id = found_id and s.created_at = found_at order by s.publisher;
+end
+$$;

@@ -149,17 +149,14 @@ begin
 		on conflict do nothing
 		returning biz_type, biz_id, prepared_at, decision
 	), written as (
-		insert into outbox.message (event_id, topic, key, payload, headers)
+		insert into outbox.message (event_id, topic, key_bytes, payload_bytes, headers)
 		select m.event_id, m.topic, m.key, m.payload, m.headers from (
 			select p.event_id, p.topic, p.key, p.payload, p.headers, p.source_partition, p.source_offset
 			from decided d join prepared p using (biz_type, biz_id, prepared_at)
 			where d.decision = 'commit'
 			union all
-			-- in the columns' own types, or what was checked with the prepare is checked again
-			select gen_random_uuid(), l.topic::outbox.topic_name, l.key::outbox.message_key,
-				l.payload::outbox.message_payload,
-				(jsonb_build_array(jsonb_build_array('outbox-lookback', of_section))
-					|| l.headers::jsonb)::outbox.message_headers,
+			select outbox.new_event_id(), l.topic, l.key, l.payload,
+				jsonb_build_array(jsonb_build_array('outbox-lookback', of_section)) || l.headers::jsonb,
 				l.source_partition, l.source_offset
 			from unnest(dead_letter_topics, dead_letter_keys, dead_letter_payloads, dead_letter_headers,
 				dead_letter_partitions, dead_letter_offsets) l (
@@ -582,7 +579,7 @@ language sql stable as $$
 $$;
 
 -- Carries out what an operator asks for: 'commit', 'rollback', or 'retry', which asks the business anew.
--- Chosen are rows of outbox.lookback_overdue by what lookback_is takes, or, with "ids": [[type, id], …],
+-- Chosen are rows of outbox.lookback_overdue by what lookback_is takes, or, with "ids": [[type, id], ...],
 -- any undecided prepares. When `whole`, all of the ids or none. Nothing is done when there is none
 -- (refused = 'OR002') or one was decided meanwhile ('OR005'); of ids it is noted then which ones were
 -- decided otherwise.

@@ -25,14 +25,27 @@ grant usage on schema outbox to outbox_writer, outbox_consumer, outbox_relay, ou
 
 -- What stands in a constraint runs as the writer; nothing else is everybody's.
 revoke execute on all functions in schema outbox from public;
-grant execute on function outbox.headers_valid(jsonb) to public;
+grant execute on function outbox.headers_valid(jsonb), outbox.max_message_bytes(), outbox.utf8_length(text),
+	outbox.is_hex_of_bytes(text), outbox.new_event_id() to public;
 
-grant insert (event_id, topic, key, payload, headers, partition, deliver_at)
+grant insert (event_id, topic, key, payload, headers, partition, deliver_at, key_bytes, payload_bytes)
 	on outbox.message to outbox_writer;
+-- of all messages: an INSERT may return them
+grant select (id, event_id, created_at) on outbox.message to outbox_writer;
 grant execute on function
-	outbox.publish(text, text, bytea, jsonb, uuid, timestamptz),
 	outbox.publish(text, text, text, jsonb, uuid, timestamptz),
-	outbox.publish(text, text, jsonb, jsonb, uuid, timestamptz) to outbox_writer;
+	outbox.publish(text, text, text, json, uuid, timestamptz),
+	outbox.publish(text, text, text, text, uuid, timestamptz),
+	outbox.publish(text, text, anycompatible, jsonb, uuid, timestamptz),
+	outbox.publish(text, text, anycompatible, json, uuid, timestamptz),
+	outbox.publish(text, text, anycompatible, text, uuid, timestamptz),
+	outbox.publish(text, anyelement, text, jsonb, uuid, timestamptz),
+	outbox.publish(text, anyelement, text, json, uuid, timestamptz),
+	outbox.publish(text, anyelement, text, text, uuid, timestamptz),
+	outbox.publish(text, anyelement, anycompatible, jsonb, uuid, timestamptz),
+	outbox.publish(text, anyelement, anycompatible, json, uuid, timestamptz),
+	outbox.publish(text, anyelement, anycompatible, text, uuid, timestamptz),
+	outbox.message_state_of(uuid, timestamptz) to outbox_writer;
 
 grant execute on function
 	outbox.processed_take(text, bytea[], timestamptz[], interval),
@@ -64,7 +77,7 @@ grant select, insert (verb, publisher, target, reason) on outbox.audit to outbox
 grant update (requests) on outbox.publisher to outbox_relay;
 grant execute on all functions in schema outbox to outbox_relay;
 
-grant select (txid, id, created_at, event_id, topic, key, headers, partition, deliver_at)
+grant select (txid, id, created_at, event_id, topic, key, key_bytes, headers, partition, deliver_at)
 	on outbox.message to outbox_reader;
 grant select on outbox.publisher, outbox.log, outbox.destination, outbox.progress, outbox.message_state,
 	outbox.replay, outbox.audit, outbox.migration, outbox.parked_request,
@@ -84,7 +97,8 @@ grant select on outbox.processed, outbox.processed_default, outbox.claim, outbox
 	to outbox_reader;
 grant execute on function outbox.partitioned(), outbox.partitions(text), outbox.log_partitions(),
 	outbox.partition_time_column(text), outbox.partition_default_rows(text, bigint),
-	outbox.shard_of(bytea, int), outbox.shard_numbers(int),
+	outbox.shard_of(bytea, int), outbox.shard_of(text, bytea, int), outbox.shard_numbers(int),
+	outbox.published_bytes(text, bytea),
 	outbox.partition_floor(timestamptz, interval), outbox.timeline(),
 	outbox.has_rows_of_the_future(), outbox.log_was_carried(text, int, bigint, bigint),
 	outbox.parked_is(bigint, text, bytea, text, timestamptz, text, jsonb),

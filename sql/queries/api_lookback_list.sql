@@ -6,7 +6,7 @@ with found as materialized (
 			'prepared_at', o.prepared_at, 'state', o.state, 'since', o.overdue_at,
 			'attempts', o.attempts, 'pendings', o.pendings, 'next_check', o.next_check,
 			'claimed', o.claim is not null, 'check_service', o.check_service,
-			'check_url', regexp_replace(o.check_url, '\?.*', '?…'),
+			'check_url', regexp_replace(o.check_url, '\?.*', '?...'),
 			'expires_at', o.expires_at, 'last_result', o.last_result,
 			'last_error', o.last_error, 'last_at', o.last_at) as shown
 	from outbox.lookback_overdue o where outbox.lookback_is(o, $1::jsonb)

@@ -13,7 +13,7 @@ with known as materialized (
 		jsonb_build_object('prepared_at', p.prepared_at, 'section', p.section,
 			'source', jsonb_build_object('partition', p.source_partition, 'offset', p.source_offset),
 			'topic', p.topic, 'key_hex', encode(p.key, 'hex'), 'check_service', p.check_service,
-			'check_url', regexp_replace(p.check_url, '\?.*', '?…'), 'check_at', p.check_at,
+			'check_url', regexp_replace(p.check_url, '\?.*', '?...'), 'check_at', p.check_at,
 			'expires_at', p.expires_at, 'event_id', p.event_id,
 			'decision', case when d.decision is not null then jsonb_build_object(
 				'decision', d.decision, 'source', d.source, 'at', d.decided_at,

@@ -1,4 +1,4 @@
--- Of these ids ($1: [[type, id], …]) those that were prepared: place in the list from 1 on, and the digest of
+-- Of these ids ($1: [[type, id], ...]) those that were prepared: place in the list from 1 on, and the digest of
 -- the first prepare.
 select coalesce(jsonb_agg(jsonb_build_array(i.place, encode(l.digest, 'hex'))
 	order by i.place), '[]')::text

@@ -10,7 +10,7 @@ with shard as (
 	select u.id, u.created_at from shard s cross join lateral (
 		select m.id, m.created_at from outbox.message m
 		where m.txid >= pg_snapshot_xmax(s.acked) and m.created_at >= s.start_at
-			and (s.shards = 1 or outbox.shard_of(m.key, s.shards) = s.shard)
+			and (s.shards = 1 or outbox.shard_of(m.key, m.key_bytes, s.shards) = s.shard)
 			and not (m.id <= s.acked_id and s.first_window is not null
 				and pg_visible_in_snapshot(m.txid, s.first_window))
 		union all
@@ -18,7 +18,7 @@ with shard as (
 		select late.id, late.created_at from pg_snapshot_xip(s.acked) x (txid) cross join lateral (
 			select m.id, m.created_at from outbox.message m
 			where m.txid = x.txid and m.created_at >= s.start_at
-				and (s.shards = 1 or outbox.shard_of(m.key, s.shards) = s.shard)
+				and (s.shards = 1 or outbox.shard_of(m.key, m.key_bytes, s.shards) = s.shard)
 				and not (m.id <= s.acked_id and s.first_window is not null
 					and pg_visible_in_snapshot(m.txid, s.first_window))
 			offset 0) late

@@ -13,13 +13,14 @@ set local enable_bitmapscan = off;
 do $$ begin perform outbox.window_guard(:publisher, :shard, :n, :nonce); end $$;
 copy (
 	select m.id, m.created_at, m.event_id, m.topic, m.key, case when not :withheld then m.payload end,
-		case when not :withheld then m.headers end, m.partition, m.deliver_at
+		case when not :withheld then m.headers end, m.partition, m.deliver_at, m.key_bytes,
+		case when not :withheld then m.payload_bytes end
 	from outbox.message m
 	where m.id > :after and m.id >= :low_id and m.id <= :high_id and m.id <= :upto_id
 		and case when m.txid < :low_xid::xid8 then false when m.txid < :sure_xid::xid8 then true
 			else pg_visible_in_snapshot(m.txid, :upto::pg_snapshot) end
 		and m.created_at >= coalesce(
 			(select s.start_at from outbox.publisher s where s.name = :publisher), '-infinity')
-		and (:shards = 1 or outbox.shard_of(m.key, :shards) = :shard)
+		and (:shards = 1 or outbox.shard_of(m.key, m.key_bytes, :shards) = :shard)
 	order by m.id fetch first :rows rows with ties
 ) to stdout (format binary)

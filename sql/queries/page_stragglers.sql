@@ -10,7 +10,8 @@ set local enable_bitmapscan = off;
 do $$ begin perform outbox.window_guard(:publisher, :shard, :n, :nonce); end $$;
 copy (
 	select p.id, p.created_at, p.event_id, p.topic, p.key, case when not :withheld then p.payload end,
-		case when not :withheld then p.headers end, p.partition, p.deliver_at
+		case when not :withheld then p.headers end, p.partition, p.deliver_at, p.key_bytes,
+		case when not :withheld then p.payload_bytes end
 	from (
 		(select m.* from outbox.message m
 		where m.id > :after and m.id >= :low_id and m.id <= :high_id and m.id <= :upto_id
@@ -18,7 +19,7 @@ copy (
 				else pg_visible_in_snapshot(m.txid, :upto::pg_snapshot) end
 			and m.created_at >= coalesce(
 				(select s.start_at from outbox.publisher s where s.name = :publisher), '-infinity')
-			and (:shards = 1 or outbox.shard_of(m.key, :shards) = :shard)
+			and (:shards = 1 or outbox.shard_of(m.key, m.key_bytes, :shards) = :shard)
 		order by m.id fetch first :rows rows with ties)
 		union all
 		(select s.* from unnest(:stragglers::xid8[]) x (txid) cross join lateral (
@@ -26,7 +27,7 @@ copy (
 			where m.txid = x.txid and m.id > :after and m.id <= :upto_id
 				and m.created_at >= coalesce(
 					(select s.start_at from outbox.publisher s where s.name = :publisher), '-infinity')
-				and (:shards = 1 or outbox.shard_of(m.key, :shards) = :shard)
+				and (:shards = 1 or outbox.shard_of(m.key, m.key_bytes, :shards) = :shard)
 			order by m.id fetch first :rows rows with ties) s
 		order by s.id fetch first :rows rows with ties)
 	) p order by p.id fetch first :rows rows with ties

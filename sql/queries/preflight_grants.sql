@@ -41,6 +41,6 @@ select upper(privilege) || ' on outbox.' || name,
 	format('grant %s on outbox.%I to %I', privilege, name, current_user)
 from lacking_relation
 union all
-select format('EXECUTE on %s functions of schema outbox (%s …)', count(*), min(proname)),
+select format('EXECUTE on %s functions of schema outbox (%s ...)', count(*), min(proname)),
 	format('grant execute on all functions in schema outbox to %I', current_user)
 from lacking_function having count(*) > 0

@@ -9,17 +9,17 @@ set local enable_bitmapscan = off;
 do $$ begin perform outbox.replay_guard(:replay, :nonce); end $$;
 copy (
 	select m.id, m.created_at, m.event_id, m.topic, m.key, m.payload, m.headers, m.partition,
-		m.deliver_at
+		m.deliver_at, m.key_bytes, m.payload_bytes
 	from outbox.message m
 	where m.id >= :from_id and m.id <= :to_id
 		and m.created_at >= :from_at::timestamptz and m.created_at < :to_at::timestamptz
-		and (:any_topic or m.topic = :topic) and (:any_key or m.key = :key::bytea)
+		and (:any_topic or m.topic = :topic) and (:any_key or coalesce(m.key_bytes, convert_to(m.key, 'UTF8')) = :key::bytea)
 		and (:any_event or m.event_id = :event::uuid)
 		and (:any_state or pg_visible_in_snapshot(m.txid,
-				(:acked::pg_snapshot[])[outbox.shard_of(m.key, :shards) + 1])
-			or (m.id <= (:counted::bigint[])[outbox.shard_of(m.key, :shards) + 1]
+				(:acked::pg_snapshot[])[outbox.shard_of(m.key, m.key_bytes, :shards) + 1])
+			or (m.id <= (:counted::bigint[])[outbox.shard_of(m.key, m.key_bytes, :shards) + 1]
 				and pg_visible_in_snapshot(m.txid,
-					(:windows::pg_snapshot[])[outbox.shard_of(m.key, :shards) + 1])))
+					(:windows::pg_snapshot[])[outbox.shard_of(m.key, m.key_bytes, :shards) + 1])))
 		and pg_visible_in_snapshot(m.txid, :snapshot::pg_snapshot)
 	order by m.id fetch first :rows rows with ties
 ) to stdout (format binary)

@@ -11,7 +11,7 @@ set local enable_seqscan = off;
 set local enable_bitmapscan = off;
 lock table outbox.message in access share mode;
 copy (
-	select m.as_id, m.event_id, m.topic, m.key, m.payload, m.headers::text,
+	select m.as_id, m.event_id, m.topic, coalesce(m.key_bytes, convert_to(m.key, 'UTF8')), coalesce(m.payload_bytes, convert_to(m.payload, 'UTF8')), m.headers::text,
 		pg_visible_in_snapshot(m.txid, :start::pg_snapshot)
 			or m.created_at < :start_at::timestamptz,
 		pg_visible_in_snapshot(m.txid, (:acked::pg_snapshot[])[s.place])
@@ -42,6 +42,6 @@ copy (
 			and (m.created_at < :to_at::timestamptz or :to_at::timestamptz = 'infinity')
 		order by n.id fetch first :most rows with ties)
 	) m
-	cross join lateral (select outbox.shard_of(m.key, :count) + 1) s (place)
+	cross join lateral (select outbox.shard_of(m.key, m.key_bytes, :count) + 1) s (place)
 	order by m.as_id fetch first :most rows with ties
 ) to stdout (format binary)

@@ -38,7 +38,7 @@ def write(database, chance):
                 key = row.rstrip("!")
                 seqs[key] = seqs.get(key, 0) + 1
                 cursor.execute(
-                    "INSERT INTO outbox.message (topic, key, payload) VALUES (%s, %s, %s)",
+                    "INSERT INTO outbox.message (topic, key, payload_bytes) VALUES (%s, %s, %s)",
                     (topic, key, payload(key, seqs[key], pad=NEEDLE if row != key else "-")))
         connection.close()
         return len(rows)

@@ -15,7 +15,7 @@ SOURCE = os.path.join(os.path.dirname(__file__), "../support/bare_producer.c")
 # a row for each partition, by its number: a record for each, whatever the keys
 WRITE = """
     INSERT INTO outbox.message (topic, key, partition, payload)
-    SELECT 'many-' || t, convert_to(t || '/' || p, 'UTF8'), p, convert_to('x', 'UTF8')
+    SELECT 'many-' || t, t || '/' || p, p, 'x'
     FROM generate_series(0, %s) p, generate_series(%s, %s) t"""
 PUBLISHED = """
     SELECT cardinality(p.ticks) = 1 AND NOT EXISTS (SELECT FROM outbox.message m

@@ -41,7 +41,7 @@ def write(database, topic, chance):
                 seqs[key] = seqs.get(key, 0) + 1
                 pad = chance.randbytes(TOO_LARGE // 2).hex() if name != key else "small"
                 cursor.execute(
-                    "INSERT INTO outbox.message (topic, key, payload) VALUES (%s, %s, %s)",
+                    "INSERT INTO outbox.message (topic, key, payload_bytes) VALUES (%s, %s, %s)",
                     (topic, key or None, payload(key, seqs[key], pad=pad)))
         connection.close()
 
@@ -107,7 +107,7 @@ def test_the_longest_key_is_parked_and_followed_by_its_messages(
     relay = make_relay(**FAST).wait_ready()
     key = chance.randbytes(8192)
     for number, size in enumerate([TOO_LARGE, 1, 1]):
-        database.execute("INSERT INTO outbox.message (topic, key, payload) VALUES (%s, %s, %s)",
+        database.execute("INSERT INTO outbox.message (topic, key_bytes, payload_bytes) VALUES (%s, %s, %s)",
                          (narrow, key, b"%d" % number + chance.randbytes(size)))
     relay.wait_for(lambda: database.execute("SELECT state FROM outbox.parked ORDER BY id") == [
         ("waiting",), ("behind",), ("behind",)], what="the parked rows")

@@ -59,7 +59,7 @@ def write(database, topic, chance):
                 pad = chance.randbytes(TOO_LARGE // 2).hex() if name != key else "small"
                 ids.append(str(uuid.UUID(int=chance.getrandbits(128), version=4)))
                 cursor.execute(
-                    "INSERT INTO outbox.message (topic, key, payload, event_id)"
+                    "INSERT INTO outbox.message (topic, key, payload_bytes, event_id)"
                     " VALUES (%s, %s, %s, %s)",
                     (topic, key, payload(key, seqs[key], pad=pad), ids[-1]))
         connection.close()
@@ -168,7 +168,7 @@ def test_a_refused_record_of_no_key_holds_up_nobody(
         database, kafka, narrow, make_relay, write, command, chance, judge):
     relay = make_relay(publisher_max_in_flight=MAX_IN_FLIGHT).wait_ready()
     database.execute(
-        "INSERT INTO outbox.message (topic, payload, event_id) VALUES (%s, %s, %s)",
+        "INSERT INTO outbox.message (topic, payload_bytes, event_id) VALUES (%s, %s, %s)",
         (narrow, chance.randbytes(TOO_LARGE), poison := str(uuid.UUID(int=1, version=4))))
     relay.wait_event("publisher_stopped")
     stops_at(relay, database, kafka, narrow, set(), poison, command)

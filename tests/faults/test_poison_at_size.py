@@ -19,10 +19,10 @@ SETTINGS = {"kafka_batch_size": 12_000, "publisher_retry_first": "1h", "publishe
 # poisoned keys, in an order that is not that of the keys.
 FILL = """
 INSERT INTO outbox.message (topic, key, payload)
-SELECT %(topic)s, convert_to(name, 'UTF8'), convert_to(format(
+SELECT %(topic)s, name, format(
     '{"key": "%%s", "seq": %%s, "pad": "%%s"}', name, seq, CASE WHEN poison THEN (
         SELECT string_agg(md5(n || name || seq), '') FROM generate_series(1, %(size)s / 32 + 1) n)
-    END), 'UTF8')
+    END)
 FROM (
     SELECT %(prefix)s || key AS name, %(from)s + seq AS seq,
         key %% 50 = 0 AND seq %% 2 = 1 AND %(poisoned)s AS poison

@@ -374,7 +374,7 @@ def test_pages_that_end_early_lose_and_repeat_nothing(
         database, kafka, topic, make_relay, until_published):
     """Rows are larger than those before let expect: pages are cut off, each with its connection."""
     database.execute("INSERT INTO outbox.message (topic, payload) "
-                     "SELECT %s, convert_to(repeat('x', 100 + i / 1000 %% 2 * 30000), 'UTF8') "
+                     "SELECT %s, repeat('x', 100 + i / 1000 %% 2 * 30000) "
                      "FROM generate_series(0, 4999) i", (topic,))
     relay = make_relay(publisher_memory="1MiB").wait_ready()
     until_published()

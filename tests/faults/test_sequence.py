@@ -72,8 +72,8 @@ class World:
     def write(self, key, count):
         """In one transaction; their event ids."""
         return [id for id, in self.database.execute(
-            "INSERT INTO outbox.message (topic, key, payload) SELECT %s, %s, convert_to("
-            "'{\"seq\": ' || n || '}', 'UTF8') FROM generate_series(1, %s) n"
+            "INSERT INTO outbox.message (topic, key, payload) SELECT %s, %s, "
+            "'{\"seq\": ' || n || '}' FROM generate_series(1, %s) n"
             " RETURNING event_id::text", (self.topic, key, count))]
 
     def died(self, times):
@@ -93,7 +93,7 @@ class World:
         for key in ("p", "q", "r"):
             for sequence, pad in ((1, "x"), (2, self.chance.randbytes(TOO_LARGE // 2).hex()), (3, "x")):
                 self.database.execute(
-                    "INSERT INTO outbox.message (topic, key, payload) VALUES (%s, %s, %s)",
+                    "INSERT INTO outbox.message (topic, key, payload_bytes) VALUES (%s, %s, %s)",
                     (self.topic, key, payload(key, sequence, pad=pad)))
         wait_for(lambda: self.database.execute(PARKED) == [(6,)], 60, "what is parked")
         fleet.goes_on()

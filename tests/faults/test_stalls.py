@@ -26,8 +26,8 @@ def write(database, topic, count, first=1, pad=300):
     """Rows of 50 keys, some without."""
     database.execute(
         "INSERT INTO outbox.message (topic, key, payload) SELECT %s,"
-        " CASE WHEN i %% 10 > 0 THEN convert_to('key-' || i %% 50, 'UTF8') END,"
-        " convert_to(jsonb_build_object('n', i, 'pad', repeat('x', %s))::text, 'UTF8')"
+        " CASE WHEN i %% 10 > 0 THEN 'key-' || i %% 50 END,"
+        " jsonb_build_object('n', i, 'pad', repeat('x', %s))::text"
         " FROM generate_series(%s, %s) i", (topic, pad, first, first + count - 1))
 
 

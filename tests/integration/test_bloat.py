@@ -90,7 +90,7 @@ WRITE = """
 DO $$ BEGIN
     FOR i IN 1..%(transactions)s LOOP
         INSERT INTO outbox.message (topic, key, payload)
-        SELECT %(topic)s, convert_to((g %% 200)::text, 'UTF8'), convert_to(repeat('x', 200), 'UTF8')
+        SELECT %(topic)s, (g %% 200)::text, repeat('x', 200)
         FROM generate_series(1, 100) g;
         COMMIT;
     END LOOP;

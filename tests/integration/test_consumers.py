@@ -21,7 +21,7 @@ POSITION = r"2:main:[0-9a-f]{8}:0:\d+:\d+:\d+"
 def insert(database, topic, key=b"k", payload=b"v", headers=None, partition=None):
     """Returns (event id, created_at in milliseconds) of the row."""
     return database.execute(
-        "INSERT INTO outbox.message (topic, key, payload, headers, partition)"
+        "INSERT INTO outbox.message (topic, key_bytes, payload_bytes, headers, partition)"
         " VALUES (%s, %s, %s, %s, %s) RETURNING event_id::text,"
         " floor(extract(epoch FROM created_at) * 1000)::bigint",
         (topic, key, payload, None if headers is None else json.dumps(headers), partition))[0]
@@ -178,7 +178,7 @@ def test_a_java_producer_puts_the_same_keys_into_the_same_partitions(
                     for count in counts] for whose in ("ours", "java"))
     connection = database.connect()
     connection.cursor().execute(
-        "INSERT INTO outbox.message (topic, key)"
+        "INSERT INTO outbox.message (topic, key_bytes)"
         " SELECT topic, key FROM unnest(%s) topic, unnest(%s) key", (ours, list(keys)))
     connection.close()
     assert make_relay(arguments=("run", "--drain")).wait() == 0

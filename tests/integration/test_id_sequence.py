@@ -22,7 +22,7 @@ def insert(cursor, topic, key, count, large=False, seconds=None, first=1):
     events = []
     for number in range(first, first + count):
         pad = os.urandom(LIMIT * 3 // 4).hex() if large else "x"  # lz4 does not shorten it
-        cursor.execute("INSERT INTO outbox.message (topic, key, payload, deliver_at) VALUES "
+        cursor.execute("INSERT INTO outbox.message (topic, key, payload_bytes, deliver_at) VALUES "
                        "(%s, %s, %s, clock_timestamp() + %s * interval '1 s') RETURNING event_id::text",
                        (topic, key, payload(key, number, pad=pad), seconds))
         events += cursor.fetchone()

@@ -95,7 +95,7 @@ def audit(database):
 
 
 def messages(database):
-    return [bytes(key).decode() for key, in database.execute("select key from outbox.message order by id")]
+    return [bytes(key).decode() for key, in database.execute("select key_bytes from outbox.message order by id")]
 
 
 # --- list -------------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ def test_an_id_that_was_decided_is_shown_with_who_why_and_its_message(database, 
     output = look("show", "order", "a")
     assert "state        committed\n" in output
     assert "decision     commit by operator at 20" in output and ", postgres: ticket 7\n" in output
-    number, = database.execute("select id from outbox.message where key = 'a'")[0]
+    number, = database.execute("select id from outbox.message where key_bytes = 'a'")[0]
     assert f"message id   {number}: pending in publisher main\n" in output
     assert "request 1    lookback commit by postgres at 20" in output and ": ticket 7\n" in output
     assert "attempts" not in output

@@ -39,7 +39,7 @@ class Session:
     def write(self, key, body):
         """The outbox row; after lock(key) where keys have an order."""
         self.cursor.execute("INSERT INTO outbox.message (topic, key, payload) VALUES (%s, %s, %s)"
-                            " RETURNING id", (self.topic, key.encode(), body.encode()))
+                            " RETURNING id", (self.topic, key, body))
         self.id = self.cursor.fetchone()[0]
         return self
 
@@ -120,7 +120,7 @@ class Reader:
     def rows(self, statement, **values):
         self.cursor.execute(statement, values)
         found = self.cursor.fetchall()
-        self.seen += [bytes(row[-1]).decode() for row in found]
+        self.seen += [row[-1] for row in found]
         return found
 
 

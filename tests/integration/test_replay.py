@@ -67,8 +67,8 @@ def fill(database, topics, count, padding=0):
     connection = database.connect()
     connection.cursor().execute(
         "INSERT INTO outbox.message (topic, key, payload, headers)"
-        " SELECT (%s)[1 + n %% %s], convert_to('k' || n %% %s, 'UTF8'),"
-        " convert_to(n || repeat('x', %s), 'UTF8'), jsonb_build_object('n', n)"
+        " SELECT (%s)[1 + n %% %s], 'k' || n %% %s,"
+        " n || repeat('x', %s), jsonb_build_object('n', n)"
         " FROM generate_series(1, %s) n",
         (list(topics), len(topics), KEYS, padding, count))
     connection.close()
@@ -78,7 +78,8 @@ def rows_of(database, condition="true", *parameters):
     """{event id: (topic, key, payload)} in the order of ids."""
     connection = database.connect()
     cursor = connection.cursor()
-    cursor.execute("SELECT event_id::text, topic, key, payload FROM outbox.message"
+    cursor.execute("SELECT event_id::text, topic, outbox.published_bytes(key, key_bytes),"
+                   " outbox.published_bytes(payload, payload_bytes) FROM outbox.message"
                    f" WHERE {condition} ORDER BY id", parameters)
     found = {event: (topic, bytes(key) if key is not None else None,
                      bytes(payload) if payload is not None else None)
@@ -382,7 +383,7 @@ def test_a_refused_record_ends_it_by_name_and_a_resume_goes_on_behind_it(
         database, kafka, topic, replay, settings):
     fill(database, [topic], 100)
     database.execute("INSERT INTO outbox.message (topic, key, payload)"
-                     " SELECT %s, 'k1', convert_to('101' || string_agg(md5(n::text), ''), 'UTF8')"
+                     " SELECT %s, 'k1', '101' || string_agg(md5(n::text), '')"
                      " FROM generate_series(1, 20000) n", (topic,))
     fill(database, [topic], 100)
     wanted = rows_of(database)

@@ -50,3 +50,13 @@ def test_doctor_names_the_policy(owner, database, kafka, login):
                      "ALTER TABLE outbox.log DISABLE ROW LEVEL SECURITY")
     status, output = doctor()
     assert status == 0 and said not in output
+
+
+def test_doctor_names_roles_and_databases_with_another_form_of_bytes(database, kafka):
+    settings = {"OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap, "DATABASE_URL": database.dsn}
+    database.execute(f'ALTER DATABASE "{database.name}" SET bytea_output = escape')
+    database.execute(f'ALTER ROLE outbox_writer IN DATABASE "{database.name}" SET bytea_output = escape')
+    output = run_command(["doctor"], settings)[1]
+    assert f"bytea_output is escape for database {database.name}: " in output
+    assert f"bytea_output is escape for role outbox_writer in database {database.name}: " in output
+    assert f"cure: alter role outbox_writer in database {database.name} reset bytea_output" in output

@@ -18,7 +18,7 @@ def write(database, topic, *rows):
     with connection, connection.cursor() as cursor:
         for key, seq, delay in rows:
             cursor.execute(
-                "INSERT INTO outbox.message (topic, key, payload, deliver_at) "
+                "INSERT INTO outbox.message (topic, key, payload_bytes, deliver_at) "
                 "VALUES (%s, %s, %s, clock_timestamp() + %s * interval '1 s')",
                 (topic, key, payload(key, seq), delay))
     connection.close()

@@ -153,7 +153,7 @@ CALLS = [
     """SELECT outbox.publish('t', 'k', decode('00ff5c6e', 'hex'),
            '{"a": {"base64": "AAE="}, "b": "x"}'::jsonb, gen_random_uuid(), to_timestamp(1000000000));
        SELECT outbox.publish('t', 'k', 'v'::text), outbox.publish('t', 'k', '{"n": 1.5}'::jsonb);
-       SELECT encode(payload, 'hex'), encode(key, 'hex'), headers::text, extract(epoch FROM deliver_at)::bigint
+       SELECT payload, encode(payload_bytes, 'hex'), key, headers::text, extract(epoch FROM deliver_at)::bigint
        FROM outbox.message WHERE topic = 't' ORDER BY id""",
     """SELECT h.headers::text, outbox.headers_valid(h.headers) FROM (VALUES
            ('{"a": "b"}'::jsonb), ('[["a", null]]'), ('{"a": {"base64": "!"}}'), ('{"": "b"}'), ('[1]'),

@@ -58,7 +58,7 @@ def make(make_relay, settings):
 def write(database, topic, count, created="clock_timestamp()"):
     database.execute(
         "insert into outbox.message (topic, key, payload, created_at) select %s,"
-        f" convert_to('k' || n %% 10, 'UTF8'), convert_to(n::text, 'UTF8'), {created}"
+        f" 'k' || n %% 10, n::text, {created}"
         " from generate_series(1, %s) n", (topic, count))
 
 

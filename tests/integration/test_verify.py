@@ -51,7 +51,7 @@ def write(database, topic, count, created="clock_timestamp()", key="k%s"):
     """Rows of one transaction, by the owner, who may choose created_at."""
     database.execute(
         "insert into outbox.message (topic, key, payload, created_at) select %s,"
-        " convert_to(format(%s, n %% 10), 'UTF8'), convert_to('{\"n\": ' || n || '}', 'UTF8'),"
+        " format(%s, n %% 10), '{\"n\": ' || n || '}',"
         f" {created} from generate_series(1, %s) n", (topic, key, count))
 
 
@@ -75,7 +75,7 @@ def identity_of(database):
 def produce_row(database, kafka, topic, number, tick, partition=0):
     """The record of a row that no relay has published."""
     event, key, payload = database.execute(
-        "select event_id::text, key, payload from outbox.message where id = %s", (number,))[0]
+        "select event_id::text, outbox.published_bytes(key, key_bytes), outbox.published_bytes(payload, payload_bytes) from outbox.message where id = %s", (number,))[0]
     produce(kafka, topic, bytes(key), bytes(payload), event,
             f"2:main:{identity_of(database)}:0:7:{tick}:{number}", partition)
 

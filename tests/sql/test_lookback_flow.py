@@ -13,7 +13,7 @@ from support.lookback_rows import TOPIC, Reader, claim, commit, prepare, rollbac
 
 def messages(database):
     return [bytes(key).decode() for key, in database.execute(
-        "select key from outbox.message order by id")]
+        "select key_bytes from outbox.message order by id")]
 
 
 def conflicts(database):
@@ -42,7 +42,7 @@ def test_a_commit_writes_the_message_that_was_prepared_and_a_rollback_none(datab
     assert messages(database) == []
     at = reader.prepared_at("1")
     assert reader.apply(commit("1", at), rollback("2", at))[:2] == (2, 0)
-    assert database.execute("select topic, convert_from(key, 'UTF8'), convert_from(payload, 'UTF8'), "
+    assert database.execute("select topic, convert_from(key_bytes, 'UTF8'), convert_from(payload_bytes, 'UTF8'), "
                             "headers from outbox.message") == [
         ("orders", "1", "payload of 1", {"a": "b"})]
     assert database.execute(

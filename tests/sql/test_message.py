@@ -18,18 +18,22 @@ def writer(database):
     connection.close()
 
 
-def rows(database, columns="topic, key, payload, headers"):
+PUBLISHED = ("outbox.published_bytes(key, key_bytes) as key, "
+             "outbox.published_bytes(payload, payload_bytes) as payload")
+
+
+def rows(database, columns=f"topic, {PUBLISHED}, headers"):
     return [tuple(bytes(value) if isinstance(value, memoryview) else value for value in row)
             for row in database.execute(f"select {columns} from outbox.message order by id")]
 
 
 def test_a_writer_inserts_copies_and_publishes(database, writer, tmp_path):
     writer.execute("insert into outbox.message (topic, key, payload) "
-                   "select 't', convert_to(i::text, 'UTF8'), 'x' from generate_series(1, 1000) i")
+                   "select 't', i::text, 'x' from generate_series(1, 1000) i")
     with open(tmp_path / "rows", "w+") as file:
         file.write("t\tk\t\\\\x01\t{\"a\": 1}\n")
         file.seek(0)
-        writer.copy_expert("copy outbox.message (topic, key, payload, headers) from stdin", file)
+        writer.copy_expert("copy outbox.message (topic, key, payload_bytes, headers) from stdin", file)
     writer.execute("select outbox.publish('t', 'k', '{}'::jsonb)")
     counts = "select count(*), count(distinct txid) from outbox.message"
     assert database.execute(counts) == [(1002, 3)]
@@ -111,16 +115,72 @@ def test_a_reader_sees_all_but_payloads(database):
     ("topic", "repeat('a', 250)", "topic_is_a_kafka_topic_name"),
     ("topic, partition", "'t', -1", "partition_is_not_negative"),
     ("topic, deliver_at", "'t', 'infinity'", "deliver_at_must_be_finite"),
-    ("topic, payload", "'t', convert_to(repeat('x', 1000001), 'UTF8')",
-     "message_fits_max_message_bytes"),
-    ("topic, key", "'t', convert_to(repeat('x', 8193), 'UTF8')", "key_fits_8192_bytes"),
+    ("topic, payload", "'t', repeat('x', 1000001)", "message_fits_max_message_bytes"),
+    ("topic, payload", "'t', repeat('\u00fc', 500001)", "message_fits_max_message_bytes"),
+    ("topic, payload_bytes", "'t', convert_to(repeat('x', 1000001), 'UTF8')", "message_fits_max_message_bytes"),
+    ("topic, key", "'t', repeat('x', 8193)", "key_fits_8192_bytes"),
+    ("topic, key_bytes", "'t', convert_to(repeat('x', 8193), 'UTF8')", "key_fits_8192_bytes"),
+    ("topic, key, key_bytes", "'t', 'k', 'k'", "key_is_text_or_bytes"),
+    ("topic, payload, payload_bytes", "'t', '', ''", "payload_is_text_or_bytes"),
+    ("topic, payload", "'t', '{}'::bytea", "payload_is_not_hex_of_bytes"),
+    ("topic, payload", "'t', E'\\\\x'", "payload_is_not_hex_of_bytes"),
+    ("topic, key", "'t', E'\\\\x0aFf'", "key_is_not_hex_of_bytes"),
     ("topic, headers", "'t', jsonb_build_object('h', repeat('x', 32768))",
      "headers_fit_32768_bytes"),
 ])
 def test_a_refusal_explains_itself_by_a_name(writer, columns, values, constraint):
     with pytest.raises(errors.CheckViolation) as refusal:
         writer.execute(f"insert into outbox.message ({columns}) values ({values})")
-    assert refusal.value.diag.constraint_name == constraint
+    diagnosis = refusal.value.diag
+    assert diagnosis.constraint_name == constraint
+    if "hex" in constraint:
+        assert "payload_bytes" in diagnosis.message_hint and "::bytea" in diagnosis.message_hint
+
+
+@pytest.mark.parametrize("text", ["\\x7", "\\x7g", "\\x7b\n", "x7b", " \\x7b", "\\X7b"])
+def test_what_is_no_hex_of_bytes_is_taken_as_it_is(database, writer, text):
+    writer.execute("insert into outbox.message (topic, key, payload) values ('topic', %s, %s)", (text, text))
+    assert rows(database) == [("topic", text.encode(), text.encode(), None)]
+
+
+def test_the_limit_of_a_payload_changes_in_open_sessions_and_locks_no_table(database, writer):
+    insert = "insert into outbox.message (topic, payload) values ('topic', repeat('x', 101))"
+    writer.execute("begin; " + insert)  # holds its lock
+    database.execute("set lock_timeout = '1s'; select outbox.set_max_message_bytes(100)")
+    with pytest.raises(errors.CheckViolation):
+        writer.execute(insert)
+    writer.execute("rollback")
+    database.execute("select outbox.set_max_message_bytes(101)")
+    writer.execute(insert)
+
+
+TYPES = {"untyped": "'%s'", "text": "'%s'::text", "varchar": "'%s'::varchar", "bytea": "'%s'::bytea",
+         "integer": "%s::int", "bigint": "%s::bigint", "uuid": "'%s'::uuid", "json": "'%s'::json",
+         "jsonb": "'%s'::jsonb"}
+VALUES = {"integer": "7", "bigint": "7", "uuid": "01234567-89ab-4cde-8f01-23456789abcd",
+          "json": '{"a":1.50}', "jsonb": '{"a": 1.50}'}
+
+
+@pytest.mark.parametrize("key", ["untyped", "text", "varchar", "bytea", "integer", "bigint", "uuid"])
+@pytest.mark.parametrize("payload", list(TYPES))
+def test_publish_resolves_for_each_pair_of_types(database, writer, key, payload):
+    key_text, payload_text = VALUES.get(key, "k"), VALUES.get(payload, '{"p":"C:\\\\dir"}')
+    if payload == "bytea":
+        payload_text = "\\x00ff"
+    arguments = f"'topic', {TYPES[key] % key_text}, {TYPES[payload] % payload_text}"
+    for headers in ("", ", null", ", '{\"h\": 1}'", ", '{\"h\": 1}'::json", ", '{\"h\": 1}'::jsonb",
+                    ", '{\"h\": 1}'::text", ", headers => '{\"h\": 1}'"):
+        writer.execute(f"select outbox.publish({arguments}{headers})")
+    expected = b"\x00\xff" if payload == "bytea" else payload_text.encode()
+    assert rows(database) == [("topic", key_text.encode(), expected, headers)
+                              for headers in [None] * 2 + [{"h": 1}] * 5]
+
+
+def test_a_writer_learns_the_ids_that_were_made(writer):
+    writer.execute("insert into outbox.message (topic, key) values ('topic', 'k') "
+                   "returning id, event_id, created_at")
+    (number, event_id, _), = writer.fetchall()
+    assert number == 1 and uuid.UUID(event_id).version == 7
 
 
 @pytest.mark.parametrize("value", ["infinity", "-infinity"])
@@ -178,7 +238,8 @@ def test_publish_returns_the_event_id_and_takes_every_argument_by_name(database,
     assert writer.fetchone() == (given,)
     writer.execute("select outbox.publish(topic => 't', key => 'k', payload => 'x')")
     made, = writer.fetchone()
-    assert rows(database, "event_id, key, headers") == [(given, None, {"a": 1}), (made, b"k", None)]
+    assert rows(database, f"event_id, {PUBLISHED}, headers") == [
+        (given, None, b"1", {"a": 1}), (made, b"k", b"x", None)]
 
 
 def test_publish_notes_a_delivery_time(database, writer):
@@ -208,7 +269,7 @@ def test_ids_come_one_by_one_and_the_payload_is_lz4(database):
                            "name = 'default_toast_compression' and 'lz4' = any (enumvals))")[0][0]
     if lz4:  # PostgreSQL 13 has neither it nor the column that tells
         assert database.execute(
-            "select distinct attcompression from pg_attribute where attname = 'payload' "
+            "select distinct attcompression from pg_attribute where attname in ('payload', 'payload_bytes') "
             "and attrelid in (select inhrelid from pg_inherits "
             "where inhparent = 'outbox.message'::regclass)") == [("l",)]
 
@@ -216,7 +277,7 @@ def test_ids_come_one_by_one_and_the_payload_is_lz4(database):
 def test_a_publishing_function_runs_as_its_caller(database):
     found = database.execute("select count(*), bool_or(prosecdef) from pg_proc "
                              "where pronamespace = 'outbox'::regnamespace and proname = 'publish'")
-    assert found == [(3, False)]
+    assert found == [(12, False)]
 
 
 def test_no_function_of_the_owner_is_everybodys(database):
@@ -232,3 +293,23 @@ def test_an_insert_never_fails_for_want_of_a_partition(database, writer):
     writer.execute("select outbox.publish('t', 'k', 'x')")
     assert database.execute("select tableoid::regclass::text from outbox.message") == [
         ("outbox.message_default",)]
+
+
+
+def test_a_writer_learns_the_state_of_its_message_by_its_event_id(database, writer):
+    made = database.execute("select outbox.publish('topic', 'k', n) from generate_series(1, 5000) n")
+    for event_id in (made[0][0], made[2500][0], made[-1][0]):
+        writer.execute("select publisher, state from outbox.message_state_of(%s)", (event_id,))
+        assert writer.fetchall() == [("main", "pending")]
+    writer.execute("select outbox.message_state_of(outbox.new_event_id())")
+    assert writer.fetchall() == []
+
+
+def test_an_event_id_of_another_kind_needs_the_time_of_its_message(database, writer):
+    given = str(uuid.uuid4())
+    writer.execute("insert into outbox.message (topic, event_id) values ('topic', %s) returning created_at", (given,))
+    created_at, = writer.fetchone()
+    writer.execute("select state from outbox.message_state_of(%s, %s)", (given, created_at))
+    assert writer.fetchall() == [("pending",)]
+    with pytest.raises(errors.InvalidParameterValue):
+        writer.execute("select outbox.message_state_of(%s)", (given,))

@@ -2,9 +2,12 @@
 
 import subprocess
 
+import psycopg2
+import psycopg2.errors
 import pytest
 
 from support.relay import binary, environment, run_command
+from support.windows import Ticks
 
 NUMBERED = ["0001_message", "0002_publish", "0003_log", "0004_partitions", "0005_publishers",
             "0006_replay", "0007_parked", "0008_rebase", "0009_scheduled", "0010_lookback",
@@ -140,14 +143,50 @@ def test_a_schema_name_that_would_need_quotes_is_refused(empty_database, schema,
     assert status == 78 and words in error
 
 
-@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
-def test_a_database_of_another_encoding_is_refused(postgres, empty_database, encoding):
+ENCODINGS = {"LATIN1": "\u00e9", "WIN1252": "\u20ac", "SQL_ASCII": "\u00e9", "EUC_JP": "\u65e5\u672c", "UTF8": "\U0001f600"}
+
+
+@pytest.mark.parametrize("encoding", list(ENCODINGS))
+def test_text_is_published_as_utf8_whatever_the_encoding_of_the_database(postgres, empty_database, encoding):
+    text = ENCODINGS[encoding]
     postgres.execute(f"CREATE DATABASE other_encoding ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0")
     try:
         empty_database.dsn = postgres.dsn("other_encoding")
-        status, _, error = migrate(empty_database, "up")
-        assert status != 0 and f"has the encoding {encoding}, and needs UTF8" in error
-        assert "TEMPLATE template0" in error and len(error.strip().splitlines()) == 1
+        migrate_well(empty_database, "up")
+        connection = psycopg2.connect(empty_database.dsn)
+        connection.set_client_encoding("SQL_ASCII" if encoding == "SQL_ASCII" else "UTF8")
+        connection.autocommit = True
+        cursor = connection.cursor()
+        literal = b"'" + text.encode() + b"'"
+        cursor.execute(b"select outbox.publish('topic', %b, %b, '{\"h\": \"%b\"}')" % (literal, literal, text.encode()))
+        cursor.execute("insert into outbox.message (topic, key_bytes) values ('topic', %s)", (text.encode(),))
+        cursor.execute("set client_encoding = 'UTF8'")
+        ticks = Ticks(empty_database.dsn + "?client_encoding=UTF8")
+        first, second = ticks.tick()
+        assert first.key == first.payload == second.key == text.encode() and text in first.headers
+        cursor.execute("select count(distinct outbox.shard_of(key, key_bytes, 1000)), "
+                       "count(distinct outbox.published_bytes(key, key_bytes)) from outbox.message")
+        assert cursor.fetchall() == [(1, 1)]
+        ticks.connection.close()
+        connection.close()
+    finally:
+        postgres.drop_database("other_encoding")
+
+
+@pytest.mark.parametrize("column, value", [
+    ("key", b"'\xff'"), ("payload", b"'a\xc3'"), ("headers", b"'{\"h\": \"\xff\"}'")])
+def test_text_that_is_no_utf8_is_refused_when_it_is_written(postgres, empty_database, column, value):
+    postgres.execute("CREATE DATABASE other_encoding ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0")
+    try:
+        empty_database.dsn = postgres.dsn("other_encoding")
+        migrate_well(empty_database, "up")
+        connection = psycopg2.connect(empty_database.dsn)
+        connection.set_client_encoding("SQL_ASCII")
+        with pytest.raises(psycopg2.errors.CheckViolation) as refusal:
+            connection.cursor().execute(
+                b"insert into outbox.message (topic, %b) values ('topic', %b)" % (column.encode(), value))
+        assert refusal.value.diag.constraint_name == "text_is_published_as_utf8"
+        connection.close()
     finally:
         postgres.drop_database("other_encoding")
 

@@ -13,7 +13,7 @@ def write(database, *keys):
     """One transaction; returns [(id, created_at in µs), …]."""
     return database.execute(
         "INSERT INTO outbox.message (topic, key, payload) "
-        "SELECT 't', convert_to(key, 'UTF8'), 'x' FROM unnest(%s::text[]) key "
+        "SELECT 't', key, 'x' FROM unnest(%s::text[]) key "
         "RETURNING id, (extract(epoch FROM created_at) * 1000000)::bigint", (list(keys),))
 
 
@@ -62,8 +62,9 @@ def test_refused_rows_are_full_copies_and_those_behind_them_wait(reader, databas
         (rows[0][0], "waiting", 1, "too large", 1), (rows[1][0], "behind", 0, None, 1),
         (rows[2][0], "waiting", 1, "bad", 1)]
     columns = "id, created_at, event_id, topic, key, payload, headers, partition"
-    assert database.execute(f"SELECT {columns} FROM outbox.parked ORDER BY id") == \
-        database.execute(f"SELECT {columns} FROM outbox.message ORDER BY id")
+    assert database.execute(f"SELECT {columns} FROM outbox.parked ORDER BY id") == database.execute(
+        "SELECT id, created_at, event_id, topic, convert_to(key, 'UTF8'), convert_to(payload, 'UTF8'), headers,"
+        " partition FROM outbox.message ORDER BY id")
 
 
 def test_what_waits_for_a_partition_that_takes_nothing_keeps_its_shard(reader, database):
@@ -356,7 +357,7 @@ def test_a_long_key_has_a_queue_like_any_other(reader, database, length):
     """Random bytes do not shrink, and an index takes no value of more than 2,704."""
     keys = [os.urandom(length), os.urandom(length)]
     rows = database.execute(
-        "INSERT INTO outbox.message (topic, key) SELECT 't', key FROM unnest(%s::bytea[]) key "
+        "INSERT INTO outbox.message (topic, key_bytes) SELECT 't', key FROM unnest(%s::bytea[]) key "
         "RETURNING id, (extract(epoch FROM created_at) * 1000000)::bigint", ([keys[0], *keys],))
     assert len(reader.tick()) == 3
     park(reader, rows, ["x", None, "y"])
@@ -368,7 +369,7 @@ def test_a_long_key_has_a_queue_like_any_other(reader, database, length):
 
 def test_a_long_key_is_scheduled(reader, database):
     rows = database.execute(
-        "INSERT INTO outbox.message (topic, key, deliver_at) VALUES ('t', %s, now()) "
+        "INSERT INTO outbox.message (topic, key_bytes, deliver_at) VALUES ('t', %s, now()) "
         "RETURNING id, (extract(epoch FROM created_at) * 1000000)::bigint", (os.urandom(8192),))
     reader.tick()
     reader.tick(closed=1, must_write=True, may_open=False, parks=json.dumps(

@@ -41,8 +41,8 @@ class Table:
 
     def insert(self, count, body, cursor=None):
         (cursor or self.cursor).execute(
-            "INSERT INTO outbox.message (topic, key, payload) SELECT 't', convert_to((i %% 1000)"
-            "::text, 'UTF8'), convert_to(%s || repeat('.', 100), 'UTF8')"
+            "INSERT INTO outbox.message (topic, key, payload) SELECT 't', (i %% 1000)"
+            "::text, %s || repeat('.', 100)"
             " FROM generate_series(1, %s) i", (body, count))
 
     def publish_all(self):

@@ -22,13 +22,15 @@ TABLES = ("parked", "parked_request", "scheduled", "message_default", "destinati
 # Every fifth row is due, every fifth row is stalled, and the others are behind.
 PARKED = """INSERT INTO outbox.parked (publisher, shard, id, created_at, event_id, topic, key, payload, tick, state,
         error, stalled, attempts, next_at)
-    SELECT 'ticks', 0, m.id, m.created_at, m.event_id, m.topic, m.key, m.payload, 0,
+    SELECT 'ticks', 0, m.id, m.created_at, m.event_id, m.topic, convert_to(m.key, 'UTF8'),
+        convert_to(m.payload, 'UTF8'), 0,
         CASE m.id %% 5 WHEN 0 THEN 'waiting' WHEN 1 THEN 'stalled' ELSE 'behind' END,
         CASE m.id %% 5 WHEN 0 THEN 'refused' END, CASE m.id %% 5 WHEN 1 THEN 3 END, 1, now() - interval '1 s'
     FROM outbox.message m WHERE m.id BETWEEN %s AND %s"""
 SCHEDULED = """INSERT INTO outbox.scheduled (publisher, shard, id, created_at, event_id, topic, key, payload,
         deliver_at, tick)
-    SELECT 'ticks', 0, m.id, m.created_at, m.event_id, m.topic, m.key, m.payload,
+    SELECT 'ticks', 0, m.id, m.created_at, m.event_id, m.topic, convert_to(m.key, 'UTF8'),
+        convert_to(m.payload, 'UTF8'),
         now() + (m.id %% 3 - 1) * interval '1 hour', 0
     FROM outbox.message m WHERE m.id BETWEEN %s AND %s"""
 
@@ -54,7 +56,7 @@ class Session:
     def written(self, count, execute):
         """Writes messages, and returns the first and the last id."""
         return execute("WITH w AS (INSERT INTO outbox.message (topic, key, payload, deliver_at) SELECT 't', "
-                       "convert_to('k' || i / 5, 'UTF8'), convert_to(repeat('x', 300), 'UTF8'), now() "
+                       "'k' || i / 5, repeat('x', 300), now() "
                        "FROM generate_series(1, %s) i RETURNING id) SELECT min(id), max(id) FROM w", (count,))[0]
 
     def published(self):

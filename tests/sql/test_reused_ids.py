@@ -13,7 +13,7 @@ def write(database, *keys, deliver_at=None):
     """[(id, created_at in µs, event id), …]"""
     return database.execute(
         "INSERT INTO outbox.message (topic, key, payload, deliver_at) "
-        "SELECT 't', convert_to(key, 'UTF8'), 'x', %s FROM unnest(%s::text[]) key "
+        "SELECT 't', key, 'x', %s FROM unnest(%s::text[]) key "
         "RETURNING id, (extract(epoch FROM created_at) * 1000000)::bigint, event_id::text",
         (deliver_at, list(keys)))
 

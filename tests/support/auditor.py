@@ -170,7 +170,8 @@ def committed_messages(dsn, schema="outbox", after_id=-2**63):
     try:
         with connection.cursor(name="audit") as cursor:
             cursor.itersize = 20000
-            cursor.execute(f"SELECT event_id::text, topic, key, payload FROM {schema}.message"
+            cursor.execute("SELECT event_id::text, topic, coalesce(key_bytes, convert_to(key, 'UTF8')),"
+                           f" coalesce(payload_bytes, convert_to(payload, 'UTF8')) FROM {schema}.message"
                            " WHERE id > %s", (after_id,))
             for event_id, topic, key, body in cursor:
                 yield Message(event_id, topic, _bytes(key), _bytes(body))

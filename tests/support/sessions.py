@@ -84,7 +84,7 @@ class Session:
 
     def write(self, key, number):
         self.run("INSERT INTO outbox.message (topic, key, payload) VALUES ('t', %s, %s)",
-                 (key.encode(), str(number).encode()))
+                 (key, str(number)))
         self.rows.append((key, number))
 
     def savepoint(self):

@@ -166,7 +166,9 @@ def _rows(data):
             at += 4
             fields.append(None if length < 0 else data[at:at + length])
             at += max(length, 0)
-        number, _, event_id, topic, key, body, headers, partition, _ = fields
+        number, _, event_id, topic, key, body, headers, partition, _, key_bytes, body_bytes = fields
+        key = key if key_bytes is None else key_bytes
+        body = body if body_bytes is None else body_bytes
         event = event_id.hex()
         yield Row(struct.unpack(">q", number)[0],
                   f"{event[:8]}-{event[8:12]}-{event[12:16]}-{event[16:20]}-{event[20:]}",

@@ -31,7 +31,8 @@ CREATE SCHEMA IF NOT EXISTS harness;
 CREATE TABLE IF NOT EXISTS harness.key (key text PRIMARY KEY, seq bigint NOT NULL DEFAULT 0);
 CREATE TABLE IF NOT EXISTS harness.unrelated (note text);
 """
-COLUMNS = "(topic, key, payload, headers, event_id)"
+TEXTS = "(topic, key, payload, headers, event_id)"
+BYTES = "(topic, key_bytes, payload_bytes, headers, event_id)"
 
 
 class Writers:
@@ -132,8 +133,8 @@ class Writers:
         prefix = f"huge-{uuid.uuid4()}"
         self._execute(
             f"""INSERT INTO {self.schema}.message (topic, key, payload)
-                SELECT %(topic)s, convert_to(name, 'UTF8'),
-                       convert_to(format('{{"key": "%%s", "seq": %%s}}', name, seq), 'UTF8')
+                SELECT %(topic)s, name,
+                       format('{{"key": "%%s", "seq": %%s}}', name, seq)
                 FROM (SELECT %(prefix)s || '-' || g %% %(keys)s AS name, g / %(keys)s AS seq
                       FROM generate_series(0, %(rows)s - 1) AS g) AS made""",
             {"topic": self.topics[0], "prefix": prefix, "keys": keys, "rows": rows})
@@ -265,7 +266,7 @@ class _Transaction:
             f"{message.topic}\t\\\\x{message.key.hex()}\t\\\\x{message.payload.hex()}"
             f"\t\\N\t{message.event_id}\n" for message in made)
         self.cursor.copy_expert(
-            f"COPY {self.writers.schema}.message {COLUMNS} FROM STDIN", io.StringIO(lines))
+            f"COPY {self.writers.schema}.message {BYTES} FROM STDIN", io.StringIO(lines))
         self.messages += made
 
     def publish(self):
@@ -307,11 +308,13 @@ class _Transaction:
 
     def _insert(self, made):
         rows = ", ".join(["(%s, %s, %s, %s, %s::uuid)"] * len(made))
+        as_bytes = self.chance.random() < 0.3
         headers = '{"content-type": "application/json"}'
         self.cursor.execute(
-            f"INSERT INTO {self.writers.schema}.message {COLUMNS} VALUES {rows}",
+            f"INSERT INTO {self.writers.schema}.message {BYTES if as_bytes else TEXTS} VALUES {rows}",
             [value for message in made for value in
-             (message.topic, message.key, message.payload, headers, message.event_id)])
+             (message.topic, *(each if as_bytes or each is None else each.decode()
+                               for each in (message.key, message.payload)), headers, message.event_id)])
         self.messages += made
 
 

@@ -54,15 +54,19 @@ static struct row make_row(const char *key, const char *payload, const char *hea
 	add_jsonb(&row, headers);
 	add_field(&row, NULL, -1); /* partition */
 	add_field(&row, NULL, -1); /* deliver_at */
+	add_field(&row, NULL, -1); /* key_bytes */
+	add_field(&row, NULL, -1); /* payload_bytes */
 	return row;
 }
 
 static struct row make_scheduled(uint64_t deliver_at)
 {
 	struct row row = make_row("k", "p", NULL);
-	row.length -= 4;
+	row.length -= 3 * 4;
 	deliver_at = htobe64(deliver_at);
 	add_field(&row, &deliver_at, 8);
+	add_field(&row, NULL, -1);
+	add_field(&row, NULL, -1);
 	return row;
 }
 
@@ -72,6 +76,23 @@ static bool parse(const struct row *row, struct message *message, struct err *er
 	char *block = xmalloc((size_t)row->length);
 	memcpy(block, row->bytes, (size_t)row->length);
 	return message_from_copy(block, row->length, false, message, &kind, err);
+}
+
+static void bytes_stand_for_key_and_payload(void **state)
+{
+	(void)state;
+	struct row row = make_row(NULL, NULL, NULL);
+	row.length -= 2 * 4;
+	add_field(&row, "\0k", 2);
+	add_field(&row, "", 0);
+	struct message message;
+	struct err err;
+	assert_true(parse(&row, &message, &err));
+	assert_int_equal(message.key_length, 2);
+	assert_memory_equal(message.key, "\0k", 2);
+	assert_non_null(message.payload);
+	assert_int_equal(message.payload_length, 0);
+	message_release(&message);
 }
 
 static void a_row_becomes_a_message_in_place(void **state)
@@ -201,6 +222,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_row_becomes_a_message_in_place),
+	    cmocka_unit_test(bytes_stand_for_key_and_payload),
 	    cmocka_unit_test(a_row_is_due_at_its_time_and_never_before_it_was_written),
 	    cmocka_unit_test(a_topic_with_a_nul_is_refused),
 	    cmocka_unit_test(a_column_of_another_width_is_an_error),

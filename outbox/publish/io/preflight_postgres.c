@@ -187,6 +187,21 @@ static bool check_policies(
 	return tables != NULL;
 }
 
+/* The message table refuses bytes that came as text in the form \x00ff, and knows no other form. */
+static bool check_bytea_output(const struct subject *subject, struct err *err)
+{
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *places = query_preflight(subject, sql_preflight_bytea, NULL, 0, err);
+
+	for (int i = 0; places && i < pg_rows(places); i++)
+		preflight_add(subject->report, PREFLIGHT_WARN, subject->place,
+		    pg_value(places, i, 1),
+		    "bytea_output is escape for %s: bytes that an application sends as text are "
+		    "published in that form, and are not refused",
+		    pg_value(places, i, 0));
+	return places != NULL;
+}
+
 /* Columns of partitions.sql: name, from_us, to_us, bytes, rows_estimated, now_us. */
 static void judge_partitions(
     const struct subject *subject, const char *table, const struct pg_result *leaves)
@@ -259,7 +274,8 @@ static bool check_outbox_schema(
 		return false;
 	*ret_usable = lacking == 0;
 	return lacking > 0 ||
-	       (check_message_ids(subject, err) && check_partitions(subject, "message", err) &&
+	       (check_message_ids(subject, err) && check_bytea_output(subject, err) &&
+		   check_partitions(subject, "message", err) &&
 		   check_partitions(subject, "lookback", err) &&
 		   check_partitions(subject, "processed", err));
 }

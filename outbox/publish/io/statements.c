@@ -633,7 +633,7 @@ static const char *expected_shape(const struct statements *statements, bool *ret
 	case STREAM_TAKE:
 		return "tllllitlllbbltii";
 	case STREAM_TICK:
-		return "ttlxxtxxxixlll";
+		return "ttlxxtxxxixxxlll";
 	case STREAM_RENEW:
 		return "t";
 	case STREAM_DESTINATIONS:

@@ -42,7 +42,7 @@ class OutboxRelay:
 
     def fill(self, first, last):
         return (f"""insert into outbox.message (topic, key, payload)
-            select '{self.topic}', convert_to({KEY}, 'UTF8'), convert_to({PAYLOAD}, 'UTF8')
+            select '{self.topic}', {KEY}, {PAYLOAD}
             from generate_series({first}, {last}) as r (n)""", "outbox.message")
 
     @property
