@@ -1,0 +1,20 @@
+"""The drivers of which run-tests tries each."""
+
+from drivers.harness import Driver
+
+EACH_TIME = {"psycopg"}  # the others by turns, one a run
+
+PYTHON = ("python3", "-m", "venv", "{cache}/venv")
+
+
+def python(name, *packages, **options):
+    """A program main.py in a virtual environment with these packages."""
+    return Driver(name, ("{cache}/venv/bin/python", "main.py"),
+                  build=(PYTHON, ("{cache}/venv/bin/pip", "install", "-q", "--disable-pip-version-check",
+                                  *packages)), **options)
+
+
+DRIVERS = [
+    python("psycopg", "psycopg[binary]==3.2.3", "psycopg2-binary==2.9.10",
+           refused={"3-bytes-as-text": "payload_is_not_hex_of_bytes", "2-bytes-as-text": "payload_is_not_hex_of_bytes"}),
+]
