@@ -28,9 +28,25 @@ create domain outbox.delivery_time as timestamptz
 create function outbox.headers_valid(headers jsonb) returns boolean
 	immutable strict parallel safe language plpgsql as $$
 declare
-	kind pg_catalog.text := pg_catalog.jsonb_typeof(headers);
-	broken pg_catalog.text := case
-		when pg_catalog.octet_length(headers::pg_catalog.text) operator(pg_catalog.>) 32768 then 'headers_fit_32768_bytes'
+	as_text pg_catalog.text := headers::pg_catalog.text;
+	kind pg_catalog.text;
+	broken pg_catalog.text;
+begin
+	-- Most headers have neither names of the relay nor values but plain ones. A regular expression sees that in a
+	-- tenth of the time that the paths below take. It has no backslash: what that means is a setting of the session.
+	if pg_catalog.octet_length(as_text) operator(pg_catalog.<=) 32768
+		and pg_catalog.strpos(as_text, 'outbox-') operator(pg_catalog.=) 0
+		and pg_catalog.strpos(as_text, pg_catalog.chr(92)) operator(pg_catalog.=) 0
+		and (as_text collate pg_catalog."C" operator(pg_catalog.~) '^[{]("[^"]*": ("[^"]*"|[-+.0-9a-zA-Z]*)(, )?)*[}]$'
+			or as_text collate pg_catalog."C" operator(pg_catalog.~)
+				'^[[]([[]"[^"]*", ("[^"]*"|[-+.0-9a-zA-Z]*)[]](, )?)*[]]$')
+	then
+		return true;
+	end if;
+
+	kind := pg_catalog.jsonb_typeof(headers);
+	broken := case
+		when pg_catalog.octet_length(as_text) operator(pg_catalog.>) 32768 then 'headers_fit_32768_bytes'
 		when headers operator(pg_catalog.@?) 'strict $.keyvalue() ? (@.key starts with "outbox-")'
 			or headers operator(pg_catalog.@?) 'strict $[*][0] ? (@ starts with "outbox-")'
 				and ((headers operator(pg_catalog.#>>) '{0,0}' operator(pg_catalog.=) 'outbox-lookback') is not true
@@ -39,7 +55,6 @@ declare
 					or not pg_catalog.pg_has_role(current_user, (select c.relowner from pg_catalog.pg_class c
 						where c.oid operator(pg_catalog.=) 'outbox.message'::pg_catalog.regclass), 'USAGE'))
 			then 'header_names_beginning_with_outbox_are_reserved' end;
-begin
 	if broken is not null then
 		raise exception 'value for message headers violates check constraint "%"', broken
 			using errcode = 'check_violation', constraint = broken;
@@ -198,7 +213,8 @@ create function outbox.new_event_id() returns uuid volatile parallel restricted 
 begin
 	return ('0' operator(pg_catalog.||) pg_catalog.to_hex(((pg_catalog.date_part('epoch', pg_catalog.clock_timestamp())
 			operator(pg_catalog.*) 1000)::pg_catalog.int8 operator(pg_catalog.<<) 16)
-			operator(pg_catalog.|) (28672 operator(pg_catalog.+) (pg_catalog.random() operator(pg_catalog.*) 4095)::int4))
+			operator(pg_catalog.|) (28672
+				operator(pg_catalog.+) (pg_catalog.random() operator(pg_catalog.*) 4095)::pg_catalog.int4))
 		operator(pg_catalog.||) pg_catalog.to_hex(pg_catalog.hashint8extended(
 				(pg_catalog.random() operator(pg_catalog.*) 4503599627370496)::pg_catalog.int8
 					operator(pg_catalog.#) pg_catalog.pg_backend_pid(),

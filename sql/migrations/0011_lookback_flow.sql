@@ -579,8 +579,8 @@ language sql stable as $$
 $$;
 
 -- Carries out what an operator asks for: 'commit', 'rollback', or 'retry', which asks the business anew.
--- Chosen are rows of outbox.lookback_overdue by what lookback_is takes, or, with "ids": [[type, id], ...],
--- any undecided prepares. When `whole`, all of the ids or none. Nothing is done when there is none
+-- `chosen` selects rows of outbox.lookback_overdue as lookback_is does; with "ids": [[type, id], ...], it
+-- selects any undecided prepares. When `whole`, all of the ids or none. Nothing is done when there is none
 -- (refused = 'OR002') or one was decided meanwhile ('OR005'); of ids it is noted then which ones were
 -- decided otherwise.
 create function outbox.lookback_operate(verb text, chosen jsonb, new_reason text, whole boolean,
