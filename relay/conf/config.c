@@ -86,6 +86,14 @@ static enum stream_policy publisher_topic_policy(const void *context, const char
 	return config_topic_policy(publisher->config, topic);
 }
 
+/* Of struct publisher_settings. */
+static enum topic_headers publisher_topic_headers(const void *context, const char *topic)
+{
+	const struct config_publisher *publisher = context;
+
+	return config_topic_headers(publisher->config, topic);
+}
+
 /* Of struct publisher_settings; the reason names the setting. */
 static char *refuse_publisher_topic(const void *context, const char *topic)
 {
@@ -113,6 +121,7 @@ static bool finish_publishers(
 		publisher->config = config;
 		publisher->settings.policy = publisher_topic_policy;
 		publisher->settings.refused_topic = refuse_publisher_topic;
+		publisher->settings.headers = publisher_topic_headers;
 		publisher->settings.context = publisher;
 		publisher->settings.in_flight_said =
 		    config_source_entry(section, "max_in_flight") != NULL;
@@ -155,6 +164,7 @@ static struct config *build_config(const struct config_source *source, struct er
 	/* [deliver] first: a [lookback] publishes to none of its retry and dead-letter topics */
 	if (!finish_publishers(config, source, err) ||
 	    !config_deliver_finish(config, source, err) ||
+	    !config_topics_finish(config, source, err) ||
 	    !config_lookback_finish(config, source, err) ||
 	    !config_senders_finish(config, source, err) || !config_api_finish(config, source, err))
 		return NULL;
@@ -250,14 +260,29 @@ const struct config_publisher *config_find_publisher(const struct config *config
 	return config_rows_item_named(config, CONFIG_PUBLISHER, name);
 }
 
+/* NULL: it has no section. */
+static const struct config_topic *find_topic(const struct config *config, const char *topic)
+{
+	const struct config_topic wanted = {.name = (char *)topic};
+
+	if (config->topic_count == 0)
+		return NULL;
+	return bsearch(&wanted, config->topics, (size_t)config->topic_count, sizeof *config->topics,
+	    compare_topics);
+}
+
 enum stream_policy config_topic_policy(const struct config *config, const char *topic)
 {
-	const struct config_topic wanted = {.name = (char *)topic}, *found = NULL;
+	const struct config_topic *found = find_topic(config, topic);
 
-	if (config->topic_count > 0)
-		found = bsearch(&wanted, config->topics, (size_t)config->topic_count,
-		    sizeof *config->topics, compare_topics);
 	return found ? found->on_refusal : STREAM_BLOCK;
+}
+
+enum topic_headers config_topic_headers(const struct config *config, const char *topic)
+{
+	const struct config_topic *found = find_topic(config, topic);
+
+	return found ? found->headers : TOPIC_HEADERS_FULL;
 }
 
 const struct config_check *config_find_check(const struct config *config, const char *name)

@@ -59,6 +59,7 @@ struct config_publisher {
 struct config_topic {
 	char *name; /* as Kafka spells it */
 	enum stream_policy on_refusal;
+	enum topic_headers headers;
 };
 
 /* Whom to ask about undecided messages, and how. */
@@ -204,6 +205,7 @@ const struct postgres_settings *config_find_postgres(const struct config *config
 const struct config_publisher *config_find_publisher(const struct config *config, const char *name);
 /* Of any topic, at the cost of a binary search over the sections; without one, the default. */
 enum stream_policy config_topic_policy(const struct config *config, const char *topic);
+enum topic_headers config_topic_headers(const struct config *config, const char *topic);
 /* "orders.*" and "*" stand for all that begin so; another entry for itself. */
 bool config_list_matches(const struct config_list *list, const char *word);
 /*

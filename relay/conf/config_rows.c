@@ -59,6 +59,7 @@ static const char *const safeties[] = {"warn", "strict", NULL};
 static const char *const deliveries[] = {"at-least-once", "exactly-once", NULL};
 static const char *const resumes[] = {"tail", "none", NULL};
 static const char *const refusals[] = {"block", "pass", "stop", NULL};
+static const char *const headers[] = {"full", "none", NULL};
 static const char *const transports[] = {"http", "grpc", "sql", NULL};
 static const char *const forms[] = {"single", "batch", NULL};
 static const char *const modes[] = {"binary", "structured", NULL};
@@ -175,6 +176,12 @@ const struct config_row config_rows[] = {
 		.help = "What follows when Kafka refuses a record of this topic for good. block: it is "
 			"parked, and the later ones of its key wait behind it. pass: it is parked, and the "
 			"later ones of its key go on, which gives up their order. stop: the publisher stops."},
+	{CONFIG_TOPIC, "headers", CONFIG_CHOICE, offsetof(struct config_topic, headers), "full",
+		.choices = headers,
+		.help = "The relay's own headers in records of this topic. full: outbox-id and "
+			"outbox-position. none: neither, which saves about 125 bytes a record; "
+			"publishers of the topic need resume = none and delivery = at-least-once, and "
+			"verify does not judge its rows."},
 
 	{CHECK(transport), .type = CONFIG_CHOICE, .default_value = "http", .choices = transports,
 		.help = "How it is asked: a POST with JSON, a unary call of lookback.v1.Checker/Check, or a "

@@ -45,6 +45,10 @@ bool config_deliver_finish(
     struct config *config, const struct config_source *source, struct err *err) MUST_CHECK;
 void config_deliver_free(struct config *config);
 
+/* Whether publishers and [deliver] sections can do without the headers (config_topics.c). */
+bool config_topics_finish(
+    const struct config *config, const struct config_source *source, struct err *err) MUST_CHECK;
+
 /* May it listen so? (config_api.c) */
 bool config_api_finish(
     const struct config *config, const struct config_source *source, struct err *err) MUST_CHECK;

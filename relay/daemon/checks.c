@@ -177,6 +177,17 @@ static bool is_checked_before(const struct checks *checks, int publisher, const 
 	return false;
 }
 
+/* A consumer must not look for headers that its topic does not have. */
+static void tell_headers(struct checks *checks, const char *topic)
+{
+	owned_text char *place = xformat("topic %s", topic);
+
+	if (config_topic_headers(checks->config, topic) == TOPIC_HEADERS_NONE)
+		preflight_add(&checks->report, PREFLIGHT_INFO, place, NULL,
+		    "headers = none: records have neither outbox-id nor outbox-position, a restart "
+		    "may repeat some, and verify does not judge the topic");
+}
+
 bool checks_topics(struct checks *checks, const struct kafka_settings *kafka,
     struct topic_metadata *metadata, struct err *err)
 {
@@ -187,11 +198,15 @@ bool checks_topics(struct checks *checks, const struct kafka_settings *kafka,
 				  : 0;
 
 		for (int j = 0;
-		     publisher->section->settings.kafka == kafka && j < publisher->topic_count; j++)
-			if (!is_checked_before(checks, i, publisher->topics[j]) &&
-			    !preflight_topic(&checks->report, metadata, kafka, publisher->topics[j],
+		     publisher->section->settings.kafka == kafka && j < publisher->topic_count;
+		     j++) {
+			if (is_checked_before(checks, i, publisher->topics[j]))
+				continue;
+			if (!preflight_topic(&checks->report, metadata, kafka, publisher->topics[j],
 				age, KAFKA_MS, err))
 				return false;
+			tell_headers(checks, publisher->topics[j]);
+		}
 	}
 	return true;
 }

@@ -23,7 +23,8 @@ enum {
 struct topic {
 	char *name;
 	int32_t partitions; /* 0: not known yet */
-	bool ready;         /* this producer knows its partitions */
+	enum topic_headers headers;
+	bool ready; /* this producer knows its partitions */
 	struct producer_topic *handle;
 	int32_t *flying; /* of each partition */
 	bool *proven;    /* this producer got something written there */
@@ -161,6 +162,8 @@ static int topic_number(struct replay_send *send, const char *name, size_t lengt
 		send->topics =
 		    xrealloc(send->topics, (size_t)++send->topic_count * sizeof *send->topics);
 		send->topics[i] = (struct topic){.name = xformat("%.*s", (int)length, name)};
+		send->topics[i].headers =
+		    send->publisher->headers(send->publisher->context, send->topics[i].name);
 	}
 	return i;
 }
@@ -333,6 +336,8 @@ static bool send_replay_record(
 
 	if (!record_headers_begin(&send->headers, message, err))
 		return false;
+	if (send->topics[entry->topic].headers == TOPIC_HEADERS_FULL)
+		record_headers_add_id(&send->headers, message);
 	record_headers_add(
 	    &send->headers, "outbox-replay", send->replay_text, strlen(send->replay_text));
 

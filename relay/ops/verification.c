@@ -111,6 +111,9 @@ static void see_missing(void *context, const struct verify_found_row *row)
 
 	if (row->skipped)
 		verify_engine_verdict(verification->engine)->skipped++;
+	else if (verify_topics_unmarked(
+		     verification->topics, row->topic, (size_t)row->topic_length))
+		verify_engine_verdict(verification->engine)->unmarked++;
 	else if (verify_topics_expired(verification->topics, row->topic, (size_t)row->topic_length,
 		     row->key, (size_t)row->key_length, row->partition, row->id))
 		verify_engine_verdict(verification->engine)->expired++;

@@ -44,6 +44,7 @@ struct verify_verdict {
 	char *samples[VERIFY_KINDS][VERIFY_SAMPLES]; /* the first of each, NULL-filled */
 	/* not judged, because the other side is gone or came later */
 	int64_t expired;            /* rows: Kafka has deleted what stood there */
+	int64_t unmarked;           /* rows: their topic has headers = none */
 	int64_t older;              /* records: their partition of the table is gone */
 	int64_t newer;              /* records: their row came while the table was read */
 	int64_t sequences_unjudged; /* records whose key is beyond the 2 million */
@@ -113,7 +114,8 @@ bool verify_engine_is_missing(const struct verify_engine *engine);
 void verify_engine_found(struct verify_engine *engine, enum verify_kind kind, const char *format,
     ...) __attribute__((format(printf, 3, 4)));
 
-/* Owned by the engine. The caller may count `skipped`, `expired`, `older` and `newer` in it. */
+/* Owned by the engine. The caller may count `skipped`, `expired`, `unmarked`, `older` and `newer`
+ * in it. */
 struct verify_verdict *verify_engine_verdict(struct verify_engine *engine);
 /* Duplicates alone are not against the promise, unless the caller says so. */
 bool verify_is_clean(const struct verify_verdict *verdict, bool no_duplicates);

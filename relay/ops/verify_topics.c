@@ -33,6 +33,7 @@ struct topic {
 	struct place *places; /* by partition */
 	int count;
 	bool asked, missing, compacted;
+	bool unmarked; /* its records do not name their rows */
 	UT_hash_handle hh;
 };
 
@@ -103,6 +104,8 @@ void verify_topics_add(void *context, const char *name, size_t length)
 	if (!topic) {
 		topic = xcalloc(1, sizeof *topic);
 		topic->name = xformat("%.*s", (int)length, name);
+		topic->unmarked = topics->publisher->headers(topics->publisher->context,
+				      topic->name) == TOPIC_HEADERS_NONE;
 		HASH_ADD_KEYPTR(hh, topics->topics, topic->name, length, topic);
 		topics->figures.topics++;
 	}
@@ -415,6 +418,13 @@ bool verify_topics_expired(const struct verify_topics *topics, const char *name,
 		if (is_before(&topic->places[i], id))
 			return true;
 	return false;
+}
+
+bool verify_topics_unmarked(const struct verify_topics *topics, const char *name, size_t length)
+{
+	const struct topic *topic = find_known_topic(topics, name, length);
+
+	return topic && topic->unmarked;
 }
 
 struct verify_topics_figures verify_topics_figures(const struct verify_topics *topics)

@@ -59,6 +59,10 @@ bool verify_topics_read_on(struct verify_topics *topics, struct verify_engine *e
 bool verify_topics_expired(const struct verify_topics *topics, const char *topic,
     size_t topic_length, const void *key, size_t key_length, int32_t partition, int64_t id);
 
+/* Have records of the topic no header that names their row ([topic] headers = none)? */
+bool verify_topics_unmarked(
+    const struct verify_topics *topics, const char *topic, size_t topic_length);
+
 struct verify_topics_figures {
 	int64_t records; /* records of this publisher; each counts once */
 	int64_t others;  /* without its position */

@@ -359,8 +359,8 @@ def test_the_json_object_has_these_members(database, topic, drain, verify, hours
                                          "missing_topics", "samples", "seconds"}
         assert all(isinstance(verdict[name], int) for name in counts)
         assert verdict["publisher"] == "main" and verdict["clean"] is True and verdict["to"] is None
-        assert set(verdict["not_judged"]) == {"expired_rows", "older_records", "newer_records",
-                                              "sequences"}
+        assert set(verdict["not_judged"]) == {"expired_rows", "rows_without_headers", "older_records",
+                                              "newer_records", "sequences"}
         assert verdict["samples"] == {kind: [] for kind in KINDS}
         assert verdict["topics"] == [topic] and verdict["missing_topics"] == []
         assert isinstance(verdict["seconds"], float)

@@ -87,6 +87,7 @@ static void assert_is_default(const struct config *config)
 	assert_int_equal(publisher->settings.safety, SAFETY_WARN);
 	assert_ptr_equal(publisher->config, config);
 	assert_int_equal(config_topic_policy(config, "orders"), STREAM_BLOCK);
+	assert_int_equal(config_topic_headers(config, "orders"), TOPIC_HEADERS_FULL);
 	assert_string_equal(config->admin_listen, "");
 	assert_int_equal(config->log_level, LOG_LEVEL_INFO);
 	assert_int_equal(config->log_format, LOG_LOGFMT);
@@ -142,8 +143,9 @@ static void every_key_is_read(void **state)
 		  "shards = 64\nmax_in_flight = 1\nmemory = 4GiB\nlease = 1h\n"
 		  "poll_busy = 0\npoll_idle = 1m\nack_interval = 0ms\n"
 		  "stall_after = 1d\ntopic_idle = 1d\ntimestamp = publish\nsafety = strict\n"
+		  "resume = none\n"
 		  "retry_first = 10ms\nretry_max = 1d\nmax_attempts = 1000000\n"
-		  "[topic \"orders\"]\non_refusal = stop\n"
+		  "[topic \"orders\"]\non_refusal = stop\nheaders = none\n"
 		  "[check \"shop\"]\ntransport = grpc\nurl = http://shop:1\n"
 		  "types = orders\nsecret = whsec_x\nbatch = 100\nrate = 0\n"
 		  "retry_after_max = 1d\n"
@@ -181,9 +183,12 @@ static void every_key_is_read(void **state)
 	assert_int_equal(publisher->settings.retry_first_ms, 10);
 	assert_int_equal(publisher->settings.retry_max_ms, 86400000);
 	assert_int_equal(publisher->settings.max_attempts, 1000000);
+	assert_int_equal(publisher->settings.resume, RESUME_NONE);
 	assert_int_equal(config_topic_policy(config, "orders"), STREAM_STOP);
+	assert_int_equal(config_topic_headers(config, "orders"), TOPIC_HEADERS_NONE);
+	assert_int_equal(config_topic_headers(config, "other"), TOPIC_HEADERS_FULL);
 	assert_int_equal(config->checks[0].transport, CHECK_GRPC);
-	assert_string_equal(config->checks[0].origin, "relay.ini:30");
+	assert_string_equal(config->checks[0].origin, "relay.ini:32");
 	assert_int_equal(config->checks[0].rate, 0);
 	assert_int_equal(config->checks[0].batch, 100);
 	assert_int_equal(config->checks[0].retry_after_max_ms, 86400000);
@@ -664,6 +669,52 @@ static void a_mistake_names_place_and_cure(void **state)
 		assert_refused(pairs[i][0], no_environ, pairs[i][1]);
 }
 
+/* A tail is recognised by the headers, and so are messages by a sidecar. */
+static void headers_are_left_out_only_where_nothing_needs_them(void **state)
+{
+	static const char *const good[] = {
+	    "[publisher]\nresume = none\n[topic \"a\"]\nheaders = none\n",
+	    "[topic \"a\"]\nheaders = full\n",
+	    "[publisher]\ntopics = b.*, c\n[topic \"a\"]\nheaders = none\n",
+	    "[publisher]\nresume = none\n[topic \"a\"]\nheaders = none\n[deliver \"a\"]\n",
+	    "[publisher]\nresume = none\n[topic \"a\"]\nheaders = none\n"
+	    "[deliver \"a\"]\ndedup = exact\nid = key\n",
+	    "[publisher]\nresume = none\n[topic \"a\"]\nheaders = none\n"
+	    "[deliver \"a\"]\ndedup = exact\nwithout_id = process\n",
+	    "[publisher]\nresume = none\n[topic \"a\"]\nheaders = none\n"
+	    "[kafka]\n[kafka \"other\"]\n[deliver \"a\"]\ndedup = exact\nkafka = other\n",
+	};
+	static const char *const pairs[][2] = {
+	    {"[topic \"a\"]\nheaders = none\n",
+		"relay.ini:2: [topic \"a\"] headers: none needs resume = none in [publisher "
+		"\"main\"] (default), since a take-over recognises records by outbox-id and "
+		"outbox-position; set it there, or headers = full here"},
+	    {"[publisher \"x\"]\nresume = none\n[publisher \"y\"]\n"
+	     "delivery = exactly-once\ntopics = a*\n[topic \"ab\"]\nheaders = none\n",
+		"relay.ini:7: [topic \"ab\"] headers: none needs delivery = at-least-once and "
+		"resume = none in [publisher \"y\"] (relay.ini:3), since a take-over recognises "
+		"records by outbox-id and outbox-position; set both there, or headers = full here"},
+	    {"[publisher]\nresume = none\n[topic \"a\"]\nheaders = none\n"
+	     "[deliver \"d\"]\ntopics = b, a\ndedup = exact\nid = key, header:outbox-id\n",
+		"relay.ini:4: [topic \"a\"] headers: none leaves out the header by which id of "
+		"[deliver \"d\"] (relay.ini:5) knows a message; set id = key, or another id, "
+		"there, or headers = full here"},
+	    {"[publisher]\nresume = none\n[topic \"a\"]\nheaders = none\n"
+	     "[deliver \"a\"]\ndedup = sequence\nid = key\n",
+		"relay.ini:4: [topic \"a\"] headers: none leaves out the header by which dedup of "
+		"[deliver \"a\"] (relay.ini:5) knows a message; set another store there, or "
+		"headers = full here"},
+	    {"[topic \"a\"]\nheaders = half\n", "relay.ini:2: [topic \"a\"] headers: 'half' is "
+						"not a choice; write full | none"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+		config_destroy(parse(good[i], no_environ));
+	for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+		assert_refused(pairs[i][0], no_environ, pairs[i][1]);
+}
+
 static void addresses_are_a_port_or_host_and_port(void **state)
 {
 	static const char *const pairs[][2] = {{"0", "127.0.0.1:0"}, {"65535", "127.0.0.1:65535"},
@@ -968,6 +1019,7 @@ int main(void)
 	    cmocka_unit_test(delivers_that_cannot_work_or_do_not_agree_are_refused),
 	    cmocka_unit_test(a_line_may_be_long),
 	    cmocka_unit_test(a_mistake_names_place_and_cure),
+	    cmocka_unit_test(headers_are_left_out_only_where_nothing_needs_them),
 	    cmocka_unit_test(addresses_are_a_port_or_host_and_port),
 	    cmocka_unit_test(the_environment_is_enough),
 	    cmocka_unit_test(the_environment_wins_over_the_file),

@@ -13,6 +13,8 @@ enum timestamp_source { TIMESTAMP_CREATED, TIMESTAMP_PUBLISH };
 enum safety { SAFETY_WARN, SAFETY_STRICT };
 enum delivery_mode { DELIVERY_AT_LEAST_ONCE, DELIVERY_EXACTLY_ONCE };
 enum resume_from { RESUME_TAIL, RESUME_NONE };
+/* Whether the records of a topic have the relay's own headers, outbox-id and outbox-position. */
+enum topic_headers { TOPIC_HEADERS_FULL, TOPIC_HEADERS_NONE };
 
 struct publisher_settings {
 	char *name; /* as the database knows it; the first member, as in each named section */
@@ -36,9 +38,11 @@ struct publisher_settings {
 	int64_t max_attempts;   /* after so many it is dead */
 	enum timestamp_source timestamp;
 	enum safety safety;
-	/* Rules of single topics, as struct stream_parking has them; neither is NULL. */
+	/* Rules of single topics, the first two as struct stream_parking has them; none is NULL. */
 	enum stream_policy (*policy)(const void *context, const char *topic);
 	char *(*refused_topic)(const void *context, const char *topic);
+	/* TOPIC_HEADERS_NONE only with RESUME_NONE, since a tail is recognised by the headers */
+	enum topic_headers (*headers)(const void *context, const char *topic);
 	const void *context;
 };
 

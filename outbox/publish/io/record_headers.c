@@ -76,9 +76,11 @@ bool record_headers_begin(
     struct record_headers *headers, const struct message *message, struct err *err)
 {
 	headers->count = 0;
-	if (message->headers && !add_application_headers(headers, message, err))
-		return false;
+	return !message->headers || add_application_headers(headers, message, err);
+}
+
+void record_headers_add_id(struct record_headers *headers, const struct message *message)
+{
 	uuid_write(message->event_id, headers->id);
 	record_headers_add(headers, "outbox-id", headers->id, sizeof headers->id);
-	return true;
 }

@@ -19,11 +19,14 @@ struct record_headers {
 void record_headers_finish(struct record_headers *headers);
 
 /*
- * Begins anew with the application's headers and `outbox-id`. ERR_REJECT: the row's headers are
- * malformed. Pointers of `message` are not kept.
+ * Begins anew with the application's headers. ERR_REJECT: the row's headers are malformed. Pointers
+ * of `message` are not kept.
  */
 bool record_headers_begin(
     struct record_headers *headers, const struct message *message, struct err *err) MUST_CHECK;
+
+/* Adds `outbox-id`. Pointers of `message` are not kept. */
+void record_headers_add_id(struct record_headers *headers, const struct message *message);
 
 /* Neither name nor value is copied; both stay valid until the record was handed over. */
 void record_headers_add(

@@ -41,6 +41,7 @@ struct record_sender {
 	bool fenced;        /* the last producer was, and nothing was sent by this one yet */
 	int64_t fenced_at;  /* when it last was, and the shard stayed ours; 0: never */
 	struct producer_topic *topic;        /* of the record before; NULL: none */
+	enum topic_headers topic_headers;    /* of that topic */
 	char position[OUTBOX_POSITION_SIZE]; /* of the current record */
 	size_t position_prefix;              /* length of the part that an epoch shares */
 	struct record_headers headers;
@@ -148,20 +149,42 @@ static void begin_positions(struct record_sender *sender)
 	sender->position_prefix = position_prefix_write(&position, sender->position);
 }
 
+/* The topic of the record before needs no look-up. */
+static bool choose_topic(struct record_sender *sender, const char *name, struct err *err)
+{
+	const struct publisher_settings *publisher = sender->publisher;
+
+	if (sender->topic && text_equal(producer_topic_name(sender->topic), name))
+		return true;
+	sender->topic = producer_topic(sender->producer, name, err);
+	sender->topic_headers = publisher->headers(publisher->context, name);
+	return sender->topic != NULL;
+}
+
+/* The relay's own headers, if the topic has them. */
+static void add_own_headers(struct record_sender *sender, const struct stream_record *record)
+{
+	size_t length;
+
+	if (sender->topic_headers == TOPIC_HEADERS_NONE)
+		return;
+	length = position_prefix_complete(
+	    sender->position, sender->position_prefix, record->tick, record->id);
+	record_headers_add_id(&sender->headers, record->message);
+	record_headers_add(&sender->headers, "outbox-position", sender->position, length);
+}
+
 static bool send_record(
     struct record_sender *sender, const struct stream_record *record, struct err *err)
 {
 	const struct message *message = record->message;
 	struct record_headers *headers = &sender->headers;
-	size_t position_length = position_prefix_complete(
-	    sender->position, sender->position_prefix, record->tick, record->id);
-	if (!sender->topic || !text_equal(producer_topic_name(sender->topic), record->topic))
-		sender->topic = producer_topic(sender->producer, record->topic, err);
-	if (!sender->topic)
+
+	if (!choose_topic(sender, record->topic, err) ||
+	    !record_headers_begin(headers, message, err))
 		return false;
-	if (!record_headers_begin(headers, message, err))
-		return false;
-	record_headers_add(headers, "outbox-position", sender->position, position_length);
+	add_own_headers(sender, record);
+
 	const struct producer_record out = {
 	    .topic = sender->topic,
 	    .partition = record->partition,

@@ -355,7 +355,9 @@ const struct command command_replay = {
 	"pending ones included.\n"
 	"A record carries the application's headers, `outbox-id`, and `outbox-replay` with the "
 	"number of the replay; no `outbox-position`, so that it counts as new and `verify` does "
-	"not look at it. The order of each key is kept.\n"
+	"not look at it. In a topic with `headers = none` it has no `outbox-id` either. The order "
+	"of "
+	"each key is kept.\n"
 	"The rows are those that were committed when it began. Progress is noted each second; "
 	"after a crash at most `max_in_flight` records are sent twice.\n",
     .options = replay_options,

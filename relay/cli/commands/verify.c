@@ -49,6 +49,9 @@ static void print_unjudged(const struct verify_verdict *verdict)
 	if (verdict->expired)
 		print_verify_count("not judged", verdict->expired,
 		    "rows: Kafka has deleted what stood there by retention or compaction");
+	if (verdict->unmarked)
+		print_verify_count("not judged", verdict->unmarked,
+		    "rows: their topics have headers = none, and records do not name their rows");
 	if (verdict->older)
 		print_verify_count(
 		    "not judged", verdict->older, "records: their partition of the table is gone");
@@ -136,9 +139,10 @@ static void print_verify_json(const struct outcome *outcome)
 		json_object_set_new(
 		    object, verify_kinds[kind].name, json_integer(verdict->found[kind]));
 	json_object_set_new(object, "not_judged",
-	    json_pack("{sI, sI, sI, sI}", "expired_rows", (json_int_t)verdict->expired,
-		"older_records", (json_int_t)verdict->older, "newer_records",
-		(json_int_t)verdict->newer, "sequences", (json_int_t)verdict->sequences_unjudged));
+	    json_pack("{sI, sI, sI, sI, sI}", "expired_rows", (json_int_t)verdict->expired,
+		"rows_without_headers", (json_int_t)verdict->unmarked, "older_records",
+		(json_int_t)verdict->older, "newer_records", (json_int_t)verdict->newer,
+		"sequences", (json_int_t)verdict->sequences_unjudged));
 	json_object_set_new(object, "records", json_integer(figures.records));
 	json_object_set_new(object, "records_of_others", json_integer(figures.others));
 	json_object_set_new(object, "topics", topics_json(outcome->topics, false));
@@ -226,9 +230,10 @@ const struct command command_verify = {
 	"Records without this publisher's header `outbox-position`, which names the publisher and "
 	"its "
 	"identity in this database, are not looked at. Rows whose records were removed by Kafka's "
-	"retention or compaction, and records whose rows were removed by the table's retention, "
-	"are "
-	"counted as not judged. Rows that the publisher has not come to, that are parked, "
+	"retention or compaction, rows of topics with `headers = none`, and records whose rows "
+	"were "
+	"removed by the table's retention, are counted as not judged. Rows that the publisher has "
+	"not come to, that are parked, "
 	"scheduled or "
 	"were skipped by "
 	"an "
