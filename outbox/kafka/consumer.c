@@ -1,5 +1,6 @@
 #include "consumer.h"
 
+#include <jansson.h>
 #include <librdkafka/rdkafka.h>
 #include <string.h>
 
@@ -23,7 +24,8 @@ enum {
 	ANSWER_MS = 5000,
 	CLOSE_MS = 2000,
 	READY_MESSAGES = 5000,
-	READY_BYTES = 2 << 20
+	READY_BYTES = 2 << 20,
+	STATISTICS_MOST_MS = 500
 };
 
 struct reading {
@@ -48,10 +50,30 @@ struct consumer {
 	rd_kafka_message_t *batch[BATCH]; /* [taken, filled) is still to be seen */
 	int taken, filled;
 	int64_t run, run_bytes; /* seen since nothing was ready */
+	int64_t received;       /* bytes, by the last statistics */
 };
 
+/* Called from rd_kafka_poll. */
+static int note_statistics(rd_kafka_t *handle, char *json, size_t length, void *opaque)
+{
+	struct consumer *consumer = opaque;
+	json_t *root = json_loadb(json, length, 0, NULL);
+
+	(void)handle;
+	consumer->received = (int64_t)json_integer_value(json_object_get(root, "rx_bytes"));
+	json_decref(root);
+	return 0;
+}
+
+static bool count_received(struct consumer *consumer, rd_kafka_conf_t *conf, struct err *err)
+{
+	rd_kafka_conf_set_opaque(conf, consumer);
+	rd_kafka_conf_set_stats_cb(conf, note_statistics);
+	return kafka_conf_set(conf, "statistics.interval.ms", "100", err);
+}
+
 static bool open_consumer_client(struct consumer *consumer, const struct kafka_settings *kafka,
-    const char *isolation, struct err *err)
+    const char *isolation, bool counts, struct err *err)
 {
 	/* the fetch that tells of an end is answered after fetch.wait.max.ms */
 	static const char *const defaults[] = {"fetch.wait.max.ms", "50", "fetch.error.backoff.ms",
@@ -59,7 +81,8 @@ static bool open_consumer_client(struct consumer *consumer, const struct kafka_s
 	rd_kafka_conf_t *conf = kafka_conf_reader(kafka, isolation, "earliest", defaults, err);
 
 	/* not the section's to set: restart_stopped_fetch stands on them */
-	if (conf && !kafka_conf_bound_ready(conf, READY_MESSAGES, READY_BYTES, err)) {
+	if (conf && (!kafka_conf_bound_ready(conf, READY_MESSAGES, READY_BYTES, err) ||
+			(counts && !count_received(consumer, conf, err)))) {
 		rd_kafka_conf_destroy(conf);
 		return false;
 	}
@@ -223,17 +246,9 @@ static void stop_all(struct consumer *consumer)
 			    consumer->readings[i].topic, consumer->readings[i].partition);
 }
 
-struct consumer *consumer_create(const struct kafka_settings *kafka, const char *const *topics,
-    const char *isolation, struct err *err)
-{
-	const struct consumer_range everything = {.from_ms = INT64_MIN, .to_ms = INT64_MAX};
-
-	return consumer_create_range(kafka, topics, isolation, &everything, err);
-}
-
-struct consumer *consumer_create_range(const struct kafka_settings *kafka,
+static struct consumer *create_consumer(const struct kafka_settings *kafka,
     const char *const *topics, const char *isolation, const struct consumer_range *range,
-    struct err *err)
+    bool counts, struct err *err)
 {
 	struct consumer *consumer = xcalloc(1, sizeof *consumer);
 	size_t count = 0;
@@ -242,7 +257,7 @@ struct consumer *consumer_create_range(const struct kafka_settings *kafka,
 	while (topics[count])
 		count++;
 	consumer->topics = xcalloc(count, sizeof *consumer->topics);
-	if (!open_consumer_client(consumer, kafka, isolation, err))
+	if (!open_consumer_client(consumer, kafka, isolation, counts, err))
 		goto fail;
 	for (size_t i = 0; i < count; i++)
 		if (!find_consumer_topic(consumer, topics[i], err))
@@ -252,6 +267,35 @@ struct consumer *consumer_create_range(const struct kafka_settings *kafka,
 fail:
 	consumer_destroy(consumer);
 	return NULL;
+}
+
+static const struct consumer_range everything = {.from_ms = INT64_MIN, .to_ms = INT64_MAX};
+
+struct consumer *consumer_create(const struct kafka_settings *kafka, const char *const *topics,
+    const char *isolation, struct err *err)
+{
+	return create_consumer(kafka, topics, isolation, &everything, false, err);
+}
+
+struct consumer *consumer_create_range(const struct kafka_settings *kafka,
+    const char *const *topics, const char *isolation, const struct consumer_range *range,
+    struct err *err)
+{
+	return create_consumer(kafka, topics, isolation, range, false, err);
+}
+
+struct consumer *consumer_create_counting(const struct kafka_settings *kafka,
+    const char *const *topics, const char *isolation, struct err *err)
+{
+	return create_consumer(kafka, topics, isolation, &everything, true, err);
+}
+
+int64_t consumer_received(struct consumer *consumer)
+{
+	/* twice: statistics that wait already do not hold what came behind them */
+	for (int i = 0; i < 2; i++)
+		rd_kafka_poll(consumer->handle, STATISTICS_MOST_MS);
+	return consumer->received;
 }
 
 static void close_consumer_client(struct consumer *consumer)

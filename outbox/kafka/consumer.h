@@ -28,6 +28,15 @@ struct consumer *consumer_create(const struct kafka_settings *kafka, const char 
     const char *isolation, struct err *err);
 void consumer_destroy(struct consumer *consumer);
 
+/* One that counts what the brokers send, for consumer_received. */
+struct consumer *consumer_create_counting(const struct kafka_settings *kafka,
+    const char *const *topics, const char *isolation, struct err *err);
+/*
+ * Bytes that came from the brokers until now: batches as they are stored, with little besides.
+ * Waits for the next statistics of librdkafka, 100 ms at most.
+ */
+int64_t consumer_received(struct consumer *consumer);
+
 /*
  * A part of each partition, chosen by the timestamps of records, which need not be in order: from
  * the first one with from_ms or later, to the first one with to_ms or later, without it.

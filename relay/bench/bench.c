@@ -50,6 +50,7 @@ static const struct part {
     {"exactly-once", bench_exactly_once},
     {"held", bench_held},
     {"spread", bench_spread},
+    {"codec", bench_codec},
     {"memory", bench_memory},
     {"latency", bench_latency},
     {"writer", bench_writer},

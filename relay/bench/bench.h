@@ -213,6 +213,7 @@ bool bench_child_cpu(struct bench *bench, const struct bench_child *child,
  */
 struct bench_seen {
 	int64_t records, bytes, first_ms, last_ms;
+	int64_t stored; /* bytes as the broker keeps and sends them */
 };
 bool bench_read_topic(
     struct bench *bench, int64_t records, struct bench_seen *ret_seen, struct err *err) MUST_CHECK;
@@ -269,6 +270,8 @@ struct bench_way {
 	bool writes;  /* each run's rows are written in the presence of these sessions, too */
 	bool gathers; /* nothing is published before all shards are taken */
 	double rates[BENCH_MOST_RUNS], cpus[BENCH_MOST_RUNS]; /* rows/s; seconds */
+	double
+	    stored[BENCH_MOST_RUNS]; /* bytes of a record on the broker, batch headers included */
 	double peak_kib;
 };
 /* In a copy of the bench as it is now. */
@@ -309,6 +312,7 @@ void bench_business_stop(struct bench_business *business); /* NULL is fine */
 
 bool bench_drain(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_exactly_once(struct bench *bench, struct err *err) MUST_CHECK;
+bool bench_codec(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_held(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_spread(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_latency(struct bench *bench, struct err *err) MUST_CHECK;

@@ -15,7 +15,7 @@
 enum { GATHERED_MS = 120000 };
 
 struct drained {
-	double rate, cpu, peak_kib;
+	double rate, cpu, peak_kib, stored;
 };
 
 /* Makes the publisher wait as for a split, until all of its shards have an owner. */
@@ -74,7 +74,8 @@ static bool drain_way(
 	*ret_drained = (struct drained){
 	    .rate = (double)seen.records * 1000 / (double)(seen.last_ms - seen.first_ms + 1),
 	    .cpu = bench_cpu_of_usage(&usage),
-	    .peak_kib = child.peak_kib};
+	    .peak_kib = child.peak_kib,
+	    .stored = (double)seen.stored / (double)seen.records};
 	return true;
 }
 
@@ -107,6 +108,7 @@ static bool run_way(struct bench_way *way, int run, int64_t rows, struct err *er
 		return false;
 	way->rates[run] = drained.rate;
 	way->cpus[run] = drained.cpu;
+	way->stored[run] = drained.stored;
 	if (drained.peak_kib > way->peak_kib)
 		way->peak_kib = drained.peak_kib;
 	bench_say("%s: %.0f rows/s, %.2f s of CPU, %.1f MiB", way->name, drained.rate, drained.cpu,

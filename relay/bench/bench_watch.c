@@ -31,7 +31,8 @@ static bool read_bench_records(struct bench *bench, struct bench_seen *ret_seen,
 {
 	const char *const topics[] = {bench->topic, NULL};
 	OWNED(owned_consumer_destroy)
-	struct consumer *consumer = consumer_create(bench->kafka, topics, "read_committed", err);
+	struct consumer *consumer =
+	    consumer_create_counting(bench->kafka, topics, "read_committed", err);
 	bool at_end = false;
 
 	*ret_seen = (struct bench_seen){0};
@@ -41,6 +42,7 @@ static bool read_bench_records(struct bench *bench, struct bench_seen *ret_seen,
 		if (!bench_goes_on(err) ||
 		    !consumer_read(consumer, 500, count_seen_record, ret_seen, &at_end, err))
 			return false;
+	ret_seen->stored = consumer_received(consumer);
 	return true;
 }
 

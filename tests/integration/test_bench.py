@@ -47,6 +47,10 @@ PARTS = {
         "drain to 6 partitions, 16 shards",
         "CPU of it, a million rows",
     ]),
+    "codec": (["--rows", 5000, "--payload", 300], [
+        figure for codec in ("none", "gzip", "snappy", "lz4", "zstd") for figure in (
+            f"drain with {codec}, 300 B", "CPU of it, a million rows",
+            "bytes of it on the broker, a record")]),
     "table": (["--rows", 2000, "--published", 3000, "--parked", 500, "--scheduled", 700], [
         "drain behind 3000 published rows >= 0.95",
         "drain beside 500 parked messages >= 0.95",
