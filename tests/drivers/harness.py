@@ -19,6 +19,7 @@ A program that finds something wrong ends with another exit status than 0 and sa
 """
 
 import base64
+import hashlib
 import json
 import os
 import subprocess
@@ -85,22 +86,56 @@ def cache_folder(driver):
     return os.path.join(home, "outbox-relay", "drivers", driver.folder or driver.name)
 
 
+def java(name, **options):
+    """A program Main.java with the dependencies of its pom.xml."""
+    return Driver(name, ("java", "-XX:TieredStopAtLevel=1", "-cp", "{cache}/libs/*:{cache}/classes", "Main"),
+                  build=(("rm", "-rf", "{cache}/libs", "{cache}/classes"),
+                         ("mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory={cache}/libs"),
+                         ("javac", "-d", "{cache}/classes", "-cp", "{cache}/libs/*", "Main.java")),
+                  install=("kafka",), **options)
+
+
 def build(driver):
-    """Its program, made from the registries of its language."""
+    """Its program, made from the registries of its language, unless the cache has it from the same files."""
     if driver.install:
         _command([INSTALL, *driver.install], driver, BUILD_LIMIT)
     os.makedirs(cache_folder(driver), exist_ok=True)
+    made = os.path.join(cache_folder(driver), "made-from")
+    digest = _digest(driver)
+    if os.path.exists(made):
+        with open(made, encoding="ascii") as file:
+            if file.read() == digest:
+                return
+        os.unlink(made)
     for command in driver.build:
         _command(command, driver, BUILD_LIMIT)
+    with open(made, "w", encoding="ascii") as file:
+        file.write(digest)
+
+
+def _digest(driver):
+    """Of all that its build depends on."""
+    digest = hashlib.sha256(repr(driver.build).encode())
+    for folder, _, names in sorted(os.walk(_program_folder(driver))):
+        for name in sorted(names):
+            digest.update(f"\0{name}\0".encode())
+            with open(os.path.join(folder, name), "rb") as file:
+                digest.update(file.read())
+    return digest.hexdigest()
+
+
+def run(driver, given):
+    """What the program printed for the object that it was given."""
+    return _command(driver.run, driver, RUN_LIMIT, json.dumps(given))
 
 
 def write(driver, place, pooled):
     """What the program printed, as a list of (word, way, …)."""
-    given = {"host": "127.0.0.1", "port": (place.pooler if pooled else place.postgres).port,
-             "user": place.user, "database": place.database, "pooled": pooled, "topic": place.topic,
-             "text": TEXTS, "json": JSON, "jsonb": VALUES["jsonb"],
-             "bytes": {name: base64.b64encode(value).decode() for name, value in BYTES.items()}}
-    printed = _command(driver.run, driver, RUN_LIMIT, json.dumps(given))
+    printed = run(driver, {
+        "host": "127.0.0.1", "port": (place.pooler if pooled else place.postgres).port,
+        "user": place.user, "database": place.database, "pooled": pooled, "topic": place.topic,
+        "text": TEXTS, "json": JSON, "jsonb": VALUES["jsonb"],
+        "bytes": {name: base64.b64encode(value).decode() for name, value in BYTES.items()}})
     ways = [tuple(line.split()) for line in printed.splitlines() if line.strip()]
     assert any(VALUES.get(word) for word, *_ in ways), f"the program wrote in no way: {printed}"
     return ways
@@ -145,10 +180,13 @@ def read_records(place, since, prefix, count):
     return found
 
 
+def _program_folder(driver):
+    return os.path.join(HERE, driver.folder or driver.name)
+
+
 def _command(command, driver, limit, given=None):
-    folder = os.path.join(HERE, driver.folder or driver.name)
     command = [part.format(cache=cache_folder(driver)) for part in command]
-    done = subprocess.run(command, cwd=folder, input=given, timeout=limit, capture_output=True, text=True,
+    done = subprocess.run(command, cwd=_program_folder(driver), input=given, timeout=limit, capture_output=True, text=True,
                           env={**os.environ, "CACHE": cache_folder(driver)})
     assert done.returncode == 0, f"{' '.join(command)}: exit status {done.returncode}\n{done.stdout[-3000:]}{done.stderr[-6000:]}"
     return done.stdout

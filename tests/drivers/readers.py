@@ -1,0 +1,18 @@
+"""The Kafka clients of which run-tests tries each by turns.
+
+A program is a folder in readers/. It reads a JSON object from its standard input:
+
+    {"bootstrap": …, "topic": …, "group": …, "count": …}
+
+subscribes to the topic in this consumer group, from the first offsets on, with the defaults of the client, and prints a
+line of JSON for each of the first count records:
+
+    {"partition": …, "offset": …, "key": base64 or null, "value": base64 or null,
+     "headers": [[name, base64 or null], …]}
+"""
+
+from drivers.harness import Driver, java
+
+READERS = [
+    java("kafka-clients", folder="readers/kafka-clients"),
+]
