@@ -15,6 +15,7 @@ def place(postgres, kafka, migrated):
     postgres.create_database("drivers", template=migrated())
     postgres.execute(f"CREATE ROLE {USER} LOGIN IN ROLE outbox_writer")
     topic = kafka.create_topic("drivers")
+    kafka.create_topic("orders")  # of the pages of docs/guide
     with PgBouncer(postgres, users=("postgres", USER)) as pooler, \
             Relay({"DATABASE_URL": postgres.dsn("drivers"),
                    "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap}):

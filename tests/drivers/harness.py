@@ -30,6 +30,7 @@ from confluent_kafka import Consumer, TopicPartition
 from support.process import wait_for
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+CACHE = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "outbox-relay", "drivers")
 INSTALL = os.path.join(os.path.dirname(HERE), "support", "install.sh")
 BUILD_LIMIT, RUN_LIMIT = 900, 180  # seconds
 
@@ -82,8 +83,7 @@ class Driver:
 
 
 def cache_folder(driver):
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return os.path.join(home, "outbox-relay", "drivers", driver.folder or driver.name)
+    return os.path.join(CACHE, driver.folder or driver.name)
 
 
 def java(name, **options):
@@ -100,15 +100,18 @@ def build(driver):
     if driver.install:
         _command([INSTALL, *driver.install], driver, BUILD_LIMIT)
     os.makedirs(cache_folder(driver), exist_ok=True)
-    made = os.path.join(cache_folder(driver), "made-from")
-    digest = _digest(driver)
+    build_once(os.path.join(cache_folder(driver), "made-from"), _digest(driver),
+               lambda: [_command(command, driver, BUILD_LIMIT) for command in driver.build])
+
+
+def build_once(made, digest, make):
+    """Calls make() unless the file made says that it was done for this digest."""
     if os.path.exists(made):
         with open(made, encoding="ascii") as file:
             if file.read() == digest:
                 return
         os.unlink(made)
-    for command in driver.build:
-        _command(command, driver, BUILD_LIMIT)
+    make()
     with open(made, "w", encoding="ascii") as file:
         file.write(digest)
 
@@ -186,7 +189,13 @@ def _program_folder(driver):
 
 def _command(command, driver, limit, given=None):
     command = [part.format(cache=cache_folder(driver)) for part in command]
-    done = subprocess.run(command, cwd=_program_folder(driver), input=given, timeout=limit, capture_output=True, text=True,
-                          env={**os.environ, "CACHE": cache_folder(driver)})
-    assert done.returncode == 0, f"{' '.join(command)}: exit status {done.returncode}\n{done.stdout[-3000:]}{done.stderr[-6000:]}"
+    return run_in(_program_folder(driver), command, limit, given, {"CACHE": cache_folder(driver)})
+
+
+def run_in(folder, command, limit, given=None, environment=()):
+    """What the command prints; given: its standard input. It has the environment beside its own."""
+    done = subprocess.run(command, cwd=folder, input=given or "", timeout=limit, capture_output=True, text=True,
+                          env={**os.environ, **dict(environment)})
+    assert done.returncode == 0, (f"{' '.join(command)}: exit status {done.returncode}\n"
+                                  f"{done.stdout[-3000:]}{done.stderr[-6000:]}")
     return done.stdout

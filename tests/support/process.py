@@ -28,7 +28,7 @@ LONGEST_INTERVAL = 0.25
 
 
 def wait_for(condition, timeout=60.0, what="the condition", interval=0.02):
-    """Polls until condition() is true and returns its value.
+    """Polls until condition() is true and returns its value. what: a text, or what makes it at the end.
 
     Looks that cost much, as a new session's on a busy machine, are made less often: what they take
     is taken from those that are waited for.
@@ -41,7 +41,7 @@ def wait_for(condition, timeout=60.0, what="the condition", interval=0.02):
             return value
         now = time.monotonic()
         if now > deadline:
-            raise Timeout(f"{what} did not come true within {timeout:g} s")
+            raise Timeout(f"{what() if callable(what) else what} did not come true within {timeout:g} s")
         time.sleep(interval and max(interval, min(3 * (now - begun), LONGEST_INTERVAL)))
 
 

@@ -1,0 +1,18 @@
+"""The pages of docs/guide whose code the tests run."""
+
+from drivers.guide_harness import Guide
+
+
+def python(page, program, *packages):
+    """In a virtual environment with these packages."""
+    return Guide(page, ("{cache}/venv/bin/python", program),
+                 build=(("python3", "-m", "venv", "{cache}/venv"),
+                        ("{cache}/venv/bin/pip", "install", "-q", "--disable-pip-version-check", *packages)))
+
+
+READ = ("confluent-kafka==2.6.1", "kafka-python[lz4]==2.2.15", "psycopg[binary]==3.2.3")
+GUIDES = [
+    python("read/python", "with_confluent.py", *READ),
+    python("read/python", "with_kafka_python.py", *READ),
+    python("write/python", "main.py", "psycopg[binary]==3.2.3", "SQLAlchemy==2.0.36", "Django==5.1.3"),
+]
