@@ -157,7 +157,7 @@ def check(driver, place, ways, since):
 
 def same(word, wrote, read):
     if word in ("json", "jsonb"):
-        return json.loads(read) == json.loads(wrote)
+        return read is not None and json.loads(read) == json.loads(wrote)
     return read == (wrote if isinstance(wrote, bytes) else wrote.encode())
 
 
