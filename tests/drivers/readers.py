@@ -11,8 +11,11 @@ line of JSON for each of the first count records:
      "headers": [[name, base64 or null], …]}
 """
 
-from drivers.harness import Driver, java
+from drivers.drivers import python
+from drivers.harness import java
 
 READERS = [
+    python("confluent", "confluent-kafka==2.6.1", folder="readers/confluent"),
     java("kafka-clients", folder="readers/kafka-clients"),
+    python("kafka-python", "kafka-python[lz4]==2.2.15", folder="readers/kafka-python"),
 ]
