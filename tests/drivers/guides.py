@@ -14,5 +14,8 @@ READ = ("confluent-kafka==2.6.1", "kafka-python[lz4]==2.2.15", "psycopg[binary]=
 GUIDES = [
     python("read/python", "with_confluent.py", *READ),
     python("read/python", "with_kafka_python.py", *READ),
+    Guide("write/php", ("php", "main.php"), install=("php",)),
     python("write/python", "main.py", "psycopg[binary]==3.2.3", "SQLAlchemy==2.0.36", "Django==5.2.8"),
+    Guide("write/ruby", ("ruby", "main.rb"), install=("ruby",)),
+    Guide("write/sql", ("bash", "main.sh"), install=("postgres",)),
 ]
