@@ -31,8 +31,8 @@ grant execute on function outbox.headers_valid(jsonb), outbox.max_message_bytes(
 
 grant insert (event_id, topic, key, payload, headers, partition, deliver_at, key_bytes, payload_bytes)
 	on outbox.message to outbox_writer;
--- of all messages: an INSERT may return them
-grant select (id, event_id, created_at) on outbox.message to outbox_writer;
+-- of all messages: an INSERT may return them. Object mappers that reflect the table return each column with a default.
+grant select (id, event_id, created_at, txid) on outbox.message to outbox_writer;
 grant execute on function
 	outbox.publish(text, text, text, jsonb, uuid, timestamptz),
 	outbox.publish(text, text, text, json, uuid, timestamptz),

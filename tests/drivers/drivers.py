@@ -16,9 +16,11 @@ def python(name, *packages, **options):
 
 DRIVERS = [
     python("psycopg", "psycopg[binary]==3.2.3", "psycopg2-binary==2.9.10",
-           refused={"3-bytes-as-text": "payload_is_not_hex_of_bytes", "2-bytes-as-text": "payload_is_not_hex_of_bytes"}),
+           refused={f"{version}-bytes-{how}": "payload_is_not_hex_of_bytes"
+                    for version in (2, 3) for how in ("as-text", "in-text-column")}),
     python("sqlalchemy", "SQLAlchemy[asyncio]==2.0.36", "psycopg[binary]==3.2.3", "psycopg2-binary==2.9.10", "asyncpg==0.30.0",
-           refused={f"{name}-bytes-as-text": "payload_is_not_hex_of_bytes" for name in ("psycopg", "psycopg2", "asyncpg")}),
+           refused={f"{name}-bytes-as-text": "payload_is_not_hex_of_bytes" for name in ("psycopg", "psycopg2", "asyncpg")}
+                   | {f"{name}-bytes-in-text-column": "payload_is_not_hex_of_bytes" for name in ("psycopg", "psycopg2")}),
     python("django", "Django==5.2.8", "psycopg[binary]==3.2.3", refused={"bytes-as-text": "payload_is_not_hex_of_bytes"}),
     Driver("pdo", ("php", "main.php"), install=("php",),
            refused={f"{kind}-bytes-as-text": "payload_is_not_hex_of_bytes" for kind in ("prepared", "unprepared", "emulated")}),

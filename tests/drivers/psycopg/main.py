@@ -1,6 +1,8 @@
 """psycopg 3 and psycopg2."""
 
 import base64
+import csv
+import io
 import json
 import sys
 
@@ -34,6 +36,24 @@ def refused(way, connection, error_class, statement, *arguments):
     connection.rollback()
 
 
+def returned(way, connection):
+    with connection.cursor() as cursor:
+        cursor.execute(f"{INSERT} returning id, event_id, created_at", (topic, f"psycopg/{way}/string", texts["string"]))
+        number, event, created = cursor.fetchone()
+    connection.commit()
+    with connection.cursor() as cursor:
+        cursor.execute("select id, created_at from outbox.message_state_of(%s)", (event,))
+        assert cursor.fetchall() == [(number, created)]
+    connection.commit()
+    print("returned", way)
+
+
+def csv_line(*fields):
+    line = io.StringIO()
+    csv.writer(line, quoting=csv.QUOTE_ALL).writerow(fields)
+    return line.getvalue()
+
+
 def version_3():
     # PgBouncer gives each transaction another session, in which nothing was prepared
     with psycopg.connect(**where, prepare_threshold=None if given["pooled"] else 5) as connection:
@@ -49,6 +69,9 @@ def version_3():
             cursor.executemany(INSERT, [(topic, f"psycopg/3-executemany/{name}", text)
                                         for name, text in texts.items()])
             print("text 3-executemany")
+            cursor.executemany(INSERT_BYTES, [(topic, f"psycopg/3-executemany-bytes/{name}".encode(), value)
+                                              for name, value in values.items()])
+            print("bytes 3-executemany-bytes")
             with cursor.copy("copy outbox.message (topic, key, payload) from stdin") as copy:
                 for name, text in texts.items():
                     copy.write_row((topic, f"psycopg/3-copy/{name}", text))
@@ -59,7 +82,17 @@ def version_3():
                 for name, value in values.items():
                     copy.write_row((topic, f"psycopg/3-copy-binary/{name}".encode(), value))
             print("bytes 3-copy-binary")
+            with cursor.copy("copy outbox.message (topic, key, payload) from stdin (format csv)") as copy:
+                for name, text in texts.items():
+                    copy.write(csv_line(topic, f"psycopg/3-copy-csv/{name}", text))
+            print("text 3-copy-csv")
+        with connection.cursor(binary=True) as cursor:
+            each("text", "3-binary", cursor, INSERT, texts)
+        with connection.pipeline(), connection.cursor() as cursor:
+            each("text", "3-pipeline", cursor, INSERT, texts)
         connection.commit()
+        returned("3-returned", connection)
+        refused("3-bytes-in-text-column", connection, psycopg.Error, INSERT, topic, "key", b"{}")
         refused("3-bytes-as-text", connection, psycopg.Error,
                 "insert into outbox.message (topic, payload) values (%s, %s::bytea::text)", topic, b"{}")
     with psycopg.connect(**where) as connection, psycopg.ClientCursor(connection) as cursor:
@@ -78,12 +111,16 @@ def version_2():
             cursor, "insert into outbox.message (topic, key, payload) values %s",
             [(topic, f"psycopg/2-execute-values/{name}", text) for name, text in texts.items()])
         print("text 2-execute-values")
-        cursor.execute(f"{INSERT} returning id, event_id, created_at", (topic, "psycopg/2-returning/string", '"text"'))
-        number, event, created = cursor.fetchone()
-    with connection, connection.cursor() as cursor:
-        cursor.execute("select id, created_at from outbox.message_state_of(%s)", (event,))
-        assert cursor.fetchall() == [(number, created)]
-        print("returned 2-returning")
+        psycopg2.extras.execute_batch(
+            cursor, INSERT, [(topic, f"psycopg/2-execute-batch/{name}", text) for name, text in texts.items()])
+        print("text 2-execute-batch")
+        cursor.executemany(INSERT, [(topic, f"psycopg/2-executemany/{name}", text) for name, text in texts.items()])
+        print("text 2-executemany")
+        cursor.copy_expert("copy outbox.message (topic, key, payload) from stdin (format csv)", io.StringIO(
+            "".join(csv_line(topic, f"psycopg/2-copy-csv/{name}", text) for name, text in texts.items())))
+        print("text 2-copy-csv")
+    returned("2-returned", connection)
+    refused("2-bytes-in-text-column", connection, psycopg2.Error, INSERT, topic, "key", psycopg2.Binary(b"{}"))
     refused("2-bytes-as-text", connection, psycopg2.Error,
             "insert into outbox.message (topic, payload) values (%s, %s::text)", topic, psycopg2.Binary(b"{}"))
     connection.close()

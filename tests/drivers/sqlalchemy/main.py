@@ -20,10 +20,6 @@ values = {name: base64.b64decode(encoded) for name, encoded in given["bytes"].it
 pooled = given["pooled"]
 
 
-class Base(DeclarativeBase):
-    pass
-
-
 class Columns:
     __tablename__ = "message"
     id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
@@ -100,6 +96,17 @@ def write(driver, connection):
         assert len(returned) == len(texts)
         print("text", f"{driver}-reflected")
 
+        class Base(DeclarativeBase):
+            pass
+
+        class Reflected(Base):
+            __table__ = reflected
+
+        session.add_all([Reflected(topic=topic, key=key_of(f"{driver}-orm-reflected", name), payload=value)
+                         for name, value in texts.items()])
+        session.flush()
+        print("text", f"{driver}-orm-reflected")
+
         for name, value in texts.items():
             session.execute(select(func.outbox.publish(topic, key_of(f"{driver}-publish", name), value)))
         print("text", f"{driver}-publish")
@@ -117,14 +124,19 @@ def write(driver, connection):
         print("text", f"{driver}-text")
         session.commit()
 
-        try:
-            session.execute(text("select outbox.publish(:topic, 'key', cast(:payload as bytea)::text)"),
-                            {"topic": topic, "payload": b"{}"})
-        except DBAPIError as error:
-            cause = error.orig
-            rule = cause.diag.constraint_name if hasattr(cause, "diag") else cause.__cause__.constraint_name
-            print("refused", f"{driver}-bytes-as-text", rule)
-        session.rollback()
+        refused(session, f"{driver}-bytes-as-text", text("select outbox.publish(:topic, 'key', cast(:payload as bytea)::text)"),
+                {"topic": topic, "payload": b"{}"})
+        if driver != "asyncpg":  # refuses bytes for a text itself
+            refused(session, f"{driver}-bytes-in-text-column", insert(AsText), {"topic": topic, "payload": b"{}"})
+
+
+def refused(session, way, statement, parameters):
+    try:
+        session.execute(statement, parameters)
+    except DBAPIError as error:
+        cause = error.orig
+        print("refused", way, cause.diag.constraint_name if hasattr(cause, "diag") else cause.__cause__.constraint_name)
+    session.rollback()
 
 
 def url(driver):
