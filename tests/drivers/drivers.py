@@ -23,6 +23,7 @@ DRIVERS = [
                    | {f"{name}-bytes-in-text-column": "payload_is_not_hex_of_bytes" for name in ("psycopg", "psycopg2")}),
     python("django", "Django==5.2.8", "psycopg[binary]==3.2.3", refused={"bytes-as-text": "payload_is_not_hex_of_bytes"}),
     Driver("pdo", ("php", "main.php"), install=("php",),
-           refused={f"{kind}-bytes-as-text": "payload_is_not_hex_of_bytes" for kind in ("prepared", "unprepared", "emulated")}),
+           refused={way: "payload_is_not_hex_of_bytes" for way in (
+               "prepared-bytes-as-text", "unprepared-bytes-as-text", "emulated-bytes-as-text", "emulated-bytes-in-text-column")}),
     Driver("ruby-pg", ("ruby", "main.rb"), install=("ruby",), refused={"bytes-as-text": "payload_is_not_hex_of_bytes"}),
 ]

@@ -37,7 +37,7 @@ from dataclasses import dataclass
 import psycopg2
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from drivers.harness import BUILD_LIMIT, CACHE, INSTALL, RUN_LIMIT, build_once, run_in
+from drivers.harness import BUILD_LIMIT, CACHE, INSTALL, RUN_LIMIT, build_once, locked, run_in
 from support.auditor import topic_ranges
 from support.process import Process, wait_for
 
@@ -106,12 +106,13 @@ def make_program(guide, words=()):
         code = {name: re.sub(rf"""(["'`]){word}\1""", rf"\g<1>{other}\1", block) for name, block in code.items()}
     for name, content in (files | code).items():
         _write_if_changed(os.path.join(guide.folder, name), content)
-    if guide.install:
-        run_in(guide.folder, [INSTALL, *guide.install], BUILD_LIMIT)
-    os.makedirs(guide.cache, exist_ok=True)
-    build_once(os.path.join(guide.cache, f"{guide.page.replace('/', '-')}-made-from"), digest_of(guide, files | code),
-               lambda: [run_in(guide.folder, guide.command(command), BUILD_LIMIT, environment=guide.variables())
-                        for command in guide.build])
+    made = os.path.join(guide.cache, f"{guide.page.replace('/', '-')}-made-from")
+    with locked(guide.cache):
+        if guide.install:
+            run_in(guide.folder, [INSTALL, *guide.install], BUILD_LIMIT)
+        build_once(made, digest_of(guide, files | code),
+                   lambda: [run_in(guide.folder, guide.command(command), BUILD_LIMIT, environment=guide.variables())
+                            for command in guide.build])
     return code.get("schema.sql")
 
 
@@ -140,6 +141,14 @@ def environment(guide, place):
         "JDBC_URL": f"jdbc:postgresql://127.0.0.1:{port}/{place.database}?user={place.user}",
         "PGHOST": "127.0.0.1", "PGPORT": str(port), "PGUSER": place.user, "PGDATABASE": place.database,
         "KAFKA_BOOTSTRAP_SERVERS": place.kafka.bootstrap}
+
+
+def check_guide(guide, place):
+    with locked(guide.folder):  # of which each kind of program of a page writes the same files
+        if guide.page.startswith("write/"):
+            check_writing(guide, place)
+        else:
+            check_reading(guide, place)
 
 
 def check_writing(guide, place):

@@ -19,6 +19,8 @@ A program that finds something wrong ends with another exit status than 0 and sa
 """
 
 import base64
+import contextlib
+import fcntl
 import hashlib
 import json
 import os
@@ -97,11 +99,20 @@ def java(name, **options):
 
 def build(driver):
     """Its program, made from the registries of its language, unless the cache has it from the same files."""
-    if driver.install:
-        _command([INSTALL, *driver.install], driver, BUILD_LIMIT)
-    os.makedirs(cache_folder(driver), exist_ok=True)
-    build_once(os.path.join(cache_folder(driver), "made-from"), _digest(driver),
-               lambda: [_command(command, driver, BUILD_LIMIT) for command in driver.build])
+    with locked(cache_folder(driver)):
+        if driver.install:
+            _command([INSTALL, *driver.install], driver, BUILD_LIMIT)
+        build_once(os.path.join(cache_folder(driver), f"{driver.name}-made-from"), _digest(driver),
+                   lambda: [_command(command, driver, BUILD_LIMIT) for command in driver.build])
+
+
+@contextlib.contextmanager
+def locked(folder):
+    """Makes the folder, and keeps it from the other processes of the run."""
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, "lock"), "w", encoding="ascii") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def build_once(made, digest, make):

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from drivers.guide_harness import PAGES, blocks_of, check_reading, check_writing, pages, text_of
+from drivers.guide_harness import PAGES, blocks_of, check_guide, pages, text_of
 from drivers.guides import GUIDES
 
 NOT_RUN = "The tests do not run the code of this page"
@@ -14,10 +14,7 @@ NOT_RUN = "The tests do not run the code of this page"
 @pytest.mark.rotated
 @pytest.mark.parametrize("guide", [pytest.param(guide, id=guide.page) for guide in GUIDES])
 def test_the_code_of_a_page_works(guide, place):
-    if guide.page.startswith("write/"):
-        check_writing(guide, place)
-    else:
-        check_reading(guide, place)
+    check_guide(guide, place)
 
 
 def test_each_page_is_run_or_says_that_it_is_not():
