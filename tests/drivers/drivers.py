@@ -1,8 +1,8 @@
 """The drivers of which run-tests tries each."""
 
-from drivers.harness import Driver
+from drivers.harness import Driver, java
 
-EACH_TIME = {"psycopg"}  # the others by turns, one a run
+EACH_TIME = {"psycopg", "pgjdbc"}  # the others by turns, one a run
 
 PYTHON = ("python3", "-m", "venv", "{cache}/venv")
 
@@ -14,7 +14,16 @@ def python(name, *packages, **options):
                                   *packages)), **options)
 
 
+def refused(*ways):
+    """Of a program that tries to write bytes into a column of text in these ways."""
+    return {f"{way}-{case}": rule for way in ways for case, rule in (
+        ("payload", "payload_is_not_hex_of_bytes"), ("key", "key_is_not_hex_of_bytes"),
+        ("both", "payload_is_text_or_bytes"))}
+
+
 DRIVERS = [
+    java("pgjdbc", refused=refused("bytes", *(f"{mode}-bytes-as-text" for mode in (
+        "rewritten", "simple", "extended", "unspecified")))),
     python("psycopg", "psycopg[binary]==3.2.3", "psycopg2-binary==2.9.10",
            refused={f"{version}-bytes-{how}": "payload_is_not_hex_of_bytes"
                     for version in (2, 3) for how in ("as-text", "in-text-column")}),

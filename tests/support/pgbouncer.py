@@ -20,6 +20,7 @@ unix_socket_dir =
 auth_type = trust
 auth_file = {folder}/users
 pool_mode = transaction
+ignore_startup_parameters = extra_float_digits
 max_client_conn = 1000
 default_pool_size = {pool_size}
 """
