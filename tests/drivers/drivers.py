@@ -24,6 +24,7 @@ def refused(*ways):
 DRIVERS = [
     java("pgjdbc", refused=refused("bytes", *(f"{mode}-bytes-as-text" for mode in (
         "rewritten", "simple", "extended", "unspecified")))),
+    java("hibernate", refused={"both": "payload_is_text_or_bytes"}),
     python("psycopg", "psycopg[binary]==3.2.3", "psycopg2-binary==2.9.10",
            refused={f"{version}-bytes-{how}": "payload_is_not_hex_of_bytes"
                     for version in (2, 3) for how in ("as-text", "in-text-column")}),
