@@ -10,8 +10,23 @@ def python(page, program, *packages):
                         ("{cache}/venv/bin/pip", "install", "-q", "--disable-pip-version-check", *packages)))
 
 
+JARS = "dependency:copy-dependencies", "-DoutputDirectory=libs"
+JAVAC = ("mvn", "-q", "-B", *JARS), ("sh", "-c", "javac -d classes -cp 'libs/*' *.java")
+KOTLIN = ("mvn", "-q", "-B", "compile", *JARS),
+
+
+def java(page, program="Main", compiler=JAVAC):
+    """With the dependencies of the pom.xml."""
+    return Guide(page, ("java", "-XX:TieredStopAtLevel=1", "-cp", "classes:libs/*", program),
+                 build=(("rm", "-rf", "libs", "classes"), *compiler), install=("kafka",))
+
+
 READ = ("confluent-kafka==2.6.1", "kafka-python[lz4]==2.2.15", "psycopg[binary]==3.2.3")
 GUIDES = [
+    java("read/java"),
+    java("read/kotlin-spring", "billing.MainKt", KOTLIN),
+    java("write/java"),
+    java("write/kotlin-spring", "shop.MainKt", KOTLIN),
     python("read/python", "with_confluent.py", *READ),
     python("read/python", "with_kafka_python.py", *READ),
     Guide("write/php", ("php", "main.php"), install=("php",)),

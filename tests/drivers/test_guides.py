@@ -26,7 +26,7 @@ def test_each_page_is_run_or_says_that_it_is_not():
 def test_the_list_names_each_page():
     with open(os.path.join(PAGES, "README.md"), encoding="utf-8") as file:
         rows = [line for line in file if line.startswith("| ")][1:]
-    assert sorted(re.findall(r"\(((?:read|write)/\w+)\.md\)", "".join(rows))) == pages()
+    assert sorted(re.findall(r"\(((?:read|write)/[\w-]+)\.md\)", "".join(rows))) == pages()
     assert rows == sorted(rows, key=str.lower), "the rows are not sorted"
 
 
