@@ -4,6 +4,7 @@
 #include <netdb.h>
 #include <poll.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include "cleanup.h"
@@ -45,26 +46,32 @@ static int connect_within(const struct addrinfo *address, int timeout_ms)
 	return failure;
 }
 
+static void describe_address(const struct addrinfo *at, const char *why_refused,
+    const char *failure, struct text *ret_what, struct text *ret_refused)
+{
+	char name[NI_MAXHOST];
+
+	if (getnameinfo(at->ai_addr, at->ai_addrlen, name, sizeof name, NULL, 0, NI_NUMERICHOST) !=
+	    0)
+		return;
+	if (why_refused && !ret_refused->length)
+		text_add(ret_refused, name);
+	text_addf(ret_what, "%sits address %s %s%s", ret_what->length ? "; " : "", name,
+	    why_refused ? "is refused, since it is no public one: " : "cannot be reached: ",
+	    why_refused ? why_refused : failure);
+}
+
 /* As a request does: the addresses in turn, without those that are refused. */
 static bool try_addresses(const struct addrinfo *found, const struct http_networks *networks,
     int timeout_ms, struct text *ret_what, struct text *ret_refused)
 {
-	char name[NI_MAXHOST];
-
 	for (const struct addrinfo *at = found; at; at = at->ai_next) {
 		const char *why = http_guard_address(at->ai_addr, networks);
 		int failure = why ? 0 : connect_within(at, timeout_ms);
 
 		if (!why && !failure)
 			return true;
-		if (getnameinfo(at->ai_addr, at->ai_addrlen, name, sizeof name, NULL, 0,
-			NI_NUMERICHOST) != 0)
-			continue;
-		if (why && !ret_refused->length)
-			text_add(ret_refused, name);
-		text_addf(ret_what, "%sits address %s %s%s", ret_what->length ? "; " : "", name,
-		    why ? "is refused, since it is no public one: " : "cannot be reached: ",
-		    why ? why : strerror(failure));
+		describe_address(at, why, why ? "" : strerror(failure), ret_what, ret_refused);
 	}
 	return false;
 }
@@ -88,4 +95,29 @@ bool http_reach(const char *url, const struct http_networks *networks, int timeo
 	reached = try_addresses(found, networks, timeout_ms, ret_what, ret_refused);
 	freeaddrinfo(found);
 	return reached;
+}
+
+bool http_reach_literal(const char *url, const struct http_networks *networks,
+    struct text *ret_what, struct text *ret_refused)
+{
+	const struct addrinfo hints = {
+	    .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST};
+	OWNED(text_finish) struct text host = {0}, port = {0};
+	struct addrinfo *found = NULL;
+	bool is_local, allowed = false;
+
+	split_reached_url(url, &host, &port);
+	is_local = strcasecmp(text_string(&host), "localhost") == 0;
+	/* the port is looked at by others: a wrong one is no matter of addresses */
+	if (getaddrinfo(is_local ? "127.0.0.1" : text_string(&host), NULL, &hints, &found) != 0)
+		return true;
+	for (const struct addrinfo *at = found; at && !allowed; at = at->ai_next) {
+		const char *why = http_guard_address(at->ai_addr, networks);
+
+		allowed = !why;
+		if (why)
+			describe_address(at, why, "", ret_what, ret_refused);
+	}
+	freeaddrinfo(found);
+	return allowed;
 }

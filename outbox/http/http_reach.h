@@ -10,3 +10,10 @@
  */
 bool http_reach(const char *url, const struct http_networks *networks, int timeout_ms,
     struct text *ret_what, struct text *ret_refused) MUST_CHECK;
+
+/*
+ * The part of http_reach that needs neither a resolver nor a connection: a host that is an address,
+ * or localhost. True for other names.
+ */
+bool http_reach_literal(const char *url, const struct http_networks *networks,
+    struct text *ret_what, struct text *ret_refused) MUST_CHECK;

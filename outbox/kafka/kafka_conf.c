@@ -34,6 +34,7 @@ static const char why_acks[] = "a record counts as published when every in-sync 
 static const char why_memory[] = "the queue is bounded by the publisher's memory and max_in_flight";
 static const char why_events[] = "the relay serves the client's events itself";
 static const char why_group[] = "the relay belongs to no consumer group and commits no offsets";
+static const char why_protocol[] = "the relay shares partitions by the classic protocol";
 static const char why_reading[] = "the relay chooses what it reads, and from where, itself";
 
 static const struct rule rules[] = {
@@ -70,6 +71,8 @@ static const struct rule rules[] = {
     {"auto.commit.enable", CONSUMER, "", why_group},
     {"enable.auto.offset.store", CONSUMER, "", why_group},
     {"offset.store.method", CONSUMER, "", why_group},
+    {"group.protocol", CONSUMER, "classic", why_protocol},
+    {"group.remote.assignor", CONSUMER, "", why_protocol},
     {"isolation.level", CONSUMER, "", why_reading},
     {"enable.partition.eof", CONSUMER, "", why_reading},
     {"auto.offset.reset", CONSUMER, "", why_reading},
@@ -434,18 +437,20 @@ rd_kafka_conf_t *kafka_conf_reader(const struct kafka_settings *kafka, const cha
  * What only shows when a client is made (a certificate that cannot be read, a mechanism that is not
  * built in, values that exclude each other): made without a broker to go to, nothing is connected.
  */
-static bool check_by_making(
-    rd_kafka_conf_t *conf, const struct kafka_settings *kafka, struct err *err)
+static bool check_by_making(rd_kafka_type_t type, rd_kafka_conf_t *conf,
+    const struct kafka_settings *kafka, struct err *err)
 {
 	rd_kafka_t *handle;
 
+	if (!conf)
+		return false;
 	rd_kafka_conf_set_log_cb(conf, NULL);
 	if (!kafka_conf_set(conf, "bootstrap.servers", "", err) ||
 	    !kafka_conf_set(conf, "log_level", "0", err)) {
 		rd_kafka_conf_destroy(conf);
 		return false;
 	}
-	handle = kafka_client_open(RD_KAFKA_PRODUCER, conf, kafka, err);
+	handle = kafka_client_open(type, conf, kafka, err);
 	if (!handle)
 		return false;
 	rd_kafka_destroy(handle);
@@ -454,13 +459,11 @@ static bool check_by_making(
 
 bool kafka_conf_check(const struct kafka_settings *kafka, bool transactions, struct err *err)
 {
-	rd_kafka_conf_t *conf = kafka_conf_client(kafka, err);
+	const char *transactional_id = transactions ? "outbox-relay" : NULL;
 
-	if (!conf)
-		return false;
-	rd_kafka_conf_destroy(conf);
-	conf = kafka_conf_producer(kafka, transactions ? "outbox-relay" : NULL, 1 << 20, 1000, err);
-	if (!conf || !check_by_making(conf, kafka, err))
+	if (!check_by_making(RD_KAFKA_CONSUMER, kafka_conf_client(kafka, err), kafka, err) ||
+	    !check_by_making(RD_KAFKA_PRODUCER,
+		kafka_conf_producer(kafka, transactional_id, 1 << 20, 1000, err), kafka, err))
 		return false;
 	if (!transactions || epoch_check(err))
 		return true;

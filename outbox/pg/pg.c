@@ -129,7 +129,7 @@ static const char *find_dsn_option(const PQconninfoOption *options, const char *
 }
 
 /* `postgres://user:p@ss/word@host/db` parses, and would show parts of its password as a host. */
-static bool check_dsn(const char *dsn, struct err *err)
+bool pg_dsn_check(const char *dsn, struct err *err)
 {
 	char *message = NULL;
 	PQconninfoOption *options = PQconninfoParse(dsn, &message);
@@ -212,7 +212,7 @@ static bool fail_pg_connecting(struct pg *pg, struct err *err)
 static struct pg *start_pg_session(
     const char *dsn, const char *application, bool plain, struct err *err)
 {
-	if (!check_dsn(dsn, err))
+	if (!pg_dsn_check(dsn, err))
 		return NULL;
 	PGconn *connection = start_connecting(dsn, application);
 	if (!connection) {

@@ -59,6 +59,9 @@ struct pg *pg_connect_plain(
     const char *dsn, const char *application, int timeout_ms, struct err *err);
 void pg_destroy(struct pg *pg); /* NULL is fine */
 
+/* Whether a connection could be started by this dsn (ERR_CONFIG). Nothing is connected to. */
+bool pg_dsn_check(const char *dsn, struct err *err) MUST_CHECK;
+
 /*
  * Whether a connection by this dsn may go unencrypted to another machine: sslmode (also that of
  * PGSSLMODE) asks for no TLS, and a host is neither loopback nor a Unix socket. False for a dsn

@@ -1,5 +1,7 @@
 /* Checks [api] and [admin]: addresses and tokens. */
+#include <arpa/inet.h>
 #include <string.h>
+#include "cleanup.h"
 #include "config_source.h"
 #include "host.h"
 
@@ -55,10 +57,62 @@ static bool finish_api(
 	return true;
 }
 
+/* The port, with its colon. */
+static const char *port_of(const char *listen)
+{
+	return strrchr(listen, ':');
+}
+
+/* Digits and dots, or brackets: no resolver could make an address of it if it is none. */
+static bool is_wrong_address(const char *listen)
+{
+	owned_text char *host = xformat("%.*s", (int)(port_of(listen) - listen), listen);
+	size_t length = strlen(host);
+	unsigned char address[sizeof(struct in6_addr)];
+
+	if (host[0] == '[') {
+		host[length - 1] = '\0';
+		return inet_pton(AF_INET6, host + 1, address) != 1;
+	}
+	return !host[strspn(host, "0123456789.")] && inet_pton(AF_INET, host, address) != 1;
+}
+
+static bool takes_every_address(const char *listen)
+{
+	return text_starts(listen, "0.0.0.0:") || text_starts(listen, "[::]:");
+}
+
+/* Port 0 is another one each time. */
+static bool clash_on_port(const char *listen, const char *other)
+{
+	return text_equal(port_of(listen), port_of(other)) && !text_equal(port_of(listen), ":0") &&
+	       (text_equal(listen, other) || takes_every_address(listen) ||
+		   takes_every_address(other));
+}
+
+static bool check_listens(
+    const struct config *config, const struct config_source *source, struct err *err)
+{
+	static const char no_address[] = "%s is no address; write for example 127.0.0.1:9187";
+
+	if (config->admin_listen[0] && is_wrong_address(config->admin_listen))
+		return config_source_refuse(
+		    err, source, CONFIG_ADMIN, NULL, "listen", no_address, config->admin_listen);
+	if (config->api.listen[0] && is_wrong_address(config->api.listen))
+		return config_source_refuse(
+		    err, source, CONFIG_API, NULL, "listen", no_address, config->api.listen);
+	if (config->admin_listen[0] && config->api.listen[0] &&
+	    clash_on_port(config->admin_listen, config->api.listen))
+		return config_source_refuse(err, source, CONFIG_API, NULL, "listen",
+		    "[admin] listens on the port of %s as well; choose another port",
+		    config->api.listen);
+	return true;
+}
+
 bool config_api_finish(
     const struct config *config, const struct config_source *source, struct err *err)
 {
-	if (!finish_api(config, source, err))
+	if (!check_listens(config, source, err) || !finish_api(config, source, err))
 		return false;
 	if (config->admin_listen[0] && !is_loopback(config->admin_listen) && !config->admin_remote)
 		return config_source_refuse(err, source, CONFIG_ADMIN, NULL, "listen",

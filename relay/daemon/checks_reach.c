@@ -5,6 +5,12 @@
 
 enum { REACH_MS = 3000 };
 
+static char *missing_line(const char *networks, struct text *refused)
+{
+	return xformat("add to the section: networks = %s%s%s", networks, *networks ? ", " : "",
+	    text_string(refused));
+}
+
 void checks_reach(
     struct preflight *report, const char *place, const char *url, const char *networks)
 {
@@ -17,11 +23,29 @@ void checks_reach(
 	if (!http_networks_parse(networks, &allowed, &err))
 		return;
 	if (!http_reach(url, &allowed, REACH_MS, &what, &refused)) {
-		cure = refused.length ? xformat("add to the section: networks = %s%s%s", networks,
-					    *networks ? ", " : "", text_string(&refused))
-				      : NULL;
+		cure = refused.length ? missing_line(networks, &refused) : NULL;
 		preflight_add(report, refused.length ? PREFLIGHT_FAIL : PREFLIGHT_WARN, place, cure,
 		    "url: %s", text_string(&what));
 	}
 	http_networks_finish(&allowed);
+}
+
+bool checks_reach_literal(const char *url, const char *networks, struct text *ret_what)
+{
+	struct http_networks allowed = {0};
+	OWNED(text_finish) struct text refused = {0};
+	owned_text char *cure = NULL;
+	struct err err;
+	bool reached;
+
+	/* a list that is wrong is refused by itself */
+	if (!*url || !http_networks_parse(networks, &allowed, &err))
+		return true;
+	reached = http_reach_literal(url, &allowed, ret_what, &refused);
+	http_networks_finish(&allowed);
+	if (reached)
+		return true;
+	cure = missing_line(networks, &refused);
+	text_addf(ret_what, "; %s", cure);
+	return false;
 }

@@ -1,6 +1,13 @@
 #pragma once
 /* Whether the services of [deliver] and [check] sections can be reached. Blocking. */
 #include "preflight.h"
+#include "text.h"
+
+/*
+ * False: the URL holds an address that `networks` does not allow, and *ret_what says which line is
+ * missing. Nothing is resolved.
+ */
+bool checks_reach_literal(const char *url, const char *networks, struct text *ret_what) MUST_CHECK;
 
 /* networks is the key of the section, as it is written. */
 void checks_reach(

@@ -6,6 +6,7 @@
 #include "cleanup.h"
 #include "dedup_stores.h"
 #include "deliver_event.h"
+#include "deliver_inbox.h"
 #include "http_sender.h"
 #include "pg.h"
 #include "rule_key.h"
@@ -58,6 +59,16 @@ bool deliver_dedup_is_exposed(const struct config_deliver *section)
 	       pg_dsn_is_exposed(spec.dsn);
 }
 
+static bool check_dedup_dsn(const struct config_deliver *section, struct err *err)
+{
+	OWNED(dedup_spec_finish) struct dedup_spec spec = {0};
+	struct err why;
+
+	return !section->dedup[0] || !dedup_spec_parse(section->dedup, &spec, &why) || !spec.dsn ||
+	       pg_dsn_check(spec.dsn, &why) ||
+	       refuse_deliver_key(section, err, "dedup", why.message);
+}
+
 static bool check_deliver_rules(const struct config_deliver *section, struct err *err)
 {
 	struct err why;
@@ -103,5 +114,6 @@ bool deliver_check(const struct config_deliver *section, struct err *err)
 	       check_event_source(section, err) &&
 	       check_deliver_dedup(section, &dedup_is_local, err) &&
 	       check_deliver_rules(section, err) &&
-	       check_deliver_path(section, dedup_is_local, err);
+	       check_deliver_path(section, dedup_is_local, err) && check_dedup_dsn(section, err) &&
+	       deliver_inbox_check(section, err);
 }

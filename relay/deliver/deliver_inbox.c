@@ -1,6 +1,7 @@
 #include "deliver_inbox.h"
 
 #include <stdlib.h>
+#include "inbox_settings.h"
 #include "text.h"
 
 /* Of what outbox_inbox_open takes, what has to be made of a section. */
@@ -72,11 +73,48 @@ bool deliver_inbox_error(
 	    section->name, error->message);
 }
 
+static void free_made_settings(struct settings *made)
+{
+	free(made->kafka);
+	free(made->topics);
+	free(made->rules);
+}
+
+static struct settings make_lists(const struct config_deliver *section)
+{
+	return (struct settings){kafka_property_texts(section->kafka),
+	    texts_of_list(&section->topics), texts_of_list(&section->rules)};
+}
+
+/* Never called: the settings want a handler. */
+static void handle_nothing(void *context, struct outbox_inbox *inbox,
+    const struct outbox_inbox_message *const *messages, size_t count)
+{
+	(void)context;
+	(void)inbox;
+	(void)messages;
+	(void)count;
+}
+
+bool deliver_inbox_check(const struct config_deliver *section, struct err *err)
+{
+	struct settings made = make_lists(section);
+	struct outbox_inbox_settings given = make_inbox_settings(section, &made);
+	struct inbox_settings *settings;
+	struct err why;
+
+	given.handle = handle_nothing;
+	settings = inbox_settings_create(&given, &why);
+	free_made_settings(&made);
+	inbox_settings_destroy(settings);
+	return settings || err_set(err, why.kind, "%s: [deliver \"%s\"] %s", section->origin,
+			       section->name, why.message);
+}
+
 struct outbox_inbox *deliver_inbox_open(const struct config_deliver *section,
     outbox_inbox_handler *handle, void *context, struct err *err)
 {
-	struct settings made = {kafka_property_texts(section->kafka),
-	    texts_of_list(&section->topics), texts_of_list(&section->rules)};
+	struct settings made = make_lists(section);
 	struct outbox_inbox_settings settings = make_inbox_settings(section, &made);
 	struct outbox_inbox *inbox;
 	struct outbox_error error;
@@ -86,8 +124,6 @@ struct outbox_inbox *deliver_inbox_open(const struct config_deliver *section,
 	inbox = outbox_inbox_open(&settings, &error);
 	if (!inbox)
 		deliver_inbox_error(section, &error, err);
-	free(made.kafka);
-	free(made.topics);
-	free(made.rules);
+	free_made_settings(&made);
 	return inbox;
 }

@@ -10,6 +10,10 @@
 struct outbox_inbox *deliver_inbox_open(const struct config_deliver *section,
     outbox_inbox_handler *handle, void *context, struct err *err);
 
+/* Whether deliver_inbox_open would take the settings. Files may be read; nothing is connected to.
+ */
+bool deliver_inbox_check(const struct config_deliver *section, struct err *err) MUST_CHECK;
+
 /* An error of the inbox, with the section's place. Always false. */
 bool deliver_inbox_error(
     const struct config_deliver *section, const struct outbox_error *error, struct err *err);

@@ -88,6 +88,8 @@ struct transport_kind {
 	/* The next answer, valid until it is released; NULL: none. */
 	struct check_answer *(*take)(struct transport *transport);
 	void (*release)(struct transport *transport, struct check_answer *answer);
+	/* What `open` would refuse, without a connection; files may be read. */
+	bool (*check)(const struct config_check *check, struct err *err);
 };
 
 const struct transport_kind *transport_kind_of(enum check_transport transport);

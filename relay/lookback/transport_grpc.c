@@ -220,7 +220,13 @@ static struct transport *open_grpc(const struct config_check *check, struct err 
 	return web_open(&dialect, check, err);
 }
 
+static bool check_grpc(const struct config_check *check, struct err *err)
+{
+	return web_check(&dialect, check, err);
+}
+
 const struct transport_kind transport_grpc = {.open = open_grpc,
+    .check = check_grpc,
     .close = web_close,
     .ask = web_ask,
     .fd = web_fd,

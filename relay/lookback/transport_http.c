@@ -146,7 +146,13 @@ static struct transport *open_http(const struct config_check *check, struct err 
 	return web_open(&dialect, check, err);
 }
 
+static bool check_http(const struct config_check *check, struct err *err)
+{
+	return web_check(&dialect, check, err);
+}
+
 const struct transport_kind transport_http = {.open = open_http,
+    .check = check_http,
     .close = web_close,
     .ask = web_ask,
     .fd = web_fd,

@@ -614,7 +614,23 @@ static struct transport *open_sql(const struct config_check *check, struct err *
 	return NULL;
 }
 
+static bool check_sql(const struct config_check *check, struct err *err)
+{
+	struct transport *transport = xcalloc(1, sizeof *transport);
+	struct err why;
+	bool good;
+
+	transport->check = check;
+	good =
+	    check_settings(check, err) && set_function(transport, err) &&
+	    (pg_dsn_check(check->dsn, &why) || check_refuse(check, err, "dsn", "%s", why.message));
+	free(transport->ask);
+	free(transport);
+	return good;
+}
+
 const struct transport_kind transport_sql = {.open = open_sql,
+    .check = check_sql,
     .close = close_all,
     .ask = take_over,
     .fd = fd_of,

@@ -123,6 +123,16 @@ struct transport *web_open(
 	return NULL;
 }
 
+bool web_check(const struct web_dialect *dialect, const struct config_check *check, struct err *err)
+{
+	struct transport *transport = web_open(dialect, check, err);
+
+	if (!transport)
+		return false;
+	web_close(transport);
+	return true;
+}
+
 /* --- asking --------------------------------------------------------------------------------- */
 
 static void forget_call(struct transport *transport, struct call *call)

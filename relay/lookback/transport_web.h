@@ -26,6 +26,10 @@ struct web_dialect {
 struct transport *web_open(
     const struct web_dialect *dialect, const struct config_check *check, struct err *err);
 
+/* What web_open would refuse. */
+bool web_check(
+    const struct web_dialect *dialect, const struct config_check *check, struct err *err);
+
 /* For the rows of both. */
 void web_close(struct transport *transport);
 bool web_ask(struct transport *transport, const struct check_question *question, struct err *err);

@@ -487,7 +487,7 @@ def test_an_order_to_a_section_that_is_not_plain_is_refused(make_sidecar, topic)
 def test_a_configuration_that_only_delivers_has_no_database(tmp_path):
     (tmp_path / "relay.ini").write_text(
         '[kafka]\nbootstrap.servers = 127.0.0.1:1\n[deliver "billing"]\n'
-        'url = http://127.0.0.1:1/\nconnect_timeout = 20s\n')
+        'url = http://127.0.0.1:1/\nnetworks = 127.0.0.1\nconnect_timeout = 20s\n')
 
     def command(*words):
         return run_command([*words, "--config", tmp_path / "relay.ini"],

@@ -1,7 +1,6 @@
 #include <stdio.h>
+#include "checks_config.h"
 #include "commands.h"
-#include "deliver_check.h"
-#include "kafka_conf.h"
 #include "session.h"
 
 static int run_check_config(const struct call *call)
@@ -11,15 +10,8 @@ static int run_check_config(const struct call *call)
 
 	if (!config)
 		return session_failed(&err);
-	for (int i = 0; i < config->kafka_count; i++) {
-		const struct kafka_settings *kafka = &config->kafka[i];
-
-		if (!kafka_conf_check(kafka, config_has_transactions(config, kafka), &err))
-			return session_failed(&err);
-	}
-	for (int i = 0; i < config->deliver_count; i++)
-		if (!deliver_check(&config->delivers[i], &err))
-			return session_failed(&err);
+	if (!checks_config(config, &err))
+		return session_failed(&err);
 	printf("%s: %d publisher%s",
 	    session_config_path(call) ? session_config_path(call) : "environment",
 	    config->publisher_count, config->publisher_count == 1 ? "" : "s");
@@ -35,9 +27,12 @@ const struct command command_check_config = {
     .arguments = "",
     .summary = "Checks the configuration without connecting to anything.",
     .description =
-	"Reads the file and the environment as `run` does, and lets librdkafka check "
-	"the properties of each [kafka] section. In a [deliver] section it also checks the URL, "
-	"the secrets, dedup and the rules. The first error is printed with its place.\n",
+	"Reads the file and the environment as `run` does, and refuses all that `run` would refuse "
+	"without a server: librdkafka checks the properties of each [kafka] section, libpq each "
+	"dsn; of [check] and [deliver] sections the URL, the secrets, the TLS files, dedup, the "
+	"rules and the folder above `path` are checked. A URL whose host is a private address, or "
+	"localhost, needs a line in `networks`, which the error names. The first error is printed "
+	"with its place.\n",
     .example = "outbox-relay check-config --config relay.ini",
     .run = run_check_config,
 };
