@@ -7,6 +7,18 @@
 
 enum { KAFKA_MS = 5000 };
 
+static void add_check_finding(struct preflight *report, const char *place,
+    const struct config_deliver *section, const struct err *err)
+{
+	owned_text char *folder = deliver_missing_folder(section);
+	owned_text char *cure = folder ? xformat("mkdir -p %s", folder) : NULL;
+	struct preflight_finding *finding =
+	    preflight_add(report, PREFLIGHT_FAIL, place, cure, "%s", err->message);
+
+	if (folder)
+		preflight_set_item(finding, "mkdir -p {}", folder);
+}
+
 static void check_deliver_section(struct checks *checks, const struct config_deliver *section)
 {
 	owned_text char *place = xformat("deliver %s (%s)", section->name, section->origin);
@@ -14,7 +26,7 @@ static void check_deliver_section(struct checks *checks, const struct config_del
 	struct err err;
 
 	if (!deliver_check(section, &err))
-		preflight_add(report, PREFLIGHT_FAIL, place, NULL, "%s", err.message);
+		add_check_finding(report, place, section, &err);
 	else
 		checks_reach(report, place, section->url, section->networks);
 	if (!section->secret[0])
@@ -39,6 +51,17 @@ static bool has_topic_findings(const struct preflight *report, const char *topic
 	return false;
 }
 
+static bool check_read_topics(struct checks *checks, const struct config_deliver *section,
+    struct topic_metadata *metadata, struct err *err)
+{
+	for (int i = 0; i < section->topics.count; i++)
+		if (!has_topic_findings(&checks->report, section->topics.items[i]) &&
+		    !preflight_topic_exists(&checks->report, metadata, section->kafka,
+			section->topics.items[i], KAFKA_MS, err))
+			return false;
+	return true;
+}
+
 static bool check_written_topic(struct checks *checks, const struct kafka_settings *kafka,
     struct topic_metadata *metadata, const char *topic, struct err *err)
 {
@@ -54,6 +77,8 @@ bool checks_deliver_topics(struct checks *checks, const struct kafka_settings *k
 
 		if (section->kafka != kafka)
 			continue;
+		if (!check_read_topics(checks, section, metadata, err))
+			return false;
 		if (!check_written_topic(checks, kafka, metadata, section->dead_letter_topic, err))
 			return false;
 		for (int j = 0; section->retry_steps && section->retry_steps[j].topic; j++)

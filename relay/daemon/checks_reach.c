@@ -1,5 +1,6 @@
 #include "checks_reach.h"
 
+#include <string.h>
 #include "cleanup.h"
 #include "http_reach.h"
 
@@ -9,6 +10,16 @@ static char *missing_line(const char *networks, struct text *refused)
 {
 	return xformat("add to the section: networks = %s%s%s", networks, *networks ? ", " : "",
 	    text_string(refused));
+}
+
+/* One for all URLs of a host. */
+static char *start_line(const char *url)
+{
+	const char *scheme = strstr(url, "://");
+	const char *host = scheme ? scheme + 3 : url;
+	size_t length = *host == '[' ? strcspn(host, "]") + 1 : strcspn(host, ":/?#");
+
+	return xformat("start the service on %.*s, or correct url", (int)length, host);
 }
 
 void checks_reach(
@@ -23,7 +34,7 @@ void checks_reach(
 	if (!http_networks_parse(networks, &allowed, &err))
 		return;
 	if (!http_reach(url, &allowed, REACH_MS, &what, &refused)) {
-		cure = refused.length ? missing_line(networks, &refused) : NULL;
+		cure = refused.length ? missing_line(networks, &refused) : start_line(url);
 		preflight_add(report, refused.length ? PREFLIGHT_FAIL : PREFLIGHT_WARN, place, cure,
 		    "url: %s", text_string(&what));
 	}

@@ -83,15 +83,22 @@ static bool check_deliver_rules(const struct config_deliver *section, struct err
 	return true;
 }
 
-static bool check_deliver_path(
-    const struct config_deliver *section, bool dedup_is_local, struct err *err)
+char *deliver_missing_folder(const struct config_deliver *section)
 {
 	owned_text char *copy = xstrdup(section->path);
 	const char *parent = dirname(copy);
-	owned_text char *missing =
-	    xformat("%s does not exist; make it: mkdir -p %s", parent, parent);
 
-	if (section->path[0] && access(parent, F_OK) != 0)
+	return section->path[0] && access(parent, F_OK) != 0 ? xstrdup(parent) : NULL;
+}
+
+static bool check_deliver_path(
+    const struct config_deliver *section, bool dedup_is_local, struct err *err)
+{
+	owned_text char *parent = deliver_missing_folder(section);
+	owned_text char *missing =
+	    parent ? xformat("%s does not exist; make it: mkdir -p %s", parent, parent) : NULL;
+
+	if (missing)
 		return refuse_deliver_key(section, err, "path", missing);
 	if (section->path[0] || (!dedup_is_local && section->rules.count == 0))
 		return true;

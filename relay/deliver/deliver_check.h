@@ -6,5 +6,9 @@
 /* Files are read. ERR_CONFIG: names section and key. */
 bool deliver_check(const struct config_deliver *section, struct err *err) MUST_CHECK;
 
+/* The folder above `path` if it is missing; NULL: it is there, or no state is kept. The caller's.
+ */
+char *deliver_missing_folder(const struct config_deliver *section);
+
 /* Whether the dedup line has a dsn by which ids go unencrypted to another machine (pg.h). */
 bool deliver_dedup_is_exposed(const struct config_deliver *section);

@@ -517,7 +517,7 @@ def test_commands_say_what_is_missing_to_ask_a_sidecar():
 def test_a_batch_that_cannot_fit_max_answer_is_refused(tmp_path):
     def status_of(max_answer):
         (tmp_path / "relay.ini").write_text(
-            '[kafka]\nbootstrap.servers = 127.0.0.1:1\n[deliver "billing"]\nurl = http://127.0.0.1:1/\n'
+            '[kafka]\nbootstrap.servers = 127.0.0.1:1\n[deliver "billing"]\nurl = http://127.0.0.1:1/\nnetworks = 127.0.0.1\n'
             f"form = batch\nbatch = 32\nmax_answer = {max_answer}B\n")
         return run_command(["check-config", "--config", tmp_path / "relay.ini"])
 

@@ -1,5 +1,6 @@
 """`doctor` and `check-config` find what would fail at the first request."""
 
+import json
 import socket
 
 import pytest
@@ -10,13 +11,14 @@ from support.relay import Relay, run_command
 
 @pytest.fixture
 def configured(kafka, topic, tmp_path):
-    """configured(command, lines of a [deliver] section): (exit status, output, error)."""
-    def run(command, lines):
+    """configured(command, lines of a [deliver] section, its topics): (exit status, output, error)."""
+    def run(command, lines, topics=topic):
         path = tmp_path / "relay.ini"
         path.write_text(f"[kafka]\nbootstrap.servers = {kafka.bootstrap}\n[deliver \"billing\"]\n"
-                        f"topics = {topic}\n{lines}")
+                        f"topics = {topics}\n{lines}")
         return run_command([command, "--config", path], {})
 
+    run.bootstrap = kafka.bootstrap
     return run
 
 
@@ -56,6 +58,55 @@ def test_the_folder_above_the_state_must_exist(configured, server, tmp_path, com
         command, f"{server}dedup = exact ids=1000\npath = {tmp_path}/none/state\n")
     assert status != 0
     assert f"path: {tmp_path}/none does not exist; make it: mkdir -p {tmp_path}/none" in output + error
+
+
+def line_of(output, words):
+    line, = [line for line in output.splitlines() if words in line]
+    return line
+
+
+def test_topics_that_are_read_must_exist(configured, server):
+    status, output, _ = configured(
+        "doctor", f"{server}networks = 127.0.0.1\ndead_letter_topic = no.such.c\n", "no.such.a, no.such.b")
+    assert status == 1
+    assert line_of(output, "no.such.a does not exist").startswith(
+        "[fail]   topics no.such.a, no.such.b, no.such.c: topic no.such.a does not exist; ")
+    assert line_of(output, "cure: create them: ").endswith(
+        "for topic in no.such.a no.such.b no.such.c; do kafka-topics.sh --bootstrap-server "
+        f"{configured.bootstrap} --create --topic $topic; done")
+    assert "postgres" not in output
+
+
+def test_a_topic_that_is_read_and_there_is_no_finding(configured, server, topic):
+    _, output, _ = configured("doctor", f"{server}networks = 127.0.0.1\n")
+    assert f"topic {topic}" not in output
+
+
+def test_what_one_action_cures_is_one_line(configured, server, tmp_path):
+    """Two sections: URLs of one host that nobody serves, a private address, folders that are missing."""
+    two = "networks = {networks}\n[deliver \"bills\"]\nurl = http://127.0.0.1:1/bills\nnetworks = {networks}\n"
+    _, output, _ = configured("doctor", "url = http://127.0.0.1:1/\n" + two.format(networks="127.0.0.1"))
+    found = line_of(output, "cannot be reached")
+    assert "deliver billing (" in found and "deliver bills (" in found
+    assert output.count("start the service on 127.0.0.1, or correct url") == 1
+    _, output, _ = configured("doctor", "url = http://127.0.0.1:1/\n" + two.format(networks="10.0.0.0/8"))
+    found = line_of(output, "is refused")
+    assert "deliver billing (" in found and "deliver bills (" in found
+    assert output.count("add to the section: networks = 10.0.0.0/8, 127.0.0.1") == 1
+    _, output, _ = configured(
+        "doctor", f"{server}dedup = exact ids=1000\npath = {tmp_path}/a/state\nnetworks = 127.0.0.1\n"
+        f"[deliver \"bills\"]\n{server}dedup = exact ids=1000\npath = {tmp_path}/b/state\nnetworks = 127.0.0.1\n")
+    assert output.count("cure: mkdir -p ") == 1 and f"cure: mkdir -p {tmp_path}/a {tmp_path}/b\n" in output
+    assert output.count("set secret_file") == 1
+
+
+def test_findings_of_one_cure_are_one_object(kafka, topic, tmp_path):
+    path = tmp_path / "relay.ini"
+    path.write_text(f"[kafka]\nbootstrap.servers = {kafka.bootstrap}\n[deliver \"billing\"]\n"
+                    "topics = no.such.a, no.such.b\nurl = http://127.0.0.1:1/\nnetworks = 127.0.0.1\n")
+    status, output, _ = run_command(["doctor", "--json", "--config", path], {})
+    missing, = [one for one in json.loads(output) if "does not exist" in one["finding"]]
+    assert status == 1 and missing["place"] == "topics no.such.a, no.such.b" and missing["severity"] == "fail"
 
 
 def test_a_refused_address_is_in_the_log_once(kafka, topic, tmp_path, server):

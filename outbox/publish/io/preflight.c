@@ -14,6 +14,8 @@ void preflight_finish(struct preflight *report)
 		free(report->findings[i].place);
 		free(report->findings[i].what);
 		free(report->findings[i].cure);
+		free(report->findings[i].cure_of_all);
+		free(report->findings[i].item);
 	}
 	free(report->findings);
 	*report = (struct preflight){0};
@@ -32,9 +34,18 @@ struct preflight_finding *preflight_add(struct preflight *report, enum preflight
 	report->findings =
 	    xrealloc(report->findings, (size_t)(report->count + 1) * sizeof *report->findings);
 	finding = &report->findings[report->count++];
-	*finding = (struct preflight_finding){
-	    severity, ERR_CONFIG, xstrdup(place), xstrdup(what), xstrdup(cure ? cure : "")};
+	*finding = (struct preflight_finding){severity, ERR_CONFIG, xstrdup(place), xstrdup(what),
+	    xstrdup(cure ? cure : ""), xstrdup(""), xstrdup("")};
 	return finding;
+}
+
+void preflight_set_item(
+    struct preflight_finding *finding, const char *cure_of_all, const char *item)
+{
+	free(finding->cure_of_all);
+	free(finding->item);
+	finding->cure_of_all = xstrdup(cure_of_all);
+	finding->item = xstrdup(item);
 }
 
 void preflight_log(const struct preflight *report)

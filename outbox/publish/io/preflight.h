@@ -25,6 +25,11 @@ struct preflight_finding {
 	char *place; /* "postgres main", "kafka main", "topic orders" */
 	char *what;
 	char *cure; /* "" when there is nothing to do */
+	/*
+	 * The cure for several such findings, with "{}" for the list of their items; "": the cure
+	 * itself is for all that have the same. The item: a topic, a folder; "": none.
+	 */
+	char *cure_of_all, *item;
 };
 
 /* {0} is an empty report. */
@@ -37,6 +42,9 @@ void preflight_finish(struct preflight *report);
 struct preflight_finding *preflight_add(struct preflight *report, enum preflight_severity severity,
     const char *place, const char *cure, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
+/* Copies both texts. */
+void preflight_set_item(
+    struct preflight_finding *finding, const char *cure_of_all, const char *item);
 /* Logs the findings that want attention (the others at debug level), one line each. */
 void preflight_log(const struct preflight *report);
 /* Does this finding end `run` under that safety? */
@@ -62,6 +70,11 @@ bool preflight_cluster(struct preflight *report, struct topic_metadata *metadata
  */
 bool preflight_topic(struct preflight *report, struct topic_metadata *metadata,
     const struct kafka_settings *kafka, const char *topic, int64_t oldest_age_ms, int timeout_ms,
+    struct err *err) MUST_CHECK;
+
+/* Whether a topic exists that is only read. False: no broker answered. */
+bool preflight_topic_exists(struct preflight *report, struct topic_metadata *metadata,
+    const struct kafka_settings *kafka, const char *topic, int timeout_ms,
     struct err *err) MUST_CHECK;
 
 /*

@@ -174,6 +174,45 @@ void preflight_topic_settings(struct preflight *report, const struct kafka_setti
 	check_age(&topic);
 }
 
+static const char *bootstrap_servers(const struct kafka_settings *kafka)
+{
+	for (int i = kafka->property_count - 1; i >= 0; i--)
+		if (text_equal(kafka->properties[i].name, "bootstrap.servers") ||
+		    text_equal(kafka->properties[i].name, "metadata.broker.list"))
+			return kafka->properties[i].value;
+	return "";
+}
+
+static void add_missing_topic(struct preflight *report, const struct kafka_settings *kafka,
+    const char *topic, const char *why)
+{
+	owned_text char *place = xformat("topic %s", topic);
+	owned_text char *command = xformat(
+	    "kafka-topics.sh --bootstrap-server %s --create --topic", bootstrap_servers(kafka));
+	owned_text char *one = xformat("create it: %s %s", command, topic);
+	owned_text char *all = xformat("create them: for topic in {}; do %s $topic; done", command);
+
+	preflight_set_item(
+	    preflight_add(report, PREFLIGHT_FAIL, place, one, "%s", why), all, topic);
+}
+
+bool preflight_topic_exists(struct preflight *report, struct topic_metadata *metadata,
+    const struct kafka_settings *kafka, const char *topic, int timeout_ms, struct err *err)
+{
+	struct topic_setting *settings = NULL;
+	struct err failed = {0};
+	int count = 0;
+	bool described =
+	    topic_metadata_settings(metadata, topic, timeout_ms, &settings, &count, &failed);
+
+	topic_metadata_settings_free(settings, count);
+	if (!described && failed.kind == ERR_RETRY)
+		return err_set(err, ERR_RETRY, "%s", failed.message);
+	if (!described && failed.kind == ERR_REJECT)
+		add_missing_topic(report, kafka, topic, failed.message);
+	return true;
+}
+
 bool preflight_topic(struct preflight *report, struct topic_metadata *metadata,
     const struct kafka_settings *kafka, const char *topic, int64_t oldest_age_ms, int timeout_ms,
     struct err *err)
@@ -190,8 +229,7 @@ bool preflight_topic(struct preflight *report, struct topic_metadata *metadata,
 	}
 	switch (failed.kind) {
 	case ERR_REJECT:
-		preflight_add(report, PREFLIGHT_FAIL, place, "create it; its rows wait until then",
-		    "%s", failed.message);
+		add_missing_topic(report, kafka, topic, failed.message);
 		return true;
 	case ERR_RETRY:
 		return err_set(err, ERR_RETRY, "%s", failed.message);

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "checks.h"
 #include "checks_deliver.h"
+#include "checks_fold.h"
 #include "checks_lookback.h"
 #include "commands.h"
 #include "field.h"
@@ -113,6 +114,7 @@ static int run_doctor(const struct call *call)
 		check_kafka(&checks, &config->kafka[i], &status);
 	checks_lookback_services(&checks);
 	checks_deliver(&checks);
+	checks_fold(&checks.report);
 	if (call_flag(call, "json"))
 		print_findings_json(&checks);
 	else
@@ -136,9 +138,12 @@ const struct command command_doctor = {
 	"are no failure; `unsafe` is a cluster that can lose acknowledged records, a failure with "
 	"safety = strict; `fail` keeps the relay from working. Ends with 1 when something failed, "
 	"with 69 or 77 when Postgres or Kafka could not be asked.\n"
+	"Findings with one cure are one line: three missing topics have one command.\n"
 	"The topics are those that the publishers have published to and those of the newest 10,000 "
 	"rows, "
-	"those that [lookback] sections name, and those that [deliver] sections write.\n"
+	"those that [lookback] sections name, and those that [deliver] sections read and write; of "
+	"a topic that is only read `doctor` checks that it exists. A configuration that only "
+	"delivers needs no database.\n"
 	"Each URL of a [deliver] or [check] section is resolved and connected to: a private "
 	"address needs a line in `networks`, which the cure names.\n"
 	"Of the look-back also: whether a publisher publishes what it commits, and whether the "
