@@ -11,6 +11,7 @@
 #include "kafka_client.h"
 #include "host.h"
 #include "kafka_code.h"
+#include "kafka_defaults.h"
 #include "logging.h"
 #include "text.h"
 
@@ -301,44 +302,30 @@ bool kafka_conf_bound_ready(rd_kafka_conf_t *conf, int64_t messages, int64_t byt
 	       set_conf_number(conf, "queued.max.messages.kbytes", bytes / 1024, err);
 }
 
+/* Of the rows for that side, those that do not follow from other settings. */
+static bool set_side_defaults(rd_kafka_conf_t *conf, enum kafka_default_side side, struct err *err)
+{
+	for (int i = 0; i < kafka_default_count; i++) {
+		const struct kafka_default *row = &kafka_defaults[i];
+
+		if (row->side == side && row->value &&
+		    !kafka_conf_set(conf, row->name, row->value, err))
+			return false;
+	}
+	return true;
+}
+
 static bool set_common(rd_kafka_conf_t *conf, struct err *err)
 {
 	rd_kafka_conf_set_log_cb(conf, on_kafka_log);
-	/* A misspelt topic is reported and waited for, not made with the broker's defaults. */
-	return kafka_conf_set(conf, "client.id", "outbox-relay", err) &&
-	       kafka_conf_set(conf, "socket.nagle.disable", "true", err) &&
-	       /* a broker that is back is seen within a second, as the Java client does */
-	       kafka_conf_set(conf, "reconnect.backoff.max.ms", "1000", err) &&
-	       kafka_conf_set(conf, "allow.auto.create.topics", "false", err);
+	return set_side_defaults(conf, KAFKA_DEFAULT_ALL, err);
 }
 
-static bool set_producer(rd_kafka_conf_t *conf, struct err *err)
-{
-	/* the section's debug is added to this one, which refuse_new_epoch needs */
-	return kafka_conf_set(conf, "debug", "eos", err) &&
-	       kafka_conf_set(conf, "enable.idempotence", "true", err) &&
-	       kafka_conf_set(conf, "enable.gapless.guarantee", "true", err) &&
-	       kafka_conf_set(conf, "acks", "all", err) &&
-	       kafka_conf_set(conf, "message.timeout.ms", "0", err) &&
-	       kafka_conf_set(conf, "compression.codec", "lz4", err) &&
-	       /* what a look found goes at once; under load batches fill while others are under way
-		*/
-	       kafka_conf_set(conf, "linger.ms", "0", err) &&
-	       /* a row of the table's largest size fits with its headers, and a batch fits a
-		* broker's default max.message.bytes of 1,048,588 */
-	       kafka_conf_set(conf, "message.max.bytes", "1048576", err) &&
-	       kafka_conf_set(conf, "statistics.interval.ms", "5000", err);
-}
-
-/*
- * A transaction that is left open by who was killed holds back those who read what is committed
- * until the next owner fences it, or the broker ends it after this time. librdkafka takes
- * socket.timeout.ms from it.
- */
+/* librdkafka takes socket.timeout.ms from transaction.timeout.ms. */
 static bool set_transactions(rd_kafka_conf_t *conf, const char *transactional_id, struct err *err)
 {
 	return kafka_conf_set(conf, "transactional.id", transactional_id, err) &&
-	       kafka_conf_set(conf, "transaction.timeout.ms", "10000", err);
+	       set_side_defaults(conf, KAFKA_DEFAULT_TRANSACTIONS, err);
 }
 
 static int64_t conf_number(rd_kafka_conf_t *conf, const char *name)
@@ -376,7 +363,7 @@ rd_kafka_conf_t *kafka_conf_producer(const struct kafka_settings *kafka,
 
 	rd_kafka_conf_set_events(
 	    conf, RD_KAFKA_EVENT_DR | RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_STATS);
-	if (set_common(conf, err) && set_producer(conf, err) &&
+	if (set_common(conf, err) && set_side_defaults(conf, KAFKA_DEFAULT_PRODUCER, err) &&
 	    (!transactional_id || set_transactions(conf, transactional_id, err)) &&
 	    apply_properties(conf, kafka, PRODUCER, err) &&
 	    set_queue(conf, queue_bytes, queue_messages, err))
@@ -508,6 +495,37 @@ enum err_kind kafka_error_kind(rd_kafka_resp_err_t code)
 const char *kafka_conf_library(void)
 {
 	return rd_kafka_version_str();
+}
+
+/* --- what is in force ------------------------------------------------------------------------ */
+
+const char *kafka_conf_allowed(const char *name)
+{
+	const struct rule *rule = find_rule(name);
+
+	return rule ? rule->allowed : NULL;
+}
+
+char *kafka_conf_in_force(const struct kafka_settings *kafka, bool transactions, struct err *err)
+{
+	rd_kafka_conf_t *conf =
+	    kafka_conf_producer(kafka, transactions ? "" : NULL, 1 << 20, 1000, err);
+	struct text line = {0};
+
+	if (!conf)
+		return NULL;
+	for (int i = 0; i < kafka_default_count; i++) {
+		const struct kafka_default *row = &kafka_defaults[i];
+		char value[512] = "";
+		size_t size = sizeof value;
+
+		if (!row->value || (row->side == KAFKA_DEFAULT_TRANSACTIONS && !transactions))
+			continue;
+		rd_kafka_conf_get(conf, row->name, value, &size);
+		text_addf(&line, "%s%s = %s", line.length ? ", " : "", row->name, value);
+	}
+	rd_kafka_conf_destroy(conf);
+	return line.data;
 }
 
 /* --- encryption ------------------------------------------------------------------------------ */

@@ -19,10 +19,10 @@ bool kafka_conf_check(
 
 /*
  * The idempotent producer of the relay (outbox.md, "Publishing"); events instead of callbacks.
- * linger.ms, compression.codec, batch sizes, transaction.timeout.ms take the relay's defaults
- * unless the settings have them. queue_bytes, queue_messages: the room that librdkafka must have,
- * besides one record of any size that the settings allow. transactional_id: NULL for none.
- * Caller owns the conf until rd_kafka_new takes it; NULL on error.
+ * Properties take the relay's defaults (kafka_defaults.h) unless the settings have them.
+ * queue_bytes, queue_messages: the room that librdkafka must have, besides one record of any size
+ * that the settings allow. transactional_id: NULL for none. Caller owns the conf until rd_kafka_new
+ * takes it; NULL on error.
  */
 rd_kafka_conf_t *kafka_conf_producer(const struct kafka_settings *kafka,
     const char *transactional_id, int64_t queue_bytes, int64_t queue_messages, struct err *err);
@@ -52,6 +52,15 @@ extern const char kafka_conf_epoch[];
 /* One value of our own: ERR_FATAL says that this librdkafka does not know it. */
 bool kafka_conf_set(
     rd_kafka_conf_t *conf, const char *name, const char *value, struct err *err) MUST_CHECK;
+
+/* The values that a property may have, as `rules` of kafka_conf.c has them; NULL: any. */
+const char *kafka_conf_allowed(const char *name);
+
+/*
+ * The properties of kafka_defaults.h with their values in a producer of the section, as in
+ * "acks = all, linger.ms = 0". The caller frees; NULL on error.
+ */
+char *kafka_conf_in_force(const struct kafka_settings *kafka, bool transactions, struct err *err);
 
 /* "2.0.2": the version of librdkafka that runs; static. */
 const char *kafka_conf_library(void);

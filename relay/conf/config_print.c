@@ -1,6 +1,8 @@
 #include <string.h>
 #include "config_rows.h"
 #include "config_value.h"
+#include "kafka_conf.h"
+#include "kafka_defaults.h"
 
 static const char sample_head[] =
     "# Configuration of outbox-relay. A line that begins with # or ; is a comment, and so is the\n"
@@ -141,14 +143,52 @@ static void print_reference_key(struct text *out, const struct config_row *row)
 	text_finish(&values);
 }
 
+/* The other values that a [kafka] section may give. */
+static void add_allowed_values(struct text *out, const struct kafka_default *row)
+{
+	const char *allowed = kafka_conf_allowed(row->name);
+
+	if (!allowed)
+		text_add(out, "any");
+	else if (!*allowed || (row->value && text_equal(allowed, row->value)))
+		text_add(out, "none");
+	else
+		text_addf(out, "`%s`", allowed);
+}
+
+static void print_kafka_defaults(struct text *out)
+{
+	static const char *const clients[] = {[KAFKA_DEFAULT_ALL] = "all",
+	    [KAFKA_DEFAULT_PRODUCER] = "producers",
+	    [KAFKA_DEFAULT_TRANSACTIONS] = "producers with `exactly-once`"};
+
+	text_add(out,
+	    "\nThe program sets these properties itself; all others have librdkafka's defaults. A "
+	    "section may set a property to the values in *other values*. `outbox-relay doctor` "
+	    "prints "
+	    "the values that are in force.\n"
+	    "\n| property | default | other values | clients | why |\n|---|---|---|---|---|\n");
+	for (int i = 0; i < kafka_default_count; i++) {
+		const struct kafka_default *row = &kafka_defaults[i];
+
+		text_addf(out, "| `%s` | ", row->name);
+		text_addf(
+		    out, row->value ? "`%s` | " : "%s | ", row->value ? row->value : "computed");
+		add_allowed_values(out, row);
+		text_addf(out, " | %s | %s |\n", clients[row->side], row->why);
+	}
+}
+
 void config_print_reference(struct text *out)
 {
 	text_add(out, reference_head);
 	for (int kind = 0; kind < CONFIG_KINDS; kind++) {
 		text_addf(out, "\n## [%s%s]\n\n%s\n", config_kinds[kind].word,
 		    config_kinds[kind].named ? " \"NAME\"" : "", config_kinds[kind].help);
-		if (config_kinds[kind].open)
+		if (config_kinds[kind].open) {
+			print_kafka_defaults(out);
 			continue;
+		}
 		text_add(out, "\n| key | value | default | reload | meaning |\n"
 			      "|---|---|---|---|---|\n");
 		for (int i = 0; i < config_row_count; i++)

@@ -244,6 +244,18 @@ def test_doctor_says_nothing_of_a_timeout_that_hurts_nobody(database, doctor):
     assert "_timeout =" not in doctor()
 
 
+def test_doctor_prints_the_producer_settings_in_force(database, kafka):
+    said = {"OUTBOX_RELAY_KAFKA_LINGER_MS": "7", "OUTBOX_RELAY_KAFKA_COMPRESSION_TYPE": "zstd"}
+    servers = {"DATABASE_URL": database.dsn, "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap}
+    lines = [run_command(["doctor"], servers | more)[1] for more in ({}, said)]
+    assert "kafka main: producer: client.id = outbox-relay, " in lines[0]
+    assert "compression.codec = none, linger.ms = 0, message.max.bytes = 1048576" in lines[0]
+    assert "compression.codec = zstd, linger.ms = 7, " in lines[1]
+    assert "transaction.timeout.ms" not in lines[0]
+    exact = run_command(["doctor"], servers | {"OUTBOX_RELAY_PUBLISHER_DELIVERY": "exactly-once"})[1]
+    assert "transaction.timeout.ms = 10000" in exact
+
+
 def test_doctor_warns_of_a_topic_that_may_not_be_read(database):
     """Which resume = tail needs."""
     rights = {"authorizer_class_name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",

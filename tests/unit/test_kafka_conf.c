@@ -2,12 +2,15 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 
 #include "epoch_check.h"
 #include "kafka_conf.h"
+#include "kafka_defaults.h"
 #include "produce_fault.h"
+#include "text.h"
 
 enum { MAX = 4 };
 
@@ -195,7 +198,7 @@ static void the_producer_has_our_defaults_and_the_sections_wishes(void **state)
 	assert_setting(conf, "enable.idempotence", "true");
 	assert_setting(conf, "enable.gapless.guarantee", "true");
 	assert_setting(conf, "linger.ms", "0");
-	assert_setting(conf, "compression.codec", "lz4");
+	assert_setting(conf, "compression.codec", "none");
 	assert_setting(conf, "socket.nagle.disable", "true");
 	assert_setting(conf, "reconnect.backoff.max.ms", "1000");
 	assert_setting(conf, "queue.buffering.max.messages", "13500");
@@ -212,6 +215,96 @@ static void the_producer_has_our_defaults_and_the_sections_wishes(void **state)
 	assert_setting(conf, "linger.ms", "5");
 	assert_setting(conf, "fetch.wait.max.ms", "10");
 	rd_kafka_conf_destroy(conf);
+}
+
+/* What librdkafka has when nobody sets anything; alternating names and values. */
+static const char *value_of(const char **dump, size_t count, const char *name)
+{
+	for (size_t i = 0; i + 1 < count; i += 2)
+		if (text_equal(dump[i], name))
+			return dump[i + 1];
+	return NULL;
+}
+
+static bool is_set_by_the_section_or_librdkafka(const char *name)
+{
+	/* pointers of this process, what idempotence implies, and the section's own servers */
+	static const char *const others[] = {"bootstrap.servers", "metadata.broker.list", "log_cb",
+	    "enabled_events", "opaque", "default_topic_conf", "stats_cb", "error_cb", "socket_cb",
+	    "open_cb"};
+
+	for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+		if (text_equal(others[i], name))
+			return true;
+	return false;
+}
+
+/* librdkafka lists a property that has two names under the other one. */
+static const struct kafka_default *default_of(const char *listed)
+{
+	const char *name = text_equal(listed, "queue.buffering.max.ms") ? "linger.ms" : listed;
+
+	for (int i = 0; i < kafka_default_count; i++)
+		if (text_equal(kafka_defaults[i].name, name))
+			return &kafka_defaults[i];
+	return NULL;
+}
+
+/* Each property in which our producer differs from librdkafka's has a row with this value. */
+static void the_table_has_every_property_that_we_set(void **state)
+{
+	struct kafka_property properties[] = {SERVERS};
+	struct kafka_settings kafka = section(properties, 1);
+	struct err err;
+	rd_kafka_conf_t *ours = kafka_conf_producer(&kafka, "id", 8 << 20, 10000, &err);
+	rd_kafka_conf_t *plain = rd_kafka_conf_new();
+	size_t our_count, plain_count;
+	const char **our_dump = rd_kafka_conf_dump(ours, &our_count);
+	const char **plain_dump = rd_kafka_conf_dump(plain, &plain_count);
+
+	(void)state;
+	for (size_t i = 0; i + 1 < our_count; i += 2) {
+		const char *usual = value_of(plain_dump, plain_count, our_dump[i]);
+		const struct kafka_default *row = default_of(our_dump[i]);
+
+		if ((usual && text_equal(usual, our_dump[i + 1])) ||
+		    is_set_by_the_section_or_librdkafka(our_dump[i]))
+			continue;
+		if (!row)
+			fail_msg("no row for %s = %s", our_dump[i], our_dump[i + 1]);
+		if (row->value)
+			assert_string_equal(row->value, our_dump[i + 1]);
+	}
+	for (int i = 0; i < kafka_default_count; i++)
+		if (kafka_defaults[i].value && !text_equal(kafka_defaults[i].name, "acks"))
+			assert_setting(ours, kafka_defaults[i].name, kafka_defaults[i].value);
+	rd_kafka_conf_dump_free(our_dump, our_count);
+	rd_kafka_conf_dump_free(plain_dump, plain_count);
+	rd_kafka_conf_destroy(ours);
+	rd_kafka_conf_destroy(plain);
+}
+
+static void what_is_in_force_includes_the_sections_wishes(void **state)
+{
+	struct kafka_property properties[] = {
+	    SERVERS,
+	    {.name = "compression.type", .value = "zstd", .origin = "relay.ini:3"},
+	    {.name = "linger.ms", .value = "7", .origin = "relay.ini:4"},
+	    {.name = "client.id", .value = "shop", .origin = "relay.ini:5"},
+	};
+	struct kafka_settings kafka = section(properties, MAX);
+	struct err err;
+	char *plain = kafka_conf_in_force(&kafka, false, &err);
+	char *exact = kafka_conf_in_force(&kafka, true, &err);
+
+	(void)state;
+	assert_non_null(strstr(plain, "client.id = shop, "));
+	assert_non_null(strstr(plain, "compression.codec = zstd, linger.ms = 7, "));
+	assert_non_null(strstr(plain, "acks = -1, "));
+	assert_null(strstr(plain, "transaction.timeout.ms"));
+	assert_non_null(strstr(exact, "transaction.timeout.ms = 10000"));
+	free(plain);
+	free(exact);
 }
 
 static void a_transaction_that_is_left_open_ends_soon(void **state)
@@ -372,6 +465,8 @@ int main(void)
 	    cmocka_unit_test(missing_servers_say_where_to_put_them),
 	    cmocka_unit_test(a_certificate_that_is_not_there_is_found_without_connecting),
 	    cmocka_unit_test(the_producer_has_our_defaults_and_the_sections_wishes),
+	    cmocka_unit_test(the_table_has_every_property_that_we_set),
+	    cmocka_unit_test(what_is_in_force_includes_the_sections_wishes),
 	    cmocka_unit_test(a_transaction_that_is_left_open_ends_soon),
 	    cmocka_unit_test(times_that_exclude_each_other_are_refused_with_transactions),
 	    cmocka_unit_test(a_huge_queue_stays_within_librdkafkas_range),

@@ -37,14 +37,28 @@ static void check_postgres(
 	}
 }
 
+/* The properties that the program sets, with the values that the section gives them. */
+static void tell_producer_settings(
+    struct checks *checks, const char *place, const struct kafka_settings *kafka, bool transactions)
+{
+	struct err err;
+	owned_text char *settings = kafka_conf_in_force(kafka, transactions, &err);
+
+	preflight_add(&checks->report, settings ? PREFLIGHT_INFO : PREFLIGHT_WARN, place, NULL,
+	    "producer: %s", settings ? settings : err.message);
+}
+
 static void check_kafka(struct checks *checks, const struct kafka_settings *kafka, int *status)
 {
 	owned_text char *place = xformat("kafka %s", kafka->name);
 	OWNED(owned_topic_metadata_destroy) struct topic_metadata *metadata = NULL;
+	bool transactions = config_has_transactions(checks->config, kafka);
 	struct err err;
 
-	if (kafka_conf_check(kafka, config_has_transactions(checks->config, kafka), &err))
+	if (kafka_conf_check(kafka, transactions, &err)) {
+		tell_producer_settings(checks, place, kafka, transactions);
 		metadata = topic_metadata_create(kafka, &err);
+	}
 	if (!metadata || !checks_kafka(checks, kafka, metadata, &err))
 		add_check_failure(checks, place, &err, status);
 	else if (!checks_topics(checks, kafka, metadata, &err) ||
