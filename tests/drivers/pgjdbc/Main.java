@@ -50,6 +50,7 @@ public class Main {
 		connect("", Main::writeBytes);
 		connect("", Main::writeJson);
 		connect("", Main::writeReturning);
+		connect("", Main::askForAllColumns);
 		connect("", Main::writeOtherTypes);
 		connect("", connection -> refuse("bytes", connection));
 		connect("&reWriteBatchedInserts=true", Main::writeRewrittenBatches);
@@ -152,6 +153,18 @@ public class Main {
 			statement.executeBatch();
 			checkReturned("returning-batch", connection, statement.getGeneratedKeys());
 		}
+	}
+
+	// This asks for all columns, and a writer may read no payload.
+	static void askForAllColumns(Connection connection) throws SQLException {
+		try (PreparedStatement statement = connection.prepareStatement(INSERT, Statement.RETURN_GENERATED_KEYS)) {
+			set(statement, "returning-all/string", given.text.get("string"));
+			statement.executeUpdate();
+			check(false, "an INSERT returned a payload");
+		} catch (SQLException exception) {
+			check("42501".equals(exception.getSQLState()), exception.toString());
+		}
+		connection.rollback();
 	}
 
 	static void checkReturned(String way, Connection connection, ResultSet returned) throws SQLException {
