@@ -21,7 +21,7 @@ def java(page, program="Main", compiler=JAVAC):
                  build=(("rm", "-rf", "libs", "classes"), *compiler), install=("kafka",))
 
 
-READ = ("confluent-kafka==2.6.1", "kafka-python[lz4]==2.2.15", "psycopg[binary]==3.2.3")
+READ = ("confluent-kafka==2.6.1", "kafka-python==2.2.15", "psycopg[binary]==3.2.3")
 GUIDES = [
     java("read/java"),
     java("read/kotlin-spring", "billing.MainKt", KOTLIN),

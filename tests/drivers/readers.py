@@ -17,5 +17,5 @@ from drivers.harness import java
 READERS = [
     python("confluent", "confluent-kafka==2.6.1", folder="readers/confluent"),
     java("kafka-clients", folder="readers/kafka-clients"),
-    python("kafka-python", "kafka-python[lz4]==2.2.15", folder="readers/kafka-python"),
+    python("kafka-python", "kafka-python==2.2.15", folder="readers/kafka-python"),
 ]

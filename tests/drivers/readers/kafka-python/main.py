@@ -1,4 +1,4 @@
-"""kafka-python, which needs a package for each of lz4, snappy and zstd."""
+"""kafka-python, without the packages that it needs for lz4, snappy and zstd."""
 
 import base64
 import itertools
