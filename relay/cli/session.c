@@ -43,7 +43,7 @@ int session_run(const struct call *call, bool (*check)(const struct call *call, 
 {
 	struct err err;
 	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
-	struct session session = {.call = call};
+	struct session session = {.call = call, .config = config};
 	bool done;
 
 	if (config && (!check || check(call, &err)))

@@ -27,6 +27,7 @@ const struct postgres_settings *session_postgres(
 /* A command about one database. */
 struct session {
 	const struct call *call;
+	const struct config *config;
 	const struct postgres_settings *postgres;
 	struct pg *pg;
 	int status; /* the exit status when all went well */

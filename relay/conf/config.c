@@ -290,6 +290,11 @@ const struct config_check *config_find_check(const struct config *config, const 
 	return config_rows_item_named(config, CONFIG_CHECK, name);
 }
 
+bool config_is_default(const char *origin)
+{
+	return text_equal(origin, CONFIG_SOURCE_DEFAULT);
+}
+
 bool config_has_transactions(const struct config *config, const struct kafka_settings *kafka)
 {
 	for (int i = 0; i < config->publisher_count; i++)

@@ -201,6 +201,9 @@ struct config *config_parse(
     const char *name, const char *ini, char *const *environ_list, struct err *err) MUST_CHECK;
 void config_destroy(struct config *config); /* NULL is fine */
 
+/* Of an origin: no file and no variable declares the section, which has its defaults. */
+bool config_is_default(const char *origin);
+
 const struct postgres_settings *config_find_postgres(const struct config *config, const char *name);
 const struct config_publisher *config_find_publisher(const struct config *config, const char *name);
 /* Of any topic, at the cost of a binary search over the sections; without one, the default. */

@@ -207,7 +207,8 @@ static void add_defaults(struct config_source *source, const char *database_url)
 		if (!config_kinds[kind].named &&
 		    !(sidecar && (kind == CONFIG_POSTGRES || kind == CONFIG_PUBLISHER)) &&
 		    !config_source_find(source, (enum config_kind)kind, NULL))
-			config_source_add(source, (enum config_kind)kind, "main", "default");
+			config_source_add(
+			    source, (enum config_kind)kind, "main", CONFIG_SOURCE_DEFAULT);
 	section = config_source_find(source, CONFIG_POSTGRES, "main");
 	if (section && database_url && !config_source_has_value(section, "dsn") &&
 	    !config_source_has_value(section, "dsn_file"))

@@ -55,6 +55,9 @@ bool config_api_finish(
 bool config_senders_finish(
     const struct config *config, const struct config_source *source, struct err *err) MUST_CHECK;
 
+/* The origin of a section that nobody declared. */
+#define CONFIG_SOURCE_DEFAULT "default"
+
 /* The pointer is good until the next section is added. NULL name: any of the kind. */
 struct config_section *config_source_find(
     const struct config_source *source, enum config_kind kind, const char *name);

@@ -157,6 +157,31 @@ def test_an_owned_publisher_is_dropped_by_that_word(settings, database, make_rel
         ("publisher drop", "main", {"publisher": "main", "force": "last,owned"}, "ticket 7")]
 
 
+def test_a_configured_publisher_is_dropped_by_that_word(settings, database, tmp_path):
+    path = tmp_path / "relay.ini"
+    path.write_text('[publisher "billing"]\n[publisher "bills"]\n')
+    for name in ("billing", "other"):
+        assert run_command(["publisher", "create", name], settings)[0] == 0
+    arguments = ["--config", path, "publisher", "drop"]
+    for more in (["--dry-run"], AGREED, [*AGREED, "--force", "owned"]):
+        status, output, error = run_command([*arguments, "billing", *more], settings)
+        assert (status, output) == (REFUSED, ""), error
+        assert f"publisher billing is in the configuration ({path}:1)" in error and "--force configured" in error
+    assert ("billing",) in database.execute("SELECT name FROM outbox.publisher")
+    status, output, error = run_command([*arguments, "billing", *AGREED, "--force", "configured"], settings)
+    assert (status, output.endswith("publisher billing dropped\n")) == (0, True), error
+    assert run_command([*arguments, "other", *AGREED], settings)[0] == 0  # which the file does not name
+    assert [row[2]["force"] for row in audit(database)] == ["configured", ""]
+
+
+def test_a_publisher_that_a_variable_configures_is_named_by_it(settings, database):
+    named = {**settings, "OUTBOX_RELAY_PUBLISHER_LEASE": "20s"}
+    assert run_command(["publisher", "create", "other"], settings)[0] == 0
+    status, _, error = run_command(["publisher", "drop", "main", *AGREED], named)
+    assert status == REFUSED and "OUTBOX_RELAY_PUBLISHER_LEASE" in error
+    assert run_command(["publisher", "drop", "main", *AGREED, "--force", "configured"], named)[0] == 0
+
+
 def test_a_replay_of_everything_is_in_the_audit_log(settings, database, kafka, topic):
     database.execute("INSERT INTO outbox.message (topic, key, payload) VALUES (%s, 'k', 'p')", (topic,))
     status, _, error = run_command(["replay", "--all", *AGREED], {

@@ -5,7 +5,7 @@
 #include "sql_files.h"
 #include "text.h"
 
-static const char *const force_words[] = {"owned", "last", NULL};
+static const char *const force_words[] = {"owned", "last", "configured", NULL};
 
 /* Columns of status.sql: publisher, shard, shards, split_to, n, epoch, owner, lease_left_ms. */
 static bool check_unowned(struct session *session, const char *name, struct err *err)
@@ -22,6 +22,20 @@ static bool check_unowned(struct session *session, const char *name, struct err 
 			    "the publisher all the same",
 			    name, pg_value(rows, i, 1), pg_value(rows, i, 6));
 	return rows != NULL;
+}
+
+/* `run` ends at its start when a publisher of its configuration is not in the database. */
+static bool check_not_configured(const struct session *session, const char *name, struct err *err)
+{
+	const struct config_publisher *publisher = config_find_publisher(session->config, name);
+
+	if (!publisher || publisher->settings.postgres != session->postgres ||
+	    config_is_default(publisher->origin) || confirm_is_forced(session->call, "configured"))
+		return true;
+	return err_set(err, ERR_REJECT,
+	    "publisher %s is in the configuration (%s), and `run` would not start without it; "
+	    "remove its section first, or force it with --force configured",
+	    name, publisher->origin);
 }
 
 /* Partitions stay for the sake of publishers that have not published their rows. */
@@ -59,8 +73,8 @@ static bool drop_publisher(struct session *session, struct err *err)
 	OWNED(text_finish) struct text plan = {0};
 	OWNED(owned_pg_result_destroy) struct pg_result *done = NULL;
 
-	if (!plan_drop(session, name, &plan, err) || !check_unowned(session, name, err) ||
-	    !confirm_check(call, err))
+	if (!plan_drop(session, name, &plan, err) || !check_not_configured(session, name, err) ||
+	    !check_unowned(session, name, err) || !confirm_check(call, err))
 		return false;
 	fputs(text_string(&plan), stdout);
 	if (call_flag(call, "dry-run")) {
@@ -89,7 +103,7 @@ static const struct command_option publisher_drop_options[] = {
     CONFIRM_OPTIONS,
     {"force", "WORD,…",
 	"owned: also while a process owns one of its shards, which that process lets go of; last: "
-	"also the last publisher."},
+	"also the last publisher; configured: also one that the configuration names."},
     SESSION_POSTGRES_OPTION,
     {0},
 };
