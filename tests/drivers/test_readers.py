@@ -10,7 +10,7 @@ from drivers.harness import build, run
 from drivers.readers import READERS
 from support.process import wait_for
 
-SMALL = 500  # of such messages each batch of the relay has many, which it compresses
+SMALL = 500  # each batch of the relay has many of these
 TOPIC = "readers"
 
 
