@@ -4,12 +4,14 @@
 #include <librdkafka/rdkafka_mock.h>
 #include <stdlib.h>
 
+#include "dev_gate.h"
 #include "logging.h"
 #include "text.h"
 
 struct dev_broker {
 	rd_kafka_t *handle; /* only carries the cluster */
 	rd_kafka_mock_cluster_t *cluster;
+	struct dev_gate *gate; /* clients connect to it, not to the cluster */
 	int brokers, partitions;
 };
 
@@ -22,7 +24,7 @@ static void on_dev_broker_log(
 	log_debug("dev_broker_log", {"facility", LOG_TEXT(facility)}, {"text", LOG_TEXT(text)});
 }
 
-struct dev_broker *dev_broker_create(int brokers, int partitions, struct err *err)
+struct dev_broker *dev_broker_create(int brokers, int partitions, int port, struct err *err)
 {
 	struct dev_broker *broker = xcalloc(1, sizeof *broker);
 	rd_kafka_conf_t *conf = rd_kafka_conf_new();
@@ -43,7 +45,10 @@ struct dev_broker *dev_broker_create(int brokers, int partitions, struct err *er
 		    brokers);
 		goto fail;
 	}
-	return broker;
+	broker->gate =
+	    dev_gate_create(rd_kafka_mock_cluster_bootstraps(broker->cluster), port, err);
+	if (broker->gate)
+		return broker;
 fail:
 	dev_broker_destroy(broker);
 	return NULL;
@@ -53,6 +58,7 @@ void dev_broker_destroy(struct dev_broker *broker)
 {
 	if (!broker)
 		return;
+	dev_gate_destroy(broker->gate);
 	if (broker->cluster)
 		rd_kafka_mock_cluster_destroy(broker->cluster);
 	if (broker->handle)
@@ -62,7 +68,7 @@ void dev_broker_destroy(struct dev_broker *broker)
 
 const char *dev_broker_bootstrap(const struct dev_broker *broker)
 {
-	return rd_kafka_mock_cluster_bootstraps(broker->cluster);
+	return dev_gate_bootstrap(broker->gate);
 }
 
 bool dev_broker_topic(struct dev_broker *broker, const char *name, int partitions, struct err *err)

@@ -8,8 +8,11 @@
 
 struct dev_broker;
 
-/* partitions: of topics that dev_broker_topic makes when it is given no number. */
-struct dev_broker *dev_broker_create(int brokers, int partitions, struct err *err);
+/*
+ * partitions: of topics that dev_broker_topic makes when it is given no number. port: of the first
+ * broker, and the next ones for the others; 0: free ones.
+ */
+struct dev_broker *dev_broker_create(int brokers, int partitions, int port, struct err *err);
 void dev_broker_destroy(struct dev_broker *broker);
 /* "127.0.0.1:port,…"; owned by the broker. */
 const char *dev_broker_bootstrap(const struct dev_broker *broker);

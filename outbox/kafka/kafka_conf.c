@@ -223,11 +223,12 @@ static bool apply_properties(
 /*
  * Its "error" (syslog 3) is a broker that cannot be reached, which it retries for ever: a warning
  * here. That gapless mode is "experimental", and a fatal error, which also comes as an event and is
- * routine, are for debugging.
+ * routine, are for debugging. So is AUTOCREATE, which comes with each refresh of the metadata: a
+ * broker that old could serve no idempotent producer, and the embedded broker only looks as old.
  */
 static enum log_level level_of(int level, const char *facility, const char *text)
 {
-	if (text_equal(facility, "FATAL") || level > 6 ||
+	if (text_equal(facility, "FATAL") || text_equal(facility, "AUTOCREATE") || level > 6 ||
 	    (text_equal(facility, "CONFWARN") && strstr(text, "enable.gapless.guarantee")))
 		return LOG_LEVEL_DEBUG;
 	if (level <= 2)

@@ -25,7 +25,7 @@ static int start_broker(void **state)
 
 	(void)state;
 	log_configure(LOG_LEVEL_ERROR, LOG_LOGFMT);
-	broker = dev_broker_create(1, PARTITIONS, &err);
+	broker = dev_broker_create(1, PARTITIONS, 0, &err);
 	if (!broker)
 		return -1;
 	servers.value = (char *)dev_broker_bootstrap(broker);

@@ -17,7 +17,7 @@ static struct kafka_settings kafka = {.name = "main", .properties = &servers, .p
 static struct dev_broker *start(int brokers, int partitions)
 {
 	struct err err = {0};
-	struct dev_broker *broker = dev_broker_create(brokers, partitions, &err);
+	struct dev_broker *broker = dev_broker_create(brokers, partitions, 0, &err);
 
 	if (!broker)
 		fail_msg("%s", err.message);

@@ -235,7 +235,8 @@ bool preflight_topic(struct preflight *report, struct topic_metadata *metadata,
 		return err_set(err, ERR_RETRY, "%s", failed.message);
 	default:
 		preflight_add(report, PREFLIGHT_UNSAFE, place,
-		    "allow the relay DESCRIBE_CONFIGS on the topic",
+		    failed.kind == ERR_CONFIG ? "use a Kafka that tells them; dev-broker does not"
+					      : "allow the relay DESCRIBE_CONFIGS on the topic",
 		    "its settings cannot be read: %s", failed.message);
 		return true;
 	}

@@ -37,8 +37,8 @@ static int run_dev_broker(const struct call *call)
 	sigaddset(&ends, SIGINT);
 	sigaddset(&ends, SIGTERM);
 	pthread_sigmask(SIG_BLOCK, &ends, NULL);
-	broker = dev_broker_create(
-	    (int)call_number(call, "brokers", 1), (int)call_number(call, "partitions", 4), &err);
+	broker = dev_broker_create((int)call_number(call, "brokers", 1),
+	    (int)call_number(call, "partitions", 4), (int)call_number(call, "port", 0), &err);
 	if (!broker)
 		return session_failed(&err);
 	for (int i = 0; i < call->argument_count; i++)
@@ -52,6 +52,9 @@ static int run_dev_broker(const struct call *call)
 
 static const struct command_option dev_broker_options[] = {
     {"brokers", "N", "Brokers of the cluster, 1 unless given.", 1, MOST_BROKERS},
+    {"port", "N",
+	"Port of the first broker, and the next ones for the others. Free ports unless given.",
+	1024, 65535 - MOST_BROKERS},
     {"partitions", "N", "Partitions of a topic made on first use, 4 unless given.", 1,
 	MOST_PARTITIONS},
     {0},
@@ -63,13 +66,18 @@ const struct command command_dev_broker = {
     .most_arguments = CALL_ARGUMENTS,
     .summary = "Runs an embedded Kafka to try things out.",
     .description =
-	"librdkafka's mock cluster, in memory, on free loopback ports: it prints its "
+	"librdkafka's mock cluster, in memory, on loopback ports: it prints its "
 	"bootstrap.servers and runs until SIGINT or SIGTERM. Topics are made on first use, or at "
 	"once "
 	"when they are named.\n"
+	"Clients of librdkafka, the Java client and franz-go produce, consume and commit offsets "
+	"in "
+	"groups. The cluster knows no administration: it neither creates topics on request nor "
+	"tells "
+	"or changes settings.\n"
 	"It keeps 5 MiB a partition, nothing on disk, and can say nothing about durability, "
 	"transactions or the settings of a topic: never publish to it what matters.\n",
     .options = dev_broker_options,
-    .example = "outbox-relay dev-broker --brokers 3 orders:12",
+    .example = "outbox-relay dev-broker --port 9092 orders:12",
     .run = run_dev_broker,
 };
