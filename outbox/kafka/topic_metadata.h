@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include "errors.h"
 #include "kafka_settings.h"
+#include "text.h"
 
 struct topic_metadata;
 
@@ -41,6 +42,12 @@ struct topic_setting {
 bool topic_metadata_settings(struct topic_metadata *metadata, const char *topic, int timeout_ms,
     struct topic_setting **ret_settings, int *ret_count, struct err *err) MUST_CHECK;
 void topic_metadata_settings_free(struct topic_setting *settings, int count);
+/*
+ * Numbers of the partitions without a leader, "3, 5", and how many they are. 0 for a topic that
+ * does not exist.
+ */
+bool topic_metadata_leaderless(struct topic_metadata *metadata, const char *topic, int timeout_ms,
+    struct text *ret_numbers, int *ret_count, struct err *err) MUST_CHECK;
 bool topic_metadata_broker_count(
     struct topic_metadata *metadata, int timeout_ms, int *ret_count, struct err *err) MUST_CHECK;
 /*

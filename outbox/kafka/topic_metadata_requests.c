@@ -134,6 +134,27 @@ void topic_metadata_settings_free(struct topic_setting *settings, int count)
 	free(settings);
 }
 
+bool topic_metadata_leaderless(struct topic_metadata *metadata, const char *topic, int timeout_ms,
+    struct text *ret_numbers, int *ret_count, struct err *err)
+{
+	OWNED(topic_metadata_return)
+	struct topic_metadata *borrowed = topic_metadata_borrow(metadata, 0);
+	OWNED(kafka_client_free_metadata) const struct rd_kafka_metadata *answer = NULL;
+	rd_kafka_resp_err_t code =
+	    kafka_client_topic(topic_metadata_handle(borrowed), topic, timeout_ms, &answer);
+
+	*ret_count = 0;
+	if (kafka_client_is_missing(code))
+		return true;
+	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+		return kafka_client_failed(err, code, topic);
+	for (int i = 0; i < answer->topics[0].partition_cnt; i++)
+		if (answer->topics[0].partitions[i].leader < 0)
+			text_addf(ret_numbers, "%s%d", (*ret_count)++ ? ", " : "",
+			    (int)answer->topics[0].partitions[i].id);
+	return true;
+}
+
 bool topic_metadata_broker_count(
     struct topic_metadata *metadata, int timeout_ms, int *ret_count, struct err *err)
 {

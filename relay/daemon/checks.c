@@ -202,7 +202,9 @@ bool checks_topics(struct checks *checks, const struct kafka_settings *kafka,
 		     j++) {
 			if (is_checked_before(checks, i, publisher->topics[j]))
 				continue;
-			if (!preflight_topic(&checks->report, metadata, kafka, publisher->topics[j],
+			if (!preflight_leaders(
+				&checks->report, metadata, publisher->topics[j], KAFKA_MS, err) ||
+			    !preflight_topic(&checks->report, metadata, kafka, publisher->topics[j],
 				age, KAFKA_MS, err))
 				return false;
 			tell_headers(checks, publisher->topics[j]);

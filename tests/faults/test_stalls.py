@@ -1,9 +1,12 @@
 """A partition that takes nothing, and a topic that is missing, hold up the others for stall_after and no
 longer: their records are parked, and follow in order, none lost or doubled, once they are there again."""
 
+import re
+
 import pytest
 
 from support.auditor import audit, committed_messages, count_records, read_topics
+from support.process import wait_for
 from support.relay import run_command
 
 LONG = 120
@@ -67,6 +70,24 @@ def judged(database, bootstrap, topics, duplicates=0):
             name = record.topic, record.key
             assert numbers.get(name, 0) < number, record
             numbers[name] = number
+
+
+def test_status_names_a_partition_without_a_leader_before_it_is_stalled(database, kafka3, place):
+    topic, number = place
+    database.execute("INSERT INTO outbox.message (topic, key, payload, created_at)"
+                     " VALUES (%s, 'k', 'p', clock_timestamp() - interval '1 minute')", (topic,))
+    settings = {"DATABASE_URL": database.dsn, "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS": kafka3.bootstrap}
+    assert "no leader" not in run_command(["status"], settings)[1]
+    kafka3.kill(number)
+
+    def said():
+        return re.search(r"  ! topic \S+: partitions? [\d, ]+ ha(s|ve) no leader: ",
+                         run_command(["status"], settings)[1])
+
+    wait_for(said, LONG, "a word about the partition")
+    assert states(database) == {}
+    status, output, _ = run_command(["doctor"], settings)
+    assert status == 1 and "no leader: " in output and "start the brokers that hold its replicas" in output
 
 
 @pytest.mark.rotated

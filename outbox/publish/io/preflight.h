@@ -72,6 +72,10 @@ bool preflight_topic(struct preflight *report, struct topic_metadata *metadata,
     const struct kafka_settings *kafka, const char *topic, int64_t oldest_age_ms, int timeout_ms,
     struct err *err) MUST_CHECK;
 
+/* Whether each partition has a leader. A missing topic is no finding. False: no broker answered. */
+bool preflight_leaders(struct preflight *report, struct topic_metadata *metadata, const char *topic,
+    int timeout_ms, struct err *err) MUST_CHECK;
+
 /* Whether a topic exists that is only read. False: no broker answered. */
 bool preflight_topic_exists(struct preflight *report, struct topic_metadata *metadata,
     const struct kafka_settings *kafka, const char *topic, int timeout_ms,

@@ -196,6 +196,25 @@ static void add_missing_topic(struct preflight *report, const struct kafka_setti
 	    preflight_add(report, PREFLIGHT_FAIL, place, one, "%s", why), all, topic);
 }
 
+bool preflight_leaders(struct preflight *report, struct topic_metadata *metadata, const char *topic,
+    int timeout_ms, struct err *err)
+{
+	owned_text char *place = xformat("topic %s", topic);
+	OWNED(text_finish) struct text numbers = {0};
+	int count = 0;
+
+	if (!topic_metadata_leaderless(metadata, topic, timeout_ms, &numbers, &count, err))
+		return false;
+	if (count > 0)
+		preflight_add(report, PREFLIGHT_FAIL, place,
+		    "start the brokers that hold its replicas",
+		    "partition%s %s %s no leader: messages for %s wait, and are parked "
+		    "after stall_after",
+		    count > 1 ? "s" : "", text_string(&numbers), count > 1 ? "have" : "has",
+		    count > 1 ? "them" : "it");
+	return true;
+}
+
 bool preflight_topic_exists(struct preflight *report, struct topic_metadata *metadata,
     const struct kafka_settings *kafka, const char *topic, int timeout_ms, struct err *err)
 {
