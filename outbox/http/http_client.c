@@ -182,14 +182,37 @@ static bool is_refused_stream(struct exchange *exchange, CURLcode code)
 	       clock_ms() < exchange->expires_at && exchange->resends++ < MOST_RESENDS;
 }
 
+static bool ended_by_peer(CURLcode code)
+{
+	return code == CURLE_HTTP2 || code == CURLE_HTTP2_STREAM || code == CURLE_SEND_ERROR ||
+	       code == CURLE_RECV_ERROR || code == CURLE_PARTIAL_FILE || code == CURLE_GOT_NOTHING;
+}
+
+/*
+ * Servers end connections of HTTP/2 by their age or when they stop, and cut off what is under way.
+ * libcurl 7.88 also forgets the trailers of an answer that it reads together with GOAWAY, and calls
+ * such an answer complete. Requests of HTTP/2 may be handled twice, so that each has a second try.
+ */
+static bool is_cut_off(struct exchange *exchange, CURLcode code)
+{
+	bool has_trailers = exchange->answer_headers.length > exchange->trailers_at;
+	bool cut = code ? ended_by_peer(code) : exchange->body.length && !has_trailers;
+
+	if (!exchange->shares || !cut || exchange->resends || exchange->second_try ||
+	    clock_ms() >= exchange->expires_at)
+		return false;
+	exchange->second_try = true;
+	exchange->cut_off = code != CURLE_OK; /* else the server did nothing wrong */
+	return true;
+}
+
 /* On a connection of its own. */
 static bool restart_exchange(struct exchange *exchange)
 {
 	CURLM *multi = exchange->client->multi;
 
 	curl_multi_remove_handle(multi, exchange->easy);
-	exchange->stage = STAGE_QUEUED;
-	exchange->error[0] = '\0';
+	http_exchange_forget_answer(exchange);
 	return http_request_set_anew(exchange) &&
 	       curl_multi_add_handle(multi, exchange->easy) == CURLM_OK;
 }
@@ -204,7 +227,7 @@ static void finish_exchange(struct exchange *exchange, CURLcode code)
 	curl_easy_getinfo(exchange->easy, CURLINFO_REQUEST_SIZE, &bytes_sent);
 	response->status = (int)status;
 	/* each stream was refused: the service handled none of them */
-	response->sent = bytes_sent > 0 && exchange->resends <= MOST_RESENDS;
+	response->sent = exchange->cut_off || (bytes_sent > 0 && exchange->resends <= MOST_RESENDS);
 	response->total_us = clock_us() - exchange->started_us;
 	response->body = text_string(&exchange->body);
 	response->body_length = exchange->body.length;
@@ -222,7 +245,8 @@ static void finish_exchange(struct exchange *exchange, CURLcode code)
 
 static void end_exchange(struct exchange *exchange, CURLcode code)
 {
-	bool again = exchange->none_kept || is_refused_stream(exchange, code);
+	bool again =
+	    exchange->none_kept || is_refused_stream(exchange, code) || is_cut_off(exchange, code);
 
 	if (!again || !restart_exchange(exchange))
 		finish_exchange(exchange, code);

@@ -22,7 +22,9 @@
  * (http_guard_url).
  *
  * A stream of HTTP/2 that the server refuses by GOAWAY is sent again on a new connection, at most
- * three times and within the timeout; if all are refused, the request was not sent.
+ * three times and within the timeout; if all are refused, the request was not sent. An answer of
+ * HTTP/2 that is cut off, or whose trailers are lost, makes the request go once more in the same
+ * way: what is sent by HTTP/2 is something that the peer may handle twice.
  *
  * A request may reach the peer twice: when a connection that was kept turns out to be closed before
  * a byte of the answer came, libcurl sends it once more on a new one. (The peer may have handled
@@ -134,7 +136,8 @@ int http_client_in_flight(const struct http_client *client);
 
 /*
  * What became of a request. `failure` is NULL when there is a whole answer, of whatever status.
- * Else it is a stable code, and `sent` says whether a byte of the request ever left for the peer.
+ * Else it is a stable code, and `sent` says whether a byte of the request ever left for the peer
+ * (where libcurl lost the trailers of a first answer: of the second request).
  *
  * Never sent (our own failure, it costs the peer's attempts nothing):
  *   url              libcurl does not take the URL, or speaks no such protocol

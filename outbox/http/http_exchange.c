@@ -194,18 +194,25 @@ static void text_reuse(struct text *text)
 	text_clear(text);
 }
 
-void http_exchange_reset(struct exchange *exchange)
+void http_exchange_forget_answer(struct exchange *exchange)
 {
-	text_reuse(&exchange->line_text);
 	text_reuse(&exchange->body);
 	text_reuse(&exchange->answer_headers);
 	exchange->header_bytes = exchange->trailers_at = 0;
 	exchange->stage = STAGE_QUEUED;
-	exchange->only_kept = exchange->none_kept = false;
-	exchange->tried = exchange->head_ended = false;
-	exchange->refused = exchange->given_up = NULL;
+	exchange->head_ended = false;
 	exchange->slow_at = 0;
-	exchange->resends = 0;
+	exchange->response.first_byte_us = 0;
 	exchange->error[0] = '\0';
+}
+
+void http_exchange_reset(struct exchange *exchange)
+{
+	http_exchange_forget_answer(exchange);
+	text_reuse(&exchange->line_text);
+	exchange->only_kept = exchange->none_kept = false;
+	exchange->tried = exchange->second_try = exchange->cut_off = false;
+	exchange->refused = exchange->given_up = NULL;
+	exchange->resends = 0;
 	exchange->response = (struct http_response){0};
 }

@@ -30,6 +30,8 @@ struct exchange {
 	bool only_kept;       /* opens no connection, see http_request_set */
 	bool none_kept;       /* there was none */
 	int resends;          /* after GOAWAY refused its stream */
+	bool second_try;      /* after an answer that was cut off or lost its trailers */
+	bool cut_off;         /* the first one was */
 	bool tried;           /* an address was let through */
 	const char *refused;  /* why the last one was not */
 	const char *given_up; /* why we did, in a callback */
@@ -60,6 +62,8 @@ struct http_client {
 struct exchange *http_exchange_create(struct http_client *client);
 /* It must not be in the multi handle any more. */
 void http_exchange_destroy(struct exchange *exchange);
+/* What came of the answer, before the request is sent again. */
+void http_exchange_forget_answer(struct exchange *exchange);
 /* Forgets the request; the handle and small buffers stay. */
 void http_exchange_reset(struct exchange *exchange);
 /* Bytes of the answer so far. */

@@ -1,6 +1,7 @@
 #include "http_private.h"
 #include <string.h>
 #include <strings.h>
+#include "clock.h"
 
 /* A file of authorities that was changed counts after so long. */
 enum { AUTHORITIES_KEPT_S = 300 };
@@ -198,10 +199,12 @@ bool http_request_set(struct exchange *exchange, const struct http_request *requ
 
 bool http_request_set_anew(struct exchange *exchange)
 {
+	const int64_t left_ms = exchange->expires_at - clock_ms();
 	CURL *easy = exchange->easy;
 	bool good = true;
 
 	exchange->only_kept = exchange->none_kept = false;
+	SET(CURLOPT_TIMEOUT_MS, (long)(left_ms > 1 ? left_ms : 1)); /* 0 would be no limit */
 	SET(CURLOPT_FRESH_CONNECT, 1L);
 	SET(CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2_PRIOR_KNOWLEDGE);
 	return good;

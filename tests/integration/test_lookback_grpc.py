@@ -269,6 +269,13 @@ def literal(name, value):
     return bytes([0, len(name)]) + name + bytes([len(value)]) + value
 
 
+def answer_frames(stream, message):
+    """Head, message and trailers."""
+    return (frame(1, 4, stream, b"\x88" + literal(b"content-type", b"application/grpc")),
+            frame(0, 0, stream, bytes([0]) + len(message).to_bytes(4, "big") + message),
+            frame(1, 5, stream, literal(b"grpc-status", b"0")))
+
+
 class GoingAway:
     """HTTP/2 by hand: the first `refusals` connections refuse their stream by GOAWAY, as servers do
     that end a connection by its age; others answer."""
@@ -303,10 +310,7 @@ class GoingAway:
                 connection.sendall(frame(7, 0, 0, (stream - 2 if stream > 2 else 0).to_bytes(4, "big") + bytes(4)))
                 connection.shutdown(socket.SHUT_RDWR)
                 return
-            connection.sendall(
-                frame(1, 4, stream, b"\x88" + literal(b"content-type", b"application/grpc"))
-                + frame(0, 0, stream, bytes([0]) + len(self.message).to_bytes(4, "big") + self.message)
-                + frame(1, 5, stream, literal(b"grpc-status", b"0")))
+            connection.sendall(b"".join(answer_frames(stream, self.message)))
 
 
 @pytest.mark.parametrize("kept", [False, True], ids=["new", "kept"])
@@ -324,3 +328,79 @@ def test_a_service_that_refuses_each_stream_costs_no_attempt(make_asker):
     service = GoingAway(100, said(b"7", COMMIT), False)
     assert_undecided(make_asker(service.url).ask("order", "7"), "closed", sent=False, reached=False)
     assert len(service.asked) == 4
+
+
+class CuttingOff:
+    """HTTP/2 by hand: the first `cuts` connections end within their first answer, or with it."""
+
+    def __init__(self, cuts, answer):
+        self.cuts, self.answer = cuts, answer
+        self.asked = 0
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        with contextlib.suppress(OSError):
+            for number in range(100):
+                self.serve(self.listener.accept()[0], number < self.cuts)
+
+    def serve(self, connection, cut):
+        file = connection.makefile("rb")
+        file.read(24)
+        connection.sendall(frame(4, 0, 0))
+        while head := file.read(9):
+            kind, flags, stream = head[3], head[4], int.from_bytes(head[5:9], "big")
+            file.read(int.from_bytes(head[:3], "big"))
+            if kind == 0 and flags & 1:
+                self.asked += 1
+                frames = answer_frames(stream, said(b"7", COMMIT))
+                connection.sendall(self.answer(stream, frames) if cut else b"".join(frames))
+                if cut:
+                    connection.shutdown(socket.SHUT_RDWR)
+                    return
+
+
+def going_away(stream):
+    return frame(7, 0, 0, stream.to_bytes(4, "big") + bytes(4))
+
+
+CUTS = {
+    "at once": lambda stream, frames: b"",
+    "behind the head": lambda stream, frames: frames[0],
+    "behind the message": lambda stream, frames: frames[0] + frames[1],
+    # libcurl 7.88 forgets trailers that it read together with GOAWAY
+    "with a GOAWAY behind the answer": lambda stream, frames: b"".join(frames) + going_away(stream),
+}
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_an_answer_that_is_cut_off_is_asked_for_once_more(make_asker, cut):
+    service = CuttingOff(1, CUTS[cut])
+    answer = make_asker(service.url).ask("order", "7")
+    assert answer["words"] == ["commit"], answer
+    assert service.asked == 2
+
+
+def test_a_service_that_cuts_off_each_answer_is_asked_twice(make_asker):
+    service = CuttingOff(100, CUTS["at once"])
+    assert_undecided(make_asker(service.url).ask("order", "7"), "closed", sent=True, reached=False)
+    assert service.asked == 2
+
+
+def test_a_request_that_is_sent_again_keeps_to_its_timeout(make_asker):
+    go_on = threading.Event()
+
+    def late(stream, frames):
+        go_on.wait(1.5)  # most of the timeout
+        return b""
+
+    def never(stream, frames):
+        go_on.wait(60)
+        return b""
+    answers = iter((late, never))
+    service = CuttingOff(2, lambda *given: next(answers)(*given))
+    answer = make_asker(service.url, timeout="2s").ask("order", "7")
+    go_on.set()
+    assert_undecided(answer, "timeout", sent=True, reached=False)
+    assert answer["total_us"] < 3_000_000, answer
