@@ -76,8 +76,7 @@ static void write_batch(struct deliver_request *request, const struct deliver_wi
     const struct outbox_inbox_message *const *messages, size_t count)
 {
 	reserve_headers(request, 0);
-	add_request_header(
-	    request, "Content-Type", "application/cloudevents-batch+json; charset=utf-8");
+	add_request_header(request, "Content-Type", "application/cloudevents-batch+json");
 	for (size_t i = 0; i < count; i++) {
 		struct deliver_event event;
 
