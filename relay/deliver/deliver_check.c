@@ -5,8 +5,8 @@
 #include <unistd.h>
 #include "cleanup.h"
 #include "dedup_stores.h"
-#include "deliver_event.h"
 #include "deliver_inbox.h"
+#include "deliver_text.h"
 #include "http_sender.h"
 #include "pg.h"
 #include "rule_key.h"
@@ -108,9 +108,10 @@ static bool check_deliver_path(
 
 static bool check_event_source(const struct config_deliver *section, struct err *err)
 {
-	return deliver_event_is_source(section->event_source) ||
+	return deliver_text_is_uri_reference(section->event_source) ||
 	       refuse_deliver_key(section, err, "event_source",
-		   "it is no URI; write a blank as %20 and a percent sign as %25");
+		   "it is no URI reference (RFC 3986): a blank is written as %20, a percent "
+		   "sign as %25, and other characters than ASCII as the %XX of their UTF-8");
 }
 
 bool deliver_check(const struct config_deliver *section, struct err *err)

@@ -1,6 +1,5 @@
 #include "deliver_event.h"
 
-#include <ctype.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <openssl/evp.h>
@@ -10,6 +9,7 @@
 #include <strings.h>
 #include <time.h>
 #include "cleanup.h"
+#include "deliver_text.h"
 #include "hex.h"
 #include "http_sign.h"
 #include "json_text.h"
@@ -113,55 +113,21 @@ static bool is_outbox_attribute(const char *name)
 	return text_starts(name, "outbox");
 }
 
-/* data is no attribute, and the content type stands in a header of its own. */
+/*
+ * data is no attribute, and the content type stands in a header of its own. The last two are of
+ * CloudEvents 0.3: libraries refuse them in an event of 1.0, or decode its data by them.
+ */
 static bool may_be_taken(const char *name)
 {
+	static const char *const others[] = {
+	    "data", "datacontenttype", "specversion", "schemaurl", "datacontentencoding"};
 	static const char alphabet[] = "abcdefghijklmnopqrstuvwxyz0123456789";
 
-	return *name && !name[strspn(name, alphabet)] && strlen(name) <= MOST_NAME &&
-	       !is_outbox_attribute(name) && !text_equal(name, "data") &&
-	       !text_equal(name, "datacontenttype") && !text_equal(name, "specversion");
-}
-
-/* The end of a text that has digits where the form has a 9; NULL: it has another form. */
-static const char *match_form(const char *at, const char *form)
-{
-	for (; *form; at++, form++)
-		if (*form == '9' ? !isdigit((unsigned char)*at) : *at != *form)
-			return NULL;
-	return at;
-}
-
-static bool is_time_zone(const char *at)
-{
-	const char *end = *at == '+' || *at == '-' ? match_form(at + 1, "99:99") : NULL;
-
-	return text_equal(at, "Z") ||
-	       (end && !*end && strncmp(at + 1, "24", 2) < 0 && strncmp(at + 4, "60", 2) < 0);
-}
-
-/* RFC 3339, as far as the SDKs of all languages read it: no leap second, no small letters. */
-static bool is_event_time(const char *text)
-{
-	const char *at = match_form(text, "9999-99-99T99:99:99");
-	struct tm parts = {0};
-
-	if (!at || text_starts(text, "0000") || strptime(text, "%Y-%m-%dT%T", &parts) != at ||
-	    parts.tm_sec > 59)
-		return false;
-	int day = parts.tm_mday;
-	timegm(&parts); /* turns the 30th of February into a day of March */
-	size_t digits = *at == '.' ? strspn(at + 1, "0123456789") : 0;
-	return parts.tm_mday == day && is_time_zone(digits ? at + 1 + digits : at);
-}
-
-bool deliver_event_is_source(const char *text)
-{
-	for (; *text; text++)
-		if (*text == ' ' || (*text == '%' && !(isxdigit((unsigned char)text[1]) &&
-							 isxdigit((unsigned char)text[2]))))
+	for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+		if (text_equal(name, others[i]))
 			return false;
-	return true;
+	return *name && !name[strspn(name, alphabet)] && strlen(name) <= MOST_NAME &&
+	       !is_outbox_attribute(name);
 }
 
 /* NULL: as if the record did not have the header. */
@@ -170,8 +136,9 @@ static const char *given_attribute(
 {
 	const char *value = clean_copy(event, header->value, header->length);
 
-	if (value && ((text_equal(name, "time") && !is_event_time(value)) ||
-			 (text_equal(name, "source") && !deliver_event_is_source(value))))
+	if (!value || (text_equal(name, "time") && !deliver_text_is_time(value)) ||
+	    (text_equal(name, "source") && !deliver_text_is_uri_reference(value)) ||
+	    (text_equal(name, "dataschema") && !deliver_text_is_uri(value)))
 		return NULL;
 	return value;
 }
@@ -346,7 +313,7 @@ static const char *given_content_type(
 		    header->length > MOST_CONTENT_TYPE)
 			continue;
 		const char *type = clean_copy(event, header->value, header->length);
-		if (type && is_visible(type))
+		if (type && is_visible(type) && deliver_text_is_media_type(type))
 			return type;
 	}
 	return NULL;

@@ -69,9 +69,6 @@ void deliver_event_finish(struct deliver_event *event);
  */
 bool deliver_event_is_text(const struct deliver_event *event);
 
-/* May a CloudEvents `source` be so? No blanks, and each percent sign has its two digits. */
-bool deliver_event_is_source(const char *text);
-
 /* NULL: it has no such attribute. */
 const char *deliver_event_attribute(const struct deliver_event *event, const char *name);
 

@@ -165,7 +165,8 @@ static void a_time_that_is_none_is_that_of_the_record(void **state)
 	    "2020-01-01T24:00:00Z", "2020-01-01T00:60:00Z", "2016-12-31T23:59:60Z",
 	    "2020-01-01T00:00:00.Z", "2020-01-01T00:00:00,5Z", "2020-01-01T00:00:00+24:00",
 	    "2020-01-01T00:00:00+0100", "2020-01-01T00:00:00+01:60", "2020-01-01T00:00:00ZZ",
-	    "0000-01-01T00:00:00Z", "1700000000123", " 2020-01-01T00:00:00Z"};
+	    "0000-01-01T00:00:00Z", "0001-01-01T00:00:00+00:01", "9999-12-31T23:59:59-01:00",
+	    "1700000000123", " 2020-01-01T00:00:00Z"};
 	char made[64];
 
 	(void)state;
@@ -178,8 +179,13 @@ static void a_time_that_is_none_is_that_of_the_record(void **state)
 
 static void a_source_that_is_none_is_the_default(void **state)
 {
-	static const char *const good[] = {"/shop%20a", "urn:x:1", "https://a.example/?b=%C3%A4#c"};
-	static const char *const bad[] = {"my shop", " /shop", "/shop ", "/100%", "/%zz", "/a%2"};
+	static const char *const good[] = {"/shop%20a", "urn:x:1", "https://a.example/?b=%C3%A4#c",
+	    "#part", "a/b:c", "./a:b", "//shop.example:80/a", "https://u:p@[2001:db8::1]:443/?q#f",
+	    "file:///a", "mailto:a@b.example", "?", "a=1,(b)!*'~", "s3+x.y-z:k"};
+	static const char *const bad[] = {"my shop", " /shop", "/shop ", "/100%", "/%zz", "/a%2",
+	    "1:foo", "://x", ":", "_a:b", "/b\xc3\xbcro", "<x>", "/a\"b", "/a{b}", "/a|b", "/a\\b",
+	    "/a^b", "/a`b", "/a#b#c", "a[b]", "http://[::1", "http://[1]/", "http://[]/",
+	    "http://h:port/", "http://h:1:2/", "http://a@b@c/", "http://a%20b/", "http://[::1]x/"};
 	char made[64];
 
 	(void)state;
@@ -188,6 +194,65 @@ static void a_source_that_is_none_is_the_default(void **state)
 		    attribute_of("ce_source", good[i], made), "/topics/shop.orders");
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
 		assert_string_equal(attribute_of("ce_source", bad[i], made), "/topics/shop.orders");
+}
+
+static void a_schema_that_is_no_uri_is_left_out(void **state)
+{
+	static const char *const bad[] = {"a schema", "/schemas/1", "//a/b", "https://a/\xc3\xbc"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+		const struct outbox_rules_header headers[] = {header("ce_dataschema", bad[i])};
+		struct outbox_inbox_message one = message("7", "{}");
+		struct deliver_request request;
+
+		one.headers = headers;
+		one.header_count = 1;
+		request = requested(&binary, &one);
+		assert_null(find(&request, "ce-dataschema"));
+		deliver_request_finish(&request);
+	}
+}
+
+static void attributes_of_other_versions_are_left_out(void **state)
+{
+	const struct outbox_rules_header headers[] = {header("ce_schemaurl", "https://a/b"),
+	    header("ce_datacontentencoding", "base64"), header("ce_dataschema", "urn:a:b")};
+	struct outbox_inbox_message one = message("7", "{}");
+	struct deliver_request request;
+
+	(void)state;
+	one.headers = headers;
+	one.header_count = 3;
+	request = requested(&binary, &one);
+	assert_null(find(&request, "ce-schemaurl"));
+	assert_null(find(&request, "ce-datacontentencoding"));
+	assert_string_equal(find(&request, "ce-dataschema"), "urn:a:b");
+	deliver_request_finish(&request);
+}
+
+static void a_content_type_that_is_none_is_guessed(void **state)
+{
+	static const char *const good[] = {"text/plain", "text/plain;charset=utf-8",
+	    "application/x.y+z; a=b ; c=\"d; \\\" e\";", "a/b;"};
+	static const char *const bad[] = {"json", "a b", "text/", "/plain", "text/plain; charset",
+	    "text/plain; charset=", "text/plain, text/html", "text/plain; a=\"b", "text /plain"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof good / sizeof *good + sizeof bad / sizeof *bad; i++) {
+		bool is_good = i < sizeof good / sizeof *good;
+		const char *type = is_good ? good[i] : bad[i - sizeof good / sizeof *good];
+		const struct outbox_rules_header headers[] = {header("content-type", type)};
+		struct outbox_inbox_message one = message("7", "{}");
+		struct deliver_request request;
+
+		one.headers = headers;
+		one.header_count = 1;
+		request = requested(&binary, &one);
+		assert_string_equal(
+		    find(&request, "Content-Type"), is_good ? type : "application/json");
+		deliver_request_finish(&request);
+	}
 }
 
 static void headers_that_are_no_attributes_are_left_out(void **state)
@@ -571,6 +636,9 @@ int main(void)
 	    cmocka_unit_test(what_the_record_says_as_an_event_is_taken_over),
 	    cmocka_unit_test(a_time_that_is_none_is_that_of_the_record),
 	    cmocka_unit_test(a_source_that_is_none_is_the_default),
+	    cmocka_unit_test(a_schema_that_is_no_uri_is_left_out),
+	    cmocka_unit_test(attributes_of_other_versions_are_left_out),
+	    cmocka_unit_test(a_content_type_that_is_none_is_guessed),
 	    cmocka_unit_test(headers_that_are_no_attributes_are_left_out),
 	    cmocka_unit_test(an_event_of_another_version_is_not_taken_for_one),
 	    cmocka_unit_test(no_more_attributes_are_taken_than_a_server_takes_headers),
