@@ -1,6 +1,6 @@
 """The drivers of which run-tests tries each."""
 
-from drivers.harness import Driver, java
+from drivers.harness import Driver, java, node
 
 EACH_TIME = {"psycopg", "pgjdbc"}  # the others by turns, one a run
 
@@ -21,6 +21,17 @@ def refused(*ways):
         ("both", "payload_is_text_or_bytes"))}
 
 
+NODE = ("pg@8.16.3", "postgres@3.4.7", "knex@3.1.0", "sequelize@6.37.7", "typeorm@0.3.27")
+
+
+def with_node(name, **refused):
+    """One program writes through each driver of Node. Where a driver sends bytes to a column of text as they are,
+    PostgreSQL refuses those that are no UTF-8 (22021)."""
+    return node(name, *NODE, run=f"main.js {name}", folder="node",
+                refused={way.replace("_", "-"): rule for way, rule in refused.items()})
+
+
+HEX = "payload_is_not_hex_of_bytes"
 DRIVERS = [
     java("pgjdbc", refused=refused("bytes", *(f"{mode}-bytes-as-text" for mode in (
         "rewritten", "simple", "extended", "unspecified")))),
@@ -36,4 +47,9 @@ DRIVERS = [
            refused={way: "payload_is_not_hex_of_bytes" for way in (
                "prepared-bytes-as-text", "unprepared-bytes-as-text", "emulated-bytes-as-text", "emulated-bytes-in-text-column")}),
     Driver("ruby-pg", ("ruby", "main.rb"), install=("ruby",), refused={"bytes-as-text": "payload_is_not_hex_of_bytes"}),
+    with_node("pg", bytes_as_text="22021", publish_bytes_as_text="22021", bytes_by_cast=HEX),
+    with_node("postgres", bytes_as_text=HEX, unsafe_bytes_as_text=HEX),
+    with_node("knex", bytes_as_text="22021", bytes_by_cast=HEX),
+    with_node("sequelize", bytes_as_text="22021", bulk_bytes_as_text=HEX, object_as_text="SequelizeValidationError"),
+    with_node("typeorm", bytes_as_text="22021"),
 ]

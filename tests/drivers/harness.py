@@ -97,6 +97,13 @@ def java(name, **options):
                   install=("kafka",), **options)
 
 
+def node(name, *packages, run="main.js", **options):
+    """A program main.js with these packages of npm. run: its arguments."""
+    return Driver(name, ("env", "NODE_PATH={cache}/node_modules", "node", *run.split()),
+                  build=(("npm", "install", "--prefix", "{cache}", "--no-package-lock", "--no-audit", "--no-fund",
+                          "--ignore-scripts", "--loglevel=error", *packages),), install=("npm",), **options)
+
+
 def build(driver):
     """Its program, made from the registries of its language, unless the cache has it from the same files."""
     with locked(cache_folder(driver)):

@@ -18,6 +18,7 @@ declare -A packages=(
 	[redis]="redis-tools python3-redis python3-venv ca-certificates"
 	[mariadb]="mariadb-server-core mariadb-client-core python3-pymysql"
 	[node]="nodejs"
+	[npm]="nodejs npm"
 	[demo]="kcat python3-confluent-kafka"
 	[kafka]="openjdk-17-jdk-headless maven ca-certificates kcat python3-confluent-kafka"
 	[sanitizers]="clang-14 libclang-rt-14-dev llvm-14 valgrind"
@@ -29,6 +30,9 @@ declare -A packages=(
 		libpostgresql-jdbc-java
 		clang-format-14 pgbouncer curl tzdata apache2-utils python3-venv"
 )
+
+# Packages of nodejs that are not Debian's bring npm along, and refuse Debian's.
+! command -v npm >/dev/null || packages[npm]=nodejs
 
 die() {
 	echo "install: $*" >&2
