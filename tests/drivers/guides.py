@@ -1,6 +1,9 @@
 """The pages of docs/guide whose code the tests run."""
 
+from drivers.drivers import NODE
 from drivers.guide_harness import Guide
+from drivers.harness import npm_install
+from drivers.readers import KAFKAJS
 
 
 def python(page, program, *packages):
@@ -21,12 +24,19 @@ def java(page, program="Main", compiler=JAVAC):
                  build=(("rm", "-rf", "libs", "classes"), *compiler), install=("kafka",))
 
 
+def node(page, *packages):
+    """A program main.mjs with these packages of npm, which must lie beside it."""
+    return Guide(page, ("node", "main.mjs"), build=(npm_install("{folder}", *packages),), install=("npm",))
+
+
 READ = ("confluent-kafka==2.6.1", "kafka-python==2.2.15", "psycopg[binary]==3.2.3")
 GUIDES = [
     java("read/java"),
     java("read/kotlin-spring", "billing.MainKt", KOTLIN),
     java("write/java"),
     java("write/kotlin-spring", "shop.MainKt", KOTLIN),
+    node("read/node", "pg@8.16.3", *KAFKAJS),
+    node("write/node", *NODE),
     python("read/python", "with_confluent.py", *READ),
     python("read/python", "with_kafka_python.py", *READ),
     Guide("write/php", ("php", "main.php"), install=("php",)),

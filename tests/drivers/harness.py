@@ -97,11 +97,16 @@ def java(name, **options):
                   install=("kafka",), **options)
 
 
+def npm_install(folder, *packages):
+    """The command that installs packages of npm into the folder."""
+    return ("npm", "install", "--prefix", folder, "--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts",
+            "--loglevel=error", *packages)
+
+
 def node(name, *packages, run="main.js", **options):
     """A program main.js with these packages of npm. run: its arguments."""
     return Driver(name, ("env", "NODE_PATH={cache}/node_modules", "node", *run.split()),
-                  build=(("npm", "install", "--prefix", "{cache}", "--no-package-lock", "--no-audit", "--no-fund",
-                          "--ignore-scripts", "--loglevel=error", *packages),), install=("npm",), **options)
+                  build=(npm_install("{cache}", *packages),), install=("npm",), **options)
 
 
 def build(driver):

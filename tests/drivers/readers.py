@@ -12,10 +12,12 @@ line of JSON for each of the first count records:
 """
 
 from drivers.drivers import python
-from drivers.harness import java
+from drivers.harness import java, node
 
+KAFKAJS = ("kafkajs@2.2.4", "lz4-napi@2.9.0")
 READERS = [
     python("confluent", "confluent-kafka==2.6.1", folder="readers/confluent"),
     java("kafka-clients", folder="readers/kafka-clients"),
+    node("kafkajs", *KAFKAJS, folder="readers/kafkajs"),
     python("kafka-python", "kafka-python==2.2.15", folder="readers/kafka-python"),
 ]
