@@ -24,11 +24,11 @@ def refused(*ways):
 NODE = ("pg@8.16.3", "postgres@3.4.7", "knex@3.1.0", "sequelize@6.37.7", "typeorm@0.3.27")
 
 
-def with_node(name, **refused):
+def with_node(name, **ways):
     """One program writes through each driver of Node. Where a driver sends bytes to a column of text as they are,
     PostgreSQL refuses those that are no UTF-8 (22021)."""
     return node(name, *NODE, run=f"main.js {name}", folder="node",
-                refused={way.replace("_", "-"): rule for way, rule in refused.items()})
+                refused={way.replace("_", "-"): rule for way, rule in ways.items()})
 
 
 HEX = "payload_is_not_hex_of_bytes"
