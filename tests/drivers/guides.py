@@ -35,7 +35,7 @@ GUIDES = [
     java("read/kotlin-spring", "billing.MainKt", KOTLIN),
     java("write/java"),
     java("write/kotlin-spring", "shop.MainKt", KOTLIN),
-    node("read/node", "pg@8.16.3", *KAFKAJS),
+    node("read/node", "pg@8.16.3", KAFKAJS),
     node("write/node", *NODE),
     python("read/python", "with_confluent.py", *READ),
     python("read/python", "with_kafka_python.py", *READ),

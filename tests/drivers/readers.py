@@ -14,10 +14,10 @@ line of JSON for each of the first count records:
 from drivers.drivers import python
 from drivers.harness import java, node
 
-KAFKAJS = ("kafkajs@2.2.4", "lz4-napi@2.9.0")
+KAFKAJS = "kafkajs@2.2.4"
 READERS = [
     python("confluent", "confluent-kafka==2.6.1", folder="readers/confluent"),
     java("kafka-clients", folder="readers/kafka-clients"),
-    node("kafkajs", *KAFKAJS, folder="readers/kafkajs"),
+    node("kafkajs", KAFKAJS, folder="readers/kafkajs"),
     python("kafka-python", "kafka-python==2.2.15", folder="readers/kafka-python"),
 ]
