@@ -24,6 +24,7 @@ declare -A packages=(
 	[sanitizers]="clang-14 libclang-rt-14-dev llvm-14 valgrind"
 	[php]="php-cli php-pgsql php-doctrine-orm"
 	[ruby]="ruby ruby-pg ruby-sequel ruby-activerecord"
+	[go]="golang-go ca-certificates"
 	[filters]="golang-go openjdk-17-jdk-headless maven ca-certificates"
 	[versions]="patchelf debian-archive-keyring"
 	[tools]="python3-pytest python3-pytest-xdist python3-jsonschema python3-grpcio python3-protobuf protobuf-compiler
