@@ -1,8 +1,8 @@
 """The drivers of which run-tests tries each."""
 
-from drivers.harness import Driver, java, node
+from drivers.harness import Driver, go, java, node, rust
 
-EACH_TIME = {"psycopg", "pgjdbc"}  # the others by turns, one a run
+EACH_TIME = {"psycopg", "pgjdbc", "pgx"}  # the others by turns, one a run
 
 PYTHON = ("python3", "-m", "venv", "{cache}/venv")
 
@@ -33,6 +33,11 @@ def with_node(name, **ways):
 
 HEX = "payload_is_not_hex_of_bytes"
 DRIVERS = [
+    go("pgx", "go", refused={f"{mode}-{way}": HEX for mode in ("exec", "simple-protocol")
+                             for way in ("insert-bytes-as-text", "insert-no-bytes-as-text", "publish-bytes-as-text")}),
+    go("libpq", "go", refused={f"{mode}-copy-bytes-as-text": HEX for mode in ("text", "binary")}),
+    go("gorm", "go", refused={"simple-bytes-as-text": HEX}),
+    rust("tokio-postgres", refused={"typed-bytes-as-text": HEX}),
     java("pgjdbc", refused=refused("bytes", *(f"{mode}-bytes-as-text" for mode in (
         "rewritten", "simple", "extended", "unspecified")))),
     java("hibernate", refused={"both": "payload_is_text_or_bytes"}),

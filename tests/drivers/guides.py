@@ -29,6 +29,12 @@ def node(page, *packages):
     return Guide(page, ("node", "main.mjs"), build=(npm_install("{folder}", *packages),), install=("npm",))
 
 
+def go(page, program):
+    """A module with programs in its root or in folders."""
+    return Guide(page, ("{folder}/programs/" + program,), build=(("go", "build", "-o", "{folder}/programs/", "./..."),),
+                 install=("go",))
+
+
 READ = ("confluent-kafka==2.6.1", "kafka-python==2.2.15", "psycopg[binary]==3.2.3")
 GUIDES = [
     java("read/java"),
@@ -37,8 +43,11 @@ GUIDES = [
     java("write/kotlin-spring", "shop.MainKt", KOTLIN),
     node("read/node", "pg@8.16.3", KAFKAJS),
     node("write/node", *NODE),
+    go("read/go", "franz"),
+    go("read/go", "sarama"),
     python("read/python", "with_confluent.py", *READ),
     python("read/python", "with_kafka_python.py", *READ),
+    go("write/go", "example"),
     Guide("write/php", ("php", "main.php"), install=("php",)),
     python("write/python", "main.py", "psycopg[binary]==3.2.3", "SQLAlchemy==2.0.36", "Django==5.2.8"),
     Guide("write/ruby", ("ruby", "main.rb"), install=("ruby",)),

@@ -88,6 +88,20 @@ def cache_folder(driver):
     return os.path.join(CACHE, driver.folder or driver.name)
 
 
+def go(name, folder, **options):
+    """A program of the module in the folder."""
+    return Driver(name, ("{cache}/" + name,), build=(("go", "build", "-o", "{cache}/" + name, "./" + name),),
+                  install=("go",), folder=folder, **options)
+
+
+def rust(name, **options):
+    """A crate with the name driver. It is built elsewhere: Cargo writes a lock file beside Cargo.toml."""
+    return Driver(name, ("{cache}/target/debug/driver",),
+                  build=(("rm", "-rf", "{cache}/crate"), ("cp", "-r", ".", "{cache}/crate"),
+                         ("cargo", "build", "--quiet", "--manifest-path", "{cache}/crate/Cargo.toml",
+                          "--target-dir", "{cache}/target")), **options)
+
+
 def java(name, **options):
     """A program Main.java with the dependencies of its pom.xml."""
     return Driver(name, ("java", "-XX:TieredStopAtLevel=1", "-cp", "{cache}/libs/*:{cache}/classes", "Main"),

@@ -12,12 +12,14 @@ line of JSON for each of the first count records:
 """
 
 from drivers.drivers import python
-from drivers.harness import java, node
+from drivers.harness import go, java, node
 
 KAFKAJS = "kafkajs@2.2.4"
 READERS = [
     python("confluent", "confluent-kafka==2.6.1", folder="readers/confluent"),
+    go("franz-go", "readers/go"),
     java("kafka-clients", folder="readers/kafka-clients"),
     node("kafkajs", KAFKAJS, folder="readers/kafkajs"),
     python("kafka-python", "kafka-python==2.2.15", folder="readers/kafka-python"),
+    go("sarama", "readers/go"),
 ]
