@@ -521,7 +521,7 @@ def test_whoever_does_not_decide_is_asked_until_the_answer_is_clear(case, busine
 def test_a_batch_that_cannot_fit_max_answer_is_refused(tmp_path, transport, bytes_of_one):
     def status_of(max_answer):
         path = tmp_path / "relay.ini"
-        path.write_text('[check "shop"]\nurl = http://127.0.0.1:9/\nbatch = 100\n'
+        path.write_text('[check "shop"]\nurl = http://127.0.0.1:9/\nnetworks = 127.0.0.1\nbatch = 100\n'
                         f"transport = {transport}\nmax_answer = {max_answer}B\n")
         return run_command(["check-config", "--config", path], {
             "DATABASE_URL": "host=127.0.0.1", "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1"})
