@@ -35,8 +35,16 @@ def go(page, program):
                  install=("go",))
 
 
+def rust(page):
+    """A crate that has the name read or write."""
+    return Guide(page, ("{cache}/target/debug/" + page.split("/")[0],),
+                 build=(("cargo", "build", "--quiet", "--target-dir", "{cache}/target"),), install=("build",))
+
+
 READ = ("confluent-kafka==2.6.1", "kafka-python==2.2.15", "psycopg[binary]==3.2.3")
 GUIDES = [
+    rust("read/rust"),
+    rust("write/rust"),
     java("read/java"),
     java("read/kotlin-spring", "billing.MainKt", KOTLIN),
     java("write/java"),
