@@ -392,7 +392,7 @@ begin
 			using errcode = 'invalid_parameter_value', hint = 'only UUIDs of version 7 do, such as outbox.publish '
 				'makes; pass the time at which the message was written as the second argument';
 	end if;
-	foreach span in array array[interval '100 ms', interval '2 s', interval '1 min'] loop
+	foreach span in array array[interval '5 ms', interval '100 ms', interval '2 s', interval '1 min'] loop
 		select m.id, m.created_at into found_id, found_at from outbox.message m
 			where m.id >= (select outbox.message_id_at(moment - span))
 				and m.id <= (select outbox.message_id_at(moment + span) + 100) and m.event_id = of_event_id

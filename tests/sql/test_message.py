@@ -2,6 +2,8 @@
 
 import io
 import json
+import statistics
+import time
 import uuid
 
 import pytest
@@ -295,7 +297,6 @@ def test_an_insert_never_fails_for_want_of_a_partition(database, writer):
         ("outbox.message_default",)]
 
 
-
 def test_a_writer_learns_the_state_of_its_message_by_its_event_id(database, writer):
     made = database.execute("select outbox.publish('topic', 'k', n) from generate_series(1, 5000) n")
     for event_id in (made[0][0], made[2500][0], made[-1][0]):
@@ -303,6 +304,29 @@ def test_a_writer_learns_the_state_of_its_message_by_its_event_id(database, writ
         assert writer.fetchall() == [("main", "pending")]
     writer.execute("select outbox.message_state_of(outbox.new_event_id())")
     assert writer.fetchall() == []
+
+
+# Messages of the last six hours, whose event ids say when they were made, up to 20 ms before their created_at.
+MANY = """insert into outbox.message (created_at, event_id, topic, key, payload)
+    select at, (lpad(to_hex(floor(extract(epoch from at - n %% 20 * interval '1 ms') * 1000)::bigint), 12, '0') || '7'
+        || substr(md5(n::text), 1, 3) || 'a' || substr(md5(n::text), 4, 15))::uuid, 'topic', 'k' || n %% 1000, 'payload'
+    from (select n, clock_timestamp() - interval '6 hours' * (1 - n / %s::float) as at
+          from generate_series(1, %s) n) rows"""
+
+
+@pytest.mark.alone
+def test_the_state_is_known_within_100_ms_however_many_messages_there_are(database, writer, scale, chance):
+    count = scale(50_000_000, 100_000)
+    database.execute(MANY, (count, count))
+    low, high = database.execute("select min(id), max(id) from outbox.message")[0]
+    times = []
+    for _ in range(20):
+        (event_id,), = database.execute("select event_id from outbox.message where id = %s", (chance.randint(low, high),))
+        began = time.monotonic()
+        writer.execute("select state from outbox.message_state_of(%s)", (event_id,))
+        assert writer.fetchall() == [("pending",)]
+        times.append(time.monotonic() - began)
+    assert statistics.median(times) < 0.1 and sorted(times)[-2] < 0.2, times
 
 
 def test_an_event_id_of_another_kind_needs_the_time_of_its_message(database, writer):
