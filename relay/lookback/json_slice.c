@@ -195,6 +195,55 @@ json_t *json_bytes(const void *bytes, size_t length)
 	return json_pack("{ss}", "base64", base64);
 }
 
+/* The code unit of \\uXXXX. */
+static uint32_t escaped_code_unit(const char *escape)
+{
+	uint32_t unit = 0;
+
+	for (int i = 2; i < 6; i++)
+		unit = unit << 4 | (uint32_t)hex_digit(escape[i]);
+	return unit;
+}
+
+/* Returns its end. */
+static char *write_utf8(char *at, uint32_t code)
+{
+	const int more = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
+
+	*at++ = (char)((0xff00 >> (more + 1) & 0xff) | code >> 6 * more);
+	for (int i = more - 1; i >= 0; i--)
+		*at++ = (char)(0x80 | (code >> 6 * i & 0x3f));
+	return at;
+}
+
+char *json_without_escapes(const char *text, size_t length)
+{
+	char *result = xmalloc(length + 1), *at = result;
+	const char *const end = text + length;
+
+	while (text < end) {
+		const bool is_unit = text[0] == '\\' && text[1] == 'u';
+		uint32_t code = is_unit ? escaped_code_unit(text) : 0;
+		const size_t taken = is_unit ? 6 : text[0] == '\\' ? 2 : 1;
+
+		if (code < 0x80) {
+			memcpy(at, text, taken);
+			at += taken;
+			text += taken;
+			continue;
+		}
+		text += 6;
+		if (code >= 0xd800 && code <= 0xdbff) {
+			code =
+			    0x10000 + ((code - 0xd800) << 10) + (escaped_code_unit(text) - 0xdc00);
+			text += 6;
+		}
+		at = write_utf8(at, code);
+	}
+	*at = '\0';
+	return result;
+}
+
 const char *json_slice_next(const char *array, size_t length, size_t *offset, size_t *ret_length)
 {
 	struct scan scan = {array + *offset, array + length};

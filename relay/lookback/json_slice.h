@@ -46,6 +46,13 @@ const char *json_unstorable_number(const char *text, size_t length, size_t *ret_
 json_t *json_bytes(const void *bytes, size_t length);
 
 /*
+ * The same JSON text with each character beyond ASCII as itself and not as an escape, which
+ * PostgreSQL reads in some encodings only. The text was checked, and has no lone surrogates. The
+ * caller frees it; it ends with a NUL.
+ */
+char *json_without_escapes(const char *text, size_t length);
+
+/*
  * The next element of an array; *offset is 0 at first, and moved on. NULL: there is none.
  */
 const char *json_slice_next(const char *array, size_t length, size_t *offset, size_t *ret_length);

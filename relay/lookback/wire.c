@@ -239,14 +239,14 @@ static bool check_headers(const char *text, size_t length, struct refusal *refus
 	return !fault || refusal_set(refusal, "bad_value", "headers %s", fault);
 }
 
-/* They are kept as they were written: numbers keep their digits. */
+/* Keeps the text of the headers, so that numbers keep their digits; only escapes are replaced. */
 static bool keep_headers(
     struct lookback_request *request, const char *text, size_t length, struct refusal *refusal)
 {
 	if (!check_headers(text, length, refusal))
 		return false;
 	free(request->headers);
-	request->headers = lookback_bytes_copy(text, length).bytes;
+	request->headers = json_without_escapes(text, length);
 	return true;
 }
 

@@ -126,6 +126,16 @@ static const char *unstorable(const char *text)
 	return found;
 }
 
+static void headers_have_characters_beyond_ascii_without_escapes(void **state)
+{
+	(void)state;
+	assert_true(read_value("order:42",
+	    WITHOUT ", \"payload\": null, \"headers\": {\"\\u00e9\": \"\\u20AC\\ud83d\\ude00\","
+		    " \"b\": \"\\\\u00e9\\u0041\\n\"}}"));
+	assert_string_equal(request.headers, "{\"\xc3\xa9\": \"\xe2\x82\xac\xf0\x9f\x98\x80\","
+					     " \"b\": \"\\\\u00e9\\u0041\\n\"}");
+}
+
 /* tests/integration/test_lookback_storable.py asks Postgres about the same. */
 static void numbers_are_those_that_postgres_takes(void **state)
 {
@@ -420,6 +430,7 @@ int main(void)
 	    cmocka_unit_test(a_payload_is_json_or_base64_or_a_tombstone),
 	    cmocka_unit_test(numbers_that_are_passed_on_keep_their_digits),
 	    cmocka_unit_test(headers_are_as_long_as_the_table_would_make_them),
+	    cmocka_unit_test(headers_have_characters_beyond_ascii_without_escapes),
 	    cmocka_unit_test(numbers_are_those_that_postgres_takes),
 	    cmocka_unit_test(a_text_of_many_values_is_refused_with_the_limit),
 	    cmocka_unit_test(a_name_is_found_with_escapes_and_nothing_else_is),
