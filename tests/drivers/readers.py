@@ -12,7 +12,7 @@ line of JSON for each of the first count records:
 """
 
 from drivers.drivers import python
-from drivers.harness import go, java, node
+from drivers.harness import go, java, node, rust
 
 KAFKAJS = "kafkajs@2.2.4"
 READERS = [
@@ -21,5 +21,6 @@ READERS = [
     java("kafka-clients", folder="readers/kafka-clients"),
     node("kafkajs", KAFKAJS, folder="readers/kafkajs"),
     python("kafka-python", "kafka-python==2.2.15", folder="readers/kafka-python"),
+    rust("rdkafka", folder="readers/rdkafka", install=("build",)),
     go("sarama", "readers/go"),
 ]
