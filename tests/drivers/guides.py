@@ -38,7 +38,7 @@ def go(page, program):
 def rust(page):
     """A crate that has the name read or write."""
     return Guide(page, ("{cache}/target/debug/" + page.split("/")[0],),
-                 build=(("cargo", "build", "--quiet", "--target-dir", "{cache}/target"),), install=("build",))
+                 build=(("cargo", "build", "--quiet", "--target-dir", "{cache}/target"),), install=("rust",))
 
 
 READ = ("confluent-kafka==2.6.1", "kafka-python==2.2.15", "psycopg[binary]==3.2.3")

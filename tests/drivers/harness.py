@@ -99,7 +99,7 @@ def rust(name, **options):
     return Driver(name, ("{cache}/target/debug/driver",),
                   build=(("rm", "-rf", "{cache}/crate"), ("cp", "-r", ".", "{cache}/crate"),
                          ("cargo", "build", "--quiet", "--manifest-path", "{cache}/crate/Cargo.toml",
-                          "--target-dir", "{cache}/target")), **options)
+                          "--target-dir", "{cache}/target")), install=("rust",), **options)
 
 
 def java(name, **options):

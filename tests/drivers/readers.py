@@ -21,6 +21,6 @@ READERS = [
     java("kafka-clients", folder="readers/kafka-clients"),
     node("kafkajs", KAFKAJS, folder="readers/kafkajs"),
     python("kafka-python", "kafka-python==2.2.15", folder="readers/kafka-python"),
-    rust("rdkafka", folder="readers/rdkafka", install=("build",)),
+    rust("rdkafka", folder="readers/rdkafka"),
     go("sarama", "readers/go"),
 ]

@@ -25,6 +25,7 @@ declare -A packages=(
 	[php]="php-cli php-pgsql php-doctrine-orm"
 	[ruby]="ruby ruby-pg ruby-sequel ruby-activerecord"
 	[go]="golang-go ca-certificates"
+	[rust]="rustc-web cargo-web libc6-dev gcc pkg-config librdkafka-dev" # rustc itself is too old
 	[filters]="golang-go openjdk-17-jdk-headless maven ca-certificates"
 	[versions]="patchelf debian-archive-keyring"
 	[tools]="python3-pytest python3-pytest-xdist python3-jsonschema python3-grpcio python3-protobuf protobuf-compiler
@@ -34,6 +35,8 @@ declare -A packages=(
 
 # Packages of nodejs that are not Debian's bring npm along, and refuse Debian's.
 ! command -v npm >/dev/null || packages[npm]=nodejs
+# Cargo may come from elsewhere, as by rustup.
+! command -v cargo >/dev/null || packages[rust]="gcc pkg-config librdkafka-dev"
 
 die() {
 	echo "install: $*" >&2
