@@ -24,7 +24,7 @@
  * A stream of HTTP/2 that the server refuses by GOAWAY is sent again on a new connection, at most
  * three times and within the timeout; if all are refused, the request was not sent. An answer of
  * HTTP/2 that is cut off, or whose trailers are lost, makes the request go once more in the same
- * way: what is sent by HTTP/2 is something that the peer may handle twice.
+ * way. So requests by HTTP/2 must be such that the peer may handle them twice.
  *
  * A request may reach the peer twice: when a connection that was kept turns out to be closed before
  * a byte of the answer came, libcurl sends it once more on a new one. (The peer may have handled

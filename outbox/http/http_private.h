@@ -62,7 +62,7 @@ struct http_client {
 struct exchange *http_exchange_create(struct http_client *client);
 /* It must not be in the multi handle any more. */
 void http_exchange_destroy(struct exchange *exchange);
-/* What came of the answer, before the request is sent again. */
+/* Forgets the answer so far, so that the request can be sent again. */
 void http_exchange_forget_answer(struct exchange *exchange);
 /* Forgets the request; the handle and small buffers stay. */
 void http_exchange_reset(struct exchange *exchange);

@@ -9,8 +9,8 @@
 struct dev_broker;
 
 /*
- * partitions: of topics that dev_broker_topic makes when it is given no number. port: of the first
- * broker, and the next ones for the others; 0: free ones.
+ * partitions: what a topic has when dev_broker_topic is given no number. port: the first broker's;
+ * the others have the next ones. 0 takes free ports.
  */
 struct dev_broker *dev_broker_create(int brokers, int partitions, int port, struct err *err);
 void dev_broker_destroy(struct dev_broker *broker);

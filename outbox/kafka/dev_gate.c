@@ -28,7 +28,7 @@ enum {
 	READ_BYTES = 1 << 16
 };
 
-/* Kafka's numbers of what the gate looks at. */
+/* The requests and the error that the gate knows, by Kafka's numbers. */
 enum { LIST_OFFSETS = 2, METADATA = 3, FIND_COORDINATOR = 10, API_VERSIONS = 18 };
 enum { NEWEST_API_VERSIONS = 2, UNSUPPORTED_VERSION = 35 };
 

@@ -303,7 +303,7 @@ bool kafka_conf_bound_ready(rd_kafka_conf_t *conf, int64_t messages, int64_t byt
 	       set_conf_number(conf, "queued.max.messages.kbytes", bytes / 1024, err);
 }
 
-/* Of the rows for that side, those that do not follow from other settings. */
+/* Sets the defaults of one side, except those that other settings decide. */
 static bool set_side_defaults(rd_kafka_conf_t *conf, enum kafka_default_side side, struct err *err)
 {
 	for (int i = 0; i < kafka_default_count; i++) {
@@ -498,7 +498,7 @@ const char *kafka_conf_library(void)
 	return rd_kafka_version_str();
 }
 
-/* --- what is in force ------------------------------------------------------------------------ */
+/* --- values in force -------------------------------------------------------------------------- */
 
 const char *kafka_conf_allowed(const char *name)
 {

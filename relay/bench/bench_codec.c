@@ -1,6 +1,6 @@
 /*
- * codec: the drain with each codec of Kafka, in turns with `none`. Compression takes place in a
- * thread of librdkafka, and what it saves is room on the brokers and in the network.
+ * codec: the drain with each codec of Kafka, in turns with `none`. A thread of librdkafka
+ * compresses; that saves room on the brokers and in the network.
  */
 #include "bench.h"
 

@@ -1,4 +1,4 @@
-/* What [topic] sections must agree on with the publishers and consumers of the topic. */
+/* Checks [topic] sections against the publishers and consumers of their topics. */
 #include <stdlib.h>
 #include <string.h>
 #include "cleanup.h"

@@ -72,7 +72,7 @@ static bool is_one_place(const struct fold *fold)
 	return true;
 }
 
-/* What differs names its place, unless the place is the same or the text has it. */
+/* Each finding names its place, unless all have the same place or the text names it already. */
 static char *join_findings(const struct fold *fold)
 {
 	OWNED(text_finish) struct text joined = {0};

@@ -114,7 +114,7 @@ static bool is_outbox_attribute(const char *name)
 }
 
 /*
- * data is no attribute, and the content type stands in a header of its own. The last two are of
+ * The data is no attribute, and the content type has a header of its own. The last two are of
  * CloudEvents 0.3: libraries refuse them in an event of 1.0, or decode its data by them.
  */
 static bool may_be_taken(const char *name)

@@ -122,7 +122,7 @@ bool deliver_text_is_uri_reference(const char *text)
 		if (!at)
 			return false;
 	} else if (at == text && at[strcspn(at, ":/?#")] == ':') {
-		return false; /* what stands before the colon would be a scheme, and is none */
+		return false; /* a colon here would end a scheme, and no scheme begins so */
 	}
 	at = skip_uri_characters(at, ":@/");
 	if (*at == '?')

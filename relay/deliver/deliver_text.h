@@ -1,6 +1,6 @@
 #pragma once
 /*
- * What texts of CloudEvents may be so that the libraries of all languages read them: some refuse
+ * Checks texts of CloudEvents against what the libraries of all languages read: some refuse
  * the whole event for one attribute that is not as the specification has it.
  */
 #include <stdbool.h>

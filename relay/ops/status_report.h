@@ -68,7 +68,7 @@ struct status_postgres {
 	int scheduled_count;
 	struct status_lookback *lookbacks; /* by section and type */
 	int lookback_count;
-	struct status_partition *partitions; /* of the partition_tables that could be read */
+	struct status_partition *partitions; /* of each table that could be read */
 	int partition_count;
 	int64_t default_rows[PARTITION_TABLES]; /* -1: unknown */
 	char *ids_problem; /* problem of the sequence of message.id, with the cure; NULL: none */

@@ -33,7 +33,7 @@ declare
 	broken pg_catalog.text;
 begin
 	-- Most headers have neither names of the relay nor values but plain ones. A regular expression sees that in a
-	-- tenth of the time that the paths below take. It has no backslash: what that means is a setting of the session.
+	-- tenth of the time that the paths below take. It has no backslash, since a setting of the session decides what a backslash means.
 	if pg_catalog.octet_length(as_text) operator(pg_catalog.<=) 32768
 		and pg_catalog.strpos(as_text, 'outbox-') operator(pg_catalog.=) 0
 		and pg_catalog.strpos(as_text, pg_catalog.chr(92)) operator(pg_catalog.=) 0
