@@ -256,8 +256,10 @@ static void note_asked(struct pair *pair, struct asked asked)
 /* False: it is not passed on. */
 static bool take_request(struct pair *pair, struct frame *frame)
 {
-	struct asked asked = {.api = read_int16(frame), .version = read_int16(frame)};
+	struct asked asked;
 
+	asked.api = read_int16(frame);
+	asked.version = read_int16(frame);
 	asked.correlation = read_int32(frame);
 	if (asked.api == API_VERSIONS && asked.version > NEWEST_API_VERSIONS) {
 		refuse_version(pair, asked.correlation);

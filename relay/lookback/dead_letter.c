@@ -9,7 +9,7 @@
 #include "text.h"
 
 enum {
-	KEY_MOST = 8192,      /* outbox.message_key */
+	KEY_MOST = 8192,      /* outbox.message_rules */
 	HEADERS_MOST = 32768, /* outbox.headers_valid */
 	SPARE = 2048,         /* of it, for what is said here */
 };

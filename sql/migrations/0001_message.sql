@@ -12,12 +12,6 @@
 create domain outbox.topic_name as text collate "C" constraint topic_is_a_kafka_topic_name check (
 	value !~ '[^A-Za-z0-9._-]' and length(value) between 1 and 249 and value not in ('.', '..'));
 
-create domain outbox.partition_number as int
-	constraint partition_is_not_negative check (value >= 0);
-
-create domain outbox.delivery_time as timestamptz
-	constraint deliver_at_must_be_finite check (isfinite(value));
-
 -- Headers are {"name": value, ...} or, since Kafka's repeat, [["name", value], ...]. A value is a
 -- string, number, boolean or null, or {"base64": "..."} for bytes.
 -- Paths are strict: a lax one would unwrap an array where none is allowed.
@@ -138,7 +132,8 @@ begin
 		and pg_catalog.substr(as_text, 3) collate pg_catalog."C" operator(pg_catalog.~) '^([0-9A-Fa-f]{2})*$';
 end $$;
 
--- Raises an error for a message that breaks a rule. The error has the rule's name as its constraint.
+-- Raises an error for a message that breaks a rule. The error has the rule's name as its constraint. The look-back
+-- sets outbox.payload_was_checked for messages that it took when the limit may have been another.
 create function outbox.message_rules(topic text, key text, payload text, key_bytes bytea, payload_bytes bytea,
 	headers jsonb, partition int, deliver_at timestamptz, table_schema text) returns void
 	stable parallel safe language plpgsql as $$
@@ -154,7 +149,9 @@ declare
 		when key is not null and key_bytes is not null then 'key_is_text_or_bytes'
 		when payload is not null and payload_bytes is not null then 'payload_is_text_or_bytes'
 		when key_length operator(pg_catalog.>) 8192 then 'key_fits_8192_bytes'
-		when payload_length operator(pg_catalog.>) outbox.max_message_bytes() then 'message_fits_max_message_bytes'
+		when payload_length operator(pg_catalog.>) outbox.max_message_bytes()
+			and pg_catalog.current_setting('outbox.payload_was_checked', true) operator(pg_catalog.=) 'on' is not true
+			then 'message_fits_max_message_bytes'
 		when outbox.is_hex_of_bytes(key) then 'key_is_not_hex_of_bytes'
 		when outbox.is_hex_of_bytes(payload) then 'payload_is_not_hex_of_bytes'
 		when partition operator(pg_catalog.<) 0 then 'partition_is_not_negative'
@@ -207,8 +204,8 @@ begin
 end $$;
 
 -- A new event id is a UUID of version 7: it begins with the time, by which outbox.message_state_of finds the row. The
--- rest is of random(), which each session seeds from a strong source; the process id keeps apart two sessions that
--- call setseed(). It takes less time than gen_random_uuid().
+-- rest is of random(), which each session seeds from a strong source. If sessions call setseed(), the process id and the
+-- microsecond keep their ids apart. It takes less time than gen_random_uuid().
 create function outbox.new_event_id() returns uuid volatile parallel restricted language plpgsql as $$
 begin
 	return ('0' operator(pg_catalog.||) pg_catalog.to_hex(((pg_catalog.date_part('epoch', pg_catalog.clock_timestamp())
@@ -217,7 +214,8 @@ begin
 				operator(pg_catalog.+) (pg_catalog.random() operator(pg_catalog.*) 4095)::pg_catalog.int4))
 		operator(pg_catalog.||) pg_catalog.to_hex(pg_catalog.hashint8extended(
 				(pg_catalog.random() operator(pg_catalog.*) 4503599627370496)::pg_catalog.int8
-					operator(pg_catalog.#) pg_catalog.pg_backend_pid(),
+					operator(pg_catalog.#) pg_catalog.pg_backend_pid() operator(pg_catalog.#) (pg_catalog.date_part('epoch',
+						pg_catalog.clock_timestamp()) operator(pg_catalog.*) 1000000)::pg_catalog.int8,
 				(pg_catalog.random() operator(pg_catalog.*) 4503599627370496)::pg_catalog.int8)
 			operator(pg_catalog.&) 4611686018427387903 operator(pg_catalog.|) (-9223372036854775808)))::pg_catalog.uuid;
 end $$;

@@ -16,6 +16,31 @@ begin
 	return publish.event_id;
 end $$;
 
+-- Types of arguments that need no further look.
+create function outbox.publishable_types() returns regtype[] immutable parallel safe language sql as $$
+	select '{pg_catalog.text,pg_catalog.bytea,pg_catalog.jsonb,pg_catalog.json,pg_catalog.varchar,pg_catalog.uuid,'
+		'pg_catalog.int2,pg_catalog.int4,pg_catalog.int8,pg_catalog.numeric}'::pg_catalog.regtype[]
+$$;
+
+-- Refuses types whose text an application does not mean: '{1,2}' of an array, '(1,2)' of a row, dates, whose text is a
+-- setting of the session, and domains over bytea, which the functions below do not know.
+create function outbox.check_publishable(type regtype, argument text) returns void
+	stable parallel safe language plpgsql as $$
+declare
+	category pg_catalog."char";
+	base pg_catalog.oid;
+begin
+	select t.typcategory, t.typbasetype into category, base
+		from pg_catalog.pg_type t where t.oid operator(pg_catalog.=) type;
+	if base operator(pg_catalog.=) 'pg_catalog.bytea'::pg_catalog.regtype::pg_catalog.oid
+		or category operator(pg_catalog.=) any ('{A,C,D,P,R,T}'::pg_catalog."char"[])
+	then
+		raise exception 'outbox.publish does not take a % of type %', argument, type
+			using errcode = 'datatype_mismatch', hint = pg_catalog.format('cast it to text, jsonb or bytea; for JSON of '
+				'an array or a row: to_jsonb(%s)', argument);
+	end if;
+end $$;
+
 -- The same for the other types. Only the functions with jsonb headers may be called without headers, or two functions would match such a call.
 do $$
 declare
@@ -39,17 +64,23 @@ begin
 		publish.headers::pg_catalog.jsonb, publish.deliver_at);
 	return publish.event_id;
 end ' else '
-	if pg_catalog.pg_typeof(publish.key) operator(pg_catalog.=) ''bytea''::pg_catalog.regtype
-		and pg_catalog.pg_typeof(publish.payload) operator(pg_catalog.=) ''bytea''::pg_catalog.regtype
+	if pg_catalog.pg_typeof(publish.key) operator(pg_catalog.<>) all (outbox.publishable_types())
+		or pg_catalog.pg_typeof(publish.payload) operator(pg_catalog.<>) all (outbox.publishable_types())
+	then
+		perform outbox.check_publishable(pg_catalog.pg_typeof(publish.key), ''key'');
+		perform outbox.check_publishable(pg_catalog.pg_typeof(publish.payload), ''payload'');
+	end if;
+	if pg_catalog.pg_typeof(publish.key) operator(pg_catalog.=) ''pg_catalog.bytea''::pg_catalog.regtype
+		and pg_catalog.pg_typeof(publish.payload) operator(pg_catalog.=) ''pg_catalog.bytea''::pg_catalog.regtype
 	then
 		insert into outbox.message (event_id, topic, key_bytes, payload_bytes, headers, deliver_at)
 		values (publish.event_id, publish.topic, publish.key, publish.payload,
 			publish.headers::pg_catalog.jsonb, publish.deliver_at);
-	elsif pg_catalog.pg_typeof(publish.key) operator(pg_catalog.=) ''bytea''::pg_catalog.regtype then
+	elsif pg_catalog.pg_typeof(publish.key) operator(pg_catalog.=) ''pg_catalog.bytea''::pg_catalog.regtype then
 		insert into outbox.message (event_id, topic, key_bytes, payload, headers, deliver_at)
 		values (publish.event_id, publish.topic, publish.key, publish.payload::pg_catalog.text,
 			publish.headers::pg_catalog.jsonb, publish.deliver_at);
-	elsif pg_catalog.pg_typeof(publish.payload) operator(pg_catalog.=) ''bytea''::pg_catalog.regtype then
+	elsif pg_catalog.pg_typeof(publish.payload) operator(pg_catalog.=) ''pg_catalog.bytea''::pg_catalog.regtype then
 		insert into outbox.message (event_id, topic, key, payload_bytes, headers, deliver_at)
 		values (publish.event_id, publish.topic, publish.key::pg_catalog.text, publish.payload,
 			publish.headers::pg_catalog.jsonb, publish.deliver_at);

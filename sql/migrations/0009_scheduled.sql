@@ -403,3 +403,4 @@ begin
 		where s.id = found_id and s.created_at = found_at order by s.publisher;
 end
 $$;
+revoke execute on function outbox.message_state_of(uuid, timestamptz) from public;

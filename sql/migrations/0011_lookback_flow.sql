@@ -118,7 +118,8 @@ create function outbox.lookback_decide(of_section text, of_source text, by_whom 
 	dead_letter_headers text[], dead_letter_partitions int[], dead_letter_offsets bigint[], out won int)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
-set plan_cache_mode = force_generic_plan set row_security = off as $$
+set plan_cache_mode = force_generic_plan set row_security = off
+set outbox.payload_was_checked = 'on' as $$
 declare
 	overdue boolean;
 	gone record;
@@ -155,7 +156,8 @@ begin
 			from decided d join prepared p using (biz_type, biz_id, prepared_at)
 			where d.decision = 'commit'
 			union all
-			select outbox.new_event_id(), l.topic, l.key, l.payload,
+			-- a dead letter was not checked: the domain knows the limit
+			select outbox.new_event_id(), l.topic, l.key, l.payload::outbox.message_payload,
 				jsonb_build_array(jsonb_build_array('outbox-lookback', of_section)) || l.headers::jsonb,
 				l.source_partition, l.source_offset
 			from unnest(dead_letter_topics, dead_letter_keys, dead_letter_payloads, dead_letter_headers,

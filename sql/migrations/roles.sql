@@ -27,6 +27,7 @@ grant usage on schema outbox to outbox_writer, outbox_consumer, outbox_relay, ou
 revoke execute on all functions in schema outbox from public;
 grant execute on function outbox.headers_valid(jsonb), outbox.max_message_bytes(), outbox.utf8_length(text),
 	outbox.is_hex_of_bytes(text), outbox.encoding_is_utf8(), outbox.new_event_id(),
+	outbox.publishable_types(), outbox.check_publishable(regtype, text),
 	outbox.message_rules(text, text, text, bytea, bytea, jsonb, int, timestamptz, text) to public;
 
 grant insert (event_id, topic, key, payload, headers, partition, deliver_at, key_bytes, payload_bytes)

@@ -13,6 +13,6 @@ select concat_ws(' in ', case when r.rolname is not null then format('role %I', 
 from pg_db_role_setting s
 left join pg_roles r on r.oid = s.setrole
 left join pg_database d on d.oid = s.setdatabase
-where 'bytea_output=escape' = any (s.setconfig)
+where exists (select from unnest(s.setconfig) c where lower(c) = 'bytea_output=escape')
 	and (d.datname is null and r.rolname is not null or d.datname = current_database())
 order by 1

@@ -65,6 +65,16 @@ def test_what_is_passed_on_is_as_it_was_written_and_as_a_row_would_have_it(case)
     assert case.records("dead") == []
 
 
+def test_a_lower_limit_does_not_stop_what_was_prepared_before(case):
+    relay = case.relay().wait_ready()
+    case.application.send(case.application.prepared("1", payload="x" * 1000))
+    case.read_up(relay, 1)
+    case.database.execute("select outbox.set_max_message_bytes(100)")
+    case.application.commit("1")
+    wait_for(lambda: case.ids() == ["1"], 60, "the committed message")
+    assert case.records("dead") == [] and case.decided() == {"1": "commit"}
+
+
 def test_the_header_form_carries_bytes_as_they_are(case):
     case.relay().wait_ready()
     value = bytes(range(256)) * 3

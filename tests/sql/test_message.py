@@ -306,6 +306,24 @@ def test_a_writer_learns_the_state_of_its_message_by_its_event_id(database, writ
     assert writer.fetchall() == []
 
 
+@pytest.mark.parametrize("value", ["array[1, 2]", "row(1, 'a')", "current_date", "now()", "interval '1 day'",
+                                   "int4range(1, 2)", "'x'::bytes_of_ours"])
+def test_publish_refuses_types_whose_text_nobody_means(database, writer, value):
+    database.execute("create domain public.bytes_of_ours as bytea")
+    for arguments in (f"'k', {value}", f"{value}, 'x'"):
+        with pytest.raises(errors.DatatypeMismatch):
+            writer.execute(f"select outbox.publish('topic', {arguments})")
+        writer.connection.rollback()
+        writer.execute("set role outbox_writer")
+
+
+def test_event_ids_differ_however_random_numbers_are_seeded(writer):
+    writer.execute("""do $$ declare ids uuid[] := '{}'; begin
+        for n in 1..1000 loop perform setseed(0.5); ids := ids || outbox.publish('topic', 'k', 'x'); end loop;
+        assert (select count(distinct id) from unnest(ids) id) = 1000;
+    end $$""")
+
+
 # Messages of the last six hours, whose event ids say when they were made, up to 20 ms before their created_at.
 MANY = """insert into outbox.message (created_at, event_id, topic, key, payload)
     select at, (lpad(to_hex(floor(extract(epoch from at - n %% 20 * interval '1 ms') * 1000)::bigint), 12, '0') || '7'
