@@ -273,7 +273,9 @@ def test_connections_that_end_by_their_age_cost_no_attempt(make_asker, tmp_path,
 
 @pytest.mark.rotated("lookback")
 @SERVICES
-def test_a_service_that_stops_gracefully_costs_no_attempt(make_asker, name):
+def test_a_service_that_stops_gracefully_costs_at_most_the_call_under_way(make_asker, name):
+    """When the last connection ends in the middle of a call and a second try finds no service, nobody knows whether
+    the service had the call: it counts as an attempt."""
     with Service(name, delay=5) as service:
         asker = make_asker(service)
         stopping = iter([service.begin_stop])
@@ -286,4 +288,4 @@ def test_a_service_that_stops_gracefully_costs_no_attempt(make_asker, name):
         answers = ask_until(asker, 50, is_over)
         assert sum(answer["words"] == ["commit"] for answer in answers) >= 200
         lost = [answer for answer in answers if answer["words"] != ["commit"] and answer["sent"]]
-        assert lost == []
+        assert [answer["failure"] for answer in lost] in ([], ["connect"])
