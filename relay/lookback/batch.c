@@ -20,7 +20,7 @@ struct id {
 	UT_hash_handle hh;
 	int place;
 	struct knowledge known; /* to the database */
-	struct knowledge now;   /* behind the record that is worked on */
+	struct knowledge now;   /* state after the record that is worked on */
 	bool here;              /* prepared by this batch */
 	char name[];
 };
@@ -51,11 +51,11 @@ struct batch {
 		int *records; /* by row of this kind */
 		int count, room;
 	} rows[ROW_KINDS];
-	int working; /* the record whose rows are worked out */
+	int working; /* number of the record whose rows are worked out */
 	bool worked;
 };
 
-/* What is not here is text. */
+/* Columns that are not listed are text. */
 static const enum pg_column_type column_types[BATCH_COLUMNS] = {
     [BATCH_PREPARE_PARTITION] = PG_COLUMN_INT,
     [BATCH_PREPARE_OFFSET] = PG_COLUMN_BIGINT,
@@ -262,7 +262,7 @@ void batch_know(struct batch *batch, int place, const char *kind, const char *pr
 		text_copy(known->decision, sizeof known->decision, decision);
 	}
 	if (!text_equal(kind, "prepare") || known->state == PREPARED)
-		return; /* what comes of a decision is the database's to say */
+		return; /* only the database knows what follows from a decision */
 	known->state = PREPARED;
 	text_copy(known->prepared_at, sizeof known->prepared_at, prepared_at);
 	if (digest)
@@ -304,7 +304,10 @@ static void add_message(struct pg_column *columns, const char *topic,
 	pg_column_add_text(&columns[3], headers);
 }
 
-/* NULL: of this batch, or there is no prepare. */
+/*
+ * The time of the prepare that the database has. NULL: this batch has the prepare, or there is
+ * none.
+ */
 static const char *prepared_before(const struct id *id)
 {
 	return id->now.state == PREPARED && !id->here ? id->now.prepared_at : NULL;

@@ -1,9 +1,9 @@
 #pragma once
 /*
- * What a batch of records does, given what the database knows of their ids: the core of the reader,
- * without I/O. One thread owns it.
+ * The core of the reader, without I/O: works out the effects of a batch of records from the rows
+ * that the database has of their ids. One thread owns it.
  *
- * Use: add every record in the order of each partition; ask the database for what is known of
+ * Use: add every record in the order of each partition; query the database for the rows of
  * batch_types and batch_ids (outbox.lookback_known); batch_know for each row; batch_work; hand
  * batch_columns to outbox.lookback_apply; batch_clear.
  *
@@ -12,7 +12,7 @@
  *   a tombstone     | prepare, and the decision of it   | the same: nothing; the other: conflict
  *   its prepare     | the same: nothing; else: conflict | decision, as which it wins, or is noted
  *
- * Whether a decision is the first of its prepare is the database's to say: others decide as well.
+ * Only the database can tell whether a decision is the first of its prepare: others decide as well.
  */
 #include "pg_column.h"
 #include "wire.h"
@@ -41,10 +41,10 @@ void batch_add_dead_letter(struct batch *batch, int32_t partition, int64_t offse
 int batch_records(const struct batch *batch); /* with dead letters and dropped ones */
 
 /*
- * For a batch that the tables refused. Which record a row came from: a kind as
- * outbox.lookback_refused names it, and a place from 1 on; -1: there is no such row. batch_drop
- * removes the rows of a record. batch_again forgets all rows, and keeps what is known of the ids:
- * the caller calls batch_work again.
+ * For a batch that the tables refused. batch_record_of returns the record that a row came from:
+ * kind as outbox.lookback_refused names it, place from 1 on; -1: there is no such row. batch_drop
+ * removes the rows of a record. batch_again forgets all rows and keeps the state of the ids: the
+ * caller calls batch_work again.
  */
 int batch_record_of(const struct batch *batch, const char *kind, int place);
 void batch_drop(struct batch *batch, int record);
@@ -57,9 +57,9 @@ struct pg_param batch_types(struct batch *batch);
 struct pg_param batch_ids(struct batch *batch);
 
 /*
- * A row of outbox.lookback_known: place counts from 1, kind is 'prepare', 'decision' or
- * 'tombstone', digest is NULL but for a prepare, decision NULL for one. Rows of one id come by
- * prepared_at.
+ * A row of outbox.lookback_known: place counts from 1; kind is 'prepare', 'decision' or
+ * 'tombstone'; digest is NULL except for a prepare, and decision is NULL for a prepare. Rows of one
+ * id come in the order of prepared_at.
  */
 void batch_know(struct batch *batch, int place, const char *kind, const char *prepared_at,
     const unsigned char *digest, const char *decision);
@@ -112,7 +112,7 @@ enum batch_column {
 /* Arrays, valid until batch_clear; times are of type text. */
 struct pg_param batch_column(struct batch *batch, enum batch_column column);
 
-/* Of the batch that was worked out. */
+/* The counts of the batch that batch_work worked out. */
 struct batch_figures {
 	int prepares, duplicates, conflicts, tombstones, decisions, dead_letters;
 };

@@ -83,7 +83,7 @@ bool check_calls_claim(struct check_calls *calls, const struct link *link, const
 	return send_link_statement(link, calls->claims, params, 5, err);
 }
 
-/* What a peer said may be cut in the middle of a character, or be none. */
+/* Makes a peer's text valid UTF-8, which it may not be: it may be cut within a character. */
 static const char *clean_peer_text(struct check_calls *calls, const char *text)
 {
 	text_clear(&calls->clean);

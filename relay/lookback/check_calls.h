@@ -1,7 +1,7 @@
 #pragma once
 /*
- * The statements of a checker: from what a schedule wants to SQL on a connection. Owned by the
- * checker's thread.
+ * The statements of a checker: turns the wishes of a schedule into SQL on a connection. Owned by
+ * the checker's thread.
  */
 #include "config.h"
 #include "link.h"
@@ -13,11 +13,11 @@ struct check_calls;
 struct check_calls *check_calls_create(const struct config_lookback *lookback);
 void check_calls_destroy(struct check_calls *calls); /* NULL is fine */
 
-/* For the links that claim and settle; theirs. */
+/* The statements that the links for claims and settlements prepare. */
 const struct link_statement *check_calls_claims(const struct check_calls *calls);
 const struct link_statement *check_calls_settles(const struct check_calls *calls);
 
-/* They send; the link must be ready. */
+/* Send a statement; the link must be ready. */
 bool check_calls_claim(struct check_calls *calls, const struct link *link, const int *most,
     int64_t claim, struct err *err) MUST_CHECK;
 bool check_calls_settle(struct check_calls *calls, const struct link *link,
@@ -33,8 +33,10 @@ enum check_answer_of { CHECK_ANSWER_CLAIMS, CHECK_ANSWER_FIGURES, CHECK_ANSWER_S
 bool check_calls_usable(const struct check_calls *calls, enum check_answer_of what,
     const struct pg_result *result, struct err *err) MUST_CHECK;
 
-/* Rows of their answers. Of a claimed row the claim and its moment are the caller's to fill in; the
- * texts are the result's. */
+/*
+ * Read one row of an answer. The caller fills in the claim of a claimed row and the time of the
+ * claim; the result owns the texts.
+ */
 struct schedule_claimed check_calls_claimed(
     const struct pg_result *result, int row, const char **ret_service);
 struct check_settled {

@@ -4,7 +4,7 @@
 #include "logging.h"
 #include "lookback_metrics.h"
 
-/* Hosts come with messages: of so many the state is shown. */
+/* Messages may name any number of hosts: only the first ones are shown. */
 enum { HOSTS_SHOWN = 100 };
 
 struct shown {
@@ -112,7 +112,7 @@ static void log_change(
 				 "out when it answers again, and no other attempt is spent")});
 }
 
-/* Half-open is open as far as people are concerned. */
+/* Half-open is shown as open. */
 static void show_breaker(struct check_metrics *metrics, const struct schedule_host_figures *host)
 {
 	struct shown *shown = find_shown(metrics, host->name);
@@ -126,7 +126,10 @@ static void show_breaker(struct check_metrics *metrics, const struct schedule_ho
 	metric_set(shown->metric, (double)host->breaker);
 }
 
-/* Hosts that are forgotten are asked like any other, should they come again. */
+/*
+ * Removes hosts that the schedule has forgotten. A forgotten host that comes again is asked like
+ * any other.
+ */
 static void forget_unseen(struct check_metrics *metrics)
 {
 	for (int i = 0; i < metrics->host_count; i++) {

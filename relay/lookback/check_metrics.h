@@ -1,6 +1,6 @@
 #pragma once
 /*
- * What a checker shows on the metrics page and logs of the hosts that it asks. Owned by the
+ * The metrics of a checker, and its log lines about the hosts that it queries. Owned by the
  * checker's thread.
  */
 #include "check_calls.h"
@@ -26,6 +26,6 @@ int check_metrics_note(struct check_metrics *metrics, const struct schedule *sch
 
 /* Figures of a type, as the database has them. */
 void check_metrics_type(struct check_metrics *metrics, const struct check_type_figures *figures);
-/* What a settlement brought. */
+/* Counts the results of a settlement. */
 void check_metrics_settled(
     struct check_metrics *metrics, int64_t won, int64_t lost, int64_t strange, int64_t parked);

@@ -96,8 +96,8 @@ bool check_verdict_is_ours(const char *failure)
 }
 
 /*
- * It has no count that a back-off could go by, as none is spent; a quarter of its age grows by a
- * quarter each time.
+ * No attempt is spent, so there is no count for a back-off. The pause is a quarter of the age of
+ * the id, so that it grows by a quarter each time.
  */
 struct check_verdict check_verdict_cannot_ask(const struct config_check *check,
     const struct check_verdict_id *id, const char *result, const char *error, uint64_t *seed)

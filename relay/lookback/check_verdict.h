@@ -30,7 +30,7 @@ struct check_verdict {
 /* The configuration or this machine caused the failure (transport.h), and not the service. */
 bool check_verdict_is_ours(const char *failure);
 
-/* An id, as it stands before. */
+/* The state of an id before the check. */
 struct check_verdict_id {
 	int attempts, pendings; /* only requests that were sent */
 	int64_t age_ms;         /* since its prepare */
@@ -42,13 +42,16 @@ struct check_verdict check_verdict_of_answer(const struct config_check *check,
     uint64_t *seed);
 
 /*
- * It cannot be asked as things are with us. `result` is static. check may be NULL: there is nobody
- * to ask.
+ * The question cannot be sent, for a reason on our side. `result` is static. check may be NULL:
+ * there is nobody to ask.
  */
 struct check_verdict check_verdict_cannot_ask(const struct config_check *check,
     const struct check_verdict_id *id, const char *result, const char *error, uint64_t *seed);
 
-/* Nobody tried to ask: it goes back as it was, to be asked about after so long, a fifth more. */
+/*
+ * Nobody tried to ask: the id goes back unchanged, and is asked about after pause_ms, or up to a
+ * fifth later.
+ */
 struct check_verdict check_verdict_give_back(
     const char *result, const char *error, int64_t pause_ms, uint64_t *seed);
 

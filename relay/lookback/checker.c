@@ -5,7 +5,7 @@
  * Nothing in it waits for a server.
  *
  * The number of a claim is drawn anew every half of a claim's length, so that a row that is claimed
- * once more after its claim lapsed has another number: an answer from before changes nothing.
+ * again after its claim lapsed has another number: an answer to the earlier claim changes nothing.
  */
 #include "checker.h"
 
@@ -29,12 +29,12 @@
 enum {
 	POLL_FIRST_MS = 10, /* between claims that bring less than asked for */
 	POLL_MAX_MS = 200,
-	CALL_MS = 30000, /* without an answer by then the connection is given up */
+	CALL_MS = 30000, /* a connection without an answer is given up after this time */
 	FIGURES_MS = 15000,
 	STATUS_MS = 100,
 	LONGEST_WAIT_MS = 1000,
 	SETTLE_ROWS = 2000,
-	SETTLE_WAIT_MS = 3, /* for others to come along */
+	SETTLE_WAIT_MS = 3, /* wait for more settlements to send together */
 	OPEN_AGAIN_MS = 10000,
 	QUESTIONS_A_TURN = 256,
 	GRACE_MS = 500,
@@ -46,17 +46,17 @@ enum claim_call { CALL_NONE, CALL_CLAIM, CALL_FIGURES };
 struct service {
 	const struct transport_kind *kind;
 	struct transport *transport; /* NULL: not open */
-	int64_t open_at;             /* not before: it cannot be opened */
+	int64_t open_at;             /* no attempt to open before this time */
 	char error[512];             /* why */
 };
 
-/* A connection, and how what is sent on it goes. */
+/* A connection and the state of the statement on it. */
 struct side {
 	struct link link;
 	struct backoff backoff;
-	int64_t at, answer_by; /* nothing is sent before; the connection is given up then */
+	int64_t at, answer_by; /* at: send no sooner; answer_by: give up the connection */
 	bool failing;
-	bool lost; /* the connection, and not made again since */
+	bool lost; /* the connection was lost, and not made again since */
 	char error[512];
 };
 
@@ -78,7 +78,7 @@ struct checker {
 	int *most, *came;
 	int64_t claim, claim_drawn_at, claimed_at;
 	int64_t poll_at, poll_ms, figures_at, status_at, stop_at;
-	struct schedule_row *settling; /* what is under way, or is to be sent once more */
+	struct schedule_row *settling; /* rows under way, or to be sent again */
 	bool settle_sent;
 	struct schedule_row *apart; /* rows behind `settling` of a batch that was refused */
 	bool more;                  /* there is something left to ask at once */
@@ -240,7 +240,7 @@ static void send_claim(struct checker *checker, int64_t now)
 	if (now >= checker->poll_at && schedule_wants(checker->schedule, now, checker->most) > 0) {
 		draw_claim(checker, now);
 		checker->call = CALL_CLAIM;
-		/* before the server's clock says when it ends */
+		/* taken before the server's clock decides when the claim ends */
 		checker->claimed_at = now;
 		sent = check_calls_claim(
 		    checker->calls, &side->link, checker->most, checker->claim, &err);
@@ -331,7 +331,7 @@ static void take_settled(struct checker *checker, const struct pg_result *result
 	checker->apart = NULL;
 }
 
-/* The first half alone; the other one waits. */
+/* Keeps the first half to be sent alone; the other half waits. */
 static void split_settlements(struct checker *checker, int count)
 {
 	struct schedule_row *last = checker->settling, *rest;
@@ -347,8 +347,8 @@ static void split_settlements(struct checker *checker, int count)
 }
 
 /*
- * The database does not take it, alone. A decision that it refuses is told as an answer that
- * decided nothing; what it refuses once more is left to the end of its claim.
+ * The database refuses the row although it was sent alone. A refused decision is settled as an
+ * answer that decided nothing; a row that is refused again is left until its claim ends.
  */
 static void give_up_row(struct checker *checker, int64_t now, const struct err *err)
 {
@@ -568,7 +568,10 @@ static void bring_forward(int64_t *due, int64_t at)
 		*due = at;
 }
 
-/* Could a claim be sent, if one is wanted? Else its deadline may be over and nothing follows. */
+/*
+ * Could a claim be sent if the schedule wants one? If not, the deadline of a claim must not wake
+ * the loop.
+ */
 static bool may_claim(const struct checker *checker, int64_t now)
 {
 	const struct side *side = &checker->claims;
@@ -577,14 +580,14 @@ static bool may_claim(const struct checker *checker, int64_t now)
 	       now >= side->at && side->link.pg && pg_state(side->link.pg) == PG_IDLE;
 }
 
-/* Of what is not brought by a descriptor. */
+/* The time of the next work that no descriptor announces. */
 static int64_t next_due(struct checker *checker, int64_t now)
 {
 	int64_t due = now + LONGEST_WAIT_MS, since;
 
 	bring_forward(&due, checker->status_at);
 	bring_forward(&due, schedule_deadline(checker->schedule, may_claim(checker, now)));
-	/* once it is over an event has to make room, or a deadline of the schedule */
+	/* once poll_at has passed, only an event or a deadline of the schedule makes room */
 	if (checker->poll_at > now && checker->call == CALL_NONE)
 		bring_forward(&due, checker->poll_at);
 	if (!checker->settling && schedule_settlements(checker->schedule, &since) > 0 &&
@@ -644,7 +647,7 @@ static void note_stop(struct checker *checker, int64_t now)
 		return;
 	checker->stop_at = now;
 	schedule_drain(checker->schedule, now);
-	/* or it would be readable for ever */
+	/* otherwise the descriptor stays readable for ever */
 	if (eventfd_read(checker->wake_fd, &ignored) != 0)
 		log_debug("already_told", {"section", LOG_TEXT(checker_section(checker))});
 }
@@ -715,7 +718,7 @@ static void checker_free(struct checker *checker)
 	free(checker);
 }
 
-/* An answer that may come when its claim is over is worth nothing. */
+/* Warns if an answer may come after the end of its claim: such an answer is ignored. */
 static void warn_of_short_claim(const struct checker *checker)
 {
 	const struct config *config = checker->options.config;
@@ -732,7 +735,7 @@ static void warn_of_short_claim(const struct checker *checker)
 					 "4/3 of each timeout")});
 }
 
-/* Of the section's own service. */
+/* Shows the host of the section's own service. */
 static void show_host(struct checker *checker)
 {
 	const struct config_lookback *lookback = checker->options.lookback;

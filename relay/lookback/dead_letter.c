@@ -11,7 +11,7 @@
 enum {
 	KEY_MOST = 8192,      /* outbox.message_rules */
 	HEADERS_MOST = 32768, /* outbox.headers_valid */
-	SPARE = 2048,         /* of it, for what is said here */
+	SPARE = 2048,         /* kept of HEADERS_MOST for the headers that this file adds */
 };
 
 static void add_text_header(json_t *pairs, const char *name, json_t *value)
@@ -19,7 +19,7 @@ static void add_text_header(json_t *pairs, const char *name, json_t *value)
 	json_array_append_new(pairs, json_pack("[so]", name, value));
 }
 
-/* A name that the table takes: text, and none of the relay's own. */
+/* Does the table take this name of a header? It must be text, and not one of the relay's own. */
 static bool is_storable_name(const char *name)
 {
 	json_t *text = json_string(name);
@@ -65,7 +65,7 @@ struct rest {
 	size_t length;
 };
 
-/* Binary safe, and readable as far as it is text. */
+/* All headers of the record as JSON: binary safe, and readable where they are text. */
 static char *all_headers(const struct consumer_record *record)
 {
 	json_t *pairs = json_array();

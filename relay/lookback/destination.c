@@ -6,7 +6,7 @@
 #include <strings.h>
 #include "text.h"
 
-/* "host:port" of a URL that was looked at, with the scheme's port where it names none. */
+/* "host:port" of a checked URL, with the scheme's port where the URL names none. */
 static void name_host(const struct config_check *check, const char *url, char *host, size_t size)
 {
 	const char *at = strstr(url, "://");

@@ -14,7 +14,7 @@ struct destination {
 	struct refusal refusal;      /* why none */
 };
 
-/* NULL service or url: the message says none. config is the one the route was made of. */
+/* NULL service or url: the message names none. config: the one that the route was made of. */
 struct destination destination_find(const struct route *route, const struct config *config,
     const struct config_lookback *section, const char *biz_type, const char *service,
     const char *url);

@@ -17,7 +17,8 @@ enum {
 
 enum { PROGRESS, KNOWN, APPLY, DUE, REFUSED, PAYLOAD_MOST, STATEMENTS };
 
-/* Those with a name are asked over and over, and prepared where the session is the journal's own.
+/*
+ * Statements with a name are executed often. They are prepared if the session is the journal's own.
  */
 static const struct {
 	const char *sql, *name;
@@ -35,8 +36,8 @@ struct journal {
 	char *reader;
 	struct pg *pg; /* NULL: none */
 	char *sql[STATEMENTS];
-	bool prepared; /* the statements are, in this session */
-	bool pooled;   /* they were, and were not there when asked */
+	bool prepared; /* the statements are prepared in this session */
+	bool pooled;   /* prepared statements were missing when executed: a pooler is in between */
 };
 
 struct journal *journal_create(const struct config_lookback *lookback, const char *reader)
@@ -63,7 +64,10 @@ void journal_destroy(struct journal *journal)
 
 /* --- the connection -------------------------------------------------------------------------- */
 
-/* Behind a pooler the next transaction may run in another session. */
+/*
+ * Is the session the journal's own? Behind a pooler the next transaction may run in another
+ * session.
+ */
 static bool is_own_session(struct journal *journal)
 {
 	struct err ignored;
@@ -74,7 +78,10 @@ static bool is_own_session(struct journal *journal)
 	return row && pg_int(row, 0, 0) == pg_backend(journal->pg);
 }
 
-/* What cannot be prepared fails when it is asked, where that is told. */
+/*
+ * A failure is not reported here: the statement fails again when it is executed, and that is
+ * reported.
+ */
 static bool prepare_statements(struct journal *journal)
 {
 	struct err ignored;
@@ -96,7 +103,7 @@ static bool be_connected(struct journal *journal, struct err *err)
 	return journal->pg;
 }
 
-/* Classes of SQLSTATE that a row's own content leads to: data exceptions, constraints. */
+/* Classes of SQLSTATE that the content of a row causes: data exceptions, constraints. */
 static bool is_about_data(const char *sqlstate)
 {
 	return text_starts(sqlstate, "22") || text_starts(sqlstate, "23") ||
@@ -104,8 +111,8 @@ static bool is_about_data(const char *sqlstate)
 }
 
 /*
- * Not on a standby, which the next connection to one of several hosts may not be, nor where what
- * was prepared no longer fits the schema.
+ * May the connection be used further? Not to a standby, since the next connection to one of several
+ * hosts may reach the primary; nor if the prepared statements no longer fit the schema.
  */
 static bool may_go_on(const struct journal *journal, const char *sqlstate)
 {

@@ -1,6 +1,6 @@
 #pragma once
 /*
- * What the reader asks of its database: the functions of sql/migrations/0011_lookback_flow.sql for
+ * The reader's calls to its database: the functions of sql/migrations/0011_lookback_flow.sql for
  * one section. Blocking; one thread owns it.
  */
 #include "batch.h"
@@ -14,10 +14,12 @@ enum { JOURNAL_CLOCK = 64 };
 /* A partition of the look-back topic, as far as the reader has come. */
 struct journal_place {
 	int32_t partition;
-	int64_t n;     /* of its newest row in outbox.lookback_log; 0: none */
-	int64_t start; /* the offset that row says; what is read is read from there */
-	int64_t next;  /* what is behind the last record of the batch */
-	/* It was read as far as it had been written by then (journal_due's clock); "": not known.
+	int64_t n;     /* number of its newest row in outbox.lookback_log; 0: none */
+	int64_t start; /* the offset in that row; reading begins there */
+	int64_t next;  /* the offset after the last record of the batch */
+	/*
+	 * Everything written to the partition by this time was read (journal_due's clock); "": not
+	 * known.
 	 */
 	char horizon[JOURNAL_CLOCK];
 };
@@ -27,16 +29,16 @@ struct journal *journal_create(const struct config_lookback *lookback, const cha
 void journal_destroy(struct journal *journal); /* NULL is fine */
 
 /*
- * All of these connect when there is no connection, and lose one that failed. ERR_FENCED: another
- * reader has gone on with a partition; ERR_REJECT: something in a row cannot be stored, whatever
- * one does; nothing happened then.
+ * All of these connect when there is no connection, and close one that failed. ERR_FENCED: another
+ * reader has gone on with a partition. ERR_REJECT: some value of a row can never be stored; nothing
+ * was changed.
  */
 
 /* Fills in n and start of each place; start is -1 for one without a row. */
 bool journal_progress(
     struct journal *journal, struct journal_place *places, int count, struct err *err) MUST_CHECK;
 
-/* Tells the batch what is known of its ids. */
+/* Gives the batch the rows that the database has of its ids. */
 bool journal_know(struct journal *journal, struct batch *batch, struct err *err) MUST_CHECK;
 
 struct journal_outcome {
@@ -65,8 +67,8 @@ bool journal_refused(struct journal *journal, struct batch *batch,
 bool journal_payload_most(struct journal *journal, int64_t *ret_most, struct err *err) MUST_CHECK;
 
 /*
- * In how many milliseconds the first prepare of each place comes due that was not looked at yet;
- * INT64_MAX: there is none. ret_clock: the database's, read before anything else.
+ * In how many milliseconds the first prepare of each place comes due that was not checked yet;
+ * INT64_MAX: there is none. ret_clock: the time of the database, read before anything else.
  */
 bool journal_due(struct journal *journal, const struct journal_place *places, int count,
     int64_t *ret_wait_ms, char ret_clock[JOURNAL_CLOCK], struct err *err) MUST_CHECK;

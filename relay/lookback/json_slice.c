@@ -272,7 +272,7 @@ static const char *skip_digits(const char *at)
 	return at;
 }
 
-/* Is all of it one number, as JSON has them? What is behind it is no digit. */
+/* Is all of the text one number of JSON? The byte behind the text must not be a digit. */
 static bool is_json_number(const char *at, const char *end)
 {
 	at += *at == '-';
@@ -341,7 +341,7 @@ const char *json_unstorable_number(const char *text, size_t length, size_t *ret_
 	return NULL;
 }
 
-/* Puts a number that is large in the place of one that no double holds. */
+/* Replaces a number that no double holds by a large number. */
 static void tame_number(char *begin, char *end)
 {
 	static const char large[] = "9e99";
@@ -382,7 +382,7 @@ json_t *json_read(const char *text, size_t length, json_error_t *ret_why)
 
 size_t json_longest(const char *text, size_t length)
 {
-	enum { MOST = 1 << 20 }; /* of an exponent; more than anybody takes */
+	enum { MOST = 1 << 20 }; /* of an exponent; larger than any reader accepts */
 	struct scan scan = {text, text + length};
 	size_t longest = 0;
 

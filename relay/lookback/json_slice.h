@@ -1,14 +1,15 @@
 #pragma once
-/* What jansson does not do. */
+/* Functions on JSON text that jansson lacks. */
 #include <jansson.h>
 #include <stddef.h>
 #include "errors.h"
 #include "json_text.h"
 
 /*
- * The text of one member of a JSON object, as it was written. The text is JSON that a parser has
- * taken already; what is behind its object is not looked at. Points into the text, without the
- * blanks around. NULL: there is no member of this name, which is of letters, digits, _ and -.
+ * The text of one member of a JSON object, as it was written. A parser must have accepted the text
+ * as JSON already; text behind its object is ignored. The result points into the text, without the
+ * blanks around the member. NULL: there is no member of this name. A name has only letters, digits,
+ * _ and -.
  */
 const char *json_slice(const char *text, size_t length, const char *name, size_t *ret_length);
 

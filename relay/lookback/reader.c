@@ -20,10 +20,10 @@
 
 enum {
 	TURN_MS = 100,  /* the loop turns at least so often */
-	LOOK_MS = 250,  /* so often it is looked for due prepares, while there are any */
+	LOOK_MS = 250,  /* interval of the search for due prepares, while there are any */
 	NOTE_MS = 1000, /* an offset behind records of other sections is stored */
-	ENDS_MS = 5000, /* brokers have so long to say where partitions end; then a pause as long */
-	LEAVE_MS = 5000, /* and to let the group go */
+	ENDS_MS = 5000, /* timeout of a question for the ends of partitions; then a pause as long */
+	LEAVE_MS = 5000, /* timeout for leaving the group */
 };
 
 enum kind {
@@ -43,12 +43,14 @@ static const char *const kinds[KINDS] = {"prepare", "duplicate", "conflict", "to
 /* A partition, beside what the database knows of it. */
 struct place {
 	struct journal_place journal;
-	/* When due prepares were seen in it (clock) it ended here; -1: none were since it was read
-	 * to that end. */
+	/*
+	 * The end of the partition at the time `clock`, when due prepares were seen in it; -1: none
+	 * were seen since it was read to that end.
+	 */
 	int64_t end;
 	char clock[JOURNAL_CLOCK];
 	bool touched; /* something of it is in the batch */
-	bool noted;   /* it is further than stored, by records of other sections only */
+	bool noted;   /* its offset is ahead of the stored one, by records of other sections only */
 	/* A record that the database refused alone: it becomes a dead letter. -1: none. */
 	int64_t refused_offset;
 	enum dead_letter_extent refused_extent;
@@ -80,16 +82,17 @@ struct reader {
 	int *raw_of;
 	int raw_of_room;
 	int64_t payload_most; /* known once the tables refused a record; INT64_MAX before */
-	struct lookback_header *headers; /* of the record that is looked at */
+	struct lookback_header *headers; /* headers of the current record */
 	size_t header_room;
-	bool member;      /* places are the assignment, and no other one is to be answered */
-	bool adrift;      /* places are not as the database has them: to be asked */
-	int64_t again_at; /* reading failed, of some places perhaps: then all are assigned anew;
-			   * INT64_MAX: it did not */
-	bool blind;       /* where a place with something due ends could not be asked */
+	bool member;      /* places are the assignment, and no new assignment waits for an answer */
+	bool adrift;      /* places may differ from the database: they must be read again */
+	int64_t again_at; /* when all places are assigned anew, since reading failed, perhaps for
+			     some places only; INT64_MAX: it did not fail */
+	bool blind;       /* the ends of places with something due could not be asked for */
 	int64_t bytes;    /* of the batch */
-	int limit;        /* records of a batch: less than configured while one is to be found */
-	int64_t look_at;  /* for due prepares; INT64_MAX: there are none */
+	int limit; /* maximum records of a batch: fewer than configured while a refused record is
+		      searched for */
+	int64_t look_at; /* for due prepares; INT64_MAX: there are none */
 	int64_t note_at;
 	struct backoff backoff;
 	struct lookback_metrics metrics;
@@ -137,7 +140,7 @@ struct reader_status reader_status(struct reader *reader)
 	return status;
 }
 
-/* What failed is told once, and once more when it works again. */
+/* Logs the first failure only; the recovery is logged once as well. */
 static void tell_reader_waits(struct reader *reader, const struct err *err)
 {
 	if (atomic_load(&reader->stop))
@@ -170,7 +173,10 @@ static void forget_batch(struct reader *reader)
 	}
 }
 
-/* Whatever is in memory is not so: everything is asked anew, after a pause. */
+/*
+ * The state in memory is no longer valid: everything is read again from the database, after a
+ * pause.
+ */
 static void begin_again(struct reader *reader)
 {
 	forget_batch(reader);
@@ -194,7 +200,7 @@ static struct journal_place *journal_places(const struct reader *reader)
 	return list;
 }
 
-/* What the database says, into the places. */
+/* Copies the progress in the database into the places. */
 static bool ask_progress(struct reader *reader, struct err *err)
 {
 	owned_text struct journal_place *list = journal_places(reader);
@@ -208,7 +214,7 @@ static bool ask_progress(struct reader *reader, struct err *err)
 	return true;
 }
 
-/* Places are as the database has them. */
+/* Notes that the places agree with the database. */
 static void is_found(struct reader *reader)
 {
 	reader->adrift = false;
@@ -403,7 +409,10 @@ static void take_consumed_record(struct reader *reader, const struct consumer_re
 	reader->bytes += record_bytes(record);
 }
 
-/* Of one place, perhaps, or for a moment: what was read holds, and others are read on. */
+/*
+ * The failure may concern only one place, or pass in a moment: the records that were read stay
+ * valid, and the other places are read on.
+ */
 static void on_unread(struct reader *reader, const struct err *err)
 {
 	tell_reader_waits(reader, err);
@@ -411,7 +420,7 @@ static void on_unread(struct reader *reader, const struct err *err)
 		reader->again_at = clock_ms() + backoff_next_ms(&reader->backoff);
 }
 
-/* Those of a batch that is stored or forgotten. */
+/* Releases the records of a batch that was stored or forgotten. */
 static void release_raws(struct reader *reader)
 {
 	if (batch_records(reader->batch) > 0)
@@ -444,8 +453,9 @@ static void collect_records(struct reader *reader, int wait_ms)
 /* --- overdue --------------------------------------------------------------------------------- */
 
 /*
- * Of the places with something due: where they end by now, and when that was. One that was asked
- * before and has not come so far keeps its question: else one that lags would never answer it.
+ * Notes the current end of each place with something due, and the time. A place that was not yet
+ * read up to the end noted before keeps that end: with a new end each time, a reader that lags
+ * would never reach it.
  */
 static void ask_ends(struct reader *reader, const int64_t *wait_ms, const char *clock)
 {
@@ -494,7 +504,7 @@ static bool look_for_due(struct reader *reader, struct err *err)
 	return true;
 }
 
-/* Was read to where it ended when its prepares were due. */
+/* Was the place read to the end that it had when its prepares were due? */
 static bool is_caught_up(const struct reader *reader, const struct place *place)
 {
 	return place->end >= 0 && place->journal.start >= 0 &&
@@ -521,8 +531,9 @@ static void count_batch(struct reader *reader, const struct journal_outcome *out
 }
 
 /*
- * What stands behind the last record and is none (the marks of transactions, records of aborted
- * ones) is passed as well: by and by Kafka deletes it, and an offset before it is not there then.
+ * Moves the offset past entries behind the last record that are no records for us (transaction
+ * markers, records of aborted transactions). Kafka deletes them in time, and an offset before them
+ * would then no longer exist.
  */
 static void pass_marks(struct reader *reader, struct place *place)
 {
@@ -557,7 +568,7 @@ static int list_places(struct reader *reader, struct journal_place *list)
 	return count;
 }
 
-/* For people: the database has it already. */
+/* Commits the offsets to Kafka, only for people: the database has them already. */
 static void note_offsets(struct reader *reader)
 {
 	owned_text struct group_place *list =
@@ -640,9 +651,9 @@ static bool set_aside(struct reader *reader, struct err *err)
 }
 
 /*
- * Something in the batch cannot be stored, and the tables do not say what. It is read again in
- * smaller parts, until a record stands alone: that is a dead letter, bare of its content when even
- * so it is refused.
+ * Something in the batch cannot be stored, and the tables do not name it. The batch is read again
+ * in smaller parts, until a single record is left: that becomes a dead letter, without its content
+ * if it is refused again.
  */
 static void on_batch_refused(
     struct reader *reader, const struct journal_place *list, int count, const struct err *err)
@@ -660,7 +671,10 @@ static void on_batch_refused(
 	text_copy(place->refusal.text, sizeof place->refusal.text, err->message);
 }
 
-/* The database has no room for so much at once, perhaps, or takes longer than it may. */
+/*
+ * The database may have no room for a batch of this size, or takes longer than allowed: tries a
+ * smaller one.
+ */
 static void try_less(struct reader *reader)
 {
 	int half = batch_records(reader->batch) / 2;
@@ -670,9 +684,9 @@ static void try_less(struct reader *reader)
 }
 
 /*
- * Kafka and the database do what is asked of them: something was stored, or every place was read to
- * its end and left nothing to store. An empty turn by itself says neither: what failed to be stored
- * has yet to come again.
+ * Kafka and the database work: something was stored, or every place was read to its end and left
+ * nothing to store. An empty turn by itself proves neither: records that could not be stored may
+ * not have been read again yet.
  */
 static bool is_reader_well(const struct reader *reader, bool stored)
 {
@@ -737,7 +751,10 @@ static bool store_collected(struct reader *reader, struct err *err)
 
 /* --- the loop -------------------------------------------------------------------------------- */
 
-/* What is stored already is not read again, and what was not stored is. */
+/*
+ * Goes back to the offsets in the database: stored records are not read again, and records that
+ * were not stored are.
+ */
 static bool find_back(struct reader *reader, struct err *err)
 {
 	owned_text struct group_place *list =
@@ -769,7 +786,7 @@ static bool turn_reader(struct reader *reader, struct err *err)
 	return store_collected(reader, err);
 }
 
-/* The group is served while one waits, or it would take the partitions away. */
+/* Serves the group while it waits; otherwise the group would revoke the partitions. */
 static void wait_a_moment(struct reader *reader)
 {
 	int64_t until = clock_ms() + backoff_next_ms(&reader->backoff);

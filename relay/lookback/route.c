@@ -21,7 +21,7 @@ struct route {
 
 /* --- life ------------------------------------------------------------------------------------ */
 
-/* No type has two sections: the configuration sees to it. */
+/* No type has two sections: the configuration refuses that. */
 static void add_types(struct route *route, const struct config_lookback *section)
 {
 	for (int i = 0; i < section->types.count; i++) {
@@ -130,7 +130,7 @@ static bool judge_topic(const struct route *route, const struct config_lookback 
 {
 	owned_text char *setting = config_internal_topic(route->config, topic);
 
-	/* A message there would speak for an application, or as the relay. */
+	/* A message in such a topic would be taken for an application's, or for the relay's. */
 	if (setting)
 		return refusal_set(ret_refusal, "topic_not_allowed",
 		    "%s is that of %s; name the topic of the business", topic, setting);
@@ -147,7 +147,7 @@ static bool serves_type(const struct config_check *check, const char *biz_type)
 	return check->types.count == 0 || config_list_has(&check->types, biz_type);
 }
 
-/* May this one be asked at the URL of a message? */
+/* May this service be asked at the URL of a message? */
 static bool allows_check_url(const struct route *route, const struct config_check *check,
     const char *check_url, struct refusal *why)
 {
@@ -255,7 +255,7 @@ const struct config_check *route_check(const struct route *route,
 
 /* --- the whole ------------------------------------------------------------------------------- */
 
-/* Given up before anybody is asked, it would only ever wait for an operator. */
+/* A prepare that is given up before anybody is asked could only wait for an operator. */
 static bool judge_times(const struct lookback_request *request,
     const struct config_lookback *section, struct refusal *ret_refusal)
 {

@@ -1,18 +1,18 @@
 #pragma once
 /*
- * May this be taken, and by whom: the judgement of a request against the configuration, the same
- * over HTTP, where the sender is told, and from Kafka, where the record is dead-lettered. Without
- * I/O; what was created is read-only, any thread may use it.
+ * Checks a request against the configuration: may it be taken, and by which section? The check is
+ * the same over HTTP, where the sender receives the code, and from Kafka, where the record is
+ * dead-lettered. No I/O. A created route is read-only; any thread may use it.
  *
- * The codes, which stay the same between releases, beside those of wire.h:
+ * The codes, which stay the same between releases (wire.h has more):
  *
  *   unknown_type         no [lookback] section has the business type
  *   topic_not_allowed    the message's topic is none of the section's, or an internal one
  *   unknown_service      there is no [check] section of that name
  *   service_not_allowed  there is, and it is not for this type
  *   url_not_allowed      no [check] section that may be asked about this type allows the URL
- *   no_route             nobody to ask: neither check_service nor check_url, nor the section's
- * check expired              it would be given up before anybody is asked
+ *   no_route             neither check_service nor check_url, nor a check of the section
+ *   expired              it would be given up before anybody is asked
  *
  * A decision is judged by its type alone.
  */
@@ -37,22 +37,24 @@ bool route_judge(const struct route *route, const struct lookback_request *reque
     const struct config_lookback **ret_section, struct refusal *ret_refusal) MUST_CHECK;
 
 /*
- * Whom to ask about ids of this type that were prepared with this check_service and check_url
- * (NULL: not said), as the configuration is now; the question goes to the URL when there is one,
- * else to the section's own. A service that is named has to allow the URL itself; if none is named,
- * it is the section's `check` that does, or the first [check] section that does. NULL: refused.
+ * The service to ask about ids of this type that were prepared with this check_service and
+ * check_url (NULL: not given), by the current configuration. The question goes to the URL when
+ * there is one, else to the section's own. A service that is named has to allow the URL itself; if
+ * none is named, it is the section's `check` that does, or the first [check] section that does.
+ * NULL: refused.
  */
 const struct config_check *route_check(const struct route *route,
     const struct config_lookback *section, const char *biz_type, const char *check_service,
     const char *check_url, struct refusal *ret_refusal);
 
 /*
- * A record with this biz_type (NULL: not to be had from it) on the topic that the section reads:
- * each section reads it all, and exactly one of them answers for each record.
+ * Which section is responsible for a record with this biz_type (NULL: it could not be read) on the
+ * topic of the section: each section reads all records, and exactly one of them is responsible for
+ * each record.
  */
 enum route_part {
 	ROUTE_OWN,     /* its own: judge it */
-	ROUTE_NOBODYS, /* of no section on this topic, and this one dead-letters it */
+	ROUTE_NOBODYS, /* no section on this topic has the type; this section dead-letters it */
 	ROUTE_OTHERS,  /* another section's: nothing to do */
 };
 enum route_part route_part(const struct route *route, const struct config_lookback *section,

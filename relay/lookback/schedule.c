@@ -11,13 +11,13 @@ enum {
 	WINDOW_FIRST = 64,
 	WINDOW_MIN = 4,
 	WINDOW_MAX = 4096,
-	GROW_MS = 500,    /* a window that was asked empty within is too small */
-	SHRINK_MS = 1000, /* one whose rows waited so long is too large */
+	GROW_MS = 500,    /* a window that is emptied within this time is too small */
+	SHRINK_MS = 1000, /* a window whose rows waited this long is too large */
 	FULL_MS = 10,     /* a transport without room is left alone */
 	SWEEP_MS = 200,
 	SCOUT_FIRST_MS = 100,
 	SCOUT_MAX_MS = 5000,
-	SCOUT_PARTS = 4, /* of the breaker's pause, at most */
+	SCOUT_PARTS = 4, /* a scout waits for 1/4 of the breaker's pause at most */
 	SCOUT_ROWS_MAX = 512,
 	PROBE_WAIT_MS = 1000,
 	CLAIM_PARTS = 4,
@@ -30,7 +30,7 @@ struct schedule_host {
 	struct schedule_host *next;
 	char name[DESTINATION_HOST];
 	struct breaker breaker;
-	int64_t pause_ms; /* of the breaker, as the service has it that was asked last */
+	int64_t pause_ms; /* the breaker's pause, of the service that was asked last */
 	int in_flight, lines;
 	char error[HOST_ERROR]; /* of the last request */
 };
@@ -49,7 +49,9 @@ struct type {
 	int window;
 	bool more;   /* the last claim brought as many as it might */
 	bool shrunk; /* since the last claim */
-	/* of the claim that is being added: some row, one whose host is not closed off, such a host
+	/*
+	 * about the claim that is being added: a row came; a row came that no closed-off host holds
+	 * up; a closed-off host
 	 */
 	bool came, open;
 	struct schedule_host *closed;
@@ -127,7 +129,7 @@ static struct check_verdict_id facts_of(const struct schedule_row *row, int64_t 
 	};
 }
 
-/* The row goes into the list of settlements. */
+/* Moves the row to the list of settlements. */
 static void settle_row(struct schedule *schedule, int64_t now, struct schedule_row *row,
     const struct check_verdict *verdict)
 {
@@ -162,7 +164,7 @@ static void give_row_back(struct schedule *schedule, int64_t now, struct schedul
 	settle_row(schedule, now, row, &verdict);
 }
 
-/* Its host is closed off. */
+/* Gives the row back, since its host is closed off. */
 static void give_back_closed(struct schedule *schedule, int64_t now, struct schedule_row *row,
     const struct schedule_host *host)
 {
@@ -210,7 +212,7 @@ static void forget_hosts(struct schedule *schedule, int64_t now)
 	}
 }
 
-/* The one that was looked for last is the first. */
+/* Moves the host that it finds to the front of the list. */
 static struct schedule_host *find_host(struct schedule *schedule, const char *name, int64_t now)
 {
 	struct schedule_host **at = &schedule->hosts, *host;
@@ -310,7 +312,7 @@ static void shrink_window(struct type *type)
 	type->shrunk = true;
 }
 
-/* What waited for too long goes back: its claim would end before an answer comes. */
+/* Gives back rows that waited too long: their claim would end before an answer comes. */
 static void sweep_line(struct schedule *schedule, int64_t now, struct type *type, struct line *line)
 {
 	int64_t longest = schedule->settings.claim_ms / CLAIM_PARTS;
@@ -348,7 +350,10 @@ static void hold_type(struct type *type, int64_t now, struct schedule_host *host
 	type->scout_at = now + type->scout_ms;
 }
 
-/* Goes through every line: of all hosts for too old rows, or gives back those of one. */
+/*
+ * Goes through every line. closed NULL: gives back rows that are too old; else the rows of that
+ * host.
+ */
 static void sweep_lines(struct schedule *schedule, int64_t now, struct schedule_host *closed)
 {
 	for (int i = 0; i < schedule->settings.type_count; i++) {
@@ -372,13 +377,13 @@ static void sweep_lines(struct schedule *schedule, int64_t now, struct schedule_
 
 /* --- claims --------------------------------------------------------------------------------- */
 
-/* Of a type of which only rows for closed-off hosts came. */
+/* The number of rows to claim of a type that brought only rows for closed-off hosts. */
 static int wants_of_held(struct schedule *schedule, int64_t now, struct type *type)
 {
 	const struct breaker *breaker = &type->holder->breaker;
 	int64_t at = type->scout_at;
 
-	/* one for the probe; if it is for another host the next look is that of a scout */
+	/* one row for the probe; if that row is for another host, the next claim is a scout's */
 	if (type->held_at < breaker->until && type->waiting == 0) {
 		if (breaker_allows(breaker, now))
 			return 1;
@@ -486,7 +491,7 @@ void schedule_add(struct schedule *schedule, int64_t now, const struct schedule_
 		type->closed = host;
 		return;
 	}
-	/* the probe says nothing of the rows behind it */
+	/* a row for a probe does not show that the rows behind it can be asked about */
 	if (host->breaker.tripped)
 		type->closed = host;
 	else
@@ -621,7 +626,7 @@ static struct schedule_question *ask_of_line(
 	return question;
 }
 
-/* The line that was asked goes behind the others. */
+/* Moves the line that was asked behind the others. */
 static void turn_lines(struct type *type, struct line **at)
 {
 	struct line *line = *at;
@@ -706,7 +711,7 @@ static enum breaker_outcome breaker_outcome_of(const struct check_answer *answer
 	return BREAKER_FAILURE;
 }
 
-/* Its rows are somewhere else by now. */
+/* Ends a question whose rows have been moved elsewhere. */
 static void end_question(struct schedule *schedule, int64_t now, struct schedule_question *question,
     enum breaker_outcome outcome)
 {
@@ -726,7 +731,7 @@ static void end_question(struct schedule *schedule, int64_t now, struct schedule
 	free_question(schedule, question);
 }
 
-/* An answer about a row whose claim is over is worth nothing: another relay may ask by now. */
+/* An answer about a row whose claim is over is ignored: another relay may be asking by now. */
 static void answer_row(struct schedule *schedule, int64_t now, struct schedule_row *row,
     enum check_word word, const struct check_answer *answer)
 {

@@ -1,8 +1,8 @@
 #pragma once
 /*
- * What the checker of a [lookback] section does next: rows that were claimed, answers and the time
- * go in; how many rows to claim, questions to ask and settlements to write come out. No I/O, no
- * clock; one thread.
+ * Decides what the checker of a [lookback] section does next: rows that were claimed, answers and
+ * the time go in; how many rows to claim, questions to ask and settlements to write come out. No
+ * I/O, no clock; one thread.
  *
  * A claimed row waits in the line of its type and host. Questions are taken from the types in turn,
  * and within one from its hosts in turn, as far as these allow:
@@ -13,10 +13,11 @@
  *   the host's breaker               (breaker.h)
  *
  * Rows are claimed just before they can be asked about: each type has a window, which doubles when
- * it was asked empty at once and halves when rows waited for a second. What still waits when a
- * quarter of its claim is over goes back. Rows of a host whose breaker is open go back at once,
- * with a time and without a count; a type of which only such rows come is looked at rarely, with a
- * growing number of rows (others may stand behind), and at once when the host works again.
+ * it was asked empty at once and halves when rows waited for a second. A row that still waits when
+ * a quarter of its claim is over goes back. Rows of a host whose breaker is open go back at once,
+ * with a time and without a count; a type that brings only such rows is claimed rarely, with a
+ * growing number of rows (rows of other hosts may be behind them), and at once when the host works
+ * again.
  *
  * Rows live from schedule_add until schedule_release; there are never more than SCHEDULE_ROWS.
  */
@@ -44,8 +45,8 @@ void schedule_destroy(struct schedule *schedule); /* with every row; NULL is fin
 /* --- claims -------------------------------------------------------------------------------- */
 
 /*
- * How many rows of each type to claim (most[type_count]); returns the sum. Of a type that gets none
- * now schedule_deadline tells when to ask again.
+ * How many rows of each type to claim (most[type_count]); returns the sum. For a type that gets
+ * none now, schedule_deadline tells when to ask again.
  */
 int schedule_wants(struct schedule *schedule, int64_t now, int *most);
 
@@ -62,7 +63,9 @@ struct schedule_claimed {
 };
 void schedule_add(struct schedule *schedule, int64_t now, const struct schedule_claimed *claimed,
     const struct destination *route);
-/* All rows of a claim were added: what schedule_wants had said, and how many of each type came. */
+/*
+ * All rows of a claim were added. most: from schedule_wants; came: how many rows of each type came.
+ */
 void schedule_claim_over(struct schedule *schedule, int64_t now, const int *most, const int *came);
 
 /* --- questions ----------------------------------------------------------------------------- */
@@ -77,14 +80,16 @@ struct schedule_question {
 	struct schedule_question *before, *after;
 };
 
-/* The next one to ask now; NULL: none. It is the schedule's, until one of these three ends it. */
+/*
+ * The next question to ask now; NULL: none. The schedule owns it until one of the next three
+ * functions ends it.
+ */
 struct schedule_question *schedule_next(struct schedule *schedule, int64_t now);
 void schedule_answered(struct schedule *schedule, int64_t now, struct schedule_question *question,
     const struct check_answer *answer);
-/* The transport has no room: as if it had not been taken; its service is left alone for a moment.
- */
+/* The transport has no room: undoes schedule_next, and asks the service nothing for a moment. */
 void schedule_put_back(struct schedule *schedule, int64_t now, struct schedule_question *question);
-/* It cannot be asked, and nothing was sent. */
+/* The question cannot be asked, and nothing was sent. */
 void schedule_refused(
     struct schedule *schedule, int64_t now, struct schedule_question *question, const char *error);
 
@@ -103,17 +108,20 @@ struct schedule_row {
 
 /* How many wait, and since when the first does. */
 int schedule_settlements(const struct schedule *schedule, int64_t *ret_since);
-/* At most so many of the claim that waits longest; the caller hands each to schedule_release. */
+/*
+ * Takes at most `most` rows of the claim that waits longest; the caller hands each to
+ * schedule_release.
+ */
 struct schedule_row *schedule_take(struct schedule *schedule, int most);
 void schedule_release(struct schedule *schedule, struct schedule_row *row);
 
 /* --- the rest ------------------------------------------------------------------------------ */
 
-/* No more questions; what waits goes back to be asked about at once, by anybody. */
+/* Asks no more questions. Waiting rows go back, and any checker may ask about them at once. */
 void schedule_drain(struct schedule *schedule, int64_t now);
 /*
- * When schedule_next, or also schedule_wants, may say something else without an event; INT64_MAX:
- * never.
+ * When the result of schedule_next, or also of schedule_wants, may change without an event;
+ * INT64_MAX: never.
  */
 int64_t schedule_deadline(const struct schedule *schedule, bool wants_too);
 

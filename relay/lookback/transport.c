@@ -77,7 +77,7 @@ void reply_finish(struct reply *reply)
 	free(reply->said);
 }
 
-/* It may quote others, be cut within a character, and is to be stored in a database. */
+/* Makes a text fit for the database: it may quote others, and be cut within a character. */
 static void make_text_storable(char *text)
 {
 	uint32_t code;
@@ -106,7 +106,7 @@ bool reply_fail(struct reply *reply, const char *failure, const char *format, ..
 	return false;
 }
 
-/* Most answer in the order of the question. -1: it was not asked for. */
+/* Most services answer in the order of the question. -1: the id was not asked for. */
 static int find_asked_id(struct reply *reply, const char *biz_id, size_t length)
 {
 	const struct check_question *question = reply->question;

@@ -1,15 +1,15 @@
 #pragma once
 /*
- * How the business is asked what became of its transactions: one file a transport (http, grpc,
- * sql), all of them behind this. Questions are handed over and answers taken out by an event loop;
- * nothing blocks. Owned by one thread.
+ * Asks the business for the outcome of its transactions, by one of several transports (http, grpc,
+ * sql), each in a file of its own. Questions are handed over and answers taken out by an event
+ * loop; nothing blocks. Owned by one thread.
  *
- * An answer is what the business said of each id, and nothing is concluded from anything else: an
- * id that is not answered, or not in the words of `enum check_word`, is CHECK_UNKNOWN, whatever
- * status or failure came. An answer whose form is wrong anywhere, that names an id which was not
- * asked for, or says two things of one, is worth nothing: every id is unknown.
+ * An answer holds the word of the business for each id, and only such a word counts: an id without
+ * a word of `enum check_word` is CHECK_UNKNOWN, whatever status or failure came. If an answer is
+ * malformed anywhere, names an id that was not asked for, or has two words for one id, every id is
+ * unknown.
  *
- * docs/lookback-check.md is the wire of each.
+ * docs/lookback-check.md describes the wire format of each transport.
  */
 #include <stddef.h>
 #include "config.h"
@@ -38,23 +38,23 @@ struct check_answer {
 	void *opaque;
 	const enum check_word *words; /* one an id, in the order of the question */
 	/*
-	 * NULL: an answer came whose form is right and that says something of an id at least (it
-	 * may still say unknown). Else a stable code, and all words are unknown: one of
-	 * http_client.h, "status" for what is no 200 or no OK, "answer" for a body that is none,
-	 * "database" for what a database says.
+	 * NULL: a well-formed answer came that has a word for at least one id (the word may be
+	 * unknown). Else a stable code, and all words are unknown: a code of http_client.h,
+	 * "status" for a status that is not 200 or OK, "answer" for a malformed body, "database"
+	 * for an error of a database.
 	 */
 	const char *failure;
 	/*
-	 * For people, always UTF-8 without control characters. Without a failure: what is missing
-	 * of some ids, or "".
+	 * For people, always UTF-8 without control characters. Without a failure: says what the
+	 * answer lacks for some ids, or "".
 	 */
 	char error[512];
-	bool sent; /* something left for the business, so that it counts as an attempt */
+	bool sent; /* part of the request left for the business, so that it counts as an attempt */
 	/*
-	 * The business is there and answers; it may answer nonsense. For the breaker. Not so when
-	 * the time passed, no connection held, or what came says that it is out of order or has too
-	 * much to do: status 429 and 5xx of HTTP; UNKNOWN, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED,
-	 * INTERNAL, UNAVAILABLE and DATA_LOSS of gRPC; what a database says of itself.
+	 * For the breaker. True: the business answers, perhaps with nonsense. False: a timeout
+	 * passed, no connection held, or the answer says that the business is out of order or
+	 * overloaded: status 429 and 5xx of HTTP; UNKNOWN, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED,
+	 * INTERNAL, UNAVAILABLE and DATA_LOSS of gRPC; a database's errors about itself.
 	 */
 	bool reached;
 	int status;             /* of HTTP or gRPC; -1: none */
@@ -67,17 +67,17 @@ struct transport;
 /* Rows of one table (transport.c); the functions of one transport. */
 struct transport_kind {
 	/*
-	 * For all requests of one service. What is wrong with its settings: ERR_CONFIG, with the
-	 * section and the key. They are not copied. Files and the resolver (the host of a database)
-	 * may block here, and the resolver when a database is connected to anew.
+	 * Opens a transport for all requests of one service. Wrong settings: ERR_CONFIG, with the
+	 * section and the key. The settings are not copied. Files and the resolver (the host of a
+	 * database) may block here, and the resolver when a database is connected to anew.
 	 */
 	struct transport *(*open)(const struct config_check *check, struct err *err);
-	/* Gives up what is under way, without an answer. NULL is fine. */
+	/* Gives up the requests under way, without an answer. NULL is fine. */
 	void (*close)(struct transport *transport);
 	/*
-	 * Every question that was taken over ends in one answer. False: nothing was kept;
-	 * ERR_RETRY: too many are under way (of http and grpc host_in_flight, and 1000 where
-	 * messages bring URLs; of sql host_in_flight), ERR_REJECT: it cannot be asked like that.
+	 * Every question that was taken over ends in one answer. False: the question was not taken
+	 * over. ERR_RETRY: too many are under way (http and grpc: host_in_flight, and 1000 where
+	 * messages bring URLs; sql: host_in_flight). ERR_REJECT: this question cannot be asked.
 	 */
 	bool (*ask)(
 	    struct transport *transport, const struct check_question *question, struct err *err);
@@ -88,7 +88,9 @@ struct transport_kind {
 	/* The next answer, valid until it is released; NULL: none. */
 	struct check_answer *(*take)(struct transport *transport);
 	void (*release)(struct transport *transport, struct check_answer *answer);
-	/* What `open` would refuse, without a connection; files may be read. */
+	/*
+	 * Refuses the settings that `open` would refuse, without a connection; files may be read.
+	 */
 	bool (*check)(const struct config_check *check, struct err *err);
 };
 

@@ -105,7 +105,7 @@ static void read_message(struct reply *reply, const uint8_t *bytes, size_t lengt
 		lookback__v1__check_response__free_unpacked(message, NULL);
 }
 
-/* We never said that we could read a compressed one. */
+/* A compressed message is refused: we never offered to read one. */
 void transport_grpc_read(struct reply *reply, const char *bytes, size_t length)
 {
 	const uint8_t *body = (const uint8_t *)bytes;
@@ -122,7 +122,10 @@ void transport_grpc_read(struct reply *reply, const char *bytes, size_t length)
 		read_message(reply, body + FRAME, own);
 }
 
-/* The status of an answer stands behind it; only one without a message may have it before. */
+/*
+ * An answer has its status in the trailers; only an answer without a message may have it in the
+ * headers.
+ */
 static const char *find_status(const struct http_response *response, const char *name)
 {
 	const char *trailer = http_response_trailer(response, name);

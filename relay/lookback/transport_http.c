@@ -93,7 +93,7 @@ void transport_http_read(struct reply *reply, const char *bytes, size_t length)
 	json_error_t why;
 	json_t *body = json_loadb(bytes, length, JSON_REJECT_DUPLICATES, &why);
 
-	/* What it says is not repeated: it may be anything. */
+	/* The error does not repeat the body, which may hold anything. */
 	if (!body)
 		reply_fail(reply, "answer",
 		    "it answers with what is no JSON: line %d, column %d of %zu bytes", why.line,

@@ -1,10 +1,10 @@
 #pragma once
-/* What the files of the transports share: how an answer is made of what came. */
+/* Shared by the files of the transports: makes an answer from a response. */
 #include "transport.h"
 
 /*
- * The answer to a question as it grows; the first member of what a transport keeps of a question.
- * Between reply_begin and reply_finish; moving it is not allowed.
+ * The answer to a question as it grows, from reply_begin to reply_finish. It is the first member of
+ * a transport's struct for a question, and must not be moved.
  */
 struct reply {
 	struct check_answer answer; /* first: transports give it out and take it back */
@@ -19,14 +19,14 @@ void reply_begin(struct reply *reply, const struct check_question *question);
 void reply_finish(struct reply *reply);
 
 /*
- * One id of a body that is being read, and its word (CHECK_WORDS: it has none of ours). False: this
- * id makes the whole answer worthless, which the answer says already.
+ * Adds one id of a body that is being read, and its word (CHECK_WORDS: an unknown word). False:
+ * this id makes the whole answer invalid, which was noted in the answer.
  */
 bool reply_add(
     struct reply *reply, const char *biz_id, size_t length, enum check_word word) MUST_CHECK;
 /* The body was read, all of it. */
 void reply_read(struct reply *reply);
-/* Instead of reply_read: all ids are unknown, for this. Returns false. */
+/* Call it instead of reply_read: all ids are unknown, for this reason. Returns false. */
 bool reply_fail(struct reply *reply, const char *failure, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -34,7 +34,7 @@ bool reply_fail(struct reply *reply, const char *failure, const char *format, ..
 bool check_refuse(const struct config_check *check, struct err *err, const char *key,
     const char *format, ...) __attribute__((format(printf, 4, 5)));
 
-/* A setting that this transport has no use for, and whose author expects one. */
+/* A setting that this transport would ignore, although its author expects an effect. */
 struct check_unfit {
 	const char *key, *value, *why;
 };

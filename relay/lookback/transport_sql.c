@@ -4,9 +4,10 @@
  *
  *   closed -> connecting -> free -> begins -> asks -> ends -> free
  *
- * in a transaction whose commit makes the answer count. What fails is undone (undoes -> free) or
- * ends the connection. The server itself ends what takes too long (statement_timeout); one that
- * does not is left, since asking it to cancel would block.
+ * in a transaction whose commit makes the answer count. A failed question is rolled back (undoes ->
+ * free) or ends the connection. The server itself ends a question that takes too long
+ * (statement_timeout); the transport leaves a server that does not, since a request to cancel would
+ * block.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -25,7 +26,7 @@
 
 enum {
 	LINES = 4,
-	GRACE_MS = 500, /* for the server to end what overruns */
+	GRACE_MS = 500, /* for the server to end a statement that overruns */
 	FIRST_PAUSE_MS = 200,
 	LONGEST_PAUSE_MS = 5000,
 	NAME_BYTES = 63,      /* of an identifier */
@@ -35,7 +36,7 @@ enum {
 
 struct asked {
 	struct reply reply;          /* first */
-	struct asked *next, *before; /* of all that were not released */
+	struct asked *next, *before; /* the list of all questions that were not released */
 	struct asked *behind;        /* in a queue */
 	int64_t expires_at;
 };
@@ -65,7 +66,7 @@ struct transport {
 	struct asked *all;
 	int in_flight;
 	struct queue waiting, done;
-	int64_t opens_at; /* a pause that somebody waits for ends then */
+	int64_t opens_at; /* when a pause ends that questions wait for */
 	bool woken;       /* something new to be done */
 };
 
@@ -106,7 +107,10 @@ static void fail_waiting(struct transport *transport, const char *failure, const
 	}
 }
 
-/* What the server's own words do not help with; ours do not repeat what it may quote. */
+/*
+ * Advice for errors where the server's message does not help. It does not repeat text that the
+ * server may quote.
+ */
 static const char *advice_of(const struct transport *transport, const char *sqlstate)
 {
 	static const struct {
@@ -178,7 +182,7 @@ static void close_line(struct transport *transport, struct line *line)
 	transport->woken = true;
 }
 
-/* With it goes what it was asked. */
+/* Closes the connection; its question fails with it. */
 static void lose_line(
     struct transport *transport, struct line *line, const char *failure, const char *why)
 {
@@ -190,7 +194,7 @@ static void lose_line(
 	close_line(transport, line);
 }
 
-/* Nobody is to wait for a database that is not there. */
+/* Fails the questions that wait: they must not wait for a database that is away. */
 static void fail_line_connecting(
     struct transport *transport, struct line *line, const char *failure, const char *why)
 {
@@ -216,7 +220,7 @@ static bool open_line(struct transport *transport, struct line *line, struct err
 	return true;
 }
 
-/* As many as are needed, and no more at once than wait for one. */
+/* Opens as many connections as are needed, and no more at once than questions wait. */
 static void open_lines(struct transport *transport, int64_t now_ms)
 {
 	const struct asked *asked = transport->waiting.first;
@@ -312,7 +316,7 @@ static bool end_line_transaction(
 
 	reply->answer.reached = true;
 	line->stage = ENDS;
-	/* What the function wrote for an answer that is worth nothing is undone. */
+	/* If the answer is malformed, the writes of the function are rolled back. */
 	return pg_send_script(
 	    line->pg, read_rows(reply, rows, max_answer) ? "commit" : "rollback", err);
 }
@@ -411,7 +415,7 @@ static void step_line(struct transport *transport, struct line *line, int64_t no
 	watch_line(transport, line);
 }
 
-/* All have the same time: the first in the queue is the first to be late. */
+/* All questions have the same timeout: the first in the queue is the first to be late. */
 static void stop_late_questions(struct transport *transport, int64_t now_ms)
 {
 	while (transport->waiting.first && now_ms >= transport->waiting.first->expires_at) {
@@ -594,7 +598,7 @@ static bool set_up_sql(struct transport *transport, struct err *err)
 			.cap_ms = LONGEST_PAUSE_MS,
 			.jitter = 0.2,
 			.seed = (uint64_t)clock_random()}};
-	/* The first is made at once: it tells whether the dsn is one. */
+	/* The first connection is opened at once, since that shows whether the dsn is valid. */
 	if (!open_line(transport, &transport->lines[0], &why))
 		return check_refuse(check, err, "dsn", "%s", why.message);
 	return true;

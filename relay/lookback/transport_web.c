@@ -32,7 +32,7 @@ struct transport {
 
 /* --- settings ------------------------------------------------------------------------------- */
 
-/* The URLs of messages were looked at by who asks; this one is the operator's. */
+/* The caller has checked the URLs of messages; this one is the operator's. */
 static bool check_configured_url(const struct transport *transport, struct err *err)
 {
 	const struct config_check *check = transport->check;
@@ -163,8 +163,8 @@ static struct call *remember_call(
 }
 
 /*
- * The same whenever the same is asked: of one id it is made of the event id that its message would
- * have, of several of all their ids in their order.
+ * The name is the same whenever the same question is asked. For one id it is made from the event id
+ * that its message would have, for several from all the ids in their order.
  */
 static void add_question_name(struct text *name, const struct check_question *question)
 {

@@ -1,7 +1,7 @@
 #pragma once
 /*
- * What http and grpc share: a question is one POST, its answer one response. A dialect says what
- * they look like.
+ * Shared by http and grpc: a question is one POST, its answer one response. A dialect defines their
+ * form.
  */
 #include "http_client.h"
 #include "text.h"
@@ -11,15 +11,20 @@ struct web_dialect {
 	enum http_protocol protocol;
 	const struct http_header *headers;
 	int header_count;
-	const char *timeout_header; /* how long we wait goes there, "10000m"; NULL: nowhere */
-	/* Where a service is asked, of its URL. ERR_REJECT: that is no URL for it. */
+	const char *timeout_header; /* header for our timeout, "10000m"; NULL: none */
+	/*
+	 * Makes the URL of the request from the URL of a service. ERR_REJECT: the URL does not fit.
+	 */
 	bool (*locate)(const char *url, struct text *ret_url, struct err *err);
 	void (*write)(const struct check_question *question, struct text *ret_body);
 	size_t
-	    unsigned_bytes; /* so many at the beginning of a body are no part of what is signed */
-	/* Of a whole response of any status; status, sent and times are the caller's. */
+	    unsigned_bytes; /* the signature excludes this many bytes at the beginning of a body */
+	/* Reads a whole response of any status; the caller fills in status, sent and times. */
 	void (*read)(struct reply *reply, const struct http_response *response);
-	/* Of the status in the answer, when a whole one came (transport.h). */
+	/*
+	 * Does the status of a whole answer show that the service works? See `reached` in
+	 * transport.h.
+	 */
 	bool (*is_well)(const struct reply *reply, const struct http_response *response);
 };
 

@@ -85,7 +85,7 @@ static bool of_alphabet(const char *text)
 		   "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")] == '\0';
 }
 
-/* A name that is well formed: what may stand in a Kafka topic's as well. */
+/* Sets a well-formed name: it has only characters that the name of a Kafka topic may have. */
 static bool set_name_field(struct lookback_request *request, const struct field *field,
     const struct said *said, struct refusal *refusal)
 {
@@ -211,7 +211,10 @@ static bool refuse_size_of_headers(struct refusal *refusal)
 	return refusal_set(refusal, "bad_value", "headers have more than %d bytes", MOST_HEADERS);
 }
 
-/* The text has been checked. A tree of it costs hundreds of bytes a value: its size comes first. */
+/*
+ * The text has been checked. A tree of it costs hundreds of bytes a value: its size is checked
+ * first.
+ */
 static bool check_headers(const char *text, size_t length, struct refusal *refusal)
 {
 	size_t number_length;
@@ -326,7 +329,7 @@ static int find_member(const struct json_member *member)
 	return -1;
 }
 
-/* The caller of json_check has the text: the names alone are still open. */
+/* json_check has accepted the text: only the names are still unchecked. */
 static bool find_members(
     const struct lookback_input *input, struct body *body, struct refusal *refusal)
 {
@@ -441,7 +444,7 @@ static bool check_json_version(const struct member *version, struct refusal *ref
 static bool read_json_object(
     struct lookback_request *request, const struct body *body, struct refusal *refusal)
 {
-	/* First of all whose it is, for whoever has to answer for a refusal. */
+	/* The type comes first: it decides who reports a refusal. */
 	if (!read_json_field(request, &fields[0], &body->members[0], refusal) ||
 	    !check_json_version(&body->members[AT_VERSION], refusal))
 		return false;

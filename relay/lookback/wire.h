@@ -1,14 +1,14 @@
 #pragma once
 /*
- * What an application says of an id (a pair of biz_type and biz_id): prepare, commit or rollback.
- * It comes as a record of the look-back topic, in one of two forms, or as the body of an HTTP
- * request, which is the first one; docs/lookback-message.schema.json describes it.
+ * A request of an application about an id (a pair of biz_type and biz_id): prepare, commit or
+ * rollback. It comes as a record of the look-back topic, in one of two forms, or as the body of an
+ * HTTP request, which is the first one; docs/lookback-message.schema.json describes it.
  *
  * JSON: the value is an object with "version": 1. Header form: the record has the header
- * lookback-version, the other fields stand in headers as well (lookback-biz-type for biz_type) and
- * the value is the payload as it is; headers of other names go with the message.
+ * lookback-version, the other fields are headers as well (lookback-biz-type for biz_type) and the
+ * value is the payload as it is; headers of other names go with the message.
  *
- * The key of the record is biz_type:biz_id in both forms. So all that is said of an id is in one
+ * The key of the record is biz_type:biz_id in both forms. So all requests about an id are in one
  * partition, in order.
  *
  * No I/O; any thread.
@@ -41,9 +41,9 @@ struct lookback_request {
 	/* of a prepare; a decision may repeat them, and nobody looks */
 	char *topic; /* where the message goes when it is committed */
 	struct lookback_bytes key, payload;
-	char *headers; /* of the message, as outbox.message takes them */
+	char *headers; /* headers of the message, as outbox.message takes them */
 	char *check_service, *check_url;
-	int64_t check_after_ms, expires_after_ms; /* -1: not said */
+	int64_t check_after_ms, expires_after_ms; /* -1: not given */
 	unsigned char digest[LOOKBACK_DIGEST];    /* of all of these: equal when they are */
 };
 
@@ -65,7 +65,7 @@ struct lookback_input {
 
 /*
  * False: refused, and of the request only biz_type may be there (NULL when even that could not be
- * read; it says whose business it is).
+ * read; it decides which section reports the refusal).
  */
 bool lookback_wire_read(const struct lookback_input *input, struct lookback_request *ret_request,
     struct refusal *ret_refusal);
