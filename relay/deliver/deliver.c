@@ -33,8 +33,8 @@ struct deliver {
 
 	pthread_mutex_t mutex; /* guards what follows */
 	pthread_cond_t opened;
-	bool stop_asked, pause_asked, told; /* told: the first open came to an end */
-	struct err error;                   /* of that; works says which */
+	bool stop_asked, pause_asked, told; /* told: the result of the first open is known */
+	struct err error;                   /* of the last failure; see status.works */
 	struct deliver_status status;
 };
 
@@ -98,7 +98,10 @@ static void note_closed(struct deliver *deliver)
 	pthread_mutex_unlock(&deliver->mutex);
 }
 
-/* No end reaches the inbox after it is closed: by then the HTTP sender rests. */
+/*
+ * The HTTP sender rests before the inbox is closed, so that no end of a message reaches a closed
+ * inbox.
+ */
 static void close_inbox(struct deliver *deliver)
 {
 	outbox_inbox_pause(deliver->inbox, NULL, true);
@@ -112,7 +115,10 @@ static void close_inbox(struct deliver *deliver)
 
 /* --- its turns ------------------------------------------------------------------------------ */
 
-/* Returns whether anybody waits for it: the first time somebody is told it. */
+/*
+ * Notes the result of an attempt to open. Returns true the first time: then a caller waits for the
+ * result and reports it.
+ */
 static bool note_open(struct deliver *deliver, const struct err *err)
 {
 	bool first;

@@ -1,8 +1,8 @@
 #pragma once
 /*
  * A [deliver] section at work: an inbox (inbox.h) whose messages an HTTP sender (http_sender.h)
- * posts to the application, and a thread that looks after both. It opens the inbox, tells each
- * second what it says, makes one that cannot go on anew, and closes it in the end.
+ * posts to the application, and a thread that looks after both. The thread opens the inbox,
+ * publishes its figures each second, replaces an inbox that cannot go on, and closes it in the end.
  *
  *   deliver = deliver_start(section, event_fd, &err);
  *   … deliver_stop(deliver), until deliver_status says that it has ended; deliver_join(deliver);
@@ -25,10 +25,10 @@ void deliver_stop(struct deliver *deliver);
 /* Waits for the end and frees everything; NULL is fine. */
 void deliver_join(struct deliver *deliver);
 
-/* Takes nothing new of any topic, or goes on; until the process ends. Any thread. */
+/* Pauses reading of all topics, or resumes it; holds until the process ends. Any thread. */
 void deliver_pause(struct deliver *deliver, bool pause);
 
-/* A copy of what its threads last wrote down. */
+/* A copy of the last status that its threads noted. */
 struct deliver_status {
 	bool ended;
 	bool works;      /* the inbox is open and can go on */

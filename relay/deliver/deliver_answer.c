@@ -10,13 +10,13 @@
 #include "text.h"
 
 enum {
-	BODY_SHOWN = 200, /* of an answer, in a reason */
-	PAUSE_MS = 1000,  /* after what never got as far as the application */
+	BODY_SHOWN = 200, /* bytes of an answer that a reason quotes */
+	PAUSE_MS = 1000,  /* after a request that never reached the application */
 };
 
 /* --- reasons -------------------------------------------------------------------------------- */
 
-/* It may quote others and be cut within a character. */
+/* Makes the reason clean text: it may quote others and be cut within a character. */
 static void clean_reason(char *text)
 {
 	uint32_t code;
@@ -106,7 +106,10 @@ static void set_verdicts(struct deliver_answer *answer, const struct deliver_ver
 		answer->verdicts[i] = *verdict;
 }
 
-/* As a failure: who cannot be understood is not asked on and on until all messages are dead. */
+/*
+ * A malformed answer counts as a failure for the breaker: it stops the calls before all messages
+ * are dead.
+ */
 static void worth_nothing(struct deliver_answer *answer, const char *why)
 {
 	struct deliver_verdict verdict = {OUTBOX_INBOX_RETRY};
@@ -122,8 +125,10 @@ static bool is_own_failure(const char *failure)
 	return text_equal(failure, "internal") || text_equal(failure, "queue_timeout");
 }
 
-/* What never got as far as the application costs no attempt, and so none is dead when that has been
- * away for long. */
+/*
+ * A request that never reached the application costs no attempt. So no message is dead after the
+ * application was away for long.
+ */
 static void read_failure(struct deliver_answer *answer, const struct deliver_response *response)
 {
 	bool ours = is_own_failure(response->failure), tried = response->tried && !ours;
@@ -203,7 +208,7 @@ static bool read_answer_item(const json_t *object, struct item *ret_item)
 	return read_seconds(retry_after, &ret_item->retry_after_ms);
 }
 
-/* Most answer in the order of the request. `count`: it was not sent. */
+/* Most applications answer in the order of the request. `count`: the id was not sent. */
 static size_t find_event_id(const char *const *ids, size_t count, size_t from, const char *id)
 {
 	for (size_t i = 0; i < count; i++)
@@ -271,7 +276,7 @@ static void read_batch_answer(struct deliver_answer *answer, const struct delive
 
 /* --- the whole ------------------------------------------------------------------------------ */
 
-/* What is too long to be read has a status all the same. */
+/* A response that is too long to be read has a status all the same. */
 static bool has_status(const struct deliver_response *response)
 {
 	return !response->failure ||

@@ -1,6 +1,7 @@
 #pragma once
 /*
- * What becomes of messages by the answer to their request. Pure; docs/deliver.md is the wire.
+ * Decides the outcome of messages by the answer to their request. Pure; docs/deliver.md describes
+ * the wire format.
  *
  *   2xx                        done
  *   409                        a duplicate
@@ -9,14 +10,14 @@
  *   other 4xx, 3xx             dead; of a batch: each of them is sent alone first, so that one that
  *                              cannot be taken takes no other along
  *   no answer                  tried again; it costs an attempt only if the application may have
- * got it, and as a probe of the breaker none either
+ *                              got it, and a probe of the breaker costs none either
  *
  * A batch gets 2xx and an empty body when all of it is done, or an array with a status of each:
  *
  *   [{"id": "7", "status": 200}, {"id": "8", "status": 503, "retry_after": 5, "reason": "full"}]
  *
- * One that is not in it is tried again. An array whose form is wrong anywhere, that names an id
- * which was not sent, or one twice, is worth nothing: all are tried again.
+ * A message that is not in the array is tried again. If the array is malformed anywhere, names an
+ * id that was not sent, or names an id twice, none of it counts: all messages are tried again.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -44,16 +45,16 @@ struct deliver_verdict {
 };
 
 struct deliver_answer {
-	struct deliver_verdict *verdicts; /* of each message, in their order */
+	struct deliver_verdict *verdicts; /* one for each message, in their order */
 	size_t count;
-	/* They are to be sent once more, each alone; the verdicts say nothing. */
+	/* The messages must be sent once more, each alone; the verdicts are not valid. */
 	bool apart;
 	/*
-	 * About the application as a whole. It is there when it answers, also with a refusal; not
-	 * so with 408, 429 and 5xx, or what cannot be understood.
+	 * About the application as a whole. Each answer shows that it works, also a refusal, except
+	 * 408, 429, 5xx and malformed answers.
 	 */
 	enum breaker_outcome outcome;
-	/* For the metrics: "2xx" to "5xx", "answer" for a body that is none, or the failure. */
+	/* For the metrics: "2xx" to "5xx", "answer" for a malformed body, or the failure. */
 	const char *label;
 };
 
@@ -62,7 +63,7 @@ struct deliver_judge {
 	int64_t retry_after_max_ms;
 };
 
-/* ids: of the events that were sent, no two the same. To be finished. */
+/* ids: those of the events that were sent, no two the same. The caller finishes *answer. */
 void deliver_answer_read(struct deliver_answer *answer, const struct deliver_judge *judge,
     const char *const *ids, size_t count, const struct deliver_response *response);
 void deliver_answer_finish(struct deliver_answer *answer);

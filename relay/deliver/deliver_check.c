@@ -16,7 +16,7 @@
 static bool refuse_deliver_key(
     const struct config_deliver *section, struct err *err, const char *key, const char *why)
 {
-	owned_text char *copy = xstrdup(why); /* it may stand in *err */
+	owned_text char *copy = xstrdup(why); /* `why` may point into *err */
 
 	return err_set(err, ERR_CONFIG, "%s: [deliver \"%s\"] %s: %s", section->origin,
 	    section->name, key, copy);

@@ -114,8 +114,9 @@ static bool is_outbox_attribute(const char *name)
 }
 
 /*
- * The data is no attribute, and the content type has a header of its own. The last two are of
- * CloudEvents 0.3: libraries refuse them in an event of 1.0, or decode its data by them.
+ * The data is no attribute, and the content type has a header of its own. The last two are
+ * attributes of CloudEvents 0.3: libraries refuse them in an event of 1.0, or decode its data by
+ * them.
  */
 static bool may_be_taken(const char *name)
 {
@@ -143,7 +144,7 @@ static const char *given_attribute(
 	return value;
 }
 
-/* Of several headers with a name the last counts. */
+/* If several headers have the same name, the last one counts. */
 static void take_headers(struct deliver_event *event, const struct outbox_inbox_message *message)
 {
 	for (size_t i = message->header_count; i > 0 && event->count < DELIVER_HEADERS_TAKEN; i--) {
@@ -348,7 +349,7 @@ static bool take_structured(struct deliver_event *event)
 	event->id = structured_id(event);
 	event->structured = event->id;
 	if (!event->structured)
-		event->content_type = NULL; /* it would be taken for one */
+		event->content_type = NULL; /* or it would look structured */
 	return event->structured;
 }
 
@@ -420,7 +421,7 @@ const char *deliver_event_encode(struct arena *memory, const char *value)
 	return encoded;
 }
 
-/* Of text without control characters. */
+/* The value must have no control characters. */
 static void add_quoted_attribute(struct text *text, const char *value)
 {
 	text_append(text, "\"", 1);

@@ -3,10 +3,10 @@
  * A message as an event (CloudEvents 1.0): its attributes, and how they are written as headers of
  * HTTP (binary mode) or as a JSON object (structured mode). Pure.
  *
- * What a record says itself is taken over: its headers ce_NAME, where NAME is 1 to 64 of a-z and
- * 0-9 and the value is UTF-8 without control characters, are the attribute NAME, unless its
- * ce_specversion is another than 1.0. A ce_time that is no time of RFC 3339, and a ce_source that
- * is no URI, are left out. Other attributes follow from the message:
+ * The record's own attributes are taken over: a header ce_NAME, where NAME is 1 to 64 of a-z and
+ * 0-9 and the value is UTF-8 without control characters, is the attribute NAME, unless the record's
+ * ce_specversion is not 1.0. A ce_time that is no time of RFC 3339, and a ce_source that is no URI,
+ * are left out. Other attributes follow from the message:
  *
  *   id        the id by which copies are known, if it is such text, else "msg_" and 32 digits that
  *             are made of it; without an id of topic, partition and offset
@@ -40,8 +40,8 @@ struct deliver_attribute {
 };
 
 /*
- * Embedded on purpose. What is in it lives until it is finished, and as long as the message and the
- * defaults do.
+ * Embedded on purpose. Its contents are valid until it is finished, and only as long as the message
+ * and the defaults live.
  */
 struct deliver_event {
 	struct deliver_attribute attributes[DELIVER_ATTRIBUTES];
@@ -86,7 +86,7 @@ const char *deliver_event_encode(struct arena *memory, const char *value);
 void deliver_event_write(const struct deliver_event *event, struct text *text);
 
 /*
- * "msg_" and 32 digits: of the same bytes always the same. What has a name already that may be
- * signed (http_sign.h) keeps it: then it is the id, else `made`.
+ * Returns the id itself if it is a name that may be signed (http_sign.h). Else returns `made`:
+ * "msg_" and 32 digits, which are always the same for the same bytes.
  */
 const char *deliver_event_name(const char *id, char made[DELIVER_NAME_SIZE]);

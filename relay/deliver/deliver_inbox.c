@@ -4,7 +4,7 @@
 #include "inbox_settings.h"
 #include "text.h"
 
-/* Of what outbox_inbox_open takes, what has to be made of a section. */
+/* Those arguments of outbox_inbox_open that must be built from a section. */
 struct settings {
 	const char **kafka, **topics, **rules;
 };
@@ -47,7 +47,7 @@ static struct outbox_inbox_settings make_inbox_settings(
 	    .rules = made->rules,
 	    .concurrency = (int)section->concurrency,
 	    .batch = (int)section->batch,
-	    .threads = 1, /* handing over takes no time */
+	    .threads = 1, /* one is enough: the handler only hands messages over */
 	    .most_bytes = section->memory,
 	    .commit_every_ms = section->commit_every_ms,
 	    .drain_ms = section->drain_ms ? section->drain_ms : 1,

@@ -1,7 +1,7 @@
 #pragma once
 /*
- * What a [deliver] section shows on the metrics page. Made before, and destroyed after, the threads
- * that use it.
+ * The metrics of a [deliver] section. They must be created before, and destroyed after, the threads
+ * that use them.
  */
 #include "breaker.h"
 #include "inbox.h"
@@ -19,8 +19,8 @@ void deliver_metrics_destroy(struct deliver_metrics *metrics); /* NULL is fine *
 void deliver_metrics_answer(
     struct deliver_metrics *metrics, const char *label, bool sent, int64_t total_us);
 /*
- * What an inbox says now, and the breaker's state. From one thread; deliver_metrics_begin says that
- * there is none, and that the next one counts from 0.
+ * Notes the current figures of an inbox and the breaker's state. From one thread.
+ * deliver_metrics_begin notes that there is no inbox, and that the next one counts from 0.
  */
 void deliver_metrics_note(struct deliver_metrics *metrics, const struct outbox_inbox_stats *stats,
     enum breaker_state breaker);

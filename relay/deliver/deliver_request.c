@@ -91,7 +91,7 @@ static void write_batch(struct deliver_request *request, const struct deliver_wi
 	request->body_length = request->written.length;
 }
 
-/* Of several messages it is made of all their ids in their order. */
+/* The name of several messages is made of all their ids in their order. */
 static const char *request_name(struct deliver_request *request)
 {
 	OWNED(text_finish) struct text all = {0};

@@ -1,7 +1,7 @@
 #pragma once
 /*
  * The request by which messages are delivered: headers and body, without the signature. Pure.
- * docs/deliver.md is the wire.
+ * docs/deliver.md describes the wire format.
  *
  *   single, binary       the payload; ce-id, ce-source, ...; the payload's Content-Type
  *   single, structured   application/cloudevents+json: the event; also in binary mode when the
@@ -22,14 +22,14 @@ struct deliver_wire {
 struct deliver_request {
 	struct http_header *headers; /* with room for those of a signature */
 	size_t header_count;
-	const void *body; /* of the message, or of `written` */
+	const void *body; /* bytes of the message, or of `written` */
 	size_t body_length;
 	/*
-	 * What webhook-id says: of one message its event's id, if that may be signed. Of the same
-	 * messages it is the same in each attempt.
+	 * The value of webhook-id: for one message the id of its event, if that may be signed. It
+	 * is the same in each attempt with the same messages.
 	 */
 	const char *name;
-	const char **ids; /* of the events, as answers name them */
+	const char **ids; /* ids of the events, as answers name them */
 	size_t count;
 	/* its own */
 	struct text written;

@@ -139,7 +139,7 @@ static void end_each(
 	tell_ends(dispatch, parcel);
 }
 
-/* Ends those that somebody else has by now. Returns whether any are left. */
+/* Ends messages that another process has by now. Returns whether any are left. */
 static bool keep_held(struct dispatch *dispatch, struct parcel *parcel)
 {
 	const struct dispatch_settings *settings = &dispatch->settings;
@@ -164,7 +164,7 @@ static bool keep_held(struct dispatch *dispatch, struct parcel *parcel)
 	return kept > 0;
 }
 
-/* In its place in front of the line, in their order. */
+/* Puts parcels of one message each in its place at the front of the line, in order. */
 static void split_parcel(struct dispatch *dispatch, struct parcel *parcel)
 {
 	for (size_t i = parcel->count; i > 0; i--)
@@ -265,7 +265,7 @@ struct parcel *dispatch_next(struct dispatch *dispatch, int64_t now)
 	return parcel;
 }
 
-/* It is in no line any more. */
+/* Afterwards the parcel is in no line. */
 static void come_back(
     struct dispatch *dispatch, struct parcel *parcel, int64_t now, enum breaker_outcome outcome)
 {
@@ -282,7 +282,7 @@ const char *dispatch_answered(struct dispatch *dispatch, int64_t now, struct par
 	struct deliver_answer answer;
 	const char *label;
 
-	said.tried = response->tried && !parcel->probe; /* that failed for all, not for this one */
+	said.tried = response->tried && !parcel->probe; /* a probe fails for all messages */
 	deliver_answer_read(&answer, &dispatch->settings.judge,
 	    (const char *const *)parcel->request.ids, parcel->count, &said);
 	label = answer.label;

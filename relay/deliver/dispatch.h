@@ -1,7 +1,7 @@
 #pragma once
 /*
- * What a [deliver] section sends next: messages, answers and the time go in; requests and ends of
- * messages come out. No I/O, no clock; one thread.
+ * Decides what a [deliver] section sends next: messages, answers and the time go in; requests and
+ * ends of messages come out. No I/O, no clock; one thread.
  *
  * Messages that came together travel together, in a parcel. Parcels are sent in the order in which
  * they came, as far as these allow:
@@ -10,9 +10,9 @@
  *   rate          a token bucket (bucket.h)
  *   the breaker   (breaker.h): while it is open every message that waits is ended at once, as one
  *                 that was not tried and comes again when the pause is over; half-open, one parcel
- *                 goes as the probe and the others wait for what it finds
+ *                 goes as the probe and the others wait for its result
  *
- * A message whose partition was taken away while it waited is not sent, as somebody else has it.
+ * A message whose partition was revoked while the message waited is not sent: the new owner has it.
  *
  * Parcels are taken apart, into such of one message each, when the application refuses all of one
  * for good, and when two events of one have the same id.
@@ -29,8 +29,10 @@ struct dispatch_settings {
 	int64_t breaker_failures, breaker_pause_ms;
 	/* Asked right before a message is sent: does its partition belong to this process still? */
 	bool (*holds)(void *context, uint64_t ticket);
-	/* Told of each message's end, once. Both are called from within the functions below, and
-	 * must not call them. */
+	/*
+	 * Called once with the end of each message. Both callbacks are called from within the
+	 * functions below, and must not call them.
+	 */
 	void (*finish)(void *context, const struct outbox_inbox_end *ends, size_t count);
 	void *context;
 };
@@ -56,24 +58,28 @@ void dispatch_add(
     struct dispatch *dispatch, const struct outbox_inbox_message *const *messages, size_t count);
 
 /*
- * What to send now; NULL: nothing. It is the dispatch's, until one of these three ends it.
+ * The parcel to send now; NULL: none. The dispatch owns it until one of the next three functions
+ * ends it.
  */
 struct parcel *dispatch_next(struct dispatch *dispatch, int64_t now);
-/* Returns what answers of this kind are called (deliver_answer.h). */
+/* Returns the label of the answer (deliver_answer.h). */
 const char *dispatch_answered(struct dispatch *dispatch, int64_t now, struct parcel *parcel,
     const struct deliver_response *response);
-/* There is no room for it: as if it had not been taken. */
+/* There is no room for the request: undoes dispatch_next. */
 void dispatch_put_back(struct dispatch *dispatch, struct parcel *parcel, int64_t now);
-/* It cannot be sent like that: a try that failed. */
+/* The request cannot be sent: counts as a failed attempt. */
 void dispatch_refused(
     struct dispatch *dispatch, struct parcel *parcel, int64_t now, const char *error);
 
-/* What waits ends as not tried, and comes again, if nobody else does it, after after_ms. */
+/*
+ * Waiting messages end as not tried. They come again after after_ms, unless another process takes
+ * them.
+ */
 void dispatch_drain(struct dispatch *dispatch, int64_t after_ms);
-/* What is under way ends as not tried; no answer may come any more. */
+/* Messages under way end as not tried. No answer may be passed in afterwards. */
 void dispatch_abandon(struct dispatch *dispatch, int64_t now, const char *why);
 
-/* When dispatch_next may say something else without an event; INT64_MAX: never. */
+/* When the result of dispatch_next may change without an event; INT64_MAX: never. */
 int64_t dispatch_deadline(const struct dispatch *dispatch, int64_t now);
 
 struct dispatch_figures {

@@ -1,7 +1,8 @@
 #pragma once
 /*
  * The thread of a [deliver] section that sends. Any thread submits messages; their ends come back
- * on the thread of the sender. dispatch.h says what goes when, http_client.h carries it.
+ * on the thread of the sender. dispatch.h decides which request is sent when, and http_client.h
+ * sends it.
  *
  *   sender = http_sender_start(&options, &err);
  *   … http_sender_submit(sender, messages, count) …
