@@ -7,7 +7,7 @@
 #include "metrics.h"
 
 enum {
-	SERVERS = 2, /* one is free for the probes while the other writes a page of metrics */
+	SERVERS = 2, /* one serves the probes while the other writes a page of metrics */
 	CONNECTIONS = 1024,
 	ARRIVAL_MS = 5000,
 	ANSWER_MS = 10000,
@@ -24,7 +24,7 @@ struct admin {
 /* Fills the body and returns the status. */
 typedef unsigned route_answer(struct admin *admin, bool verbose, struct text *body);
 
-/* A failing probe always says why; a good one does when asked. */
+/* A failing probe always gives the reasons; a good one reports its checks on request only. */
 static unsigned answer_probe(
     struct admin *admin, admin_probe *ask, const char *good, bool verbose, struct text *body)
 {
@@ -75,7 +75,7 @@ static const struct route *find_route(const char *path)
 	return NULL;
 }
 
-/* Requests have no body: the first call has all of one. */
+/* Requests have no body: the first call has the whole request. */
 static enum MHD_Result on_admin_request(void *context, struct MHD_Connection *connection,
     const char *path, const char *method, const char *version, const char *upload,
     size_t *upload_size, void **seen)

@@ -1,8 +1,8 @@
 #pragma once
 /*
  * The HTTP endpoint for machines: /livez, /readyz, /metrics (libmicrohttpd; every listener of the
- * program lives in this folder) behind a gate (gate.h). It knows nothing of publishers or
- * publishers: the daemon answers through callbacks, /metrics is the page of metrics.h.
+ * program lives in this folder) behind a gate (gate.h). It knows nothing of publishers: the daemon
+ * answers through callbacks, /metrics is the page of metrics.h.
  *
  * Bounds: 1024 connections, of which one address has at most 512; 16 KiB of head; a request arrives
  * within 5 s and has no body; its answer is read within 10 s. GET and HEAD; another method is 405,
@@ -15,8 +15,8 @@
 struct admin;
 
 /*
- * Appends one line a check to *report ("[+] postgres main", "[-] publisher main/0: why"); true: all
- * is well. Called from the endpoint's threads, one at a time; must not block for long.
+ * Appends one line per check to *report ("[+] postgres main", "[-] publisher main/0: why"); true:
+ * all is well. Called from the endpoint's threads, one at a time; must not block for long.
  */
 typedef bool admin_probe(void *context, struct text *report);
 
@@ -26,8 +26,8 @@ struct admin_callbacks {
 };
 
 /*
- * Takes the listener over, which is bound to `listen`, also when it fails. hosts: names by which it
- * is called, besides the address and name of `listen` and localhost; NULL: none.
+ * Takes over the listener, which is bound to `listen`, even on failure. hosts: host names that
+ * requests may use, besides the address and name of `listen` and localhost; NULL: none.
  */
 struct admin *admin_start(struct listener *listener, const char *listen,
     const struct config_list *hosts, const struct admin_callbacks *callbacks, struct err *err);

@@ -66,7 +66,7 @@ struct api {
 	pthread_mutex_t mutex;
 	pthread_cond_t answered;
 	/* guarded by the mutex */
-	int open; /* calls whose request is there, and their answers not out */
+	int open; /* calls whose request has arrived and whose answer is not out */
 	bool ending;
 };
 
@@ -85,7 +85,7 @@ static const struct api_verb verbs[] = {
 	NULL},
     {"deliver_operate", "POST", "/v1/deliver/operate", API_OPERATE, 0, api_deliver_operate_begin,
 	NULL, NULL},
-    /* of any path behind, that has a type and an id */
+    /* for any path below, which has a type and an id */
     {"show", "GET", "/v1/lookback/", API_READ | API_OPERATE, 0, api_show_begin, api_look_finish,
 	api_look_forget},
 };
@@ -165,7 +165,7 @@ void api_part_done(struct api_call *call)
 {
 	struct MHD_Connection *connection = call->connection;
 
-	/* The connection rests, and with it the call, until the last one of all resumes it. */
+	/* The connection and its call rest until the last part is done and resumes them. */
 	if (atomic_fetch_sub(&call->left, 1) == 1)
 		MHD_resume_connection(connection);
 }
@@ -177,7 +177,7 @@ const char *api_argument(const struct api_call *call, const char *name)
 
 /* --- a request comes ------------------------------------------------------------------------- */
 
-/* The row of the path; several rows have one path never. */
+/* The row of the path; no two rows have the same path. */
 static const struct api_verb *find_verb(const char *path)
 {
 	const struct api_verb *show = &verbs[VERBS - 1];
@@ -204,7 +204,7 @@ static const char *request_header(const struct api_call *call, const char *name)
 	return MHD_lookup_connection_value(call->connection, MHD_HEADER_KIND, name);
 }
 
-/* The client's own if it is a plain one. */
+/* Uses the client's own request id if it fits and has only letters, digits, '.', '_' and '-'. */
 static void name_request(struct api_call *call)
 {
 	const char *given = request_header(call, "X-Request-Id");
@@ -249,7 +249,7 @@ static void judge_body_headers(struct api_call *call)
 		refuse_size(call);
 }
 
-/* Somebody may guess: each wrong token makes the next such answer to its address later. */
+/* Slows down guessing: each wrong token delays the next such answer to its address further. */
 static void refuse_token(struct api_call *call)
 {
 	api_refuse(call, 401, "unauthorized", "a token is needed, as in Authorization: Bearer …");
@@ -259,7 +259,7 @@ static void refuse_token(struct api_call *call)
 	call->delay_ms = gate_wrong_token(call->connection);
 }
 
-/* By its head alone. */
+/* Checks a request by its head alone. */
 static void judge_head(struct api_call *call, const char *method)
 {
 	struct api_rights rights;
@@ -295,7 +295,7 @@ static struct api_call *call_create(
 	return call;
 }
 
-/* What a client sends although it is refused has an end, too. */
+/* The body that a refused client goes on sending has a limit, too. */
 static bool is_flood(const struct api_call *call, int64_t bytes)
 {
 	return bytes > 2 * call->api->config->api.max_body;
@@ -309,7 +309,7 @@ static void drop_body(struct api_call *call)
 	call->body = (struct text){0};
 }
 
-/* Room for what comes beside what others sent. */
+/* Counts the bytes; false: all bodies together are too large. */
 static bool hold_body_bytes(struct api_call *call, int64_t bytes)
 {
 	int64_t most = 2 * call->api->config->api.max_body;
@@ -414,9 +414,9 @@ static enum MHD_Result on_api_request(void *context, struct MHD_Connection *conn
 	if (!call->is_whole) {
 		on_whole(call);
 		if (!call->status)
-			return MHD_YES; /* it rests, and comes back below */
+			return MHD_YES; /* the call rests, and comes back below */
 	}
-	if (atomic_load(&call->left) > 0) /* and makes what others wrote visible here */
+	if (atomic_load(&call->left) > 0) /* also makes writes of others visible here */
 		return MHD_YES;
 	if (!call->status)
 		call->verb->finish(call);
@@ -566,8 +566,10 @@ static void stop_others(struct api *api)
 		api_database_stop(api->databases[i]);
 }
 
-/* The last answers of the senders and of the databases are out before the servers, which may not
- * hold resting calls, end. */
+/*
+ * The servers may not end while calls rest: so the last answers of the senders and of the databases
+ * go out first.
+ */
 static void stop_gate(struct api *api)
 {
 	gate_quiesce(api->gate);

@@ -9,9 +9,9 @@
  *   GET  /v1/deliver                              read_tokens     the sidecar's sections
  *   POST /v1/deliver/operate                      operate_tokens  pause or resume one
  *
- * What is sent is judged (relay/lookback/route.h), becomes records of the section's look-back
- * topic, and is answered when the broker has acknowledged them. It needs neither a reader nor a
- * checker in this process; what is to be seen of ids comes from the section's database.
+ * Messages are checked (relay/lookback/route.h), become records of the section's look-back topic,
+ * and are answered when the broker has acknowledged the records. The interface needs neither a
+ * reader nor a checker in this process; it reads the state of ids from the section's database.
  *
  * Threads: those of a gate, which looks at heads and hands requests to eight servers of
  * libmicrohttpd, which read, judge and answer (gate.h); one for each cluster that a [lookback]

@@ -7,7 +7,10 @@
 #include "cleanup.h"
 #include "text.h"
 
-/* Digests are compared, which have one length and say nothing of a token that is nearly right. */
+/*
+ * Digests are compared instead of tokens: all have one length, and they do not show that a token is
+ * nearly right.
+ */
 struct digest {
 	unsigned char bytes[EVP_MAX_MD_SIZE];
 };
@@ -15,7 +18,7 @@ struct digest {
 struct row {
 	struct digest digest;
 	unsigned role;
-	const struct config_sender *sender; /* NULL: it speaks for everything */
+	const struct config_sender *sender; /* NULL: the token may speak for every type */
 };
 
 struct api_auth {
@@ -63,7 +66,7 @@ void api_auth_destroy(struct api_auth *auth)
 	free(auth);
 }
 
-/* Behind "Bearer"; NULL: it is something else. */
+/* The token behind "Bearer"; NULL: the header has another form. */
 static const char *token_in(const char *authorization)
 {
 	static const char scheme[] = "Bearer ";

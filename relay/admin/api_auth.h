@@ -16,10 +16,10 @@ struct api_rights {
 };
 
 /*
- * The rights of an Authorization header, or none without "Bearer" and a known token. Takes as long
- * whichever token it is, and whether or not it is one.
+ * The rights of an Authorization header, or none without "Bearer" and a known token. Takes the same
+ * time for every token, known or unknown.
  */
 struct api_rights api_auth_rights(const struct api_auth *auth, const char *authorization);
 
-/* It has a token, right or wrong. */
+/* Does the header hold a token, right or wrong? */
 bool api_auth_has_token(const char *authorization);

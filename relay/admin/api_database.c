@@ -17,7 +17,8 @@ enum {
 	MOST_WAITING = 256,
 	CONNECT_MS = 5000,
 	LOOK_MS = 10000,
-	CLAIM_MS = 600000, /* a reader that lags longer stores the first prepare all the same */
+	CLAIM_MS = 600000, /* how long a claim is kept; a reader that lags longer stores the first
+			      prepare all the same */
 	MOST_CLAIMS = 100000,
 };
 
@@ -30,12 +31,12 @@ struct claim {
 
 struct api_database {
 	const struct postgres_settings *postgres;
-	int limit_fd; /* a timer: what runs is cancelled when it is readable */
+	int limit_fd; /* a timer: the running question is cancelled when it is readable */
 	pthread_t thread;
-	struct pg *pg; /* of the thread; NULL: none */
+	struct pg *pg; /* for the thread only; NULL: not connected */
 	pthread_mutex_t mutex;
 	pthread_cond_t asked, looked;
-	int64_t look_at;              /* of the thread: when it asks what a payload may weigh */
+	int64_t look_at; /* for the thread only: when it asks how long a payload may be */
 	_Atomic int64_t payload_most; /* -1: not known */
 	/* guarded by the mutex */
 	bool has_looked;
@@ -60,7 +61,7 @@ static void limit_to(struct api_database *database, int64_t ms)
 	timerfd_settime(database->limit_fd, 0, &when, NULL);
 }
 
-/* Not again once it is to end. */
+/* Does not set the timer again once the thread is asked to end. */
 static void begin_limit(struct api_database *database, int64_t ms)
 {
 	pthread_mutex_lock(&database->mutex);
@@ -93,7 +94,10 @@ static bool ask_database(struct api_database *database, struct api_question *que
 	return rows != NULL;
 }
 
-/* A connection that broke while it was idle is noticed by the first question. */
+/*
+ * The first question notices a connection that broke while it was idle: it is asked again on a new
+ * connection.
+ */
 static void answer_api_question(struct api_database *database, struct api_question *question)
 {
 	bool was_idle = database->pg != NULL;
@@ -148,7 +152,7 @@ static bool wait_for_condition(
 	return pthread_cond_timedwait(condition, &database->mutex, &until) == 0;
 }
 
-/* NULL: it is to look, or to end. */
+/* NULL: the thread must ask for the payload size again, or end. */
 static struct api_question *next_question(struct api_database *database, bool *ret_ending)
 {
 	struct api_question *question;

@@ -19,7 +19,8 @@ struct api_question {
 	    *sql; /* of sql/queries; its answer is the text in the first row's first column */
 	char *params[API_QUESTION_PARAMS]; /* the question's own; NULL: SQL NULL */
 	int param_count;
-	bool changes; /* something: then it is not asked again on a new connection */
+	bool changes; /* the statement changes something: then it is not sent again on a new
+			 connection */
 	int64_t give_up_ms;
 	/* Called once, by the thread of the api_database, and must not block. */
 	void (*done)(void *context);
@@ -33,7 +34,7 @@ struct api_question {
 };
 void api_question_finish(struct api_question *question); /* what it owns */
 
-/* Returns when it knows what a payload may weigh, or after some seconds without an answer. */
+/* Returns when it knows how long a payload may be, or after some seconds without an answer. */
 struct api_database *api_database_start(const struct postgres_settings *postgres, struct err *err);
 /* Cancels the running question and answers the waiting ones with an error. NULL is fine. */
 void api_database_stop(struct api_database *database);
@@ -42,12 +43,13 @@ void api_database_stop(struct api_database *database);
 bool api_database_ask(struct api_database *database, struct api_question *question);
 
 /*
- * Notes that the id of this UUID was prepared with this digest. False: it was with another one,
- * within the last minutes: the reader may not have stored it yet. Any thread.
+ * Notes that the id of this UUID was prepared with this digest. False: the id was prepared with
+ * another digest within the last minutes; the reader may not have stored that prepare yet. Any
+ * thread.
  */
 bool api_database_claim(struct api_database *database, const unsigned char id[UUID_BYTES],
     const unsigned char digest[LOOKBACK_DIGEST]);
-/* That prepare stands nowhere: it was refused. */
+/* Removes the note of a prepare that was refused: no topic has it. */
 void api_database_unclaim(struct api_database *database, const unsigned char id[UUID_BYTES]);
 
 /* The longest payload, as of some seconds ago; -1: the database never answered. Any thread. */

@@ -1,6 +1,6 @@
 /*
- * The sections of the sidecar in this process: how they are, and a pause of one. What is asked is
- * answered at once, as it stands in memory.
+ * The sections of the sidecar in this process: lists their states, and pauses or resumes one.
+ * Requests are answered at once, from memory.
  */
 #include <string.h>
 #include "api_private.h"

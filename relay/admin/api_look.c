@@ -1,5 +1,5 @@
 /*
- * What is known of an id, and what is overdue or parked: one question to the database of the
+ * Shows an id, and lists ids that are overdue or parked: one question to the database of the
  * section that has the type.
  */
 #include <inttypes.h>
@@ -46,7 +46,7 @@ static void refuse_failed_question(struct api_call *call)
 		    "the database refused the question; the log says why");
 }
 
-/* JSON of ours, as the database made it. */
+/* Passes the JSON of the database on unchanged: our own function made it. */
 void api_look_finish(struct api_call *call)
 {
 	const struct api_question *question = call->work;
@@ -142,7 +142,7 @@ const struct postgres_settings *api_look_postgres(
 	return postgres;
 }
 
-/* Of the arguments: those that outbox.lookback_is takes, and a limit. */
+/* The filter from the arguments: those that outbox.lookback_is takes, and a limit. */
 static char *filter_of_arguments(const struct api_call *call)
 {
 	static const char *const names[] = {"state", "type", "section", "service"};

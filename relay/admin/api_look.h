@@ -6,6 +6,9 @@
 void api_look_ask(struct api_call *call, const struct postgres_settings *postgres, const char *sql,
     struct api_question *question);
 
-/* Of the type, or else the section, or else the only one (both NULL). NULL: the call is refused. */
+/*
+ * The database of the type, or else of the section, or else the only one (both NULL). NULL: the
+ * call is refused.
+ */
 const struct postgres_settings *api_look_postgres(
     struct api_call *call, const char *type, const char *section);

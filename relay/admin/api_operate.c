@@ -1,4 +1,4 @@
-/* An operator's verb, by outbox.lookback_operate. */
+/* An operator's order about ids, carried out by outbox.lookback_operate. */
 #include <string.h>
 #include "api_look.h"
 #include "cleanup.h"
@@ -21,7 +21,7 @@ static bool refuse_bad_order(struct api_call *call, const char *what)
 	return false;
 }
 
-/* --- what is asked for ----------------------------------------------------------------------- */
+/* --- the order ------------------------------------------------------------------------------- */
 
 static bool read_verb(struct api_call *call, const struct order *order)
 {
@@ -46,7 +46,10 @@ static bool is_pair(const json_t *pair)
 	       json_is_string(json_array_get(pair, 1));
 }
 
-/* One database decides; an order over several would be half done when one of them is away. */
+/*
+ * All ids must be in one database: an order over several would be half done when one of them is
+ * away.
+ */
 static const struct postgres_settings *postgres_of_ids(struct api_call *call, const json_t *ids)
 {
 	const struct postgres_settings *postgres = NULL, *other;
@@ -163,9 +166,9 @@ void api_operate_begin(struct api_call *call)
 	json_decref(body);
 }
 
-/* --- what came of it ------------------------------------------------------------------------- */
+/* --- the result ------------------------------------------------------------------------------ */
 
-/* How outbox.lookback_operate refuses. */
+/* The refusals of outbox.lookback_operate and their answers. */
 static const struct {
 	const char *sqlstate;
 	unsigned status;
@@ -178,7 +181,7 @@ static const struct {
     {"22008", 400, "bad_value", "from or to is no time"},
 };
 
-/* Of those that decide; by section. */
+/* Counts the decisions of orders that decide, by section. */
 static void count_decisions(const struct api_question *question)
 {
 	json_t *answer = question->json ? json_loads(question->json, 0, NULL) : NULL;

@@ -1,5 +1,5 @@
 #pragma once
-/* One request of the HTTP interface, between api.c and the files of its verbs. */
+/* One request of the HTTP interface, shared by api.c and the files of its verbs. */
 #include <jansson.h>
 #include <microhttpd.h>
 #include <stdatomic.h>
@@ -10,7 +10,7 @@
 #include "metrics.h"
 #include "route.h"
 
-/* After its request is there an answer comes in so many ms. */
+/* An answer comes within this time after the whole request has arrived. */
 enum { API_SEND_MS = 10000, API_ASK_MS = 20000 };
 
 struct api_call;
@@ -21,11 +21,11 @@ struct api_verb {
 	unsigned roles;      /* one of them is needed */
 	enum lookback_op op; /* of those that send */
 	/*
-	 * With the whole request: answers (api_answer, api_refuse), or calls api_wait and hands it
-	 * over. All three are called by the thread of the connection.
+	 * Called with the whole request: answers (api_answer, api_refuse), or calls api_wait and
+	 * hands the call over. The thread of the connection calls all three functions.
 	 */
 	void (*begin)(struct api_call *call);
-	void (*finish)(struct api_call *call); /* every part is there: answers */
+	void (*finish)(struct api_call *call); /* every part is done: answers */
 	void (*forget)(struct api_call *call); /* frees call->work, if there is any */
 };
 /* api_send.c */
@@ -40,7 +40,9 @@ void api_look_forget(struct api_call *call);
 /* api_operate.c */
 void api_operate_begin(struct api_call *call);
 void api_operate_finish(struct api_call *call);
-/* The body of an order, whose size in memory is bounded; NULL: it is refused and answered. */
+/*
+ * The body of an order, whose size in memory is bounded; NULL: the call was refused and answered.
+ */
 json_t *api_read_order(struct api_call *call);
 
 /* api_deliver.c; they answer at once */
@@ -52,14 +54,14 @@ struct api_call {
 	struct MHD_Connection *connection;
 	const struct api_verb *verb;        /* NULL: there is no such path */
 	char *rest;                         /* the decoded path behind the verb; may be "" */
-	const struct config_sender *sender; /* of its token; NULL: it speaks for every type */
+	const struct config_sender *sender; /* of its token; NULL: for every type */
 	char request_id[65];
 	int64_t begun_us;
 	struct text body;
-	int64_t held;     /* bytes of bodies that it is counted with */
+	int64_t held;     /* bytes that the call counts towards all bodies */
 	int64_t taken;    /* bytes of the body that came */
 	bool is_whole;    /* the request is there */
-	atomic_int left;  /* parts of it that others have */
+	atomic_int left;  /* parts that other threads still work on */
 	unsigned status;  /* of the answer; 0: none yet */
 	int64_t delay_ms; /* how long the answer to a wrong token is held back */
 	struct text answer;
@@ -77,7 +79,7 @@ struct api_sender *api_sender_of(const struct api *api, const struct kafka_setti
 struct api_database *api_database_of(
     const struct api *api, const struct postgres_settings *postgres);
 
-/* NULL: it does not run in this process. */
+/* NULL: the section does not run in this process. */
 struct deliver *api_deliver(const struct api *api, int place);
 
 /* Takes the value over. */
@@ -88,7 +90,7 @@ void api_refuse(struct api_call *call, unsigned status, const char *code, const 
 /* Text that may have been cut within a character. */
 json_t *api_text(const char *text);
 
-/* The call rests until api_part_done was called so many times, by any thread. */
+/* The call rests until any threads have called api_part_done `parts` times. */
 void api_wait(struct api_call *call, int parts);
 void api_part_done(struct api_call *call);
 

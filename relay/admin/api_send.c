@@ -16,17 +16,17 @@ enum {
 	/* limits of JSON: those of one message, and two levels more for a batch */
 	DEEPEST = 102,
 	MOST_VALUES = 1000000,
-	LOOK_UP_MS = 1500, /* whose an id is; then it is sent all the same */
+	LOOK_UP_MS = 1500, /* for the look-up of taken ids; later, records are sent unchecked */
 };
 
-/* One message, and what became of it. */
+/* One message and its outcome. */
 struct item {
 	struct api_call *call;
 	struct api_record record;  /* until it is put */
 	struct api_sender *sender; /* NULL: refused before */
 	const char *topic;
 	struct api_database
-	    *database; /* of a prepare: its id may be taken; NULL: it need not be looked up */
+	    *database; /* of a prepare: asked whether its id is taken; NULL: no need to ask */
 	char *biz_type, *biz_id;
 	unsigned char id[UUID_BYTES], digest[LOOKBACK_DIGEST];
 	bool taken;
@@ -100,7 +100,9 @@ static bool agrees_with_verb(
 	return false;
 }
 
-/* The reader would dead-letter what is too long for the tables, and nobody would tell the sender.
+/*
+ * The reader would dead-letter a message that is too long for the tables, and its sender would
+ * never know.
  */
 static bool fits_tables(const struct api_call *call, const struct lookback_request *request,
     const struct config_lookback *section, struct item *item)
@@ -128,7 +130,7 @@ static bool judge_request(
 	    route_section(api_route(call->api), request->biz_type);
 	struct refusal refusal;
 
-	/* first: a stranger to the type learns nothing of its rules */
+	/* first: a sender without a right to the type learns nothing of its rules */
 	if (section && call->sender &&
 	    !config_sender_speaks_for(call->sender, section, request->biz_type)) {
 		refusal_set(&refusal, "out_of_scope",
@@ -163,7 +165,7 @@ static void on_record_done(void *context, const struct api_outcome *outcome)
 	api_part_done(item->call);
 }
 
-/* False: somebody prepared the id with something else, here and a moment ago. */
+/* False: this process sent another prepare with the id a moment ago. */
 static bool claim_id(
     const struct api_call *call, const struct lookback_request *request, struct item *item)
 {
@@ -264,7 +266,7 @@ static void read_message_batch(struct api_call *call, const struct json_member *
 	}
 }
 
-/* Blanks before the object would stand between it and its op. */
+/* Blanks before the object are skipped, since the op is inserted behind the first brace. */
 static void read_single(struct api_call *call)
 {
 	size_t blanks = strspn(call->body.data, " \t\r\n");
@@ -328,7 +330,7 @@ static void put_items(struct work *work)
 	}
 }
 
-/* --- whose id it is -------------------------------------------------------------------------- */
+/* --- is the id taken ------------------------------------------------------------------------- */
 
 /* [[place, digest], …] by the places of its own list. */
 static void read_taken(const struct look_up *look_up)
@@ -356,7 +358,7 @@ static void read_taken(const struct look_up *look_up)
 	json_decref(list);
 }
 
-/* Those that are taken are answered, the others go out. */
+/* Answers the items whose ids are taken, and sends the others. */
 static void send_free(struct work *work)
 {
 	struct api_call *call = work->items[0].call;
@@ -377,7 +379,7 @@ static void send_free(struct work *work)
 		taken++;
 	}
 	put_items(work);
-	/* The call may be gone with its last part, which is the one that is ours. */
+	/* The last part is ours: after it the call may be gone. */
 	while (taken-- > 0)
 		api_part_done(call);
 	api_part_done(call);
@@ -416,8 +418,8 @@ static char *ids_json(const struct work *work, const struct api_database *databa
 }
 
 /*
- * A database that does not answer in time keeps nobody from sending: the reader tells two prepares
- * of one id apart later, as it does with those that come by Kafka.
+ * If a database does not answer in time, the records are sent all the same: the reader finds two
+ * different prepares of one id later, as it does with those that come by Kafka.
  */
 static void look_up_ids(struct work *work)
 {
@@ -498,7 +500,7 @@ static void count_items(const struct api_call *call, const struct work *work)
 	}
 }
 
-/* What all have in common, or that they differ. */
+/* The status that all items have, or 207 if they differ. */
 static unsigned status_of_all(const struct work *work)
 {
 	unsigned status = status_of(&work->items[0]);

@@ -13,14 +13,14 @@
 #include "producer.h"
 
 enum {
-	QUEUE_BYTES = 64 << 20, /* what librdkafka holds at most; the rest waits here */
+	QUEUE_BYTES = 64 << 20, /* maximum in librdkafka; the rest waits here */
 	QUEUE_RECORDS = 100000,
 	REPORTS = 256,
 	TURN_MS = 1000,
-	AGAIN_MS = 50,           /* when something was not to be had just now */
+	AGAIN_MS = 50,           /* until the next try when a record cannot be sent now */
 	PATIENCE_MS = 2000,      /* for the reports of a broken producer */
-	STALL_MS = 5000,         /* a producer that brings nothing for so long may be dropped */
-	PRODUCER_PAUSE_MS = 200, /* between one and the next */
+	STALL_MS = 5000,         /* a producer without progress for this time may be dropped */
+	PRODUCER_PAUSE_MS = 200, /* between one producer and the next */
 	LEAVE_MS = 1000,
 	TOPIC_AGE_MS = 60000,
 };
@@ -29,8 +29,8 @@ struct outgoing_record {
 	struct api_record record;
 	uint64_t number; /* in the order of api_sender_put */
 	struct outgoing_record *prev, *next;
-	bool told;         /* its outcome; the memory is librdkafka's a little longer */
-	bool alone;        /* refused once, in a batch with others perhaps */
+	bool told;         /* its outcome was reported; librdkafka still holds the memory */
+	bool alone;        /* refused once, perhaps because of another record of its batch */
 	int32_t partition; /* that it was sent to */
 };
 
@@ -48,12 +48,12 @@ struct api_sender {
 	struct outgoing_record *waiting, *flying, *failed;
 	struct producer *producer;
 	int64_t producer_at;  /* none before */
-	int64_t progress_at;  /* when the producer was made, or brought something last */
+	int64_t progress_at;  /* when the producer was made, or last made progress */
 	int64_t broken_since; /* 0: it is well */
-	bool stuck;           /* a record flew past its time, and nothing comes */
-	bool alone;           /* the only one that flies is on trial */
+	bool stuck;           /* a record in flight is late, and the producer makes no progress */
+	bool alone;           /* the only record in flight is on trial */
 	bool again;           /* something is to be tried again soon */
-	bool silent;          /* logged, and nothing acknowledged since */
+	bool silent;          /* silence was logged, and nothing acknowledged since */
 };
 
 /* --- outcomes -------------------------------------------------------------------------------- */
@@ -109,10 +109,9 @@ static void tell_late(struct api_sender *sender, struct outgoing_record *outgoin
 }
 
 /*
- * All wait equally long, so that the first of each list is the first to be given up. When what
- * flies is told, and the producer brings nothing any more, it is dropped, so that nothing is
- * written much later. A new one is given time: after an outage the records that it begins with are
- * old.
+ * All wait equally long, so that the first of each list is the first to be given up. If a record in
+ * flight was given up and the producer makes no progress, the producer is dropped, so that nothing
+ * is written much later. A new producer is given time: after an outage its first records are old.
  */
 static void give_up_late_records(struct api_sender *sender, int64_t now)
 {
@@ -143,7 +142,7 @@ static int by_number(const struct outgoing_record *a, const struct outgoing_reco
 	return (a->number > b->number) - (a->number < b->number);
 }
 
-/* What was not acknowledged waits once more, in its place. */
+/* Records that were not acknowledged wait once more, in their places. */
 static void take_back_records(struct api_sender *sender, struct outgoing_record **list)
 {
 	struct outgoing_record *outgoing, *next;
@@ -226,7 +225,10 @@ static void on_written(struct api_sender *sender, struct outgoing_record *outgoi
 	free_outgoing(outgoing);
 }
 
-/* On trial it is guilty; else it may be a neighbour that Kafka did not want. */
+/*
+ * A record on trial caused its refusal itself; otherwise another record of its batch may be the
+ * cause.
+ */
 static void on_record_refused(struct api_sender *sender, struct outgoing_record *outgoing,
     const struct producer_report *report)
 {
@@ -314,8 +316,9 @@ static enum sent send_outgoing(struct api_sender *sender, struct outgoing_record
 }
 
 /*
- * In their order: behind one that cannot be sent now only those for other topics go. One on trial
- * goes when nothing else flies, and nothing goes beside it.
+ * Sends records in their order: after one that cannot be sent now, only records for other topics
+ * are sent. A record on trial is sent when no other record is in flight, and no other is sent until
+ * its outcome.
  */
 static void send_waiting(struct api_sender *sender, int64_t now)
 {
@@ -374,7 +377,7 @@ static void wait_for_sender_events(struct api_sender *sender)
 	(void)eventfd_read(sender->wake_fd, &count); /* fails when nobody called */
 }
 
-/* Those that were told come first. */
+/* Records whose outcome was reported come first in the list. */
 static bool is_busy(const struct api_sender *sender)
 {
 	return sender->waiting || sender->failed || (sender->flying && !sender->flying->prev->told);
@@ -453,7 +456,7 @@ void api_sender_stop(struct api_sender *sender)
 	wake_api_sender(sender);
 	pthread_join(sender->thread, NULL);
 	topic_metadata_unwatch(sender->metadata, sender->wake_fd);
-	drop_sender_producer(sender); /* and what it gave back */
+	drop_sender_producer(sender); /* also moves its records back to `waiting` */
 	close(sender->wake_fd);
 	pthread_mutex_destroy(&sender->mutex);
 	free(sender);

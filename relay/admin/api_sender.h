@@ -3,12 +3,13 @@
  * Records of the interface on their way to one Kafka cluster, by a thread with an idempotent
  * producer of its own. Internal to relay/admin.
  *
- * Each record has one outcome: where it stands, by the word of the broker (acks=all), or that it
- * was given up. Records of one key are sent in the order in which they were put.
+ * Each record has one outcome: the partition and offset that the broker acknowledged (acks=all), or
+ * that it was given up. Records of one key are sent in the order in which they were put.
  *
  * A broken producer is replaced by a new one that sends again what was not acknowledged. So a
- * record may come twice, which the look-back takes as once. What Kafka refused for good was perhaps
- * refused for a neighbour in its batch: it is sent once more, alone, before its sender is told.
+ * record may come twice, which the look-back takes as once. If Kafka refuses a record for good,
+ * another record of its batch may be the cause: the record is sent once more, alone, before its
+ * sender receives the refusal.
  */
 #include "topic_metadata.h"
 #include "config.h"
@@ -17,8 +18,9 @@ struct api_sender;
 
 struct api_outcome {
 	/*
-	 * NULL: acknowledged. Else "no_acknowledgement" or "no_topic": not by then, and it may
-	 * stand there all the same; "too_large" or "refused_by_broker": for good.
+	 * NULL: acknowledged. Else "no_acknowledgement" or "no_topic": not acknowledged in time,
+	 * and the record may be in the topic all the same; "too_large" or "refused_by_broker": for
+	 * good.
 	 */
 	const char *code;
 	const char *text; /* for people; "" when acknowledged. Valid during the call. */

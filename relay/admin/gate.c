@@ -47,7 +47,7 @@ enum {
 
 enum guest_state {
 	GUEST_HEAD,    /* its head arrives; the gate looks at it */
-	GUEST_WORKING, /* libmicrohttpd has it, and it is our turn; it is never ended */
+	GUEST_WORKING, /* libmicrohttpd has it, and we work on the answer; never ended */
 	GUEST_BODY,    /* the head was taken; the body arrives */
 	GUEST_DELAYED, /* the answer to a wrong token is held back */
 	GUEST_WRITING, /* the client reads its answer */
@@ -167,7 +167,10 @@ static void close_guest(struct guest *guest, const char *reason)
 		count_refused(gate, reason);
 	if (!guest->is_cut)
 		uncount_guest(guest);
-	/* epoll would not forget it while libmicrohttpd closes its copy. */
+	/*
+	 * The descriptor is removed explicitly: epoll would not forget it while libmicrohttpd has
+	 * its copy.
+	 */
 	epoll_ctl(gate->epoll_fd, EPOLL_CTL_DEL, guest->fd, NULL);
 	close(guest->fd);
 	DL_DELETE(gate->guests, guest);
@@ -317,8 +320,9 @@ static void forget_server(struct guest *guest)
 }
 
 /*
- * libmicrohttpd gets a copy of the socket and closes it when it likes. It tells so before, unless
- * it had no memory for the connection: then its number is met again, as that of another copy.
+ * libmicrohttpd gets a copy of the socket and closes it when it likes. It announces the close,
+ * unless it had no memory for the connection: then the number of the copy appears again, for
+ * another copy.
  */
 static void hand_guest_over(struct guest *guest)
 {
@@ -358,7 +362,10 @@ static void check_guest_head(struct guest *guest, size_t length)
 	hand_guest_over(guest);
 }
 
-/* The bytes stay in the socket: epoll tells edges, so that they are looked at when more came. */
+/*
+ * The bytes stay in the socket: epoll is edge-triggered, so that they are read again only when more
+ * have come.
+ */
 static void read_guest_head(struct guest *guest, bool is_ended)
 {
 	char *bytes = guest->gate->bytes;
@@ -390,7 +397,7 @@ static void on_event(struct guest *guest, uint32_t events)
 
 /* --- room ------------------------------------------------------------------------------------- */
 
-/* Bodies come last: only those with a good head are waited for. */
+/* Connections that wait for a body come last: their head was accepted. */
 static bool goes_before(const struct guest *one, const struct guest *other)
 {
 	bool brings = one->state == GUEST_BODY, other_brings = other->state == GUEST_BODY;
@@ -431,7 +438,7 @@ static void make_room_for_guest(struct gate *gate, const struct peer *peer)
 		(void)evict_idlest_guest(gate, NULL);
 }
 
-/* Answers that nobody reads take memory, but not without end. */
+/* Limits the memory of answers that nobody reads. */
 static void limit_unread(struct gate *gate, const struct guest *newest)
 {
 	struct guest *guest, *oldest;
@@ -474,7 +481,7 @@ static void open_guest(struct gate *gate, int fd, const struct guest *like)
 	read_guest_head(guest, false);
 }
 
-/* False: no more of them now. */
+/* False: no more connections now. */
 static bool accept_one(struct gate *gate)
 {
 	struct guest like = {.gate = gate, .from_length = sizeof like.from};
@@ -737,7 +744,7 @@ void gate_delay(
 
 /* --- start and stop --------------------------------------------------------------------------- */
 
-/* A client's mistakes are its own business. */
+/* Logs the messages of libmicrohttpd for debugging only: they are about mistakes of clients. */
 static void on_listener_log(void *context, const char *format, va_list arguments)
     __attribute__((format(printf, 2, 0)));
 static void on_listener_log(void *context, const char *format, va_list arguments)
@@ -772,7 +779,9 @@ static bool watch_fd(const struct gate *gate, int fd, void *context)
 	return epoll_ctl(gate->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
-/* Signals are for the main thread, which may not have blocked them yet. */
+/*
+ * The threads block all signals: the main thread handles them, and may not have blocked them yet.
+ */
 static bool start_gate_threads(struct gate *gate)
 {
 	sigset_t every, before;
@@ -811,7 +820,7 @@ static char *host_name(const char *listen)
 	return xstrdup(host);
 }
 
-/* The series are there before anything happens, so that a rule can watch them. */
+/* Creates the series before the first event, so that an alerting rule can watch them. */
 static void make_series(struct gate *gate)
 {
 	static const char *const reasons[] = {"bad_request", "late", "evicted", "full", "unread"};

@@ -4,14 +4,14 @@
  *
  * One thread accepts connections and looks at the head of the request without taking it from the
  * socket. A head that is not strictly HTTP (request_head.h), or that names another host, is refused
- * and its connection closed. A good one is handed over with its connection to one of several
+ * and its connection closed. A good head is handed over with its connection to one of several
  * libmicrohttpd servers, each with a thread of its own, which reads the same bytes and serves the
- * request. A connection carries one request, so that nothing passes the gate without its look.
+ * request. A connection carries one request, so that no request passes the gate unchecked.
  *
- * The gate always accepts. A full table, or an address that has half of it, costs the connection
- * that has been idle for the longest time its place, never one whose request is being answered. So
- * clients that connect and send nothing, send slowly, or do not read displace each other and nobody
- * else. Each step of a connection (enum guest_state of gate.c) has a time limit.
+ * The gate always accepts. If the table is full, or one address has half of it, the connection that
+ * has been idle for the longest time is closed, never one whose request is being answered. So
+ * clients that connect and send nothing, send slowly, or do not read displace only each other. Each
+ * step of a connection (enum guest_state of gate.c) has a time limit.
  */
 #include <microhttpd.h>
 #include "config.h"
@@ -25,12 +25,12 @@ struct gate_settings {
 	const char *section;             /* "admin" or "api" */
 	const char *listen;              /* as configured: its host is one of the names */
 	const struct config_list *hosts; /* further names; NULL: none */
-	int servers;        /* threads that answer; a request gets the one that has the fewest */
+	int servers; /* threads that answer; a request gets the thread with the fewest requests */
 	int connections;    /* at most; fewer if the process may not open as many files */
 	int64_t head_ms;    /* from the connection to a whole head */
 	int64_t arrival_ms; /* from the connection to a whole request */
 	int64_t answer_ms;  /* for the client to read the answer */
-	int64_t discards;   /* bytes behind a refused head that are read and dropped */
+	int64_t discards;   /* maximum bytes behind a refused head that are read and dropped */
 	bool takes_bodies;  /* else a request with a body is refused */
 	bool says_json;     /* refusals are {"code", "error"}; else text */
 	/* libmicrohttpd's callbacks, each by the thread of its server, and their context */

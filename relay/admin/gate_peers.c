@@ -6,7 +6,7 @@
 
 enum {
 	MOST_IDLE = 4096,  /* addresses without a connection that are remembered */
-	FREE_OF_DELAY = 3, /* mistakes of people */
+	FREE_OF_DELAY = 3, /* wrong tokens without a delay, for mistakes of people */
 	FIRST_DELAY_MS = 100,
 	MOST_DELAY_MS = 5000,
 	HALVED_MS = 10000,
@@ -57,7 +57,7 @@ int64_t peer_wrong_token(struct peer *peer, int64_t now)
 	halve_wrong_tokens(peer, now);
 	if (peer->wrong_tokens == 0)
 		peer->wrong_at = now;
-	/* More would only take longer to be forgotten. */
+	/* A higher count would only take longer to be forgotten. */
 	if (peer->wrong_tokens < 64)
 		peer->wrong_tokens++;
 	if (peer->wrong_tokens <= FREE_OF_DELAY)
@@ -78,7 +78,9 @@ void peers_sweep(struct peer **peers, int64_t now)
 	struct peer *peer, *next;
 	int idle = 0;
 
-	/* In the order in which they came: the newest may go when there are too many. */
+	/*
+	 * The loop follows the order of arrival: if there are too many, the newest may be removed.
+	 */
 	HASH_ITER(hh, *peers, peer, next)
 	{
 		halve_wrong_tokens(peer, now);

@@ -8,7 +8,7 @@
 #include "listen_address.h"
 #include "text.h"
 
-/* Connections that came while the thread did something else; the kernel cuts it to its own. */
+/* Connections that may wait while the thread is busy; the kernel lowers this to its own maximum. */
 enum { BACKLOG = 4096 };
 
 static int listen_at(const struct addrinfo *at)
@@ -18,7 +18,7 @@ static int listen_at(const struct addrinfo *at)
 
 	if (fd < 0)
 		return -1;
-	/* A restart need not wait for the connections of the process before. */
+	/* A restart need not wait for the connections of the previous process. */
 	if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
 	    bind(fd, at->ai_addr, at->ai_addrlen) == 0 && listen(fd, BACKLOG) == 0)
 		return fd;

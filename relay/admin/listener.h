@@ -11,8 +11,8 @@ struct listener {
 };
 
 /*
- * section: "admin" or "api", for error messages. An address that cannot be had
- * (occupied, not of this host, privileged) is ERR_CONFIG: no later try mends it.
+ * section: "admin" or "api", for error messages. An address that cannot be bound (occupied, not of
+ * this host, privileged) is ERR_CONFIG: a later try would fail, too.
  */
 bool listener_open(const char *section, const char *address, struct listener *ret_listener,
     struct err *err) MUST_CHECK;

@@ -63,7 +63,7 @@ static int hex_digit(char digit)
 	return digit >= 'A' && digit <= 'F' ? digit - 'A' + 10 : -1;
 }
 
-/* A path that holds %00 would end there for everybody who decodes it. */
+/* A path with %00 would end there for every program that decodes it. */
 static bool is_encoded_well(const char *target)
 {
 	for (const char *at = strchr(target, '%'); at; at = strchr(at + 1, '%')) {
