@@ -1,7 +1,7 @@
 #pragma once
 /*
- * What outbox.migration says, and what follows from it. Internal to relay/upkeep. Pure but for
- * ledger_load, so that each refusal is tested without a database.
+ * Reads outbox.migration and decides what follows from its rows. Internal to relay/upkeep. Pure
+ * except for ledger_load, so that each refusal is tested without a database.
  */
 #include "migrate.h"
 #include "sql_files.h"

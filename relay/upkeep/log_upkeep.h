@@ -1,9 +1,9 @@
 #pragma once
 /*
  * The upkeep of one database's log: makes its partitions ahead and drops those that nothing looks
- * back at. The log has no default partition, so that a publisher stands still where the last one
- * ends. Therefore nothing that delays or breaks the upkeep of the message table comes in between:
- * this has a connection of its own and is to be called by another thread.
+ * back at. The log has no default partition, so that a publisher is blocked where the last one
+ * ends. Therefore delays or failures in the upkeep of the message table must not affect this
+ * upkeep: it has a connection of its own and is to be called by another thread.
  *
  * Any number of processes may do it at once. Owned by one thread; a step blocks while it talks to
  * the server (connecting: 5 s at most).

@@ -72,7 +72,7 @@ static bool set_size(struct pg *pg, const struct migrate_options *options, struc
 	return pg_execute(pg, sql, params, 1, err);
 }
 
-/* A restore may have brought rows back, and not the sequence behind them. */
+/* A restore may have brought rows back without the state of their sequence. */
 static bool raise_ids(struct pg *pg, const struct migrate_options *options, struct err *err)
 {
 	owned_text char *sql = schema_text(sql_message_ids_raise, options->schema);
@@ -80,7 +80,10 @@ static bool raise_ids(struct pg *pg, const struct migrate_options *options, stru
 	return pg_execute(pg, sql, params, 1, err);
 }
 
-/* In an open transaction, which holds the lock: what another process did meanwhile is seen. */
+/*
+ * Runs in an open transaction that holds the lock, so that it sees the migrations of another
+ * process.
+ */
 static bool apply_next(struct pg *pg, const struct migrate_options *options,
     const struct sql_file **ret_file, struct err *err)
 {
@@ -105,7 +108,7 @@ static bool step_migration(struct pg *pg, const struct migrate_options *options,
 	if (run_script(pg, sql_migration_begin, options->schema, err) &&
 	    apply_next(pg, options, ret_file, err) && pg_script(pg, "commit", err))
 		return true;
-	/* The first error is the one to tell, and a lost connection rolls back by itself. */
+	/* The first error is reported; a lost connection rolls back by itself. */
 	bool rolled_back = pg_state(pg) == PG_IDLE && pg_script(pg, "rollback", NULL);
 	(void)rolled_back;
 	return false;

@@ -15,14 +15,16 @@
 
 struct migrate_options {
 	const char *schema;
-	bool no_roles;             /* leave out roles.sql: roles and grants are somebody else's */
-	int64_t max_message_bytes; /* 0: as it is (1,000,000 at first) */
+	bool no_roles;             /* leave out roles.sql: the operator manages roles and grants */
+	int64_t max_message_bytes; /* 0: unchanged (1,000,000 at first) */
 	/* called for each file after its commit; NULL is fine */
 	void (*applied)(void *context, const char *name);
 	void *context;
 };
 
-/* Applies what is missing; nothing missing is fine. What was committed before a failure stays. */
+/*
+ * Applies the missing files; none missing is fine. Files that were committed before a failure stay.
+ */
 bool migrate_up(struct pg *pg, const struct migrate_options *options, struct err *err) MUST_CHECK;
 
 /* For start and doctor: false when this program cannot run on the schema as it is. */

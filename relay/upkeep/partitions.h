@@ -21,14 +21,14 @@ enum partition_outcome {
 	PARTITION_DEFAULT_NOT_EMPTY, /* its rows must be moved first */
 	PARTITION_NAME_TAKEN,        /* by a table that is no partition */
 	PARTITION_EMPTIED,
-	PARTITION_HELD, /* somebody needs a row of it: partition_holder */
+	PARTITION_HELD, /* a row of it is still needed: partition_holder */
 	PARTITION_DROPPED,
 	PARTITION_NOT_EMPTY,
 	PARTITION_DETACHED,
 	PARTITION_MOVED, /* the default partition's rows, into partitions of their own */
 	PARTITION_EMPTY, /* nothing to move */
 	PARTITION_MISSING,
-	PARTITION_BUSY, /* a lock was not to be had at once */
+	PARTITION_BUSY, /* a lock was not free at once */
 	PARTITION_OUTCOMES
 };
 const char *partition_outcome_name(enum partition_outcome outcome); /* "made" */
@@ -70,7 +70,7 @@ bool partition_detach(struct pg *pg, const char *schema, const char *name,
 struct partition_request {
 	const char *name;
 	bool detach;       /* partition_detach; else partition_empty */
-	bool held_too;     /* even if somebody needs a row of it */
+	bool held_too;     /* even if a row of it is still needed */
 	const char *force; /* as the operator wrote it; "" */
 	const char *reason;
 };
@@ -82,9 +82,9 @@ bool partition_count_rows(struct pg *pg, const char *schema, const char *table,
     const struct partition *partition, int64_t *ret_rows, struct err *err) MUST_CHECK;
 
 /*
- * Who keeps it, "" for nobody: of the message table "main/0" (publisher and shard) or "no
- * publisher", of the look-back's the section of an undecided prepare, of what was processed the
- * consumer whose window has not passed; size bytes.
+ * Who keeps the partition; "" for nobody. For the message table: "main/0" (publisher and shard) or
+ * "no publisher"; for the look-back's: the section of an undecided prepare; for the processed ids':
+ * the consumer whose window has not passed. size: bytes of ret_holder.
  */
 bool partition_holder(struct pg *pg, const char *schema, const char *name, char *ret_holder,
     size_t size, struct err *err) MUST_CHECK;
@@ -105,8 +105,8 @@ bool partition_make_ahead(struct pg *pg, const struct postgres_settings *postgre
     enum partition_outcome *ret_outcome, struct err *err) MUST_CHECK;
 
 /*
- * Makes and drops what is due of the log's; ret_changes counts outcomes by kind, also when it
- * fails: what one partition fails with (*err has the first) keeps no other from being made.
+ * Makes and drops the partitions of the log that are due. ret_changes counts outcomes by kind, also
+ * when it fails: the failure of one partition (*err has the first) keeps no other from being made.
  */
 bool partition_log_upkeep(struct pg *pg, const char *schema,
     int ret_changes[static PARTITION_OUTCOMES], struct err *err) MUST_CHECK;

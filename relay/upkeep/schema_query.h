@@ -1,5 +1,5 @@
 #pragma once
-/* What is asked of a database by more than one of the files here and above. Blocking. */
+/* Queries that more than one of the files here and above need. Blocking. */
 #include "pg.h"
 
 /* A statement of sql/queries on a schema of any name; rows in text form, NULL on error. */

@@ -30,7 +30,7 @@ struct table {
 	struct pg *pg;
 	const struct postgres_settings *settings;
 	struct upkeep_table *status;
-	bool busy; /* a lock was not to be had */
+	bool busy; /* a lock was not free */
 };
 
 static void set_table_gauge(const struct table *table, const struct metric *metric, double value)
@@ -123,7 +123,7 @@ static bool make_partitions_ahead(struct table *table, struct err *err)
 
 /* --- behind ------------------------------------------------------------------------------- */
 
-/* Tells who keeps a partition, once for each; "" for both: nothing is kept. */
+/* Reports who keeps a partition, once for each; "" for both: nothing is kept. */
 static void report_held(struct table *table, const char *partition, const char *holder)
 {
 	struct upkeep_table *status = table->status;
@@ -178,8 +178,10 @@ static bool retire_partition(struct table *table, const char *name, bool *parent
 	return true;
 }
 
-/* A publisher that is behind in one partition is behind in those that follow; what holds one of
- * another table is in it alone. */
+/*
+ * A publisher that is behind in one partition is behind in those that follow; in another table, a
+ * row that holds a partition holds only that one.
+ */
 static bool keeps_what_follows(const struct table *table)
 {
 	return text_equal(table->name, "message");
@@ -215,7 +217,7 @@ static bool drop_behind(struct table *table, const struct partition_list *list, 
 		if (keeps_what_follows(table))
 			break;
 	}
-	/* What was held and could not be looked at is taken to be held still. */
+	/* If a partition could not be checked, the holder that was reported last still counts. */
 	if (!held && !unknown)
 		report_held(table, "", "");
 	return true;
@@ -250,7 +252,7 @@ static bool tend_table(struct table *table, struct err *err)
 	return drop_behind(table, &list, err);
 }
 
-/* busy becomes true when another relay does it now. */
+/* busy becomes true when another relay does the upkeep now. */
 static bool tidy_lookback(struct upkeep *upkeep, bool *busy, struct err *err)
 {
 	owned_text char *retain_ms = xformat("%" PRId64, upkeep->settings.retain_ms);
@@ -261,7 +263,7 @@ static bool tidy_lookback(struct upkeep *upkeep, bool *busy, struct err *err)
 	return done != NULL;
 }
 
-/* *err has the first failure. A table that fails keeps the next one from nothing. */
+/* *err has the first failure. The failure of one table does not stop the next one. */
 static bool tend_all(struct upkeep *upkeep, bool *ret_busy, struct err *err)
 {
 	bool all = true;

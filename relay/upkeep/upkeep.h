@@ -2,10 +2,10 @@
 /*
  * The upkeep of one database's tables that are kept by time, the message table and the look-back's:
  * makes partitions ahead, drops or detaches them behind the retention, and moves rows out of the
- * default partition (the log's: log_upkeep.h); and forgets rows of the look-back's small tables
- * that nobody needs any more. Any number of processes may do it at once. What it finds is logged
- * once, when it changes, and shown by metrics. A table whose upkeep fails keeps the other from
- * nothing.
+ * default partition (the log's: log_upkeep.h); and deletes rows of the look-back's small tables
+ * that are no longer needed. Any number of processes may do it at once. Findings are logged once,
+ * when they change, and shown by metrics. A failure in the upkeep of one table does not stop that
+ * of the other.
  *
  * A partition that a publisher has not read to its end is not dropped, nor is any younger one; nor
  * is one with an undecided prepare. The event partition_held and the gauge relay_partition_held

@@ -13,6 +13,6 @@ struct upkeep_lock {
 	char holder[512]; /* the holder that two steps in a row found, as a sentence; "" */
 };
 
-/* Call it after each step. busy: the step could not get a lock, of upkeep or of a table. */
+/* Call it after each step. busy: the step could not get a lock of upkeep or of a table. */
 bool upkeep_lock_look(struct upkeep_lock *lock, struct pg *pg,
     const struct postgres_settings *postgres, bool busy, struct err *err) MUST_CHECK;
