@@ -84,7 +84,7 @@ static bool send_whole_request(const struct exchange *exchange, const char *byte
 	return true;
 }
 
-/* To the end of the connection, which `Connection: close` asks for. */
+/* Reads to the end of the connection, which `Connection: close` asks for. */
 static bool receive_all(const struct exchange *exchange, struct text *answer)
 {
 	char part[4096];

@@ -4,7 +4,7 @@
 #include "config.h"
 #include "pg.h"
 
-/* The section of this name; without one (NULL) the only section, or "main". */
+/* The section of this name; for NULL the only section, or "main". */
 const struct postgres_settings *database_section(
     const struct config *config, const char *name, struct err *err);
 

@@ -91,7 +91,7 @@ static bool check_types(struct dedup_source *source, const char *query, struct e
 
 /* --- life ----------------------------------------------------------------------------------- */
 
-/* Without what ends a statement: it goes into brackets. */
+/* The query without its final semicolon and blanks, since it is put into brackets. */
 static char *trim_query(const char *query)
 {
 	char *copy = xstrdup(query);

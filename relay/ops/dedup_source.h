@@ -13,15 +13,15 @@ struct dedup_source {
 };
 
 /*
- * ERR_REJECT: the query is none, or its columns are others than an id and perhaps a time; else as
- * pg.h. To be closed in any case.
+ * ERR_REJECT: the text is no query, or its columns are not an id and perhaps a time; other errors
+ * as in pg.h. The caller closes the source in any case.
  */
 bool dedup_source_open(struct dedup_source *ret_source, const char *dsn, const char *query,
     int64_t batch, struct err *err) MUST_CHECK;
 void dedup_source_close(struct dedup_source *source);
 
 /*
- * The next rows: the id in hexadecimal behind \x, and its time in milliseconds since 1970. None:
- * that was all. The caller destroys them.
+ * The next rows: the id in hexadecimal behind \x, and its time in milliseconds since 1970. No rows:
+ * the end. The caller destroys the result.
  */
 struct pg_result *dedup_source_next(struct dedup_source *source, struct err *err);

@@ -148,7 +148,7 @@ struct pg_result *lookback_order_sample(
 
 /* --- doing it -------------------------------------------------------------------------------- */
 
-/* Somebody was faster, or nothing is left of it: what stands against it now? */
+/* Somebody else was faster, or no row is left: counts and checks again to find the reason. */
 static bool look_again(struct lookback_order *order, struct err *err)
 {
 	if (!lookback_order_count(order, err))

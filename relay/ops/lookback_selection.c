@@ -25,7 +25,7 @@ static const struct config_lookback *find_owner(const struct config *config, con
 	return NULL;
 }
 
-/* The one of all sections; NULL: they have several. */
+/* The database of all sections; NULL: they have several. */
 static const struct postgres_settings *common_postgres(const struct config *config, struct err *err)
 {
 	const struct config_lookback *lookbacks = config->lookbacks;
@@ -41,8 +41,8 @@ static const struct postgres_settings *common_postgres(const struct config *conf
 }
 
 /*
- * A section or a type may be another process's, whose configuration knows it; this one's then says
- * where it is only when it has no more than one database.
+ * A section or a type may belong to another process and be unknown to this configuration. Then the
+ * database is certain only if this configuration has no more than one.
  */
 static const struct postgres_settings *choose_postgres(const struct lookback_selection *selection,
     const char *section, const char *type, struct err *err)

@@ -1,7 +1,7 @@
 #pragma once
 /*
- * Ids of the look-back that an operator means, and queries about them. Ids are named (TYPE ID…), or
- * selected by values that must all hold: type, section, state, service, error, from, to.
+ * Ids of the look-back that an operator selects, and queries about them. Ids are named (TYPE ID…),
+ * or selected by values that must all hold: type, section, state, service, error, from, to.
  */
 #include <jansson.h>
 #include "database.h"

@@ -8,8 +8,7 @@
 
 enum { SECOND_US = 1000000 };
 
-/* ".25" behind seconds; digits beyond microseconds do not count. *at stands behind it afterwards.
- */
+/* ".25" behind seconds; digits beyond microseconds do not count. Moves *at behind the fraction. */
 static bool read_fraction(const char **at, int64_t *ret_us)
 {
 	int64_t unit = SECOND_US / 10;

@@ -1,7 +1,7 @@
 #pragma once
 /*
- * Parked rows of one publisher: which of them an operator means, and queries about them. Rows are
- * named by id (12 13), or selected by terms that must all hold:
+ * Parked rows of one publisher that an operator selects, and queries about them. Rows are named by
+ * id (12 13), or selected by terms that must all hold:
  *
  *   topic=orders  key=42  key=\x00ff  error="too large"  parked=2026-01-02..  state=dead ids=10..20
  */
@@ -16,7 +16,7 @@ struct parked {
 	const struct publisher_settings *publisher;
 	struct pg *pg;  /* NULL until the first query */
 	json_t *chosen; /* as outbox.parked_is takes it; {}: all rows of the publisher */
-	int id_count;   /* rows named one by one; 0: by terms */
+	int id_count;   /* number of rows named by id; 0: terms select them */
 };
 
 void parked_init(struct parked *parked, const struct publisher_settings *publisher);

@@ -24,7 +24,7 @@ void parked_request_finish(struct parked_request *request)
 	free(request->chosen);
 }
 
-/* --- what stands against it ------------------------------------------------------------------ */
+/* --- refusals -------------------------------------------------------------------------------- */
 
 /* Columns of parked_find.sql. */
 enum {

@@ -6,19 +6,21 @@
 #include "parked.h"
 
 enum parked_verb { PARKED_RETRY, PARKED_SKIP };
-enum { PARKED_COUNTED = 100000 }; /* rows that are looked at to count those that match */
+enum { PARKED_COUNTED = 100000 }; /* rows that are read at most to count those that match */
 
-/* Of chosen rows. parked_request_init and parked_request_finish. */
+/* A request about chosen rows. parked_request_init and parked_request_finish. */
 struct parked_request {
 	struct parked *parked; /* the caller's; its rows are chosen */
 	enum parked_verb verb;
 	const char *word; /* "retry" or "skip" */
 	char *chosen;
-	/* by parked_request_count: rows that match, those of them that a request can mean, and why
-	 * it cannot mean the others */
+	/*
+	 * by parked_request_count: rows that match, those of them that the request can address, and
+	 * by reason those that it cannot
+	 */
 	int64_t matching, addressed, behind, free;
 	bool more;     /* counted among the first PARKED_COUNTED rows; there are others */
-	int64_t about; /* rows that the owner looks at */
+	int64_t about; /* rows that the owner looks through; an estimate when `more` */
 	int64_t id;    /* by parked_request_note: of outbox.audit */
 };
 

@@ -1,5 +1,8 @@
 #pragma once
-/* How long work reports its progress to the caller, who may show it. All zero: nobody watches. */
+/*
+ * Callbacks by which a long task reports its progress to the caller, who may show it. All zero:
+ * nobody watches.
+ */
 #include <stdint.h>
 
 struct progress_watch {

@@ -20,7 +20,7 @@ DEFINE_OWNED(struct consumer, consumer_destroy)
 DEFINE_OWNED(struct item, item_destroy)
 
 struct part {
-	struct offsets offsets; /* finished: gone back */
+	struct offsets offsets; /* finished: dead letters that went back */
 	int64_t upto;           /* behind the last one that redrive_find has found */
 };
 
@@ -253,7 +253,7 @@ static bool read_part(struct redrive *redrive, const struct consumer_partition *
 	if (!committed_read(redrive->committed, at->topic, at->partition, &offset, &text, err))
 		return false;
 	bool ours = commit_text_parse(text, &finished, &mark);
-	bool stale = offset < at->low || offset > at->high; /* the topic was made anew, or cut */
+	bool stale = offset < at->low || offset > at->high; /* the topic was recreated, or cut */
 	if (!offsets_init(&part->offsets, stale ? at->low : offset, stale ? "" : finished) || !ours)
 		return err_set(err, ERR_REJECT,
 		    "group %s.redriven has committed what is no list of dead letters: delete that "

@@ -2,15 +2,18 @@
 /*
  * Sends dead letters of a [deliver] section back to the topics of their messages.
  *
- * Dead letters cannot be taken out of their topic. A consumer group of its own, GROUP.redriven, has
- * committed there which of them went back: an offset, and a list of later ones, in the form of
+ * Dead letters cannot be taken out of their topic. A consumer group of its own, GROUP.redriven,
+ * notes which of them went back. It commits an offset and a list of later offsets, in the form of
  * the inbox's commits (commit_text.h). A dead letter counts as gone back when the broker has
  * acknowledged it. A process that dies before it has noted this sends the dead letter once more,
  * with the same outbox-leg, by which dedup knows the copy.
  */
 #include "config.h"
 
-/* All must hold; a text that is NULL restricts nothing. The texts must outlive the redrive. */
+/*
+ * All conditions must hold; a text that is NULL restricts nothing. The texts must outlive the
+ * redrive.
+ */
 struct redrive_filter {
 	const char *id;         /* the id of the message for the application, or its outbox-id */
 	const char *key;        /* of the record */
@@ -20,11 +23,11 @@ struct redrive_filter {
 	int64_t limit;          /* at most so many */
 };
 
-/* One that matches. Texts hold what others wrote, and are valid during the call. */
+/* A dead letter that matches. Its texts come from others, and are valid during the call. */
 struct redrive_found {
 	int32_t partition;
 	int64_t offset;
-	const char *topic, *id, *attempts, *reason; /* NULL: it does not say; id is never NULL */
+	const char *topic, *id, *attempts, *reason; /* NULL: it has none; id is never NULL */
 };
 
 /* The section of this name; NULL: there is none, or it has no dead letters. */

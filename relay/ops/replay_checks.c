@@ -39,7 +39,7 @@ static const char *setting_value(const struct topic_setting *settings, int count
 	return "";
 }
 
-/* An answer that does not come is no reason not to begin: the warning is a help. */
+/* A missing answer does not stop the replay: the check only warns. */
 static void check_retention(
     struct topic_metadata *metadata, const char *name, int64_t oldest_ms, int64_t now_ms)
 {

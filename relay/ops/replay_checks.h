@@ -1,5 +1,5 @@
 #pragma once
-/* What can be known of the topics before a replay begins. */
+/* Checks of the topics before a replay begins. */
 #include "topic_metadata.h"
 #include "replay_row.h"
 

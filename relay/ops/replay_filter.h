@@ -1,6 +1,6 @@
 #pragma once
 /*
- * Which rows a replay is about: terms as an operator writes them, all of which must hold.
+ * Selects the rows of a replay by terms as an operator writes them, all of which must hold.
  *
  *   ids=10..20  created=2026-01-02..2026-01-03T12:00  topic=orders  key=42  key=\x00ff
  *   event-id=8c1a…  state=published
@@ -31,11 +31,14 @@ struct replay_filter {
 void replay_filter_init(struct replay_filter *filter);
 void replay_filter_finish(struct replay_filter *filter);
 
-/* now_us: moments after it are refused. ERR_REJECT: what is wrong with the term, and the cure. */
+/*
+ * now_us: moments after it are refused. ERR_REJECT: the term is wrong; the message says why and
+ * suggests a fix.
+ */
 bool replay_filter_add(
     struct replay_filter *filter, const char *term, int64_t now_us, struct err *err) MUST_CHECK;
 
-/* No term restricts which rows these are; state=published alone does not count. */
+/* True if no term restricts the rows; state=published alone does not count. */
 bool replay_filter_is_everything(const struct replay_filter *filter);
 
 /* {"ids": "10..20", …}; the caller frees. */

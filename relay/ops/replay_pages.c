@@ -59,7 +59,7 @@ static bool take_page_row(
 	return pg_cancel(pages->pg, err);
 }
 
-/* A request to cancel that comes late may meet the page after the one that was too large. */
+/* A late request to cancel may hit the page after the one that was too large. */
 static bool was_cut(const struct replay_pages *pages)
 {
 	return pages->ever_cut && pg_state(pages->pg) == PG_IDLE &&

@@ -13,7 +13,7 @@ struct replay_pages {
 	const struct replay *replay;
 	int64_t after;        /* the last id that was read */
 	int64_t rows;         /* of the next page */
-	int64_t count, bytes; /* of the page under way */
+	int64_t count, bytes; /* rows and bytes of the current page */
 	bool copying, first, cut, ever_cut;
 	bool finished; /* there are no more rows */
 };

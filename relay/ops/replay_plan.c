@@ -148,7 +148,7 @@ static bool count_gone(
 	return row != NULL;
 }
 
-/* Says which: a topic that no row has is most likely misspelt. */
+/* The error names the topic that no row has: it is most likely misspelt. */
 static bool nothing_found(struct replay *replay, struct pg *pg, int64_t gone, struct err *err)
 {
 	const char *topic = replay->filter.terms[REPLAY_TOPIC];
@@ -180,7 +180,7 @@ static bool plan_rows(
 		    count_gone(replay, pg, plan, err) &&
 		    (plan->count > 0 || nothing_found(replay, pg, plan->gone, err));
 
-	/* a lost connection ends it as well */
+	/* a lost connection ends the transaction as well */
 	return pg_script(pg, sql_replay_end, good ? err : &ignored) && good;
 }
 

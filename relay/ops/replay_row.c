@@ -139,7 +139,9 @@ static bool judge_taken(const struct replay *replay, const struct pg_result *row
 	    "there is no replay %" PRId64 "; `outbox-relay replay --list` shows them", replay->id);
 }
 
-/* Once before it is taken, to know the lease; once after, since another may have gone on with it.
+/*
+ * Reads the row before it takes the replay, to know the lease, and again afterwards, since another
+ * process may have changed it.
  */
 bool replay_take(struct replay *replay, struct pg *pg, const struct config *config, struct err *err)
 {

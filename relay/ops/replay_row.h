@@ -1,7 +1,7 @@
 #pragma once
 /*
- * A replay as the database knows it: what it is about, fixed when it is made, and a row of
- * outbox.replay that is its progress, lease and fence (sql/migrations/0006_replay.sql).
+ * A replay in the database: its settings, fixed when it is created, and a row of outbox.replay with
+ * its progress, lease and fence (sql/migrations/0006_replay.sql).
  */
 #include "config.h"
 #include "pg.h"
@@ -14,7 +14,7 @@ struct replay {
 	int64_t id;                                 /* 0: not in the database */
 	char *target;                               /* NULL: each row's own topic */
 	int64_t rate;                               /* records a second; 0: no limit */
-	char *snapshot;                             /* what was committed at the start */
+	char *snapshot;                             /* the transactions committed at the start */
 	char *shards, *acked, *windows, *acked_ids; /* of state=published, else NULL */
 	int64_t upto_id;                            /* the largest id at the start */
 	int64_t last_id;                            /* acknowledged up to here, as noted */

@@ -14,10 +14,10 @@
 
 enum {
 	NOTE_MS = 1000,
-	LAST_REPORTS_MS = 2000, /* after a signal what is under way is waited for */
+	LAST_REPORTS_MS = 2000, /* after a signal, wait for records under way */
 	WAIT_MS = 100,
-	SILENCE_MS = 10000, /* without an acknowledgement it says why */
-	BURST_US = 100000,  /* what a rate may catch up with */
+	SILENCE_MS = 10000, /* after this time without an acknowledgement, logs the reason */
+	BURST_US = 100000,  /* delay that a rate may catch up */
 };
 
 DEFINE_OWNED(struct replay_send, replay_send_destroy)
@@ -33,8 +33,8 @@ struct run {
 	int64_t done_before;   /* what other runs acknowledged */
 	int64_t noted;         /* rows of this run that a note covers */
 	int64_t due_us;        /* the next record, with a rate */
-	int64_t seen, seen_ms; /* rows acknowledged, and since when there are no more */
-	int64_t stop_ms;       /* a signal came: not longer than this; 0: none came */
+	int64_t seen, seen_ms; /* rows acknowledged, and the time of the last change or report */
+	int64_t stop_ms;       /* a signal came: end by this time; 0: none came */
 };
 
 /* --- the rate -------------------------------------------------------------------------------- */
@@ -76,7 +76,10 @@ static int64_t note_every(const struct run *run)
 	return third < NOTE_MS ? third : NOTE_MS;
 }
 
-/* Each second, and sooner when what a crash would repeat is about to stop the sending. */
+/*
+ * Notes the progress each second, and sooner if the records that a crash would repeat are about to
+ * reach their limit, which would stop the sending.
+ */
 static bool note_if_due(struct run *run, struct err *err)
 {
 	struct replay_send_state now = replay_send_state(run->send);
@@ -197,7 +200,7 @@ static bool say_how_to_go_on(const struct run *run, struct err *err)
 
 static void give_back_replay(struct run *run, const struct err *why)
 {
-	struct err ignored; /* the first error is the one to tell */
+	struct err ignored; /* the first error is reported */
 
 	if (why->kind != ERR_FENCED && pg_state(run->pg) == PG_IDLE &&
 	    !note_replay_progress(run, "stopped", &ignored))

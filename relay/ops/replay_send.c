@@ -12,8 +12,8 @@
 
 enum {
 	REPORTS = 1024,
-	FAILURES = 5,         /* producers in a row that got nothing written */
-	LAST_REPORTS_MS = 50, /* a broken producer still tells what became of its records */
+	FAILURES = 5,         /* maximum of consecutive producers without an acknowledged record */
+	LAST_REPORTS_MS = 50, /* time for the last reports of a broken producer */
 	PRODUCER_END_MS = 1000,
 	METADATA_MS = 200,
 	TOPIC_AGE_MS =
@@ -27,7 +27,7 @@ struct topic {
 	bool ready; /* this producer knows its partitions */
 	struct producer_topic *handle;
 	int32_t *flying; /* of each partition */
-	bool *proven;    /* this producer got something written there */
+	bool *proven;    /* this producer had a record acknowledged there */
 };
 
 struct entry {
@@ -55,7 +55,7 @@ struct replay_send {
 	struct backoff backoff;
 	int64_t create_at;
 	int failures;
-	int64_t alone_until; /* rows before it go one by one */
+	int64_t alone_until; /* rows before it are sent one by one */
 	bool refused;
 	int64_t guilty; /* the row that Kafka refused alone; -1: none */
 	char why[512];
@@ -101,7 +101,7 @@ void replay_send_destroy(struct replay_send *send)
 {
 	if (!send)
 		return;
-	producer_destroy(send->producer, PRODUCER_END_MS); /* the payloads are its own until here */
+	producer_destroy(send->producer, PRODUCER_END_MS); /* it owns the payloads until here */
 	for (int64_t i = send->first; i < send->end; i++)
 		message_release(&entry_at(send, i)->message);
 	for (int i = 0; i < send->topic_count; i++) {
@@ -136,7 +136,7 @@ void replay_send_add(struct replay_send *send, const struct message *message)
 	send->bytes += message->bytes;
 }
 
-/* What is acknowledged from the beginning on is done with. */
+/* Releases the acknowledged records at the beginning: they are finished. */
 static void release_written(struct replay_send *send)
 {
 	while (send->first < send->end && entry_at(send, send->first)->state == WRITTEN) {
@@ -378,7 +378,7 @@ static bool send_if_ready(struct replay_send *send, int64_t number, bool *ret_go
 		*ret_gone = send_replay_record(send, entry, number, &failed);
 	}
 	if (*ret_gone || failed.kind != ERR_REJECT || send->flying > 0)
-		return true; /* what is under way comes to its end before anything is given up */
+		return true; /* records under way finish before the replay gives up */
 	*err = failed;
 	return name_row(entry, err);
 }

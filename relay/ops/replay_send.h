@@ -3,11 +3,11 @@
  * The Kafka side of a replay: rows in the order of their ids go in, records go out in that order
  * along each key, and the id up to which Kafka acknowledged everything comes back.
  *
- * A producer that breaks is made anew, and what it did not acknowledge is sent again, in order. A
+ * A broken producer is replaced, and records without an acknowledgement are sent again, in order. A
  * partition's first record goes alone until it is acknowledged, since a broker takes any first
  * batch of a producer that it does not know: without this, records could pass one that is refused.
- * After a refusal everything that was under way goes one by one, so that the record at fault is
- * known; it ends the replay, since nothing of its key may pass it.
+ * After a refusal all records that were under way are sent one by one, to find the one that is
+ * refused; it ends the replay, since no later record of its key may pass it.
  *
  * One thread; only the end of a producer blocks, and a question about a topic (200 ms).
  */
@@ -40,7 +40,7 @@ struct replay_send_state {
 	int64_t waiting; /* rows that were not sent yet */
 	int64_t unacked; /* rows that are not acknowledged, these included */
 	int64_t flying;  /* records in Kafka's hands */
-	int64_t bytes;   /* of the rows in memory */
+	int64_t bytes;   /* size of the rows in memory */
 };
 struct replay_send_state replay_send_state(const struct replay_send *send);
 

@@ -11,7 +11,7 @@
 #include "database.h"
 #include "sql_files.h"
 
-/* So many unpublished rows, and so many parked ones, are counted one by one. */
+/* Maximum number of unpublished rows, and of parked ones, that are counted one by one. */
 #define COUNT_BOUND "100000"
 
 enum { ADMIN_MS = 2000, MESSAGES = 0 /* in partition_tables */ };
@@ -28,7 +28,7 @@ static void read_backlog(struct status_shard *shard, const struct pg_result *row
 	shard->newest_id = pg_int(row, 0, 4);
 }
 
-/* A sequential scan through everything published is what the settings keep the planner from. */
+/* The settings keep the planner from a sequential scan through all published rows. */
 static bool count_shard_backlog(struct pg *pg, const struct status_postgres *database,
     struct status_shard *shard, struct err *err)
 {
@@ -441,7 +441,7 @@ static void ask_admin(struct status_report *report)
 		report->admin_report = xstrdup(err.message);
 }
 
-/* Without a token, or without [api], only the metrics of [admin] tell anything. */
+/* Without a token, or without [api], the metrics of [admin] are the only source. */
 static void ask_api_of_delivers(struct status_report *report)
 {
 	const struct config *config = report->config;

@@ -9,9 +9,9 @@
 
 /* One shard of a publisher. */
 struct status_shard {
-	char *publisher, *owner; /* owner "" : nobody's lease runs */
+	char *publisher, *owner; /* owner "": no lease is valid */
 	bool elsewhere; /* its rows were carried here from another cluster: not published */
-	char *unknown;  /* why its numbers are: a locked table; "" */
+	char *unknown;  /* why its numbers are unknown: a locked table; "" */
 	int shard, shards, split_to; /* split_to 0: no split under way */
 	int64_t n, epoch, lease_left_ms, windows;
 	int64_t
@@ -34,7 +34,7 @@ struct status_scheduled {
 	char *publisher;
 	int64_t rows;
 	bool more;
-	int64_t late_ms, next_ms; /* of the first row that is due */
+	int64_t late_ms, next_ms; /* times of the first row that is due */
 };
 
 /* Undecided ids that are late, and the conflicts that are kept. */
@@ -55,7 +55,7 @@ struct status_partition {
 struct status_postgres {
 	const struct postgres_settings *section;
 	char *place;     /* "host:port/db"; "" when it does not answer */
-	char *error;     /* "" or why nothing more is known */
+	char *error;     /* why nothing more is known; "" */
 	int exit_status; /* of that error */
 	struct status_shard *shards;
 	int shard_count;
@@ -68,7 +68,7 @@ struct status_postgres {
 	int scheduled_count;
 	struct status_lookback *lookbacks; /* by section and type */
 	int lookback_count;
-	struct status_partition *partitions; /* of each table that could be read */
+	struct status_partition *partitions; /* all of each table that could be read */
 	int partition_count;
 	int64_t default_rows[PARTITION_TABLES]; /* -1: unknown */
 	char *ids_problem; /* problem of the sequence of message.id, with the cure; NULL: none */
@@ -79,12 +79,12 @@ struct status_report {
 	int64_t taken_ms, taken_wall_us;
 	struct status_postgres *databases;
 	int count;
-	struct text waits; /* lines: why Kafka takes no message; the caller's to fill */
+	struct text waits; /* lines: why Kafka takes no message; the caller fills them in */
 	json_t *deliver;   /* sections, as GET /v1/deliver has them; NULL: unknown */
 	char *deliver_error;
 	/* of the admin endpoint */
 	int admin_status;     /* HTTP; 0: none is configured, or it does not answer */
-	char *admin_report;   /* its checks, line by line; or why it does not answer; "" */
+	char *admin_report;   /* lines: its checks, or why it does not answer; "" */
 	char *admin_lookback; /* samples of its metrics of the look-back, line by line; "" */
 	char *admin_deliver;  /* samples of its metrics of deliver sections */
 };

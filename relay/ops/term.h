@@ -1,11 +1,12 @@
 #pragma once
 /*
  * The values of the terms by which an operator chooses rows: topic=orders key=\x00ff ids=10..20
- * created=2026-01-02.. . Each fails with ERR_REJECT: what is wrong with the term, and the cure.
+ * created=2026-01-02.. . Each fails with ERR_REJECT; the message says why the term is wrong and
+ * suggests a fix.
  */
 #include "moment.h"
 
-/* "10..20", "10..", "..20", "10"; what is open stays as it was. Both ends are included. */
+/* "10..20", "10..", "..20", "10"; an open end stays as it was. Both ends are included. */
 bool term_ids(const char *value, int64_t *ret_from, int64_t *ret_to, struct err *err) MUST_CHECK;
 
 /*

@@ -50,7 +50,7 @@ const struct verify_topics *verification_topics(const struct verification *verif
 
 /* --- records without a row ----------------------------------------------------------------- */
 
-/* Records that are looked up again: their rows may have come while the table was read. */
+/* Records that are looked up again: their rows may have been written while the table was read. */
 struct second_look {
 	const struct verify_unknown *records;
 	int count;
@@ -104,7 +104,7 @@ static bool settle_unknown(
 
 /* --- rows without a record ----------------------------------------------------------------- */
 
-/* A row that is no longer found was dropped with its partition: it is not judged. */
+/* A row that is no longer found was dropped with its partition, and is not judged. */
 static void see_missing(void *context, const struct verify_found_row *row)
 {
 	struct verification *verification = context;

@@ -1,8 +1,8 @@
 #pragma once
 /*
- * Compares the message table with its topics (`verify`): the table gives rows, the topics give
- * records, the engine judges. A table that is larger than the memory is judged in rounds, each of
- * which reads the topics again.
+ * Compares the message table with its topics (`verify`): verify_table reads rows, verify_topics
+ * reads records, and the engine judges them. A table that is larger than the memory is judged in
+ * rounds, each of which reads the topics again.
  */
 #include "verify_topics.h"
 
@@ -22,7 +22,7 @@ struct verification *verification_open(
     struct pg *pg, const struct verification_settings *settings, struct err *err);
 void verification_close(struct verification *verification); /* NULL is fine */
 
-/* Once. Blocks until every row is judged. */
+/* Call it once. Blocks until every row is judged. */
 bool verification_run(struct verification *verification, struct err *err) MUST_CHECK;
 
 /* Valid as long as the verification. */

@@ -143,7 +143,7 @@ bool verify_engine_row(struct verify_engine *engine, const struct verify_row *ro
 {
 	const struct entry *last = engine->count ? &engine->rows[engine->count - 1] : NULL;
 	int64_t before = last ? last->id : engine->after;
-	/* after the sequence of ids went back; a page does not part them */
+	/* rows share an id after the sequence of ids went back; a page does not separate them */
 	bool shares_id = last && row->id == before && row->event != last->event;
 
 	/* rows are found by a binary search, and the memory is what the command was given */
@@ -309,7 +309,7 @@ static void judge_again(struct verify_engine *engine, const struct entry *row,
 {
 	verify_engine_found(engine, VERIFY_DUPLICATE, "id %" PRId64 " in %s [%d] at %" PRId64,
 	    row->id, record->topic, record->partition, record->offset);
-	/* A new epoch gives the rows that are sent again new positions. */
+	/* After a new epoch, the rows that are sent again have new positions. */
 	if (row->epoch == epoch && row->place != place)
 		verify_engine_found(engine, VERIFY_UNEQUAL,
 		    "id %" PRId64 " in %s [%d] at %" PRId64 ", tick %" PRId64, row->id,

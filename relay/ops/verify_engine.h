@@ -36,14 +36,14 @@ struct verify_verdict {
 	int64_t acknowledged; /* committed, and published by the publisher's log */
 	int64_t published;    /* rows that are in a topic */
 	int64_t pending;      /* neither acknowledged nor published */
-	int64_t parked;       /* not published, but kept apart, as Kafka refused them */
+	int64_t parked;       /* not published, since Kafka refused them and they are parked */
 	int64_t scheduled;    /* not published, since their time has not come */
 	int64_t skipped;      /* acknowledged, and an operator wanted them not to be published */
-	int64_t before; /* not published, and from before the publisher's start, or its identity */
+	int64_t before;       /* not published: from before the publisher's start or identity */
 	int64_t found[VERIFY_KINDS];
 	char *samples[VERIFY_KINDS][VERIFY_SAMPLES]; /* the first of each, NULL-filled */
 	/* not judged, because the other side is gone or came later */
-	int64_t expired;            /* rows: Kafka has deleted what stood there */
+	int64_t expired;            /* rows: Kafka has deleted their records */
 	int64_t unmarked;           /* rows: their topic has headers = none */
 	int64_t older;              /* records: their partition of the table is gone */
 	int64_t newer;              /* records: their row came while the table was read */
@@ -52,11 +52,11 @@ struct verify_verdict {
 
 /* State of a row in the publisher's log; it explains why the row has no record. */
 enum verify_state {
-	VERIFY_PENDING,      /* its log has not come to it yet */
-	VERIFY_ACKNOWLEDGED, /* its log says that it is published */
+	VERIFY_PENDING,      /* its log has not reached it yet */
+	VERIFY_ACKNOWLEDGED, /* the log records that it is published */
 	VERIFY_PARKED,       /* Kafka refused it, or one of its key before it */
-	VERIFY_SCHEDULED,    /* its deliver_at has not come, or was a moment ago */
-	VERIFY_BEFORE        /* the publisher starts behind it, or had another identity then */
+	VERIFY_SCHEDULED,    /* its deliver_at is in the future, or was a moment ago */
+	VERIFY_BEFORE        /* it is older than the publisher's start or identity */
 };
 
 struct verify_row {
@@ -95,7 +95,7 @@ int64_t verify_engine_rows_end(struct verify_engine *engine, bool last);
 
 enum verify_outcome {
 	VERIFY_JUDGED,
-	VERIFY_ELSEWHERE, /* its id is another round's */
+	VERIFY_ELSEWHERE, /* its id belongs to another round */
 	VERIFY_UNKNOWN    /* no row: the caller queries the table again and reports the result */
 };
 /* Records of a partition in the order of their offsets, all of them in each round. */
@@ -107,7 +107,7 @@ enum verify_outcome verify_engine_record(
  * left. The caller reports what became of the row.
  */
 bool verify_engine_missing(struct verify_engine *engine, int64_t *cursor, int64_t *ret_id);
-/* Is there one? Changes nothing: further records may come. */
+/* Is there an acknowledged row without a record? Changes nothing: further records may come. */
 bool verify_engine_is_missing(const struct verify_engine *engine);
 
 /* Counts one; the text becomes a sample if there is room. */
@@ -117,5 +117,5 @@ void verify_engine_found(struct verify_engine *engine, enum verify_kind kind, co
 /* Owned by the engine. The caller may count `skipped`, `expired`, `unmarked`, `older` and `newer`
  * in it. */
 struct verify_verdict *verify_engine_verdict(struct verify_engine *engine);
-/* Duplicates alone are not against the promise, unless the caller says so. */
+/* Duplicates alone do not break the promise (at least once), unless the caller forbids them. */
 bool verify_is_clean(const struct verify_verdict *verdict, bool no_duplicates);

@@ -127,7 +127,7 @@ bool verify_table_topics(struct verify_table *table,
 
 /*
  * A row of a partition that is gone is no phantom. With timestamp = created the record's timestamp
- * is the row's; otherwise it is later, and the id has to say it for those near the border.
+ * is the row's; otherwise it is later, and the id decides for records near the border.
  */
 bool verify_table_keeps(const struct verify_table *table, int64_t id, int64_t timestamp_ms)
 {
@@ -233,7 +233,7 @@ static enum verify_state row_state(const struct copy_field *fields)
 		return VERIFY_BEFORE;
 	if (!fields[ACKNOWLEDGED].data[0])
 		return VERIFY_PENDING;
-	/* its record may have another identity, that of the database which this one is a copy of */
+	/* if this database is a copy, its record may have the identity of the original */
 	return fields[INHERITED].data[0] ? VERIFY_BEFORE : VERIFY_ACKNOWLEDGED;
 }
 

@@ -15,8 +15,8 @@ struct verify_range {
 };
 
 /*
- * Notes what the log says is published now: the rows that are read later are judged by it.
- * ERR_REJECT when there is no such publisher. pg and postgres must outlive it.
+ * Notes which rows are published by the current log: rows that are read later are judged by this
+ * state. ERR_REJECT: there is no such publisher. pg and postgres must outlive it.
  */
 struct verify_table *verify_table_open(struct pg *pg, const struct postgres_settings *postgres,
     const struct publisher_settings *publisher, const struct verify_range *range,
@@ -48,7 +48,7 @@ struct verify_found_row {
 	bool in_range;
 	bool skipped; /* an operator asked for it to be left out */
 };
-/* Calls see for each of them that is there now, in no order. */
+/* Calls see for each of these rows that exists now, in no order. */
 bool verify_table_find(struct verify_table *table, const int64_t *ids, int count,
     void (*see)(void *context, const struct verify_found_row *row), void *context,
     struct err *err) MUST_CHECK;

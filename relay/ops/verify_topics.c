@@ -23,7 +23,7 @@ enum { WAIT_MS = 500, SILENCE_MS = 30000, SETTINGS_MS = 5000 };
 enum { MARGIN_MS = 10 * 60 * 1000 };
 
 struct place {
-	int64_t low;      /* the first offset that is still there; 0: it is not known to matter */
+	int64_t low;      /* the first offset that still exists, if reading began there; else 0 */
 	int64_t upto;     /* this round reads up to this offset */
 	int64_t first_id; /* id of this publisher's first record in it; INT64_MAX: none */
 };
@@ -44,7 +44,7 @@ struct verify_topics {
 	struct verify_range range;
 	struct topic *topics, *recent;
 	struct verify_topics_figures figures;
-	bool counted; /* the figures: later rounds read the same again */
+	bool counted; /* its figures were counted: later rounds read the same records again */
 
 	/* while reading */
 	struct verify_engine *engine;
@@ -114,7 +114,7 @@ void verify_topics_add(void *context, const char *name, size_t length)
 
 /* --- one record ---------------------------------------------------------------------------- */
 
-/* The headers that are the application's, and the two that are ours. */
+/* The application's headers, and the two of the relay. */
 struct headers {
 	uint64_t content;
 	const char *event, *position;
@@ -234,7 +234,7 @@ static bool judge_topic_record(void *context, const struct consumer_record *reco
 
 /* --- topics -------------------------------------------------------------------------------- */
 
-/* Asked only when a record is missed. The dev broker cannot tell: then nothing is compacted. */
+/* Asks only when a record is missing. The dev broker cannot answer: then nothing is compacted. */
 static void ask_compaction(const struct kafka_settings *kafka, struct topic *topic)
 {
 	struct err err;
@@ -320,7 +320,7 @@ static bool read_topic_range(struct verify_topics *topics, struct topic *topic,
 	return read_to_end(topics, consumer, unknown, context, err);
 }
 
-/* As much of each partition as the range wants; the first time it may end in the middle. */
+/* The part of each partition that the range needs; the first time it may end in the middle. */
 static struct consumer_range part_of(const struct verify_topics *topics)
 {
 	const struct verify_range *range = &topics->range;

@@ -24,7 +24,7 @@ void verify_topics_destroy(struct verify_topics *topics);
 /* One more topic to read; a name that is known already is fine. */
 void verify_topics_add(void *topics, const char *name, size_t length);
 
-/* A record without a row: asked of the table in one go. */
+/* A record without a row. The table is queried for many of them at once. */
 struct verify_unknown {
 	int64_t id, offset, timestamp_ms;
 	uint64_t event;
@@ -53,13 +53,13 @@ bool verify_topics_read_on(struct verify_topics *topics, struct verify_engine *e
     void *context, struct err *err) MUST_CHECK;
 
 /*
- * Can the record of this row have been there and be deleted by now (retention, compaction)? key
- * NULL: any partition; partition -1: by the key.
+ * May the record of this row have existed and be deleted by now (retention, compaction)? key NULL:
+ * any partition; partition -1: by the key.
  */
 bool verify_topics_expired(const struct verify_topics *topics, const char *topic,
     size_t topic_length, const void *key, size_t key_length, int32_t partition, int64_t id);
 
-/* Have records of the topic no header that names their row ([topic] headers = none)? */
+/* Do the topic's records lack the header that names their row ([topic] headers = none)? */
 bool verify_topics_unmarked(
     const struct verify_topics *topics, const char *topic, size_t topic_length);
 
