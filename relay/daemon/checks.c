@@ -53,7 +53,7 @@ static void judge_publisher(struct checks *checks, struct checks_publisher *publ
 	}
 }
 
-/* A publisher that is refused waits for its rebase; others go on. */
+/* A refused publisher waits for its rebase; other publishers go on. */
 static bool check_origin(
     struct checks *checks, const struct checks_publisher *publisher, struct pg *pg, struct err *err)
 {
@@ -177,7 +177,7 @@ static bool is_checked_before(const struct checks *checks, int publisher, const 
 	return false;
 }
 
-/* A consumer must not look for headers that its topic does not have. */
+/* Reports topics without headers: consumers must not expect headers there. */
 static void tell_headers(struct checks *checks, const char *topic)
 {
 	owned_text char *place = xformat("topic %s", topic);

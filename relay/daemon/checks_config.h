@@ -1,7 +1,8 @@
 #pragma once
 /*
- * What `check-config` says: everything that `run` refuses for the configuration alone, and what
- * would fail at the first request. Files are read; nothing is connected to and no name is resolved.
+ * The checks of `check-config`: everything that `run` refuses because of the configuration alone,
+ * and settings that would fail at the first request. The checks read files, but make no connection
+ * and resolve no name.
  */
 #include "config.h"
 #include "errors.h"

@@ -1,5 +1,5 @@
 #pragma once
-/* What `doctor` says of [deliver] sections. */
+/* The checks of [deliver] sections, for `doctor`. */
 #include "checks.h"
 
 /* Connects to the services, and sends nothing. Blocking. */

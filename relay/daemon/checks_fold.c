@@ -17,7 +17,7 @@ static bool have_one_cure(
 	       text_equal(cure_key(finding), cure_key(other));
 }
 
-/* The findings of one cure, in their order. */
+/* The findings that one action cures, in their order. */
 struct fold {
 	struct preflight_finding **members;
 	int count;
@@ -127,7 +127,7 @@ static void fold_findings(const struct fold *fold)
 	set_folded_text(&fold->members[0]->cure, cure);
 }
 
-/* Those of `from` on that have the cure of that one, which is taken too. */
+/* Collects the finding `from` and all later ones with the same cure. */
 static void collect_fold(
     const struct preflight *report, int from, bool *taken, struct fold *ret_fold)
 {
@@ -160,7 +160,7 @@ void checks_fold(struct preflight *report)
 		for (int k = 1; k < fold.count; k++)
 			dropped.findings[dropped.count++] = *fold.members[k];
 	}
-	/* every text belongs to one of both by now */
+	/* every text belongs to one of the two reports by now */
 	preflight_finish(&dropped);
 	free(report->findings);
 	free(fold.members);

@@ -25,7 +25,7 @@ static bool has_publisher(const struct checks *checks, const struct postgres_set
 	return false;
 }
 
-/* Another process may have the publisher: that is a risk, and no failure. */
+/* Another process may run the publisher: so its absence here is a risk, not a failure. */
 void checks_lookback_publishers(struct checks *checks, const struct postgres_settings *postgres)
 {
 	for (int i = 0; i < checks->config->lookback_count; i++) {
@@ -157,7 +157,10 @@ static bool check_lookback_topic(struct topics *topics, const char *topic, struc
 	    &topics->checks->report, topics->metadata, topics->kafka, topic, 0, KAFKA_MS, err);
 }
 
-/* What it writes goes through the outbox, to the cluster of the publishers that read that. */
+/*
+ * The look-back writes messages to the outbox; the publishers of that outbox send them to their
+ * cluster.
+ */
 static bool is_published_to(const struct checks *checks, const struct config_lookback *lookback,
     const struct kafka_settings *kafka)
 {
@@ -229,8 +232,7 @@ static void check_service_url(const struct service *service)
 		add_service_finding(service, PREFLIGHT_FAIL,
 		    "set url, or in allow the destinations that messages may bring",
 		    "nobody can be asked: neither url nor allow is set");
-	/* a list that is empty refuses every URL; this is what it says of one that is well formed
-	 */
+	/* an empty list refuses every URL; this is its refusal of a well-formed URL */
 	if (*url && !http_guard_url(&none, url, &refusal) &&
 	    !text_equal(refusal.code, "not_listed"))
 		preflight_add(
@@ -307,7 +309,7 @@ static void check_requests(const struct service *service)
 		    "connect_timeout is longer than timeout, which ends the request before");
 }
 
-/* The function is looked for as it will be called: by the login of the dsn, in its search path. */
+/* Looks the function up as it will be called: by the login of the dsn, in its search path. */
 static bool ask_function(const struct service *service, struct err *err)
 {
 	const struct config_check *check = service->check;
@@ -362,7 +364,10 @@ static void check_service(struct checks *checks, const struct config_check *chec
 
 /* --- sections -------------------------------------------------------------------------------- */
 
-/* Its service must be there for all of its types; without one each message names its own. */
+/*
+ * The section's service must serve all types of the section; without a service each message names
+ * its own.
+ */
 static void check_lookback_section(struct checks *checks, const struct config_lookback *lookback)
 {
 	owned_text char *place = xformat("lookback %s (%s)", lookback->name, lookback->origin);

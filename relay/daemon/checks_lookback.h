@@ -1,14 +1,17 @@
 #pragma once
 /*
- * The checks of [lookback] and [check] sections, for `doctor`: what they need of the database and
- * of the cluster, and whether their settings can work. Blocking.
+ * The checks of [lookback] and [check] sections, for `doctor`: whether the database and the cluster
+ * have everything that they need, and whether their settings can work. Blocking.
  */
 #include "checks.h"
 
 /* Who publishes what the sections of that database commit? After checks_postgres. */
 void checks_lookback_publishers(struct checks *checks, const struct postgres_settings *postgres);
 
-/* What is undecided in that database, and what decided lately. After checks_postgres. */
+/*
+ * Reports the undecided prepares of that database, and how many were decided lately by messages,
+ * answers and operators. After checks_postgres.
+ */
 void checks_lookback_figures(struct checks *checks, const struct postgres_settings *postgres);
 
 /*

@@ -12,7 +12,7 @@ static char *missing_line(const char *networks, struct text *refused)
 	    text_string(refused));
 }
 
-/* One for all URLs of a host. */
+/* One line for all URLs of a host. */
 static char *start_line(const char *url)
 {
 	const char *scheme = strstr(url, "://");

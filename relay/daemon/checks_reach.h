@@ -4,8 +4,8 @@
 #include "text.h"
 
 /*
- * False: the URL holds an address that `networks` does not allow, and *ret_what says which line is
- * missing. Nothing is resolved.
+ * False: the URL holds an address that `networks` does not allow, and *ret_what names the missing
+ * line. No name is resolved.
  */
 bool checks_reach_literal(const char *url, const char *networks, struct text *ret_what) MUST_CHECK;
 

@@ -33,7 +33,7 @@
 
 enum {
 	TURN_MS = 1000,             /* the loop turns at least so often */
-	STALLED_MS = 10000,         /* its own, and that of a shard_worker */
+	STALLED_MS = 10000,         /* for the main loop, and for a shard worker */
 	UPKEEP_STALLED_MS = 600000, /* a statement of upkeep may take its time */
 	HANDOVER_SPARE_MS = 5000,
 	MOST_FDS = 1024,
@@ -63,7 +63,7 @@ const struct metric_table process_metric_table = {
 struct daemon {
 	const struct daemon_options *options;
 	struct config *config;
-	struct config *fresh; /* of the newest reload; NULL: none */
+	struct config *fresh; /* from the newest reload; NULL: none */
 	int signal_fd, event_fd;
 	struct topic_metadata **topic_metadata; /* as config->kafka; NULL: no publisher uses it */
 	struct topic_checks **topic_checks;     /* the same */
@@ -74,16 +74,16 @@ struct daemon {
 	struct listener admin_listener, api_listener; /* until admin and api take them over */
 	struct admin *admin;
 	struct api *api;       /* NULL: [api] does not listen */
-	atomic_bool has_begun; /* the parts that probes look at exist */
+	atomic_bool has_begun; /* the parts that probes check exist */
 	char *owner;
 	bool stopping;
 	int64_t stop_by, watchdog_at;
 	const char *hurry;       /* why stop_by is when it is */
-	bool others_linger;      /* they did not end by then */
-	_Atomic int64_t turn_ms; /* of the main loop, for /livez */
+	bool others_linger;      /* others_ended was false at stop_by */
+	_Atomic int64_t turn_ms; /* last turn of the main loop, for /livez */
 };
 
-/* --- what the endpoint asks ------------------------------------------------------------------ */
+/* --- callbacks of the endpoint --------------------------------------------------------------- */
 
 static bool upkeep_workers_live(struct daemon *daemon, int64_t now, struct text *report)
 {
@@ -125,7 +125,7 @@ static bool is_daemon_live(void *context, struct text *report)
 	return live;
 }
 
-/* Trouble of upkeep is shown; it stops no message. */
+/* Shows problems of upkeep, which stop no message. */
 static void show_upkeep_workers(struct daemon *daemon, struct text *report)
 {
 	for (int i = 0; i < daemon->config->postgres_count; i++) {
@@ -203,7 +203,7 @@ static bool uses_kafka(const struct config *config, int place)
 	return false;
 }
 
-/* At least once is kept without it, so it is no reason to stop. */
+/* Delivery stays at least once without epochs, so this only warns. */
 static void warn_of_epochs(const struct config *config)
 {
 	struct err err;
@@ -221,7 +221,9 @@ static void warn_of_epochs(const struct config *config)
 	}
 }
 
-/* The soft limit is for programs that use select; connections count against it. */
+/*
+ * Raises the soft limit, which exists for programs that use select: connections count against it.
+ */
 static void raise_file_limit(void)
 {
 	struct rlimit limit;
@@ -232,7 +234,7 @@ static void raise_file_limit(void)
 	(void)!setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/* An occupied port ends the start before anything was begun that others would notice. */
+/* Binds the ports first: an occupied port ends the start before other processes notice anything. */
 static bool bind_listeners(struct daemon *daemon, struct err *err)
 {
 	const struct config *config = daemon->config;
@@ -292,7 +294,7 @@ static void log_away(const struct kafka_settings *kafka, const struct err *away)
 	    {"consequence", LOG_TEXT("rows wait until a broker answers")});
 }
 
-/* Brokers that are away are waited for; what is wrong with a topic may be mended while we run. */
+/* Brokers that are away do not stop the start; a problem of a topic may be fixed while we run. */
 static bool check_cluster(struct daemon *daemon, struct checks *checks, int place, struct err *err)
 {
 	const struct kafka_settings *kafka = &daemon->config->kafka[place];
@@ -315,7 +317,7 @@ static bool check_cluster(struct daemon *daemon, struct checks *checks, int plac
 	return true;
 }
 
-/* What is known to be published is looked at before it is met again. */
+/* Topics that are known to be published to are checked before their next message comes. */
 static void note_topics(struct daemon *daemon, const struct checks *checks)
 {
 	for (int i = 0; i < daemon->config->publisher_count; i++) {
@@ -385,7 +387,7 @@ static bool start_api(struct daemon *daemon, struct err *err)
 	return daemon->api != NULL;
 }
 
-/* host:pid:random names the process in the log table; a host's name is cut rather than refused. */
+/* host:pid:random names the process in the log table; a long host name is cut, not refused. */
 static char *make_owner_name(void)
 {
 	char host[64] = "";
@@ -468,7 +470,7 @@ static bool start_daemon(struct daemon *daemon, struct checks *checks, struct er
 /* --- reload ------------------------------------------------------------------------------------
  */
 
-/* Line by line: what the new file says and a running process does not take. */
+/* Logs, line by line, the settings of the new file that a running process does not take. */
 static void log_fixed(const struct text *fixed)
 {
 	for (const char *at = text_string(fixed); *at;) {
@@ -532,7 +534,7 @@ static int64_t longest_stop_ms(const struct config *config)
 	return longest;
 }
 
-/* Whatever is left belongs to the next owner once its lease is over, as after a crash. */
+/* The next owner takes the remaining work over once the lease is over, as after a crash. */
 static void end_daemon_at_once(const char *why)
 {
 	log_warn("ended_at_once", {"why", LOG_TEXT(why)},
@@ -584,7 +586,7 @@ static void serve_signals(struct daemon *daemon)
 		}
 }
 
-/* A manager that watches is told only while every loop turns. */
+/* Notifies the watchdog of the service manager, but only while every loop turns. */
 static void serve_watchdog(struct daemon *daemon, int64_t now)
 {
 	OWNED(text_finish) struct text report = {0};
@@ -613,7 +615,10 @@ static void wait_for_daemon_events(struct daemon *daemon)
 	(void)eventfd_read(daemon->event_fd, &told); /* fails when nobody called */
 }
 
-/* What may be left behind when it takes too long: nothing waits for it elsewhere. */
+/*
+ * Have the parts ended that may be left behind when they take too long? Nothing waits for them
+ * elsewhere.
+ */
 static bool others_ended(const struct daemon *daemon)
 {
 	if (daemon->lookbacks && !lookbacks_are_over(daemon->lookbacks))
@@ -627,7 +632,7 @@ static bool others_ended(const struct daemon *daemon)
 	return true;
 }
 
-/* A process without publishers delivers until it is told to end. */
+/* A process without publishers delivers until it is asked to end. */
 static bool is_drained(const struct daemon *daemon)
 {
 	return (daemon->config->publisher_count > 0 || daemon->options->drain) &&
@@ -682,7 +687,7 @@ static void wait_for_publishers(struct daemon *daemon)
 	}
 }
 
-/* In reverse; what was never started is NULL. */
+/* Stops in reverse order; a part that was never started is NULL. */
 static void finish_daemon(struct daemon *daemon)
 {
 	const struct config *config = daemon->config;
@@ -728,7 +733,9 @@ static void warn_of_postgres(const char *kind, const char *name)
 	    {"cure", LOG_TEXT("put sslmode=verify-full into the dsn")});
 }
 
-/* Payloads and passwords could be read on the way: once at the start, for each section. */
+/*
+ * Warns once at the start, for each section whose payloads and passwords could be read on the way.
+ */
 static void warn_of_exposed(const struct config *config)
 {
 	for (int i = 0; i < config->postgres_count; i++)
@@ -772,7 +779,7 @@ bool daemon_run(const struct daemon_options *options, struct err *err)
 		announce_start(&daemon);
 		done = run_main_loop(&daemon, err);
 	}
-	/* whose statement not even a cancel ends needs everything until the process has ended */
+	/* a thread whose statement cannot be cancelled needs everything until the process ends */
 	if (!daemon.others_linger)
 		finish_daemon(&daemon);
 	return done;

@@ -17,12 +17,12 @@ extern const struct metric_table process_metric_table;
 
 struct daemon_options {
 	const char *config_path; /* NULL: environment alone */
-	bool drain;              /* publish what is there, then end */
+	bool drain;              /* publish the stored messages, then end */
 };
 
 /*
  * Blocks until it ends. True: after a clean handover, or when all is drained. False: *err says why
- * it could not start, that it was told to end before all was drained (ERR_RETRY), or that a refused
+ * it could not start, that a signal ended it before all was drained (ERR_RETRY), or that a refused
  * record keeps it from draining (ERR_REJECT).
  */
 bool daemon_run(const struct daemon_options *options, struct err *err) MUST_CHECK;

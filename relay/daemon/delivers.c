@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* Beside the time that a consumer which is made anew may take to end. */
+/* In addition to the time that a replaced consumer may take to end. */
 enum { STALLED_MS = 60000 };
 
 struct delivers {
@@ -58,7 +58,7 @@ struct deliver *const *delivers_sections(const struct delivers *delivers)
 	return delivers->sections;
 }
 
-/* What a reader should know of one that works. */
+/* Adds the state of a section that works. */
 static void add_state(const struct deliver_status *status, struct text *report)
 {
 	text_addf(report, "reads %d partitions, delivers %" PRIu64 " of %" PRIu64 " messages",
@@ -74,8 +74,8 @@ static void add_state(const struct deliver_status *status, struct text *report)
 }
 
 /*
- * "[+] deliver billing: reads 6 partitions, …"; with "!" for what an application or an operator has
- * to mend: another process could not do better.
+ * "[+] deliver billing: reads 6 partitions, …"; with "!" for a problem that an application or an
+ * operator has to fix: another process could not do better.
  */
 static bool section_ready(
     const struct deliver_status *status, const char *name, struct text *report)

@@ -1,7 +1,7 @@
 #pragma once
 /*
- * The sidecar of a process: its [deliver] sections at work. Owned by the daemon's main thread;
- * delivers_ready, delivers_live and what deliver.h says may be called from any.
+ * The sidecar of a process: its [deliver] sections at work. Owned by the daemon's main thread; any
+ * thread may call delivers_ready, delivers_live and the functions that deliver.h lists.
  */
 #include "config.h"
 #include "deliver.h"
@@ -12,13 +12,13 @@ struct delivers;
 
 /*
  * event_fd is written when one of them has ended. Both outlive it. Fails for a section that cannot
- * work, whatever servers say.
+ * work, whatever the servers answer.
  */
 struct delivers *delivers_start(const struct config *config, int event_fd, struct err *err);
 /* Returns at once; delivers_are_over tells when it is done. */
 void delivers_stop(struct delivers *delivers);
 bool delivers_are_over(const struct delivers *delivers);
-/* Waits for what is left. NULL is fine. */
+/* Waits for the sections that have not ended. NULL is fine. */
 void delivers_destroy(struct delivers *delivers);
 
 /* As config->delivers. */

@@ -7,7 +7,7 @@
 #include "reader.h"
 #include "route.h"
 
-/* A statement of its waits for locks and for the network, each with a limit. */
+/* Statements of the look-back wait for locks and for the network, each with a limit. */
 enum { STALLED_MS = 60000 };
 
 struct lookbacks {

@@ -10,15 +10,15 @@
 struct lookbacks;
 
 /*
- * owner: the process's name in the database's tables. event_fd is written when something of it has
- * ended. All of it outlives the look-back.
+ * owner: the process's name in the database's tables. event_fd is written when a reader or a
+ * checker has ended. All arguments must outlive the look-back.
  */
 struct lookbacks *lookbacks_start(
     const struct config *config, const char *owner, int event_fd, struct err *err);
 /* Returns at once; lookbacks_are_over tells when it is done. */
 void lookbacks_stop(struct lookbacks *lookbacks);
 bool lookbacks_are_over(const struct lookbacks *lookbacks);
-/* Waits for what is left. NULL is fine. */
+/* Waits for the threads that have not ended. NULL is fine. */
 void lookbacks_destroy(struct lookbacks *lookbacks);
 
 /* One line a section; false: one of them is in trouble. */

@@ -18,8 +18,9 @@ enum {
 enum publisher_state {
 	PUBLISHER_IDLE,    /* not started, dropped, or refused: started when the database has it */
 	PUBLISHER_RUNNING, /* its shard workers run, or some of them have drained */
-	PUBLISHER_ENDING,  /* one found the publisher gone or changed: all shard workers end */
-	PUBLISHER_LOOKING, /* all have ended: what does the database say? */
+	PUBLISHER_ENDING,  /* a shard worker found the publisher gone or changed: all shard workers
+			      end */
+	PUBLISHER_LOOKING, /* all shard workers have ended; waits for a look at the database */
 	PUBLISHER_DONE,    /* stopped or drained */
 };
 static const char *const state_names[] = {"idle", "running", "ending", "looking", "done"};
@@ -34,7 +35,7 @@ struct publisher {
 	int shards;         /* as many shard workers */
 	int refused_shards; /* a number of shards that the configuration refuses, logged; 0: none */
 	int64_t looks;      /* upkeep_worker_looks when the publisher was found gone */
-	int shards_before;  /* and how many shard workers ended then */
+	int shards_before;  /* and how many shard workers ended at that time */
 	int64_t start_at;
 };
 
@@ -335,7 +336,7 @@ bool publishers_is_over(const struct publishers *publishers)
 	for (int i = 0; i < publishers->options.config->publisher_count; i++) {
 		enum publisher_state state = publishers->list[i].state;
 
-		/* Nothing runs, so the state in the database no longer matters. */
+		/* No shard worker runs, so the state in the database no longer matters. */
 		if (state == PUBLISHER_DONE ||
 		    (publishers->stopping &&
 			(state == PUBLISHER_IDLE || state == PUBLISHER_LOOKING)))
@@ -412,7 +413,7 @@ static bool is_owner(const struct shard_worker_status *status)
 	return status->state == STREAM_OWNER || status->state == STREAM_UNSURE;
 }
 
-/* An owner that cannot write its progress sends nothing, whatever keeps it from writing. */
+/* An owner that cannot write its progress sends nothing, for whatever reason. */
 static bool is_out_of_lease(const struct shard_worker_status *status)
 {
 	return is_owner(status) && status->lease_over;
@@ -454,7 +455,7 @@ static void describe_shard(const struct shard_worker_status *status, struct text
 	text_add(report, "\n");
 }
 
-/* A standby is ready; an owner must reach both sides, and nothing may stop it. */
+/* A standby is ready. An owner must reach Postgres and Kafka, and nothing may block it. */
 static bool shard_ready(const struct shard_worker_status *status, struct text *report)
 {
 	bool away = status->postgres_error[0] || (is_owner(status) && status->kafka_error[0]);

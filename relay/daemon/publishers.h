@@ -16,7 +16,7 @@
 struct publishers;
 
 struct publishers_options {
-	const struct config *config; /* all of this outlives the publishers */
+	const struct config *config; /* these fields must outlive the publishers */
 	struct topic_metadata *const
 	    *topic_metadata; /* as config->kafka; NULL for one that no publisher uses */
 	struct topic_checks *const *topic_checks; /* the same */
@@ -34,8 +34,10 @@ void publishers_destroy(struct publishers *publishers);
  */
 bool publishers_start(struct publishers *publishers, const int *shards, struct err *err) MUST_CHECK;
 
-/* Looks for ends and for publishers that changed. The caller calls it when an fd of publishers_fds
- * is readable, and when an upkeep worker has looked. */
+/*
+ * Handles ended shard workers and changed publishers. The caller calls it when an fd of
+ * publishers_fds is readable, and when an upkeep worker has looked.
+ */
 void publishers_step(struct publishers *publishers, int64_t now);
 /* Appends the event fds of the shard workers; room for at most max. Returns how many. */
 int publishers_fds(const struct publishers *publishers, struct pollfd *fds, int max);

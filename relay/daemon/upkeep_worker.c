@@ -74,7 +74,7 @@ struct upkeep_worker {
 	struct backoff backoff;
 	int64_t look_at, ids_at;
 	struct id_watch ids;
-	bool lost; /* logged, and not mended since */
+	bool lost; /* the loss was logged, and the connection not restored since */
 	/* of the other */
 	struct upkeep *upkeep;
 	int64_t upkeep_at;
@@ -87,7 +87,7 @@ struct upkeep_worker {
 	struct upkeep_worker_status status;
 	int64_t log_at, log_turn_ms; /* as look_at and status.turn_ms */
 	char log_problem[1024];      /* as status.problem */
-	int *shards;                 /* of each publisher of config; see upkeep_worker_shards */
+	int *shards; /* one for each publisher of config; see upkeep_worker_shards */
 	int64_t looks;
 };
 
@@ -127,7 +127,7 @@ static bool count_publisher_backlog(struct upkeep_worker *worker,
 	return true;
 }
 
-/* A shard that is no more has nothing left to publish. */
+/* A shard that no longer exists has nothing left to publish. */
 static void clear_backlog(
     const struct upkeep_worker *worker, const char *publisher, int from, int to)
 {
@@ -209,7 +209,7 @@ static bool count_kept(struct upkeep_worker *worker, const char *sql,
 	return rows != NULL;
 }
 
-/* The planner must not read everything published to find what is not. */
+/* The planner must not scan all published rows to find the unpublished ones. */
 static bool look_at_publishers(struct upkeep_worker *worker, struct err *err)
 {
 	OWNED(owned_pg_result_destroy)
@@ -259,7 +259,7 @@ static bool connect_and_look(struct upkeep_worker *worker, struct err *err)
 	return worker->pg && look_at_publishers(worker, err);
 }
 
-/* Returns when to come back. */
+/* Returns the time of the next look. */
 static int64_t step_look(struct upkeep_worker *worker)
 {
 	struct err err;
@@ -288,7 +288,7 @@ static int64_t step_ids(struct upkeep_worker *worker)
 
 /* --- the loop ------------------------------------------------------------------------------- */
 
-/* Until then, until something is asked for, or for a moment. With the mutex. */
+/* Sleeps until `due`, until a request comes, or for a moment. Call it with the mutex. */
 static void sleep_until(struct upkeep_worker *worker, int64_t due)
 {
 	int64_t wait = due - clock_ms();
@@ -301,7 +301,7 @@ static void sleep_until(struct upkeep_worker *worker, int64_t due)
 	pthread_cond_timedwait(&worker->changed, &worker->mutex, &at);
 }
 
-/* False: it is to end. Takes over what was asked for meanwhile. */
+/* False: the worker must end. Takes over requests that came meanwhile. */
 static bool wait_for_upkeep_work(struct upkeep_worker *worker)
 {
 	bool stop;
@@ -497,7 +497,7 @@ struct upkeep_worker *upkeep_worker_start(const struct config *config,
 void upkeep_worker_stop(struct upkeep_worker *worker)
 {
 	wake_upkeep_worker(worker, &worker->stop);
-	/* Without it a statement under way is waited for. */
+	/* If the write fails, the end waits for the running statement. */
 	if (eventfd_write(worker->stop_fd, 1) != 0)
 		log_debug("already_told", {"postgres", LOG_TEXT(worker->postgres->name)});
 }
@@ -511,7 +511,7 @@ void upkeep_worker_retune(struct upkeep_worker *worker, const struct postgres_se
 {
 	pthread_mutex_lock(&worker->mutex);
 	worker->settings = *postgres;
-	/* The fresh configuration goes; its strings do not change without a restart. */
+	/* The fresh configuration will be freed; its strings do not change without a restart. */
 	worker->settings.name = worker->postgres->name;
 	worker->settings.dsn = worker->postgres->dsn;
 	worker->settings.schema = worker->postgres->schema;

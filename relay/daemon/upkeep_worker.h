@@ -21,9 +21,9 @@ extern const struct metric_table backlog_metric_table;
  */
 struct upkeep_worker *upkeep_worker_start(const struct config *config,
     const struct postgres_settings *postgres, int event_fd, struct err *err);
-/* Asks it to end, and cancels what it has under way; returns at once. */
+/* Asks the worker to end, and cancels its running statements; returns at once. */
 void upkeep_worker_stop(struct upkeep_worker *worker);
-/* Waits for it and frees everything. NULL is fine. */
+/* Waits for the worker and frees everything. NULL is fine. */
 void upkeep_worker_join(struct upkeep_worker *worker);
 
 /* Takes the reloadable values, which are copied. */
@@ -40,7 +40,7 @@ int64_t upkeep_worker_looks(struct upkeep_worker *worker);
 struct upkeep_worker_status {
 	bool ended;
 	int64_t turn_ms;    /* clock_ms of the last turn of its loops: the older one */
-	char error[1024];   /* "" or why there is no connection now */
-	char problem[1024]; /* "" or why upkeep could not do its work, or who holds its lock */
+	char error[1024];   /* why there is no connection now; "" */
+	char problem[1024]; /* why upkeep could not do its work, or who holds its lock; "" */
 };
 struct upkeep_worker_status upkeep_worker_status(struct upkeep_worker *worker);
