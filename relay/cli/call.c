@@ -112,7 +112,7 @@ static bool parse_option(struct call *call, int argc, char *const *argv, int *at
 	return check_value(option, call->options[place], err);
 }
 
-/* --config and --help, which may stand anywhere. *ret_taken false: it is something else. */
+/* --config and --help, which are allowed anywhere. *ret_taken false: the word is something else. */
 static bool parse_global(
     struct call *call, int argc, char *const *argv, int *at, bool *ret_taken, struct err *err)
 {

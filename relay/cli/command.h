@@ -11,7 +11,7 @@ struct call;
 
 struct command_option {
 	const char *name;  /* "shards", given as --shards N or --shards=N */
-	const char *value; /* what stands for its value: "N"; NULL: a switch */
+	const char *value; /* placeholder of its value: "N"; NULL: a switch */
 	const char *help;
 	int64_t low, high; /* of a number; high 0: it is text */
 };
@@ -31,8 +31,8 @@ struct command {
 };
 
 /*
- * What a program brings. A program with one command has no word for it: "outbox-relay-bench drain"
- * passes an argument.
+ * Each program defines these. A program with a single command has no word for it: in
+ * "outbox-relay-bench drain" the word is an argument.
  */
 extern const char program_name[];
 extern const struct command *const commands[]; /* ended by NULL, in the order of the help */

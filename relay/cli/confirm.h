@@ -1,7 +1,7 @@
 #pragma once
 /*
- * Commands that destroy or repeat work show what they would do, ask on a terminal, and need --yes
- * and --reason where nobody can be asked.
+ * Commands that destroy or repeat work show their plan and ask on a terminal; without a terminal
+ * they need --yes and --reason.
  */
 #include "call.h"
 #include "errors.h"
@@ -15,10 +15,10 @@
 		"yes", NULL, "Do not ask. Needed, with --reason, where no terminal is."            \
 	}
 
-/* Nothing but a terminal can answer. */
+/* Only a terminal can answer. */
 bool confirm_can_ask(void);
 
-/* True: it was answered with yes. ERR_REJECT: nothing was done. */
+/* True: the answer was yes. ERR_REJECT: nothing was done. */
 bool confirm_ask(const char *question, struct err *err) MUST_CHECK;
 
 /* Has the command what it needs without a terminal, or can somebody be asked? */

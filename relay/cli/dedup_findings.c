@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include "field.h"
 
-/* A name of somebody else's may be any bytes. */
+/* The name of a file that is not ours may hold any bytes. */
 static void add_foreign_name(struct text *out, const char *name)
 {
 	owned_text char *copy = xstrdup(name);

@@ -1,5 +1,5 @@
 #pragma once
-/* What `dedup stat` and `dedup verify` say of a folder alike. */
+/* Findings on a folder that both `dedup stat` and `dedup verify` print. */
 #include <jansson.h>
 #include "dedup_inspect.h"
 

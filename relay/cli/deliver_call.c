@@ -25,7 +25,7 @@ static const char *section_word(const json_t *section)
 	return "works";
 }
 
-/* Nothing for an empty one. */
+/* Adds nothing for an empty error. */
 static void add_section_error(
     struct text *out, const json_t *section, const char *name, const char *label)
 {

@@ -24,7 +24,7 @@ json_t *field_json_bytes(const struct pg_result *rows, int i, int column);
 /* Prints JSON between two texts, and gives up the object. flags: of json_dumps. */
 void field_print_json(const char *before, json_t *object, size_t flags, const char *after);
 
-/* A line "  name         value"; of a column that is null none, but for bytes. */
+/* Prints a line "  name         value". A null column prints no line, except for bytes. */
 void field_print(const char *name, const char *value);
 void field_print_column(const char *name, const struct pg_result *rows, int i, int column);
 void field_print_bytes(const char *name, const struct pg_result *rows, int i, int column);
@@ -34,7 +34,7 @@ struct field_payload {
 	char *shown;      /* NULL for the last two */
 	size_t bytes;
 };
-/* What is neither null nor hidden. */
+/* Reads a payload that is neither null nor hidden. */
 void field_payload_read(struct field_payload *payload, const char *hex);
 void field_payload_finish(struct field_payload *payload);
 void field_payload_print(const struct field_payload *payload);

@@ -25,7 +25,9 @@ const struct command_exit command_exits[] = {
     {0, NULL},
 };
 
-/* Words of one paragraph, from the column `indent` on; the line stands there already. */
+/*
+ * Wraps the words of one paragraph, from the column `indent` on. The current line is at `column`.
+ */
 static void wrap_words(struct text *out, const char *words, size_t length, int indent, int column)
 {
 	while (length > 0) {

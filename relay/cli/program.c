@@ -36,7 +36,7 @@ static int usage_error(const struct call *call, const struct err *err)
 	return EXIT_USAGE;
 }
 
-/* A result that did not reach its reader is no success. */
+/* If the result could not be written, the command has failed. */
 static int close_output(int status)
 {
 	if (fflush(stdout) == 0 && !ferror(stdout))

@@ -1,5 +1,8 @@
 #pragma once
-/* How far long work is: one line on a terminal, drawn anew; elsewhere a line every ten seconds. */
+/*
+ * The progress of a long task: on a terminal one line that is redrawn; elsewhere a line every ten
+ * seconds.
+ */
 #include <stdbool.h>
 #include <stdint.h>
 #include "progress_watch.h"

@@ -12,7 +12,7 @@ int session_failed(const struct err *err);
 
 /* The file that --config or OUTBOX_RELAY_CONFIG names; NULL: none. */
 const char *session_config_path(const struct call *call);
-/* Loads it and sets the log up for a command: warnings and errors only. */
+/* Loads the configuration and sets up the log for a command: warnings and errors only. */
 struct config *session_config(const struct call *call, struct err *err);
 
 /* The [postgres] section of --postgres; without it the only one, or "main". */
@@ -52,8 +52,8 @@ const struct publisher_settings *session_publisher(
     const struct call *call, const struct config *config, struct err *err);
 
 /*
- * The range of --from and --to, of which the second end is no part. What is not given is open: the
- * least or the largest number, and its text stays as it was. ERR_REJECT: it is empty, or begins in
+ * The range of --from and --to, without its second end. An end that is not given is open: the least
+ * or the largest number, and its text stays as it was. ERR_REJECT: the range is empty, or begins in
  * the future.
  */
 bool session_range(const struct call *call, int64_t *ret_from_us, int64_t *ret_to_us,

@@ -78,7 +78,7 @@ static void print_shard(const struct status_shard *shard, struct text *out)
 	text_add(out, "\n");
 }
 
-/* Publishers with nothing parked are not worth a line. */
+/* Publishers without parked rows have no line. */
 static void print_parked(const struct status_parked *parked, struct text *out)
 {
 	int64_t total =
@@ -194,7 +194,7 @@ static void print_admin(const struct status_report *report, struct text *out)
 	print_lines(report->admin_deliver, "", out);
 }
 
-/* NULL: the process does not run it. */
+/* NULL: the process does not run the section. */
 static const json_t *deliver_section_named(const json_t *sections, const char *name)
 {
 	const json_t *section;

@@ -18,7 +18,7 @@ enum { BATCH = 10000, MOST_BATCH = 1000000, TURN = 1000, TOLD_MS = 1000 };
 struct load {
 	struct outbox_dedup *dedup;
 	bool timed;
-	int turn; /* ids of a call of the store, which may allow no more to be pending */
+	int turn; /* ids per call of the store, which may limit the pending ids */
 	struct outbox_dedup_id ids[TURN], fresh[TURN];
 	enum outbox_dedup_state states[TURN];
 	uint8_t bytes[TURN][OUTBOX_DEDUP_ID_MAX];
@@ -188,7 +188,7 @@ static bool open_loaded_store(struct load *load, const char *line, struct err *e
 	return load->dedup || outbox_error_take(&error, err);
 }
 
-/* What was loaded before a failure stays, as far as the store can still be written. */
+/* Ids that were loaded before a failure stay, as far as the store can still be written. */
 static bool run_load(struct load *load, struct dedup_source *source, struct err *err)
 {
 	struct err again;
@@ -211,7 +211,10 @@ static void print_result(const struct load *load)
 	    load->held);
 }
 
-/* More room and looks than planned, and no more false positives. */
+/*
+ * Warns that the filter grew: it needs more room and more lookups than planned, but has no more
+ * false positives.
+ */
 static void tell_growth(const struct load *load)
 {
 	struct outbox_dedup_stats stats;

@@ -31,7 +31,7 @@ static void print_duration(const char *name, int64_t ms, const char *what)
 	printf("%-22s%" PRId64 "%s%s\n", name, ms / unit->factor, unit->word, what);
 }
 
-/* Of all slices that are alive, full as planned. */
+/* Sizes of all slices that are alive, full as planned. */
 struct disk {
 	uint64_t log, index, all; /* bytes; all: with the filters */
 };

@@ -32,7 +32,7 @@ static int run_dev_broker(const struct call *call)
 	sigset_t ends;
 	int number;
 
-	/* Before librdkafka's threads, which inherit it. */
+	/* Signals are blocked before librdkafka starts its threads, which inherit the mask. */
 	sigemptyset(&ends);
 	sigaddset(&ends, SIGINT);
 	sigaddset(&ends, SIGTERM);

@@ -14,7 +14,7 @@
 
 DEFINE_OWNED(struct topic_metadata, topic_metadata_destroy)
 
-/* What could not be asked is a failure of its own, with the status that its error has. */
+/* A check that could not be made is a failure of its own, with the exit status of its error. */
 static void add_check_failure(
     struct checks *checks, const char *place, const struct err *err, int *status)
 {
@@ -98,7 +98,7 @@ static void print_findings_json(const struct checks *checks)
 	field_print_json("", list, JSON_INDENT(1), "\n");
 }
 
-/* With one publisher that is strict, what can lose data is a failure. */
+/* If one publisher is strict, a finding that can lose data is a failure. */
 static bool is_failed(const struct checks *checks)
 {
 	enum safety safety = SAFETY_WARN;
@@ -119,7 +119,7 @@ static int run_doctor(const struct call *call)
 
 	if (!config)
 		return session_failed(&err);
-	/* What the logs of librdkafka say comes as a finding. */
+	/* Findings report the log messages of librdkafka. */
 	log_configure(LOG_LEVEL_ERROR, config->log_format);
 	checks_init(&checks, config);
 	for (int i = 0; i < config->postgres_count; i++)

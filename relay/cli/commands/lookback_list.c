@@ -60,7 +60,7 @@ static bool print_page(struct listing *listing, const char *sql, int *ret_count,
 	return true;
 }
 
-/* A page at a time, whatever their number. */
+/* Reads and prints a page at a time, so that memory does not grow with the number of ids. */
 static bool print_listed_ids(struct listing *listing, const char *sql, struct err *err)
 {
 	bool done = true;
@@ -92,7 +92,7 @@ static bool count_lookback_states(struct listing *listing, int64_t counts[STATES
 	return rows != NULL;
 }
 
-/* Those that are not due yet are counted when they were asked for. */
+/* Ids that are not due yet are counted only if the call asked for them. */
 static int counted_states(const struct listing *listing)
 {
 	return listing->undecided ? STATES : STATES - 1;
@@ -129,7 +129,10 @@ static void print_lookback_totals(const struct listing *listing, const int64_t c
 
 /* --- the command ----------------------------------------------------------------------------- */
 
-/* What is not due has no state of its own, and has not been asked. */
+/*
+ * Refuses --undecided with --state or --error: a prepare that is not due has no state of its own,
+ * and nobody was asked about it.
+ */
 static bool check_undecided(const struct call *call, struct err *err)
 {
 	const char *other = call_text(call, "state", NULL)   ? "state"

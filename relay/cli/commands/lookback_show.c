@@ -41,7 +41,7 @@ enum {
 };
 enum { MESSAGE_ID, MESSAGE_PUBLISHER, MESSAGE_STATE };
 
-/* All that is known of an id; `rows` are prepares and tombstones. */
+/* Everything that is stored about an id; `rows` are prepares and tombstones. */
 struct showing {
 	struct lookback_selection *selection;
 	const struct pg_result *rows, *conflicts, *audit;
@@ -251,7 +251,7 @@ static void print_shown_json(const struct showing *showing)
 
 /* --- the command ----------------------------------------------------------------------------- */
 
-/* Of a tombstone, and of a row that went since, there is none. */
+/* A tombstone has no payload, nor has a row that was deleted since. */
 static bool read_lookback_payload(
     const struct showing *showing, struct shown_row *row, struct err *err)
 {

@@ -26,7 +26,7 @@ static void print_parked_row(struct listing *listing, const struct pg_result *ro
 	field_print_json(listing->shown ? ",\n" : "\n", parked_row_json(rows, i), JSON_COMPACT, "");
 }
 
-/* A page at a time, whatever their number. */
+/* Reads and prints a page at a time, so that memory does not grow with the number of rows. */
 static bool print_parked_rows(struct listing *listing, const char *chosen, struct err *err)
 {
 	int64_t after = 0;
@@ -152,7 +152,7 @@ static void print_request_json(const struct pg_result *rows, int i)
 	field_print_json(i ? ",\n" : "\n", object, JSON_COMPACT, "");
 }
 
-/* Those that are not worked off to their end. */
+/* Prints the requests that are not finished. */
 static bool print_requests(const struct listing *listing, struct err *err)
 {
 	const struct pg_param params[] = {{listing->parked->publisher->name}};

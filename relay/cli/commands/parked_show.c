@@ -103,7 +103,7 @@ static void print_parked_json(const struct showing *showing)
 
 /* --- the command ----------------------------------------------------------------------------- */
 
-/* Of a tombstone, and of a row that went since, there is none. */
+/* A tombstone has no payload, nor has a row that was deleted since. */
 static bool read_parked_payload(
     struct showing *showing, const struct pg_param *params, struct err *err)
 {

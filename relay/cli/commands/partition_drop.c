@@ -19,7 +19,7 @@ static const char *const force_words[] = {
 struct dropping {
 	struct session *session;
 	struct partition_request request;
-	char holder[128];         /* needs a row; "": nobody */
+	char holder[128];         /* who needs a row; "": nobody */
 	struct text plan;         /* what would be done */
 	struct text refused;      /* what contradicts the configuration */
 	struct text refused_with; /* the words for it */
@@ -76,7 +76,7 @@ static bool judge_drop_outcome(
 	}
 }
 
-/* --- what would be done ---------------------------------------------------------------------- */
+/* --- the plan -------------------------------------------------------------------------------- */
 
 static void add_contradiction(struct dropping *dropping, const char *word, const char *what)
 {

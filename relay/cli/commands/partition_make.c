@@ -58,7 +58,7 @@ static bool judge_make_outcome(const char *table, enum partition_outcome outcome
 	}
 }
 
-/* Without --from: those that are missing ahead. */
+/* Without --from: makes the partitions that are missing ahead. */
 static bool make_partitions(struct session *session, struct err *err)
 {
 	const char *from = call_text(session->call, "from", NULL);

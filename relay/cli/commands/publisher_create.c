@@ -5,7 +5,7 @@
 #include "sql_files.h"
 #include "text.h"
 
-/* As the database takes it. */
+/* Reads --start into the form that the database takes. */
 static bool read_start(const char *text, char start[MOMENT_SIZE], struct err *err)
 {
 	int64_t us;

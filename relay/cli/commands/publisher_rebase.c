@@ -1,4 +1,4 @@
-/* All in one transaction of sql/migrations/0008_rebase.sql, which says how and why. */
+/* Everything happens in one transaction; sql/migrations/0008_rebase.sql explains how and why. */
 #include <inttypes.h>
 #include <stdio.h>
 #include "commands.h"
@@ -8,8 +8,8 @@
 #include "text.h"
 
 /*
- * A row has one transaction id, which all publishers compare with what they have published: none
- * can be rebased without the others. A name alone will do while there is one publisher.
+ * A row has one transaction id, and every publisher compares it with its own progress: no publisher
+ * can be rebased without the others. A name alone is enough while there is one publisher.
  */
 static bool check_rebase_scope(const struct session *session, struct err *err)
 {

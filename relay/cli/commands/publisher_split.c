@@ -90,7 +90,7 @@ static bool wait_for_common_end(
 	return false;
 }
 
-/* Also over a new connection, when the old one is what failed. */
+/* Uses a new connection if the old one failed. */
 static bool cancel_split(struct split *split, struct err *err)
 {
 	struct err failed;

@@ -23,7 +23,7 @@ struct replaying {
 	struct replay_plan plan;
 };
 
-/* --- what was asked for ---------------------------------------------------------------------- */
+/* --- the request ----------------------------------------------------------------------------- */
 
 static bool read_wish(struct replaying *replaying, struct err *err)
 {
@@ -81,7 +81,7 @@ static bool confirm_replay(const struct replaying *replaying, struct err *err)
 	return confirm_call(replaying->call, question, err);
 }
 
-/* What only one of the three ways of use understands. */
+/* Refuses options that only another of the three ways of use understands. */
 static bool check_replay_way(const struct call *call, struct err *err)
 {
 	static const char *const fixed[] = {"to", "reason", "all", "yes", "dry-run"};
@@ -123,7 +123,7 @@ static void print_replay_plan(const struct replaying *replaying)
 	puts("nothing was published: --dry-run");
 }
 
-/* At once, so that whoever kills this process knows what to go on with. */
+/* Printed at once, so that somebody who kills this process knows the id to resume. */
 static void print_begin(const struct replay *replay)
 {
 	printf("replay %" PRId64 ": %" PRId64 " of %" PRId64 " rows published, up to id %" PRId64

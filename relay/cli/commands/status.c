@@ -25,7 +25,7 @@ static bool has_colours(void)
 	return isatty(STDOUT_FILENO) && !(no_color && no_color[0]);
 }
 
-/* So many bytes of a line fit; the line is cut behind a blank, and never inside of a number. */
+/* How many bytes of a line fit; the line is cut behind a blank, and never within a number. */
 static size_t fitting_bytes(const char *line, size_t length, size_t columns)
 {
 	size_t cut = 0, column = 0;
@@ -161,7 +161,7 @@ static int worst_exit_status(const struct status_report *report)
 	return 0;
 }
 
-/* Until a signal, or until nobody reads any more. */
+/* Runs until a signal, or until the reader of the output is gone. */
 static int watch_status(const struct config *config, bool json, int64_t interval_s)
 {
 	const struct timespec pause = {.tv_sec = (time_t)interval_s};

@@ -14,7 +14,7 @@
 
 DEFINE_OWNED(struct verification, verification_close)
 
-/* What is printed. */
+/* The printed result. */
 struct outcome {
 	const struct publisher_settings *publisher;
 	const struct verify_verdict *verdict;
