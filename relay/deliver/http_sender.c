@@ -218,7 +218,7 @@ static void abandon_requests(struct http_sender *sender, int64_t now)
 	dispatch_abandon(sender->dispatch, now, "no answer came before the end");
 }
 
-/* Half-open is shown as open. */
+/* Logs only changes from or to closed: for people, half-open is open. */
 static void tell_breaker(struct http_sender *sender, enum breaker_state state, const char *error)
 {
 	const char *name = sender->options.deliver->name;

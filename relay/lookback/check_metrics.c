@@ -112,7 +112,7 @@ static void log_change(
 				 "out when it answers again, and no other attempt is spent")});
 }
 
-/* Half-open is shown as open. */
+/* Logs only changes from or to closed: for people, half-open is open. */
 static void show_breaker(struct check_metrics *metrics, const struct schedule_host_figures *host)
 {
 	struct shown *shown = find_shown(metrics, host->name);
@@ -127,8 +127,8 @@ static void show_breaker(struct check_metrics *metrics, const struct schedule_ho
 }
 
 /*
- * Removes hosts that the schedule has forgotten. A forgotten host that comes again is asked like
- * any other.
+ * Shows hosts that the schedule has forgotten as closed: they are asked like any other if they come
+ * again.
  */
 static void forget_unseen(struct check_metrics *metrics)
 {

@@ -194,7 +194,10 @@ static void lose_line(
 	close_line(transport, line);
 }
 
-/* Fails the questions that wait: they must not wait for a database that is away. */
+/*
+ * If no other connection exists, fails the waiting questions: they must not wait for a database
+ * that is away.
+ */
 static void fail_line_connecting(
     struct transport *transport, struct line *line, const char *failure, const char *why)
 {
