@@ -1,9 +1,10 @@
 #pragma once
 /*
- * The text of a commit, beside its offset:  inbox1:FINISHED:MARK
+ * The text that a commit carries next to its offset: inbox1:FINISHED:MARK
  *
- * FINISHED says what is finished beyond the offset (offsets.h), MARK what the store `sequence`
- * knows (outbox_dedup_mark). Each may be empty; with both so, the whole text is.
+ * FINISHED lists the records that are finished beyond the offset (offsets.h), MARK is the state of
+ * the store `sequence` (outbox_dedup_mark). Each may be empty; if both are, the whole text is
+ * empty.
  */
 #include "offsets.h"
 
@@ -13,17 +14,18 @@ enum {
 	COMMIT_TEXT_MARK = 4096 - COMMIT_TEXT_FORM, /* that a mark may have */
 };
 
-/* The texts inside are those of the given one, which is taken apart. False: it is none of ours, and
- * both are "". */
+/* Splits the text in place; the two parts point into it. False: the inbox did not write this text,
+ * and both parts are "". */
 bool commit_text_parse(char *text, const char **ret_finished, const char **ret_mark);
 
-/* Returns the length that the whole of it needs: above COMMIT_TEXT_SIZE - 1 the end of FINISHED is
+/* Returns the length of the whole text. If it is above COMMIT_TEXT_SIZE - 1, the end of FINISHED is
  * left out. mark: at most COMMIT_TEXT_MARK long. */
 size_t commit_text_write(
     const struct offsets *offsets, const char *mark, char ret_text[COMMIT_TEXT_SIZE]);
 
 /*
- * Is a partition to take nothing new, so that FINISHED does not outgrow what its mark leaves? From
- * three quarters of that on, until it needs half of those. needed: as commit_text_write says.
+ * Should a partition take no new records, so that FINISHED does not outgrow the room that the mark
+ * leaves? True from three quarters of that room on, until FINISHED needs half of the three
+ * quarters. needed: the result of commit_text_write.
  */
 bool commit_text_is_full(bool was_full, size_t needed, size_t mark_length);

@@ -11,7 +11,7 @@
 
 enum { MOST_TAKEN = 1000 };
 
-/* Stores of Postgres for outbox_inbox_take, as each is for one thread at a time. */
+/* Postgres stores for outbox_inbox_take. Only one thread at a time may use a store. */
 struct taker {
 	struct taker *next;
 	struct outbox_dedup *dedup;
@@ -21,7 +21,7 @@ struct outbox_inbox {
 	struct inbox_settings *settings;
 	struct loop *loop;
 	pthread_mutex_t mutex;
-	struct taker *takers; /* that nobody uses */
+	struct taker *takers; /* stores that no thread uses */
 };
 
 static bool fail_inbox(struct outbox_error *error, const struct err *err)
@@ -113,16 +113,16 @@ static void give_back_taker(struct outbox_inbox *inbox, struct taker *taker)
 	pthread_mutex_unlock(&inbox->mutex);
 }
 
-/* What is taken in a transaction. */
+/* The messages that one transaction takes. */
 struct taking {
 	struct outbox_dedup_id ids[MOST_TAKEN];
 	char digests[MOST_TAKEN][ITEM_DIGEST];
 	enum outbox_dedup_state states[MOST_TAKEN];
-	size_t places[MOST_TAKEN]; /* which of the messages each is of */
+	size_t places[MOST_TAKEN]; /* for each id, the number of its message */
 	size_t count;
 };
 
-/* Of those with an id. */
+/* Takes the messages that have an id. */
 static void collect_ids(
     struct taking *taking, const struct outbox_inbox_message *const *messages, size_t count)
 {

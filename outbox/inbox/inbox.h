@@ -1,7 +1,7 @@
 #pragma once
 /*
- * Consumes topics so that every message is handled, in parallel and in the order of its key, and
- * copies of what was handled are dropped. A public header of liboutbox-inbox.
+ * Consumes topics: every message is handled, in parallel and in the order of its key, and copies of
+ * handled messages are dropped. A public header of liboutbox-inbox.
  *
  *   static void charge(void *context, struct outbox_inbox *inbox,
  *       const struct outbox_inbox_message *const *messages, size_t count)
@@ -20,17 +20,17 @@
  *   outbox_inbox_close(inbox);
  *
  * Order. Messages of a partition with the same key are handled one after the other, in the order of
- * their offsets, also when one is tried again; all others in parallel. Those without a key have no
- * order. Retry topics give the order up.
+ * their offsets, also when one is tried again; all others are handled in parallel. Messages without
+ * a key have no order. Retry topics do not keep the order.
  *
- * Offsets are committed behind finished work only, and after what the store of dedup knows of it is
- * on the disk: handle, log, fdatasync, commit. What is finished beyond the first message that is
- * not goes along as the text of the commit, so that it is not handled again; docs/inbox.md has its
- * form. A crash between the effect and the log repeats the effect, unless it stands in one
- * transaction with the id (outbox_inbox_take).
+ * Offsets are committed only behind finished messages, and only after the dedup store has their ids
+ * on disk: handle, log, fdatasync, commit. The text of the commit lists the messages that are
+ * finished beyond the first unfinished one, so that they are not handled again; docs/inbox.md has
+ * its form. A crash between the effect and the log repeats the effect, unless the effect and the id
+ * are in one transaction (outbox_inbox_take).
  *
- * Threads: handlers run on threads of the inbox. All functions may be called from any thread, but
- * open and close from one.
+ * Threads: handlers run on threads of the inbox. All functions may be called from any thread,
+ * except open and close, which are called from one thread.
  */
 #include "dedup.h"
 #include "rules.h"
@@ -38,18 +38,18 @@
 struct outbox_inbox;
 
 struct outbox_inbox_message {
-	uint64_t ticket; /* of this try, to finish it by; no two are the same */
+	uint64_t ticket; /* identifies this try for outbox_inbox_finish; unique */
 	const char *topic;
 	int32_t partition;
 	int64_t offset;
-	int64_t time_ms; /* of the record, since 1970 */
+	int64_t time_ms; /* time of the record, since 1970 */
 	const void *key; /* NULL: none */
 	size_t key_length;
 	const void *payload; /* NULL: none */
 	size_t payload_length;
 	const struct outbox_rules_header *headers;
 	size_t header_count;
-	const void *id; /* by which copies are known; NULL: none */
+	const void *id; /* identifies copies of a message; NULL: none */
 	size_t id_length;
 	int attempt; /* from 1; tries in other processes and in retry topics are counted as far as
 			they are known */
@@ -57,10 +57,10 @@ struct outbox_inbox_message {
 
 enum outbox_inbox_result {
 	OUTBOX_INBOX_DONE,
-	OUTBOX_INBOX_DUPLICATE, /* the application had done it before: done, counted as a copy */
+	OUTBOX_INBOX_DUPLICATE, /* the application handled it before: done, counted as a copy */
 	OUTBOX_INBOX_RETRY,     /* it failed, and is tried again */
 	OUTBOX_INBOX_WAIT,      /* it was not tried, and is tried again after after_ms */
-	OUTBOX_INBOX_DEAD,      /* it can never be handled: to the dead letters */
+	OUTBOX_INBOX_DEAD,      /* it can never be handled: it becomes a dead letter */
 	OUTBOX_INBOX_RESULTS
 };
 
@@ -68,39 +68,40 @@ struct outbox_inbox_end {
 	uint64_t ticket;
 	enum outbox_inbox_result result;
 	const char *reason; /* for people: the log, and the dead letter; NULL: none */
-	int64_t after_ms;   /* of retry and wait: not before; 0: as the settings say */
+	int64_t after_ms;   /* for retry and wait: earliest next try; 0: the settings decide */
 };
 
 /*
- * Gets messages to be handled, from 1 to settings.batch, no two of them with the same key. Each is
- * to be finished once, in any order, before it returns or later; until then it is valid.
+ * Handles messages: from 1 to settings.batch, no two with the same key. The handler finishes each
+ * message once, in any order, before or after it returns; a message is valid until then.
  */
 typedef void outbox_inbox_handler(void *context, struct outbox_inbox *inbox,
     const struct outbox_inbox_message *const *messages, size_t count);
 
-/* With dedup, what becomes of a message in which `id` finds nothing. Told in the log once a topic.
- */
+/* With dedup: what happens to a message in which `id` finds nothing. Logged once for each topic. */
 enum outbox_inbox_policy {
 	OUTBOX_INBOX_TO_DEAD_LETTERS,
-	OUTBOX_INBOX_PROCESS, /* each as if it had an id of its own */
-	OUTBOX_INBOX_FAIL,    /* its partition stands still */
+	OUTBOX_INBOX_PROCESS, /* handle it, as if it had a unique id */
+	OUTBOX_INBOX_FAIL,    /* its partition is blocked */
 };
 
-/* Where a group begins that has committed nothing, or whose offset is not there any more. */
+/* Where a group begins that has committed no offset, or whose committed offset no longer exists. */
 enum outbox_inbox_start {
 	OUTBOX_INBOX_EARLIEST,
 	OUTBOX_INBOX_LATEST,
-	/* The partition, until somebody sets its offset, and it is resumed or opened anew. */
+	/*
+	 * The partition is blocked until somebody sets its offset and resumes it or opens it again.
+	 */
 	OUTBOX_INBOX_STAND_STILL,
 };
 
-/* A topic for what failed, and how long it waits there. */
+/* A topic for failed messages, and how long they wait there. */
 struct outbox_inbox_retry_topic {
 	const char *topic;
 	int64_t delay_ms;
 };
 
-/* 0 and NULL: the default. All of it is copied. */
+/* 0 and NULL: the default. The inbox copies all settings. */
 struct outbox_inbox_settings {
 	const char *const
 	    *kafka; /* librdkafka's properties: names and values in turn, NULL-ended */
@@ -110,11 +111,11 @@ struct outbox_inbox_settings {
 	void *context;
 
 	/*
-	 * dedup.h; without path=: each partition has a folder of its own below `path`, and a store
-	 * whose memory is that of `ids`. The log's inbox_dedup_memory has the total. NULL: none.
+	 * dedup.h; a line without path=. Each partition has a folder of its own below `path`, and a
+	 * store with memory for `ids`. The log line inbox_dedup_memory has the total. NULL: none.
 	 */
 	const char *dedup;
-	/* The folder of the state, made if its parent is there. Groups may have the same. */
+	/* The state folder; created if its parent exists. Several groups may share it. */
 	const char *path;
 	/*
 	 * What identifies a message: one of key, payload, header:NAME, json:$.order.id, or several
@@ -124,25 +125,26 @@ struct outbox_inbox_settings {
 	enum outbox_inbox_policy without_id;
 	/*
 	 * The handler takes the ids itself, in the transaction of the effect (outbox_inbox_take);
-	 * `dedup` is a line of postgres.
+	 * `dedup` must be a postgres line.
 	 */
 	bool take;
-	const char *const *rules; /* lines (rules.h), NULL-ended; they are judged by partition */
+	const char *const *rules; /* lines (rules.h), NULL-ended; limits hold for each partition */
 
-	int concurrency; /* messages that are being handled at once, at most; 16 */
-	int batch;       /* in one call of the handler, at most; 1 */
-	int threads;     /* that call the handler; as many as are needed for the two */
-	int64_t most_messages, most_bytes; /* in memory, at most; 10,000 and 32 MiB */
-	int64_t commit_every_ms;           /* 1000 */
-	/* What is being handled has so long to finish when partitions go, or the inbox. 10,000 */
+	int concurrency; /* maximum number of messages in progress; default 16 */
+	int batch;       /* maximum number of messages in one call of the handler; default 1 */
+	int threads;     /* threads that call the handler; default: as many as the two need */
+	int64_t most_messages, most_bytes; /* maximum in memory; default 10,000 and 32 MiB */
+	int64_t commit_every_ms;           /* default 1000 */
+	/* How long messages in progress may take to finish when partitions are revoked or the inbox
+	 * closes. Default 10,000 */
 	int64_t drain_ms;
 	enum outbox_inbox_start start;
 
 	/*
-	 * A failed message is tried again after first_ms, then twice as long, up to most_ms (100,
-	 * 60,000), `attempts` times in all (0: without end), then through the retry topics, each
-	 * once (NULL topic ends the list), then it is a dead letter. Without dead letters its
-	 * partition stands still.
+	 * A failed message is tried again after first_ms, then after twice as long each time, up to
+	 * most_ms (defaults 100 and 60,000), `attempts` times in all (0: without end). Then it goes
+	 * through the retry topics, each once (NULL topic ends the list), and then it becomes a
+	 * dead letter. Without dead letters its partition is blocked.
 	 */
 	int64_t retry_first_ms, retry_most_ms;
 	int attempts;
@@ -151,70 +153,71 @@ struct outbox_inbox_settings {
 };
 
 /*
- * Begins to consume. OUTBOX_CONFIG: a setting, which is named; OUTBOX_RETRY: no threads or
- * descriptors. Servers that are away are waited for.
+ * Begins to consume. OUTBOX_CONFIG: a setting is wrong, and the error names it; OUTBOX_RETRY: no
+ * threads or descriptors. If a server is unavailable, the inbox waits for it.
  */
 OUTBOX_PUBLIC struct outbox_inbox *outbox_inbox_open(
     const struct outbox_inbox_settings *settings, struct outbox_error *error);
 /*
- * Takes nothing new, waits drain_ms for what is being handled, commits, leaves the group; then
- * waits for handlers that have not returned. No other thread may be in a function of this inbox
- * when it returns. Takes NULL.
+ * Takes no new messages, waits up to drain_ms for messages in progress, commits, leaves the group;
+ * then waits for handlers that have not returned. No other thread may be in a function of this
+ * inbox when it returns. Takes NULL.
  */
 OUTBOX_PUBLIC void outbox_inbox_close(struct outbox_inbox *inbox);
-/* False: it cannot go on (*error), and is to be closed. */
+/* False: the inbox cannot go on (*error), and the caller must close it. */
 OUTBOX_PUBLIC bool outbox_inbox_works(struct outbox_inbox *inbox, struct outbox_error *error);
 
 /*
- * Finishes messages, whose memory is gone then. False: some of the tickets are none of this inbox,
- * or were finished before (OUTBOX_REJECT), or their partition was taken away meanwhile, and
- * whoever has it handles them again (OUTBOX_FENCED). The others are finished all the same.
+ * Finishes messages and frees their memory. False: some tickets are not of this inbox or were
+ * finished before (OUTBOX_REJECT), or their partition was revoked meanwhile, and its new owner
+ * handles the messages again (OUTBOX_FENCED). All other messages are finished.
  */
 OUTBOX_PUBLIC bool outbox_inbox_finish(struct outbox_inbox *inbox,
     const struct outbox_inbox_end *ends, size_t count, struct outbox_error *error);
 
 /*
- * Is the partition of a message that is being handled this consumer's still, for all that is known
- * here? For a handler that lets messages wait, right before the effect of each. False as well from
- * when it is asked to give its partitions back, and while the group's coordinator has not answered
- * for long: then the message is best finished as OUTBOX_INBOX_WAIT.
+ * Does this consumer still own the partition of a message in progress, as far as the inbox knows? A
+ * handler that lets messages wait calls this right before the effect of each. Also false once the
+ * group revokes the partitions, and while the group's coordinator has not answered for long: then
+ * it is best to finish the message as OUTBOX_INBOX_WAIT.
  */
 OUTBOX_PUBLIC bool outbox_inbox_holds(struct outbox_inbox *inbox, uint64_t ticket);
 
 /*
- * outbox_dedup_take of messages that are being handled: in the transaction of the effect, on the
- * handler's own connection, with settings.take. New: have the effect. Done: have none, and finish
- * as a duplicate. A message without an id (settings.without_id) is new.
+ * outbox_dedup_take for messages in progress: in the transaction of the effect, on the handler's
+ * own connection, with settings.take. If a message is new, carry out its effect. If it is done,
+ * carry out nothing and finish it as a duplicate. A message without an id (settings.without_id) is
+ * new.
  */
 OUTBOX_PUBLIC bool outbox_inbox_take(struct outbox_inbox *inbox, struct pg_conn *connection,
     const struct outbox_inbox_message *const *messages, size_t count,
     enum outbox_dedup_state *ret_states, struct outbox_error *error);
 
-/* Takes nothing new of this topic (NULL: of all), or goes on. What is in memory is handled. */
+/* Pauses this topic (NULL: all topics), or resumes it. Messages in memory are still handled. */
 OUTBOX_PUBLIC void outbox_inbox_pause(struct outbox_inbox *inbox, const char *topic, bool pause);
 
 struct outbox_inbox_stats {
 	/* now */
-	int partitions;       /* that are this consumer's */
+	int partitions;       /* assigned to this consumer */
 	int standing;         /* partitions that are blocked until an operator helps */
 	uint64_t messages;    /* in memory: waiting, being handled, waiting for another try */
 	uint64_t bytes;       /* of them */
-	uint64_t in_progress; /* that a handler has */
-	int64_t oldest_ms;    /* since the oldest of them came; 0: none */
-	bool paused;          /* some of it, by outbox_inbox_pause */
+	uint64_t in_progress; /* messages that a handler has */
+	int64_t oldest_ms;    /* since the oldest message in memory came; 0: none */
+	bool paused;          /* a topic is paused by outbox_inbox_pause */
 	/* since it was opened */
 	uint64_t handled;    /* done by a handler */
-	uint64_t duplicates; /* dropped as copies, or called so by the handler */
+	uint64_t duplicates; /* dropped as copies, or reported as such by the handler */
 	uint64_t refused;    /* dropped by a rule, or redelivered for another group */
 	uint64_t retries;    /* tries that failed, or waited, and are repeated */
 	uint64_t retry_records, dead_letters; /* written to their topics */
-	uint64_t rebalances;                  /* how often partitions were given */
-	uint64_t abandoned;                   /* in progress when their partition went */
+	uint64_t rebalances;                  /* how often partitions were assigned */
+	uint64_t abandoned;                   /* in progress when their partition was revoked */
 	uint64_t commits, failed_commits;
-	/* of all stores of dedup that are open; 0 where none has a filter */
+	/* all open dedup stores together; 0 if none has a filter */
 	uint64_t filter_hits, false_hits;
 	double observed_rate; /* the largest */
-	int sub_slices;       /* more ids came than were planned: raise ids */
+	int sub_slices;       /* because more ids came than planned: raise ids */
 	uint64_t dedup_memory_bytes, dedup_disk_bytes;
 };
 OUTBOX_PUBLIC void outbox_inbox_stats(

@@ -51,7 +51,7 @@ const struct state_table inbox_partition_states = {
 void inbox_partition_move(struct inbox_partition *assigned, enum inbox_partition_state state)
 {
 	states_check(&inbox_partition_states, assigned->state, state);
-	if (STATES_CHECKED && state != ASSIGNED_UNSET) /* which may come before the first offset */
+	if (STATES_CHECKED && state != ASSIGNED_UNSET) /* may come before the first offset */
 		states_expect(assigned->topic && assigned->read >= 0 &&
 			      assigned->committed <= assigned->offsets.done);
 	assigned->state = state;
@@ -102,8 +102,8 @@ static char *group_folder(const struct inbox_settings *settings)
 	return name.data;
 }
 
-/* number 0: the usual one; others while a process that does not know yet that it has lost the
- * partition has that open. */
+/* number 0: the usual folder. Others are used while a process that does not yet know that it has
+ * lost the partition has that folder open. */
 static char *folder_of(const char *group, const struct inbox_partition *assigned, int number)
 {
 	char *usual = xformat("%s/%s-%" PRId32, group, assigned->topic, assigned->partition);
@@ -173,13 +173,13 @@ static bool open_folder(
 	    assigned->topic, assigned->partition, FOLDERS);
 }
 
-/* What is committed. */
+/* The committed offset and its text. */
 struct commit {
-	char *text; /* that the others are parts of */
+	char *text; /* the other texts are parts of it */
 	const char *finished, *mark;
-	bool ours; /* else they are "" */
+	bool ours; /* the inbox wrote the text; otherwise the parts are "" */
 	int64_t offset;
-	bool there; /* and so is the record at the offset, or the end */
+	bool there; /* a commit exists, and so does the record at its offset, or the end */
 };
 
 static void refuse_text(struct commit *commit)
@@ -214,8 +214,8 @@ void inbox_partition_log_gone(const struct inbox_partition *assigned, int64_t of
 
 /* --- where it begins ------------------------------------------------------------------------ */
 
-/* Up to which offset the state knows what is done: INT64_MAX: it needs none, -1: it knows nothing.
- */
+/* The offset up to which the state knows the finished messages. INT64_MAX: it needs none, -1: it
+ * knows nothing. */
 static int64_t offset_of_state(
     const struct inbox_settings *settings, const struct inbox_partition *assigned)
 {
@@ -257,9 +257,8 @@ static bool find_window(const struct inbox_settings *settings, struct subscripti
 }
 
 /*
- * The place's offset, which is committed, becomes one before, if the state does not reach so far:
- * another consumer had the partition, or the state is lost. Records older than the window are not
- * read.
+ * Moves the committed offset of the place back if the state does not reach so far, because another
+ * consumer had the partition or the state is lost. Records older than the window are not read.
  */
 static bool go_back(const struct inbox_settings *settings, struct subscription *subscription,
     int64_t known, int64_t low, struct subscription_place *place, struct err *err)
@@ -312,7 +311,7 @@ static void begin_as_set(const struct inbox_settings *settings, struct inbox_par
 		commit->offset = place->offset;
 }
 
-/* It was made for another log than this one. */
+/* The commit was made for another log than this one. */
 static void tell_ahead(const struct inbox_partition *assigned, int64_t known, int64_t high)
 {
 	log_warn("inbox_state_ahead", {"topic", LOG_TEXT(assigned->topic)},
@@ -323,7 +322,7 @@ static void tell_ahead(const struct inbox_partition *assigned, int64_t known, in
 			 "committed is read once more for those of now")});
 }
 
-/* The place's offset becomes that where reading begins. */
+/* Sets the place's offset to the one where reading begins. */
 static bool find_beginning(const struct inbox_settings *settings, struct inbox_partition *assigned,
     struct subscription *subscription, struct subscription_place *place, struct commit *commit,
     struct err *err)
@@ -331,7 +330,7 @@ static bool find_beginning(const struct inbox_settings *settings, struct inbox_p
 	struct range range;
 	int64_t known = offset_of_state(settings, assigned);
 	if (place->offset >= 0 && known == INT64_MAX)
-		return true; /* if it is not there, librdkafka says so */
+		return true; /* if the record does not exist, librdkafka says so */
 	if (!subscription_range(
 		subscription, assigned->topic, assigned->partition, &range.low, &range.high, err))
 		return false;
@@ -366,7 +365,7 @@ static void set_offsets(struct inbox_partition *assigned, const struct subscript
 	assigned->behind = place->offset < commit->offset;
 	offsets_skip(&assigned->offsets, place->offset);
 	assigned->committed = assigned->offsets.done;
-	assigned->changed = !commit->there; /* else another start would move it once more */
+	assigned->changed = !commit->there; /* otherwise another start would move it once more */
 	assigned->mark_length = strlen(commit->mark);
 	commit_text_write(&assigned->offsets, commit->mark, assigned->text);
 }
@@ -467,7 +466,7 @@ static void find_expression(const struct inbox_settings *settings, struct item *
 	rule_message_finish(&asked);
 }
 
-/* A long one is known by its digest. */
+/* A long id is replaced by its digest. */
 static void set_store_id(struct item *item, const void *id, size_t length)
 {
 	char digest[ITEM_DIGEST];
@@ -533,7 +532,7 @@ static void set_fate(struct item *item, enum item_fate fate, const char *format,
 	item->reason = xformat(format, detail);
 }
 
-/* Without an id, where one is needed. */
+/* Handles a message without an id where the settings need one. */
 static void miss_id(
     struct inbox_partition *assigned, const struct inbox_settings *settings, struct item *item)
 {
@@ -556,7 +555,7 @@ static void miss_id(
 static uint64_t key_hash_of(const struct inbox_partition *assigned, const struct item *item)
 {
 	const struct outbox_inbox_message *message = &item->public;
-	if (!message->key) /* alone */
+	if (!message->key) /* a message without a key is alone in its queue */
 		return XXH3_64bits_withSeed(
 		    &message->offset, sizeof message->offset, ~assigned->salt);
 	return XXH3_64bits_withSeed(message->key, message->key_length, assigned->salt);
@@ -643,7 +642,7 @@ bool inbox_partition_ask_again(struct inbox_partition *assigned, struct item *it
 	return true;
 }
 
-/* Some id of a batch is refused: the message that has it is a dead letter, the others are not. */
+/* An id of a batch is refused: only the message with that id becomes a dead letter. */
 static bool check_one_by_one(
     struct inbox_partition *assigned, struct item *const *asked, size_t count, struct err *err)
 {
@@ -748,7 +747,7 @@ static bool judge_arrived(struct inbox_partition *assigned, size_t count, struct
 
 /* --- admission ------------------------------------------------------------------------------ */
 
-/* Also what was finished beyond the committed offset. */
+/* True also for records that were finished beyond the committed offset. */
 static bool offset_is_known(struct inbox_partition *assigned, int64_t offset)
 {
 	if (offset < assigned->offsets.done)
@@ -784,8 +783,8 @@ static void meet_item(
 }
 
 /*
- * Meets the first messages that have arrived, at most so many. Stops at the first that is too far
- * behind an unfinished one. Returns their number.
+ * Takes the first messages that have arrived, up to the given number. Stops at the first that is
+ * too far behind an unfinished one. Returns their number.
  */
 static size_t meet_first(
     struct inbox_partition *assigned, const struct inbox_settings *settings, size_t most)
@@ -843,7 +842,9 @@ bool inbox_partition_flush(struct inbox_partition *assigned, struct err *err)
 
 /* --- commits -------------------------------------------------------------------------------- */
 
-/* Up to which offset the state knows all finished messages. -1: older records are still read. */
+/*
+ * The offset up to which the state knows all finished messages. -1: older records are still read.
+ */
 static int64_t known_to(const struct inbox_partition *assigned)
 {
 	return assigned->behind || assigned->known ? -1 : assigned->offsets.done;

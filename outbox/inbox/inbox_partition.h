@@ -1,9 +1,9 @@
 #pragma once
 /*
- * An assigned partition: its finished offsets, its store of dedup, its rules.
+ * An assigned partition: its finished offsets, its dedup store, its rules.
  *
- * Records come in by the order of their offsets, also those from before the committed one that a
- * store needs to be whole again ("known": they were finished, here or elsewhere).
+ * Records come in the order of their offsets. Some may lie before the committed offset, because a
+ * store needs them to be complete again ("known": they were finished, here or elsewhere).
  *
  * Owned by the loop's thread.
  */
@@ -12,27 +12,28 @@
 #include "item.h"
 #include "subscription.h"
 
-/* A store, how many ids are pending in it, and of how many partitions. */
+/* A store, the number of its pending ids, and the number of partitions that these belong to. */
 struct inbox_partition_store {
 	struct outbox_dedup *dedup; /* NULL: none */
 	int64_t pending;
 	int partitions;
-	int64_t trouble_until; /* clock_ms: it did not answer, and is asked nothing before */
+	int64_t trouble_until; /* clock_ms: the store did not answer, and is not queried before */
 };
 
-/* Why nothing new is taken of a partition. */
+/* Why the loop takes no new records from a partition. */
 enum inbox_partition_stop {
 	STOP_TEXT = 1 << 0,     /* the text of the commit gets too long */
-	STOP_ITEMS = 1 << 1,    /* it has its part of the memory */
-	STOP_FULL = 1 << 2,     /* all have */
-	STOP_STANDING = 1 << 3, /* until somebody helps */
+	STOP_ITEMS = 1 << 1,    /* it uses its part of the memory */
+	STOP_FULL = 1 << 2,     /* the memory of all partitions is full */
+	STOP_STANDING = 1 << 3, /* blocked until an operator helps */
 	STOP_PAUSED = 1 << 4,   /* outbox_inbox_pause */
-	STOP_DUE = 1 << 5,      /* of a retry topic: the next one is not due yet */
+	STOP_DUE = 1 << 5,      /* retry topic: its next message is not due yet */
 };
 
 /*
- * From its assignment until it is revoked or taken anew, which may come in every state. The table
- * is in inbox_partition.c, and inbox_partition_move checks each move in test builds.
+ * The life of a partition, from its assignment until it is revoked or opened again, which may come
+ * in every state. The table is in inbox_partition.c, and inbox_partition_move checks each move in
+ * test builds.
  */
 enum inbox_partition_state {
 	ASSIGNED_OPENING,
@@ -46,25 +47,25 @@ extern const struct state_table inbox_partition_states;
 
 struct inbox_partition {
 	enum inbox_partition_state state; /* inbox_partition_move sets it */
-	const char *topic;                /* the settings' */
+	const char *topic;                /* owned by the settings */
 	int topic_number;
 	int32_t partition;
-	int retry; /* the retry topic it is of; -1: none */
+	int retry; /* number of its retry topic; -1: none */
 	uint64_t salt;
-	struct inbox_partition_store own, *store; /* store: its own, or the one of all */
+	struct inbox_partition_store own, *store; /* store: its own, or the common one */
 	struct outbox_rules *rules;               /* NULL: none */
 
 	struct offsets offsets;
-	int64_t read;      /* behind the last record that has arrived */
-	bool behind;       /* it reads older records than the committed ones, also after a skip */
-	int64_t committed; /* by the last commit, with this text: */
+	int64_t read;      /* offset behind the last record that has arrived */
+	bool behind;       /* it still reads records from before the commit, also after a skip */
+	int64_t committed; /* offset of the last commit, which had this text: */
 	char text[COMMIT_TEXT_SIZE];
-	size_t mark_length; /* of it */
-	bool changed;       /* since then; also when a commit failed */
-	int64_t taken;      /* since the text's length was looked at */
+	size_t mark_length; /* of the mark in the text */
+	bool changed;       /* something changed since that commit; also set if a commit failed */
+	int64_t taken;      /* records taken since the text's length was checked */
 
 	struct item_list arrived; /* not yet admitted */
-	struct item_list logging; /* done, and their ids not yet in the store */
+	struct item_list logging; /* done, but their ids are not yet in the store */
 	int64_t items, bytes;     /* in memory */
 	int64_t known;            /* items that were finished before */
 	int64_t pending;          /* items whose ids are pending in the store */
@@ -74,46 +75,50 @@ struct inbox_partition {
 };
 
 /*
- * place: what is committed; its offset becomes that of the first record to be read. common: the
- * store of all partitions, or NULL. ERR_RETRY: again later; others: never.
+ * place: the commit; its offset is replaced by that of the first record to read. common: the store
+ * of all partitions, or NULL. ERR_RETRY: try again later; after any other error, never.
  */
 struct inbox_partition *inbox_partition_open(const struct inbox_settings *settings,
     struct inbox_partition_store *common, struct subscription *subscription,
     struct subscription_place *place, struct err *err);
-/* The fields that the new state needs are set before. */
+/* The caller first sets the fields that the new state needs. */
 void inbox_partition_move(struct inbox_partition *assigned, enum inbox_partition_state state);
-/* False: its offsets are not to be written, since they are not those of this log. */
+/* False: the caller must not commit its offsets, because they belong to another log. */
 bool inbox_partition_commits(const struct inbox_partition *assigned);
-/* In the log: the offset is not in the partition. */
+/* Logs that the partition does not have the offset. */
 void inbox_partition_log_gone(const struct inbox_partition *assigned, int64_t offset);
-/* Nothing is read or committed of it until somebody sets an offset, and it is taken anew. */
+/* Blocks the partition: nothing is read or committed until somebody sets an offset and the
+ * partition is opened again. */
 void inbox_partition_stop_unset(struct inbox_partition *assigned);
 /* Also frees the messages in `arrived` and `logging`. */
 void inbox_partition_close(struct inbox_partition *assigned);
 
-/* By which the store knows the item; of its memory. */
+/* The id by which the store knows the item; it points into the item's memory. */
 struct outbox_dedup_id inbox_partition_id(const struct item *item);
 
-/* Takes the item over. False: it is here already, or not wanted, and gone. */
+/* Takes ownership of the item. False: the record is already here or is not wanted, and the item is
+ * freed. */
 bool inbox_partition_arrive(
     struct inbox_partition *assigned, const struct inbox_settings *settings, struct item *item);
 
 /*
- * Asks the store and the rules about the items that have arrived and gives each its fate. Stops
- * where the store has no room, or where an item is too far behind an unfinished one. Items leave in
- * order. ERR_RETRY: some may have left.
+ * Queries the store and the rules about the items that have arrived and sets the fate of each.
+ * Stops where the store has no room, or where an item is too far behind an unfinished one. Items
+ * leave in order. ERR_RETRY: some may have left.
  */
 bool inbox_partition_admit(struct inbox_partition *assigned, const struct inbox_settings *settings,
     struct item_list *ret_items, struct err *err);
-/* Asks the store again about an item that waits for a copy to end (FATE_ASK). */
+/* Queries the store again about an item that waits until its copy ends (FATE_ASK). */
 bool inbox_partition_ask_again(
     struct inbox_partition *assigned, struct item *item, struct err *err);
-/* Records what is in `logging`. True: those in ret_items are. */
+/* Records the items in `logging`. True: the items in ret_items are recorded. */
 bool inbox_partition_log(
     struct inbox_partition *assigned, struct item_list *ret_items, struct err *err);
 
 /* Writes the ids of the store to the kernel, so that they outlive a killed process. */
 bool inbox_partition_flush(struct inbox_partition *assigned, struct err *err);
-/* Makes durable what is done, and writes the text of a commit of offsets.done. False: not now. */
+/*
+ * Makes finished items durable, and writes the text for a commit of offsets.done. False: not now.
+ */
 bool inbox_partition_checkpoint(
     struct inbox_partition *assigned, const struct inbox_settings *settings, struct err *err);

@@ -200,7 +200,7 @@ static bool parse_id(struct inbox_settings *settings, struct err *err)
 	return true;
 }
 
-/* The line as it is given: each partition adds a path of its own. */
+/* Checks the line as it was given: each partition adds its own path later. */
 static bool parse_spec(struct inbox_settings *settings, struct err *err)
 {
 	const char *line = settings->given.dedup;

@@ -45,7 +45,7 @@ void item_move(struct item *item, enum item_state state)
 
 /* --- memory --------------------------------------------------------------------------------- */
 
-/* *bytes becomes what it really has. */
+/* Sets *bytes to the size of the memory that it returns. */
 static struct item *take_memory(struct item_pool *pool, size_t *bytes)
 {
 	size_t class = (*bytes + POOL_STEP - 1) / POOL_STEP;
@@ -69,7 +69,7 @@ struct header {
 	size_t name_size, length;
 };
 
-/* Asked for once: the first of them are kept until the memory is there. */
+/* librdkafka is called once: the first headers are kept until the memory is allocated. */
 struct headers {
 	const void *from;
 	struct header first[FEW_HEADERS];
@@ -100,7 +100,7 @@ static void read_item_headers(struct headers *headers, const struct consumer_rec
 	}
 }
 
-/* Returns where the copy stands; NULL stays NULL. */
+/* Returns the address of the copy; NULL stays NULL. */
 static const void *put_bytes(char **at, const void *bytes, size_t length)
 {
 	char *place = *at;
@@ -232,7 +232,7 @@ void item_pool_finish(struct item_pool *pool)
 	pool->bytes = 0;
 }
 
-/* The sizes of the names stand behind the headers: most names differ in them. */
+/* The lengths of the names follow the headers: most names differ in length. */
 const struct outbox_rules_header *item_header(const struct item *item, const char *name)
 {
 	const struct outbox_rules_header *headers = item->public.headers;
@@ -277,7 +277,7 @@ struct item *item_list_take(struct item_list *list)
 	list->first = item->link;
 	if (!list->first)
 		list->last = NULL;
-	else /* another thread had it last, or it is long ago */
+	else /* another thread used it last, or long ago */
 		__builtin_prefetch(list->first);
 	list->count--;
 	return item;

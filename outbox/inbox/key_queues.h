@@ -27,7 +27,7 @@ struct item *key_queues_leave(struct key_queues *queues, struct item *item);
 /* Empties the table and frees no message; returns the first of each queue, linked by `chain`. */
 struct item *key_queues_clear(struct key_queues *queues);
 
-/* Some first; NULL: there is none. */
+/* The first message of any queue; NULL: there is none. */
 struct item *key_queues_first(const struct key_queues *queues);
-/* All others in turn, while none is added or leaves; NULL: it was the last one. */
+/* The next one in turn, as long as none is added or leaves; NULL: it was the last one. */
 struct item *key_queues_after(const struct key_queues *queues, const struct item *item);

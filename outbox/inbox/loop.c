@@ -233,7 +233,7 @@ bool loop_holds(struct loop *loop, uint64_t ticket)
 	return worker_pool_holds(loop->workers, ticket);
 }
 
-/* The list has a topic once; "" takes all others with it. */
+/* The list has a topic once; "" removes all others. */
 static void set_paused(struct loop *loop, const char *topic, bool pause)
 {
 	size_t kept = 0;

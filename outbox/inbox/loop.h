@@ -1,8 +1,7 @@
 #pragma once
 /*
  * The loop of an inbox: one thread that reads, admits, gives messages to the worker pool, takes
- * them back, and commits. All
- * state of the partitions is its own.
+ * them back, and commits. Only this thread uses the state of the partitions.
  *
  *   record -> arrived -> admitted (store, rules) -> its key queue -> ready -> a worker -> ended
  *          -> another try, redelivery, or the store's log -> finished -> commit
@@ -25,5 +24,5 @@ bool loop_finish(
 bool loop_holds(struct loop *loop, uint64_t ticket);
 void loop_pause(struct loop *loop, const char *topic, bool pause);
 void loop_stats(struct loop *loop, struct outbox_inbox_stats *ret_stats);
-/* False: it has ended by itself, and why. */
+/* False: the loop has ended by itself, and the error says why. */
 bool loop_works(struct loop *loop, struct err *err);

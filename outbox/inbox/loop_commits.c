@@ -1,4 +1,4 @@
-/* What is finished becomes durable and is committed; the figures. */
+/* Makes finished messages durable and commits them; keeps the figures. */
 #include "loop_private.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 enum {
 	FLUSH_MS = 10,   /* between two writes of the stores' logs */
-	COMMIT_PACE = 5, /* between commits as many times what the last one took, at least */
+	COMMIT_PACE = 5, /* least time between commits, in durations of the last one */
 };
 
 /* --- commits -------------------------------------------------------------------------------- */
@@ -59,7 +59,8 @@ void loop_commit(struct loop *loop, bool wait)
 	free(places);
 }
 
-/* What is committed, once more: so that the coordinator says that the partitions are still ours. */
+/* Commits the same offsets once more, so that the coordinator confirms that the partitions are
+ * still ours. */
 void loop_ask_coordinator(struct loop *loop)
 {
 	struct err err;
@@ -144,7 +145,7 @@ void loop_show_figures(struct loop *loop)
 
 /* --- in their time -------------------------------------------------------------------------- */
 
-/* So that a killed process repeats the effects of so short a time only. */
+/* Then a killed process repeats the effects of this short time only. */
 void loop_flush_in_time(struct loop *loop)
 {
 	struct err err;

@@ -10,13 +10,13 @@
 #include "text.h"
 #include "worker_pool.h"
 
-enum { COPY_MS = 100 /* a copy asks again whether the first one is done */ };
+enum { COPY_MS = 100 /* interval at which a copy asks whether the first one is done */ };
 
 /* --- the way of an item --------------------------------------------------------------------- */
 
 static void advance_item(struct loop *loop, struct item *item);
 
-/* It is done with, and its memory is free. */
+/* Ends the item and frees its memory. */
 static void complete_item(struct loop *loop, struct item *item)
 {
 	struct inbox_partition *assigned = item->assigned;
@@ -36,7 +36,7 @@ static void complete_item(struct loop *loop, struct item *item)
 	item_recycle(&loop->pool, item);
 }
 
-/* Its id is remembered first, if it is to be. */
+/* Finishes the item; its id is remembered first if necessary. */
 static void finish_item(struct loop *loop, struct item *item)
 {
 	if (!item->pending) {
@@ -82,7 +82,7 @@ static void send_dead(struct loop *loop, struct item *item)
 	redelivery_send(loop->redelivery, item, topic, REDELIVERY_DEAD_LETTER);
 }
 
-/* In place it has been tried often enough. */
+/* The message has used up its tries in its own topic. */
 static void send_on(struct loop *loop, struct item *item)
 {
 	const struct inbox_settings *settings = loop->settings;
@@ -108,7 +108,8 @@ static void ask_store_again(struct loop *loop, struct item *item)
 		advance_item(loop, item);
 }
 
-/* Of a retry topic: until it is due nothing more is taken of the partition. -1: it is due. */
+/* For a message of a retry topic: the partition gives no further messages until this one is due.
+ * -1: it is due. */
 static int64_t wait_of(const struct item *item)
 {
 	const struct outbox_rules_header *header;

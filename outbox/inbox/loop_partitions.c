@@ -19,11 +19,11 @@
 #include "worker_pool.h"
 
 enum {
-	GIVEN_BACK = 256,  /* ids at once */
-	MISSING_MS = 2000, /* after a topic was deleted, before it is asked for again */
+	GIVEN_BACK = 256,  /* ids in one request */
+	MISSING_MS = 2000, /* after a topic was deleted: pause before it is requested again */
 	/*
-	 * Between looks for partitions whose leader is away as many times what the last one took,
-	 * at least.
+	 * Minimum time between checks of partitions whose leader is away, as a multiple of the
+	 * duration of the last check.
 	 */
 	LATE_PACE = 4,
 };
@@ -75,7 +75,7 @@ static struct inbox_partition *open_one(
 	return assigned;
 }
 
-/* As when its leader is away: it is read later, and others meanwhile. */
+/* Treated like a partition whose leader is away: it is read later, and others meanwhile. */
 static void put_off_partition(struct loop *loop, struct subscription_place *place)
 {
 	struct late *late = &loop->late[loop->late_count++];
@@ -94,7 +94,7 @@ static bool open_partitions(
 	loop->late_at = 0;
 	if (!open_common(loop, err))
 		return false;
-	int away = -1; /* the first that is: those behind it come before it, a little later */
+	int away = -1; /* the first that is away; the later ones are tried before it */
 	for (int i = 0; i < count; i++) {
 		struct subscription_place place = places[i];
 		if (away >= 0)
@@ -113,14 +113,14 @@ static bool open_partitions(
 	return true;
 }
 
-/* When they are tried again: most of the time is for the others. */
+/* When the late partitions are tried again: most of the time is left for the others. */
 static void pace_late(struct loop *loop, int64_t began_ms)
 {
 	int64_t now = clock_ms(), took = LATE_PACE * (now - began_ms);
 	loop->late_at = now + (took > AGAIN_MS ? took : AGAIN_MS);
 }
 
-/* The first of them; it is the last one then, if it could not be. */
+/* Tries the first of the late partitions; if it cannot be opened, it moves to the end. */
 static bool open_late(struct loop *loop, struct err *err)
 {
 	struct late late = loop->late[0];
@@ -170,7 +170,7 @@ static void drain_handlers(struct loop *loop, int64_t until_ms)
 	for (;;) {
 		uint64_t count;
 		bool in_progress =
-		    worker_pool_in_progress(loop->workers) > 0; /* else all that ended is there */
+		    worker_pool_in_progress(loop->workers) > 0; /* otherwise all ends were taken */
 		loop_take_ends(loop);
 		loop_take_redelivered(loop);
 		loop_log_done(loop);
@@ -194,7 +194,7 @@ static bool release_ids(
 	       outbox_error_take(&error, err);
 }
 
-/* What nobody has begun. */
+/* Messages that no handler has begun. */
 static bool give_back_queued(struct loop *loop, struct err *err)
 {
 	struct outbox_dedup_id ids[GIVEN_BACK];
@@ -279,7 +279,7 @@ static void let_partitions_go(struct loop *loop, bool lost)
 	worker_pool_hold_until(loop->workers, 0);
 	drain_handlers(loop, clock_ms() + (lost ? 0 : loop->settings->given.drain_ms));
 	abandon_in_progress(loop);
-	loop_take_ends(loop); /* no more come after that */
+	loop_take_ends(loop); /* no further ends come after that */
 	loop_log_done(loop);
 	if (!lost)
 		loop_commit(loop, true);
@@ -320,7 +320,7 @@ static void skip_deleted(struct inbox_partition *assigned, int64_t to)
 
 /*
  * The topic was made anew: commits the offset where reading of the new log begins, so that the old
- * commit no longer holds. Of its text only the mark of `sequence` is kept.
+ * commit no longer holds. Only the mark of `sequence` is kept from its text.
  */
 static bool commit_new_log(
     struct loop *loop, struct inbox_partition *assigned, int64_t at, struct err *err)
@@ -338,7 +338,7 @@ static bool commit_new_log(
 	return subscription_commit(loop->subscription, &place, 1, true, err);
 }
 
-/* To where the settings say. */
+/* Moves the partition to the offset that the settings choose. */
 static bool move_on(struct loop *loop, struct inbox_partition *assigned, struct err *err)
 {
 	int64_t low, high;
@@ -353,7 +353,7 @@ static bool move_on(struct loop *loop, struct inbox_partition *assigned, struct 
 	return true;
 }
 
-/* All assigned partitions, each from its own offset. */
+/* Opens all assigned partitions again, each from its own offset. */
 static bool begin_reading(struct loop *loop, struct err *err)
 {
 	struct subscription_place *places =

@@ -1,11 +1,11 @@
 #pragma once
 /*
- * What the files of a loop share: loop.c (the thread), loop_items.c, loop_reading.c,
- * loop_commits.c, loop_partitions.c.
+ * Shared by the files of a loop: loop.c (the thread), loop_items.c, loop_reading.c, loop_commits.c,
+ * loop_partitions.c.
  *
- * All of it is for the loop's thread, but for what the mutex guards. Stores are waited for, and
- * other things only where it says so. What fails without an error to return has been judged: it
- * ends in loop_tell, loop_trouble or loop_fail.
+ * Only the loop's thread uses these, except for the members that the mutex guards. Functions may
+ * block on stores, and on other things only where the comment says so. A function that returns no
+ * error handles its failures itself, with loop_tell, loop_trouble or loop_fail.
  */
 #include <pthread.h>
 #include "inbox_partition.h"
@@ -15,7 +15,7 @@
 
 enum { AGAIN_MS = 500 /* after a store, a disk or a broker was away */ };
 
-/* A partition, as it was given: what is committed. */
+/* A partition as it was assigned, with its commit. */
 struct late {
 	char *topic, *text;
 	struct subscription_place place;
@@ -33,17 +33,17 @@ struct loop {
 	struct inbox_partition_store common;
 	struct inbox_partition **partitions;
 	int partition_count;
-	struct late *late; /* of what was given, what could not be opened yet */
+	struct late *late; /* assigned partitions that could not be opened yet */
 	int late_count;
-	int64_t late_at;                /* then it is tried again */
-	struct inbox_partition *recent; /* of the last record; NULL: none */
-	int to_read;                    /* records in this turn */
+	int64_t late_at;                /* time of the next try to open them */
+	struct inbox_partition *recent; /* partition of the last record; NULL: none */
+	int to_read;                    /* records that this turn may still read */
 	struct item_pool pool;
 	struct key_queues key_queues;
 	struct timers timers;
 	struct item_list ready;
 	int64_t items, bytes; /* in memory, of all assigned partitions */
-	bool closing;         /* partitions go: nothing is begun */
+	bool closing;         /* partitions are revoked: nothing is begun */
 	bool busy;            /* this turn did something */
 	int64_t full_since;   /* 0: there is room */
 	int64_t now_ms;       /* when this turn began */
@@ -52,9 +52,9 @@ struct loop {
 	uint64_t seed;
 
 	struct outbox_inbox_stats stats;
-	int64_t again_at; /* the partitions are to be taken anew; 0: no */
+	int64_t again_at; /* when to open the partitions again; 0: never */
 
-	pthread_mutex_t mutex; /* of what follows */
+	pthread_mutex_t mutex; /* guards the members below */
 	bool over, ended;
 	struct err why;
 	struct outbox_inbox_stats shown;
@@ -64,16 +64,16 @@ struct loop {
 };
 
 /* --- loop.c --------------------------------------------------------------------------------- */
-/* A warning in the log; the same one, as it comes again and again, only now and then. */
+/* Logs a warning; repetitions of the same warning are logged only now and then. */
 void loop_tell(struct loop *loop, const char *event, const struct err *err);
-/* It cannot go on. */
+/* Ends the loop, which cannot go on. */
 void loop_fail(struct loop *loop, const struct err *err);
 /*
- * A store that does not answer is asked again; what it has lost is judged by opening it anew. A
- * wrong configuration is a failure.
+ * A store that does not answer is queried again later; a store that may have lost ids is opened
+ * again, which finds out what it has lost. A wrong configuration ends the loop.
  */
 void loop_trouble(struct loop *loop, struct inbox_partition_store *store, const struct err *err);
-/* Its store did not answer, and is not asked yet. */
+/* The partition's store did not answer, and must not be queried yet. */
 bool loop_is_in_trouble(const struct inbox_partition *assigned);
 
 /* --- loop_items.c --------------------------------------------------------------------------- */
@@ -86,54 +86,60 @@ void loop_enter(struct loop *loop, struct item *item);
 void loop_rest(struct loop *loop, struct item *item, int64_t wait_ms);
 /* A handler has finished the message. */
 void loop_take_end(struct loop *loop, struct item *item);
-/* Messages that came back since: from handlers, from redelivery, from timers. */
+/* Takes the messages that came back: from handlers, from redelivery, from timers. */
 void loop_take_ends(struct loop *loop);
 void loop_take_redelivered(struct loop *loop);
 void loop_take_timers(struct loop *loop);
-/* The ids of what is done go to the stores' logs; then it is finished. */
+/* Writes the ids of done messages to the stores' logs, and then finishes the messages. */
 void loop_log_done(struct loop *loop);
-bool loop_is_logging(const struct loop *loop); /* some are to go there */
+bool loop_is_logging(const struct loop *loop); /* some ids have yet to be logged */
 
 /* --- loop_reading.c ------------------------------------------------------------------------- */
-/* NULL: it is not this consumer's, or not open yet. */
+/* NULL: the partition is not assigned to this consumer, or not open yet. */
 struct inbox_partition *loop_find_partition(
     const struct loop *loop, const char *topic, int32_t partition);
-/* What a reading that went badly means: it is told and tried again, or the loop fails. */
+/* Handles a read error: logs it and tries again, or ends the loop. */
 void loop_judge_reading(struct loop *loop, bool well, const struct err *err);
-/* There is room. Partitions that have had none for long rest from now on, or do so no more. */
+/* Is there room? Pauses partitions that have had no room for long, and resumes them later. */
 bool loop_may_read(struct loop *loop);
-/* What is there, as far as there is room; what else there is to say. Both call loop_on_…: block. */
+/* Reads records as far as there is room; serves librdkafka's events. Both call loop_on_…, and so
+ * block. */
 void loop_read_records(struct loop *loop);
 void loop_read_events(struct loop *loop);
-/* Gives each message that has arrived its fate, and puts it into its key queue. */
+/* Sets the fate of each message that has arrived, and puts it into its key queue. */
 void loop_admit(struct loop *loop);
 /* Partitions with a stop are paused in librdkafka, the others are not. */
 void loop_apply_stops(struct loop *loop);
-/* What loop_pause has said since the last time. */
+/* Carries out the requests of loop_pause since the last call. */
 void loop_apply_pauses(struct loop *loop);
-void loop_look_at_pauses(struct loop *loop); /* it holds for new partitions, too */
+void loop_look_at_pauses(struct loop *loop); /* also for new partitions */
 
 /* --- loop_commits.c ------------------------------------------------------------------------- */
-/* Makes durable and commits what changed. wait: blocks until the coordinator has answered. */
+/* Makes changes durable and commits them. wait: blocks until the coordinator has answered. */
 void loop_commit(struct loop *loop, bool wait);
 void loop_commit_in_time(struct loop *loop);
-/* What is in memory of the stores' logs goes to the kernel. */
+/* Writes the stores' logs from memory to the kernel. */
 void loop_flush_in_time(struct loop *loop);
-/* Whether the partitions are still ours, when the subscription has to know. */
+/* Asks whether the partitions are still ours, when the subscription has to know. */
 void loop_ask_coordinator(struct loop *loop);
 void loop_show_figures(struct loop *loop); /* to loop_stats */
 /* Of subscription_callbacks; context: the loop. */
 void loop_on_not_committed(void *context, const struct err *err);
 
 /* --- loop_partitions.c ---------------------------------------------------------------------- */
-/* Of subscription_callbacks; context: the loop. The first two block: they open stores, or drain. */
+/*
+ * For subscription_callbacks; context: the loop. The first two block: they open stores, or drain.
+ */
 bool loop_on_assigned(void *context, struct subscription_place *places, int count, struct err *err);
 void loop_on_revoked(void *context, bool lost);
 void loop_on_out_of_range(void *context, const char *topic, int32_t partition);
 void loop_on_missing(void *context, const char *topic, int32_t partition);
-/* When again_at says so, all partitions are taken anew, from what is committed. Drains: blocks. */
+/*
+ * Once again_at is reached, opens all partitions again, from their commits. Drains, and so blocks.
+ */
 void loop_begin_again(struct loop *loop);
-/* What could not be begun where it was given, or has to go on elsewhere, is tried again. Blocks. */
+/* Tries again to open partitions that could not be opened when they were assigned, or that must
+ * continue at another offset. Blocks. */
 void loop_see_to_late(struct loop *loop);
 /*
  * Forgets all messages in memory, except those in progress: the worker pool keeps them until they

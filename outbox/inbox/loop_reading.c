@@ -7,7 +7,7 @@
 
 enum {
 	READS = 1000,  /* records in one turn */
-	FULL_MS = 500, /* so long nothing is read while memory is full; then partitions rest */
+	FULL_MS = 500, /* how long reading stops while memory is full; then partitions are paused */
 };
 
 /* --- reading -------------------------------------------------------------------------------- */
@@ -29,8 +29,8 @@ static bool memory_is_full(const struct loop *loop)
 }
 
 /*
- * It has its part of the memory. One of several partitions leaves as much as it has, however many
- * do not get on: so that others go on beside them.
+ * Does the partition use its part of the memory? One of several partitions leaves as much memory as
+ * it uses, so that the others go on, however many are stuck.
  */
 static bool has_part(const struct loop *loop, const struct inbox_partition *assigned, int64_t parts)
 {
@@ -40,7 +40,8 @@ static bool has_part(const struct loop *loop, const struct inbox_partition *assi
 		   assigned->bytes * parts >= given->most_bytes - loop->bytes);
 }
 
-/* Nothing more of it has room, or it waits for its store, or for one that is not finished. */
+/* The partition has no room for another record, or it waits for its store or for an unfinished
+ * message. */
 static bool is_crowded(const struct loop *loop, const struct inbox_partition *assigned)
 {
 	return has_part(loop, assigned, 1) || assigned->arrived.first;
@@ -125,9 +126,9 @@ void loop_read_events(struct loop *loop)
 }
 
 /*
- * A partition that rests loses what librdkafka has read ahead of it, so it rests only when its
- * memory was full for long; for a shorter time nothing at all is read. Then other partitions are
- * read on.
+ * A paused partition loses the records that librdkafka has read ahead, so it is paused only after
+ * its memory was full for long; for a shorter time nothing at all is read. While it is paused,
+ * other partitions are read.
  */
 bool loop_may_read(struct loop *loop)
 {
@@ -176,8 +177,8 @@ static bool is_paused(const struct loop *loop, const char *topic)
 	return false;
 }
 
-/* What stands still is tried once more when its topic goes on; where there was no offset it is
- * asked for. */
+/* When a topic is resumed, its blocked partitions are tried once more; a missing offset is
+ * requested again. */
 static void wake_standing(struct loop *loop, struct inbox_partition *assigned)
 {
 	if (assigned->state == ASSIGNED_UNSET && !loop->again_at)

@@ -26,7 +26,7 @@ static bool offset_is_set(const struct offsets *offsets, int64_t offset)
 	return offset < end && *word_of_offset(offsets, offset) >> (offset & (WORD - 1)) & 1;
 }
 
-/* What is done needs no bits: those that are left move to the front. */
+/* Finished offsets need no bits: the remaining bits move to the front. */
 static void reserve_words(struct offsets *offsets, int64_t offset)
 {
 	size_t gone = (size_t)((offsets->done - offsets->origin) / WORD);
@@ -47,7 +47,7 @@ static void reserve_words(struct offsets *offsets, int64_t offset)
 	memset(offsets->words + kept, 0, (offsets->capacity - kept) * sizeof *offsets->words);
 }
 
-/* All of [from, to). */
+/* Sets all bits of [from, to). */
 static void set_range(struct offsets *offsets, int64_t from, int64_t to)
 {
 	if (from >= to)
@@ -63,7 +63,7 @@ static void set_range(struct offsets *offsets, int64_t from, int64_t to)
 	}
 }
 
-/* The first of [from, to) that is set, or not; to if there is none. */
+/* The first bit of [from, to) that is set (or not set); `to` if there is none. */
 static int64_t find_offset(const struct offsets *offsets, int64_t from, int64_t to, bool set)
 {
 	while (from < to) {
@@ -87,7 +87,7 @@ static int value_of(char digit)
 	return at ? (int)(at - digits) : -1;
 }
 
-/* Of a text of 4096 bytes no run is longer than that. */
+/* In a text of 4096 bytes no run is longer than that. */
 static bool read_length(const char **at, int64_t *ret_length)
 {
 	int64_t length = 0;
@@ -216,7 +216,7 @@ static char *write_length(char *at, int64_t length)
 	return at;
 }
 
-/* Pairs of runs, as long as both fit. Returns the end; adds the length of all to *needed. */
+/* Writes pairs of runs, as long as both fit. Returns the end; adds the length of all to *needed. */
 static char *write_runs(const struct offsets *offsets, char *at, const char *end, size_t *needed)
 {
 	char pair[2 * 16];
@@ -230,7 +230,7 @@ static char *write_runs(const struct offsets *offsets, char *at, const char *end
 		if (at + length <= end)
 			at = (char *)memcpy(at, pair, length) + length;
 		else
-			end = at; /* what follows would be read as this */
+			end = at; /* a pair written after this one would be read in its place */
 	}
 	return at;
 }

@@ -13,8 +13,8 @@
 
 enum {
 	TOPIC_AGE_MS = 30000,
-	AGAIN_MS = 100,     /* a topic that is not there, brokers that are away */
-	PATIENCE_MS = 5000, /* for the reports of a producer that is broken */
+	AGAIN_MS = 100,     /* pause if a topic is missing or brokers are unavailable */
+	PATIENCE_MS = 5000, /* how long to wait for the reports of a broken producer */
 	QUEUE_BYTES = 16 << 20,
 	QUEUE_MESSAGES = 10000,
 	REPORTS = 100,
@@ -48,7 +48,8 @@ struct redelivery {
 	struct producer *producer;
 	struct redelivery_list queue, sent, over;
 	int64_t broken_until; /* 0: the producer works */
-	size_t alone;         /* so many go one at a time: one of them was refused in a batch */
+	size_t alone; /* how many records go one at a time, because a batch with one of them was
+			 refused */
 	int64_t try_at, told_at;
 };
 
@@ -129,7 +130,7 @@ static void put_position(struct redelivery_record *record)
 		put_header(record, name, position->value, position->length);
 }
 
-/* The way so far, and this step of it: the same each time this message comes to be sent on. */
+/* The legs so far, and this one: the same each time that this message is sent on. */
 static char *leg_of(const struct redelivery_record *record)
 {
 	const struct outbox_rules_header *before = item_header(record->item, "outbox-leg");
@@ -137,7 +138,7 @@ static char *leg_of(const struct redelivery_record *record)
 	    before ? (const char *)before->value : "", record->topic);
 }
 
-/* A dead letter that goes back begins a way of its own, known by its place among dead letters. */
+/* A dead letter that is sent back begins a new leg, named by its place in the dead-letter topic. */
 static void put_return_headers(struct redelivery_record *record, const char *group)
 {
 	const struct outbox_inbox_message *message = &record->item->public;
@@ -258,7 +259,7 @@ static bool make_clients(struct redelivery *redelivery, struct err *err)
 
 static void report_waiting(struct redelivery *redelivery, const struct err *err, int64_t now_ms)
 {
-	bool asks = !err->message[0]; /* for a topic, for the first time */
+	bool asks = !err->message[0]; /* this topic is requested for the first time */
 	if (asks || (redelivery->told_at && now_ms - redelivery->told_at < LATE_MS))
 		return;
 	redelivery->told_at = now_ms;
@@ -286,7 +287,7 @@ static void send_queue(struct redelivery *redelivery, int64_t now_ms)
 
 /* --- reports -------------------------------------------------------------------------------- */
 
-/* Kafka refuses a batch as a whole: only a record that was alone is surely the refused one. */
+/* Kafka refuses a batch as a whole: only a record that was sent alone is surely the refused one. */
 static void take_record_refusal(struct redelivery *redelivery, struct redelivery_record *record,
     const struct producer_report *report)
 {
@@ -326,7 +327,7 @@ static void take_record_reports(struct redelivery *redelivery)
 	} while (count == REPORTS);
 }
 
-/* All that were sent and not acknowledged come first again. */
+/* Moves all records that were sent and not acknowledged back to the front of the queue. */
 static void replace_producer(struct redelivery *redelivery)
 {
 	struct redelivery_list queue = redelivery->sent;

@@ -20,7 +20,7 @@
 
 struct redelivery;
 
-/* group, kafka: outlive it. Nothing is connected until the first record. */
+/* group and kafka must outlive the result. It connects with the first record. */
 struct redelivery *redelivery_create(const struct kafka_settings *kafka, const char *group);
 /* NULL is fine. Records in flight may have been written. */
 void redelivery_destroy(struct redelivery *redelivery);
@@ -40,15 +40,15 @@ void redelivery_send(
 
 /* Sends records and reads acknowledgements; returns when to call it again (clock_ms). */
 int64_t redelivery_step(struct redelivery *redelivery, int64_t now_ms);
-/* Readable when there is something to do; -1: not now. */
+/* Becomes readable when there is something to do; -1: no descriptor now. */
 int redelivery_fd(const struct redelivery *redelivery);
 /*
- * One that is acknowledged; *ret_refused false. Or that Kafka refuses for good, and why: *ret_why.
- * NULL: none.
+ * Returns an item whose record is acknowledged (*ret_refused is false), or one that Kafka refuses
+ * for good (*ret_why says why). NULL: none.
  */
 struct item *redelivery_take(struct redelivery *redelivery, bool *ret_refused, struct err *ret_why);
-size_t redelivery_count(const struct redelivery *redelivery); /* not given back */
-/* Forgets all of them. */
+size_t redelivery_count(const struct redelivery *redelivery); /* items not yet given back */
+/* Forgets all items. */
 void redelivery_drop(struct redelivery *redelivery);
 
 /* Is it a header of redelivery, which the application did not give to the message? */

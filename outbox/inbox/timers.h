@@ -8,8 +8,8 @@ struct timers {
 };
 
 void timers_add(struct timers *timers, struct item *item);
-/* One that is due; NULL: none is. */
+/* A message that is due; NULL: none is. */
 struct item *timers_take(struct timers *timers, int64_t now_ms);
 int64_t timers_next(const struct timers *timers); /* INT64_MAX: none */
-/* Lets go of all of them, and of the memory. */
+/* Forgets all messages and frees the heap's memory. */
 void timers_finish(struct timers *timers);

@@ -22,7 +22,7 @@ struct worker_pool {
 	pthread_mutex_t mutex;
 	pthread_cond_t work; /* a handler may start, or the pool ends */
 	pthread_t *threads;
-	int thread_count, idle; /* idle: those that wait */
+	int thread_count, idle; /* idle: number of threads that wait */
 	bool over, resting;
 	int64_t until_ms;
 	struct item_list ready, ended;
@@ -35,7 +35,7 @@ struct worker_pool {
 
 /* --- starting handlers ---------------------------------------------------------------------- */
 
-/* An id of its own, in place of one that is free. */
+/* Gives a message a ticket in a free slot. */
 static uint64_t take_slot(struct worker_pool *pool, struct item *item)
 {
 	int number = pool->first_free;
@@ -96,7 +96,7 @@ static void *run_handler(void *context)
 	return NULL;
 }
 
-/* As many as there is work for. */
+/* Starts as many handlers as there is work for. */
 static void signal_idle_threads(struct worker_pool *pool)
 {
 	size_t batch = (size_t)pool->settings.batch;

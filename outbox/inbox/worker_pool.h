@@ -24,14 +24,16 @@ struct worker_pool *worker_pool_create(
 /* Waits for handlers to return; they may finish messages until then. NULL is fine. */
 void worker_pool_destroy(struct worker_pool *pool);
 
-/* Takes the list, of messages that are ready, over. */
+/* Takes ownership of a list of ready messages. */
 void worker_pool_offer(struct worker_pool *pool, struct item_list *ready);
-/* No handler starts from that moment (clock_ms) on: another consumer may own the partitions. */
+/* No handler starts from that moment (clock_ms) on, because another consumer may own the
+ * partitions. */
 void worker_pool_hold_until(struct worker_pool *pool, int64_t until_ms);
 
-/* What ended since. rest: the next end writes wake_fd, if the list is empty. */
+/* Returns the messages that ended since the last call. rest: if the list is empty, the next end
+ * writes wake_fd. */
 struct item_list worker_pool_ended(struct worker_pool *pool, bool rest);
-/* Messages that are ready and that no handler has. */
+/* Number of ready messages that no handler has. */
 struct item_list worker_pool_withdraw(struct worker_pool *pool);
 /*
  * Takes the messages in progress away from their partitions; returns the number of these messages.
