@@ -11,7 +11,7 @@ static bool key_place_is_free(const struct occurrences_key *key)
 	return (key->hash.low | key->hash.high) == 0;
 }
 
-/* Where it is, or the free place where it would be. */
+/* The place of the key, or the free place where it would be. */
 static size_t place_of_key(const struct occurrences *known, struct fingerprint hash)
 {
 	size_t mask = known->capacity - 1, place = (size_t)hash.high & mask;
@@ -187,7 +187,7 @@ void occurrences_each(const struct occurrences *known,
 
 /* --- forgetting ----------------------------------------------------------------------------- */
 
-/* What stands behind it moves up, so that no look stops before it. */
+/* Moves the later entries up, so that no search stops before them. */
 static void remove_key_place(struct occurrences *known, size_t hole)
 {
 	size_t mask = known->capacity - 1;
@@ -197,7 +197,7 @@ static void remove_key_place(struct occurrences *known, size_t hole)
 	     next = (next + 1) & mask) {
 		size_t wanted = (size_t)known->places[next].hash.high & mask;
 		if (((next - wanted) & mask) < ((next - hole) & mask))
-			continue; /* its own place lies behind the hole */
+			continue; /* the entry's own place lies behind the hole */
 		known->places[hole] = known->places[next];
 		hole = next;
 	}
@@ -214,7 +214,8 @@ static void shrink_key_list(struct occurrences *known, struct occurrences_key *k
 	key->list = xrealloc(key->list, key->count * sizeof *key->list);
 }
 
-/* Half of it at least, so that what stays is not moved for each that goes. */
+/* Removes at least half of the list at a time, so that the remaining entries are not moved for each
+ * removed one. */
 static void forget_old_occurrences(
     struct occurrences *known, struct occurrences_key *key, int64_t oldest_ms)
 {
@@ -238,7 +239,7 @@ void occurrences_sweep(struct occurrences *known, int64_t oldest_ms)
 		if (!key_place_is_free(key))
 			forget_old_occurrences(known, key, oldest_ms);
 		if (!key_place_is_free(key) && key->count == 0)
-			remove_key_place(known, place); /* and another may be there now */
+			remove_key_place(known, place); /* another key may be in this place now */
 		else
 			known->swept++;
 	}

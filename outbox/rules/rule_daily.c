@@ -1,7 +1,7 @@
 /*
- * At most N in a day of the calendar of a zone. What counts is which day the zone's clock shows,
- * so that a day has 23, 24 or 25 hours; and where the clock goes back over midnight, its last hour
- * comes in two pieces.
+ * At most N in a day of the calendar of a zone. A day is the time in which the zone's clock shows
+ * the same date, so it has 23, 24 or 25 hours. If the clock goes back over midnight, the last hour
+ * of the day comes in two pieces.
  */
 #include <stdlib.h>
 #include "rule.h"
@@ -10,9 +10,9 @@
 
 enum { SECOND = 1000, DAY = 86400, MOST_PIECES = 4, FURTHEST = 26 * 3600 };
 
-/* A day, as it is in UTC. */
+/* A day, in UTC. */
 struct day {
-	int64_t number; /* from 1970-01-01 of the zone */
+	int64_t number; /* days since 1970-01-01 in the zone */
 	struct {
 		int64_t begin_ms, end_ms;
 	} pieces[MOST_PIECES];
@@ -22,7 +22,7 @@ struct day {
 struct daily {
 	struct rule rule;
 	struct time_zone *zone;
-	struct day day; /* that was asked last */
+	struct day day; /* the day of the last call */
 };
 
 static bool set_zone(
@@ -45,7 +45,7 @@ static bool check_daily(struct rule *rule, struct err *err)
 	struct daily *daily = (struct daily *)rule;
 	if (!daily->zone)
 		daily->zone = time_zone_open("UTC", err);
-	rule->reach_ms = (int64_t)2 * DAY * SECOND; /* a day, however its clock is changed */
+	rule->reach_ms = (int64_t)2 * DAY * SECOND; /* longer than any day in any zone */
 	return daily->zone;
 }
 
@@ -76,7 +76,7 @@ static int64_t earlier_bound(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
-/* What the day has of each span around it. */
+/* The parts of the day in each span of the zone around it. */
 static void find_day(const struct time_zone *zone, int64_t number, struct day *ret_day)
 {
 	*ret_day = (struct day){.number = number};
@@ -115,7 +115,8 @@ static bool exceeds_day(struct rule *rule, const struct occurrences_key *known, 
 	return count >= (size_t)rule->most;
 }
 
-/* The begin of its day; or of the day before, if the clock is about to go back to that. */
+/* The beginning of the time's day; or of the day before, if the clock is about to go back to that
+ * day. */
 static int64_t oldest_of_day(const struct rule *rule, int64_t time_ms)
 {
 	const struct time_zone *zone = ((const struct daily *)rule)->zone;

@@ -7,7 +7,7 @@
 #include "fingerprint.h"
 
 enum { MOST_PARTS = 16, MOST_STEPS = 32, MOST_INDEX = 1000000000 };
-enum { VALUE_HEAD = 1 + sizeof(uint64_t) }; /* before a value: its kind and length */
+enum { VALUE_HEAD = 1 + sizeof(uint64_t) }; /* bytes before a value: its kind and length */
 
 struct step {
 	char *member; /* NULL: an index */
@@ -16,7 +16,7 @@ struct step {
 
 struct part {
 	const struct source *source;
-	char *name; /* of a header */
+	char *name; /* name of a header */
 	struct step steps[MOST_STEPS];
 	size_t step_count;
 };
@@ -26,16 +26,16 @@ struct rule_key {
 	size_t count;
 };
 
-/* Where a part comes from. */
+/* The source of a part. */
 struct source {
 	const char *word;
-	bool (*parse)(struct part *part, const char **at, struct err *err); /* what follows it */
+	bool (*parse)(struct part *part, const char **at, struct err *err); /* reads the rest */
 	bool (*add)(const struct part *part, struct rule_message *message, struct text *text);
 };
 
-/* --- what a message has --------------------------------------------------------------------- */
+/* --- values of a message --------------------------------------------------------------------- */
 
-/* With its length before it: no two rows of values are the same bytes. */
+/* Writes the length before each value, so that no two lists of values have the same bytes. */
 static bool add_value(struct text *text, char kind, const void *bytes, size_t length)
 {
 	uint64_t size = length;
@@ -60,7 +60,7 @@ static bool add_key(const struct part *part, struct rule_message *message, struc
 	return add_value(text, 'b', message->message->key, message->message->key_length);
 }
 
-/* By its hash: it may be large, and what follows hashes everything. */
+/* Adds the hash of the payload, which may be large; the whole key is hashed later anyway. */
 static bool add_payload(const struct part *part, struct rule_message *message, struct text *text)
 {
 	const struct outbox_rules_message *from = message->message;
@@ -156,7 +156,7 @@ static bool parse_quoted(const char **at, struct text *name, struct err *err)
 	return true;
 }
 
-/* NULL: there is none. ends: what ends a name without quotes. */
+/* Reads a name. NULL: there is none. ends: characters that end a name without quotes. */
 static char *parse_key_name(const char **at, const char *ends, struct err *err)
 {
 	OWNED(text_finish) struct text name = {0};

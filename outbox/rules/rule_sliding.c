@@ -1,10 +1,10 @@
 /*
- * At most N in any stretch of time of a length, [begin, begin + within).
+ * At most N messages in any interval of a fixed length, [begin, begin + within).
  *
- * One more message is too many if it and some N neighbours of it lie in one stretch, that is if the
- * last of them is less than `within` behind the first. Neighbours are in the order of their times:
- * only rows of N that reach up to the message from before, or begin behind it, or have it in their
- * midst are to be looked at. For a message that is the newest that is one row.
+ * One more message is too many if it and N neighbours of it lie in one interval, that is, if the
+ * last of them is less than `within` behind the first. Neighbours are in the order of their times,
+ * so only sequences of N matter that end at the message, begin behind it, or surround it. For the
+ * newest message that is one sequence.
  */
 #include <inttypes.h>
 #include "rule.h"
@@ -32,7 +32,7 @@ static bool check_sliding(struct rule *rule, struct err *err)
 	       err_set(err, ERR_CONFIG, "within is missing: so long is a stretch, as within=10s");
 }
 
-/* Are these neighbours and the message in one stretch? */
+/* Are these neighbours and the message in one interval? */
 static bool are_together(const struct rule *rule, const struct occurrence *row, int64_t time_ms)
 {
 	int64_t first = row[0].time_ms, last = row[rule->most - 1].time_ms;

@@ -10,7 +10,7 @@
 #include "rules_spec.h"
 #include "text.h"
 
-/* What a message is to a rule. */
+/* A message as a rule sees it. */
 struct look {
 	struct fingerprint hash;
 	bool has_key, known;
@@ -19,7 +19,7 @@ struct look {
 struct outbox_rules {
 	struct rule **rules;
 	size_t count;
-	struct look *looks; /* of the message that is judged */
+	struct look *looks; /* results for the current message */
 	struct text key;
 	struct rules_log *log;
 	int64_t newest_ms;
@@ -71,8 +71,8 @@ static bool add_rules(
 /* --- keys ----------------------------------------------------------------------------------- */
 
 /*
- * The upper half of `low` is the rule's tag, by which an entry of a log finds its rule. Should two
- * rules have the same tag, both take it, and one of them never asks for it.
+ * The upper half of `low` is the rule's tag, by which an entry of a log finds its rule. If two
+ * rules have the same tag, both load the entry, and one of them never looks it up.
  */
 static struct fingerprint tag_hash(const struct rule *rule, struct fingerprint hash)
 {
@@ -174,7 +174,7 @@ static void age_rule(struct outbox_rules *rules, struct rule *rule)
 		rule->oldest_ms = rule->type->oldest(rule, rules->newest_ms - rule->late_ms);
 }
 
-/* A rule that needs another width than before takes what is known of it there. */
+/* A rule that needs another width than before moves its occurrences to that width. */
 static bool settle_rule(struct outbox_rules *rules, struct rule *rule, struct err *err)
 {
 	struct moving moving = {rules, rule, err, true};
@@ -239,7 +239,7 @@ void outbox_rules_close(struct outbox_rules *rules)
 
 /* --- a message ------------------------------------------------------------------------------ */
 
-/* Even; of its place. One without a place is like no other. */
+/* An even mark, made from the message's place. A message without a place gets a unique mark. */
 static int64_t mark_of(struct outbox_rules *rules, const struct outbox_rules_message *message)
 {
 	if (message->offset < 0)
@@ -254,8 +254,8 @@ static int64_t mark_of(struct outbox_rules *rules, const struct outbox_rules_mes
 }
 
 /*
- * What has a time that was reached here keeps it, whatever the clock says meanwhile; only what is
- * beyond all that is early, and is taken as of now.
+ * A message keeps its time if that is at most now or the newest recorded time, even if the clock
+ * was set back since. A message with a later time is early, and counts as of now.
  */
 static struct occurrence occurrence_of(
     struct outbox_rules *rules, const struct outbox_rules_message *message, int64_t now_ms)
@@ -269,7 +269,7 @@ static struct occurrence occurrence_of(
 	return occurrence;
 }
 
-/* Was it recorded by one of the rules? Then all of them let it pass. */
+/* Did one of the rules record the message? Then all of them let it pass. */
 static bool look_up_message(
     struct outbox_rules *rules, struct rule_message *message, const struct occurrence *occurrence)
 {

@@ -1,6 +1,6 @@
 #pragma once
 /*
- * How often messages of a key may come: limits, from lines of a configuration. A public header of
+ * Limits on how often messages of a key may come, from lines of a configuration. A public header of
  * liboutbox.
  *
  *   const char *lines[] = {
@@ -13,26 +13,28 @@
  *   handle it, drop it, or send it to a dead-letter topic, as verdict.action says
  *   outbox_rules_checkpoint(rules, offset, &error);   then commit the offset
  *
- * sliding: at most `most` in any stretch of time of length `within`, to the millisecond. The
- * stretch is half-open: of two messages that are exactly `within` apart none contains both.
- * daily: at most `most` in a day of the calendar of `zone` (UTC unless given), which has 23 or 25
- * hours where the clock changes.
+ * sliding: at most `most` messages in any interval of length `within`, to the millisecond. The
+ * interval is half-open: no interval contains two messages that are exactly `within` apart. daily:
+ * at most `most` in a day of the calendar of `zone` (UTC unless given), which has 23 or 25 hours
+ * where the clock changes.
  *
- * A message is judged by all rules, then recorded in all or none of them. One that a rule refuses
- * (drop, dead-letter) is recorded nowhere: it takes no room of any limit. What only exceeds rules
+ * All rules judge a message, and then all or none of them record it. A message that a rule refuses
+ * (drop, dead-letter) is recorded nowhere: it uses up no limit. A message that exceeds only rules
  * with action=count passes and is recorded.
  *
- * Time is that of the record, the same on redelivery, and never beyond now. Records may come in
- * any order: each is compared with those before and behind it. That is exact for records that are
- * at most `late` older than the newest one (10m unless given); an older one is compared with what
- * is still known, and may pass where it should not; none is refused that should pass.
+ * The time of a message is that of its record, the same on redelivery, and never beyond now.
+ * Records may come in any order: each is compared with the ones before and behind it. This is exact
+ * for records that are at most `late` older than the newest one (default 10m). An older record is
+ * compared with the occurrences that are still remembered, and may pass where it should not; no
+ * record is refused that should pass.
  *
- * A message of a (topic, partition, offset) that was recorded passes again and is not counted
- * again, as long as it is remembered (`within`, or its day, and `late`). One that was refused is
- * judged and refused again, beside what was recorded since, so perhaps by an earlier rule. What was
- * recorded is durable after the next checkpoint; commit no offset before.
+ * A message whose (topic, partition, offset) was recorded passes again and is not counted again, as
+ * long as it is remembered (`within`, or its day, and `late`). A refused message is judged and
+ * refused again, but compared with newer records too, so perhaps by an earlier rule. Records are
+ * durable after the next checkpoint; commit no offset before.
  *
- * docs/rules.md has all settings, the keys, and what is kept. Owned by one thread at a time.
+ * docs/rules.md describes all settings, the keys, and the stored data. Owned by one thread at a
+ * time.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -42,35 +44,36 @@
 struct outbox_rules;
 
 /*
- * path: a folder of these rules alone; it is made if it is missing, its parent is there. Lines may
- * be others than the last time: a rule is known by its name, and keeps what is known of it; a new
- * one knows nothing. With another key, it begins anew.
+ * path: a folder for these rules alone; it is created if it is missing, but its parent must exist.
+ * Lines may differ from the last time: a rule is identified by its name and keeps its records; a
+ * new rule has none. A rule with another key starts without records.
  *
- * NULL: OUTBOX_CONFIG for a line, with its number, or for what is in the folder; OUTBOX_FENCED when
- * another process has it open; OUTBOX_RETRY, OUTBOX_DENIED for the disk.
+ * NULL: OUTBOX_CONFIG if a line is wrong (the error has its number) or the folder's content is;
+ * OUTBOX_FENCED if another process has the folder open; OUTBOX_RETRY, OUTBOX_DENIED for disk
+ * errors.
  */
 OUTBOX_PUBLIC struct outbox_rules *outbox_rules_open(
     const char *path, const char *const *lines, size_t count, struct outbox_error *error);
-/* What was recorded since the last checkpoint may be lost. Takes NULL. */
+/* Closes the rules; records since the last checkpoint may be lost. NULL is fine. */
 OUTBOX_PUBLIC void outbox_rules_close(struct outbox_rules *rules);
 
 struct outbox_rules_header {
 	const char *name;
-	const void *value; /* NULL: the header counts as missing */
+	const void *value; /* NULL counts as a missing header */
 	size_t length;
 };
 
 struct outbox_rules_message {
 	const char *topic;
 	int32_t partition;
-	int64_t offset; /* -1: none, and a redelivery is not recognised */
-	int64_t
-	    time_ms; /* of the record, since 1970; below 0: now. What is later than now is now */
+	int64_t offset;  /* -1: none, and a redelivery is not recognised */
+	int64_t time_ms; /* time of the record, since 1970; below 0: now. A time later than now
+			    counts as now */
 	const void *key; /* NULL: none */
 	size_t key_length;
 	const void *payload; /* NULL: none */
 	size_t payload_length;
-	const struct outbox_rules_header *headers; /* of several with a name the last counts */
+	const struct outbox_rules_header *headers; /* the last of several with one name counts */
 	size_t header_count;
 };
 
@@ -79,41 +82,42 @@ enum outbox_rules_action { OUTBOX_RULES_PASS, OUTBOX_RULES_DROP, OUTBOX_RULES_DE
 struct outbox_rules_verdict {
 	enum outbox_rules_action action;
 	/*
-	 * The first rule, in the order of the lines, that refuses it; if it passes, the first that
-	 * counts it as exceeding. Its number from 0, and its name, which lives as long as the
-	 * rules. -1 and NULL: none.
+	 * The first rule, in the order of the lines, that refuses the message; if it passes, the
+	 * first rule that counts it as exceeding. The rule's number from 0, and its name, which
+	 * lives as long as the rules. -1 and NULL: none.
 	 */
 	int rule;
 	const char *name;
-	bool again; /* it was recorded before, and passes as it did then */
+	bool again; /* it was recorded before, and passes again */
 };
 
 /*
- * ret_verdicts: one for each message, in their order; each is judged after those before it are
- * recorded. OUTBOX_RETRY: the disk has no room; some of them may be recorded, and checking all of
- * them again counts no message twice that has an offset.
+ * ret_verdicts: one for each message, in their order; each message is judged after the earlier ones
+ * are recorded. OUTBOX_RETRY: the disk has no room; some messages may be recorded, and checking all
+ * of them again counts no message with an offset twice.
  */
 OUTBOX_PUBLIC bool outbox_rules_check(struct outbox_rules *rules,
     const struct outbox_rules_message *messages, size_t count,
     struct outbox_rules_verdict *ret_verdicts, struct outbox_error *error);
 
 /*
- * Makes durable what was recorded. offset: that of the next message, all before it were checked;
- * -1: not known, or messages are of several partitions. OUTBOX_RETRY: again later; OUTBOX_FATAL:
- * the folder was removed, or the disk failed in a way that only opening anew can judge.
+ * Makes all records durable. offset: that of the next message, when all messages before it were
+ * checked; -1: unknown, or messages are of several partitions. OUTBOX_RETRY: try again later;
+ * OUTBOX_FATAL: the folder was removed, or the disk failed in a way that only opening the rules
+ * again can judge.
  */
 OUTBOX_PUBLIC bool outbox_rules_checkpoint(
     struct outbox_rules *rules, int64_t offset, struct outbox_error *error);
 
 struct outbox_rules_stats {
 	size_t rules;
-	/* what is remembered now, of all rules */
+	/* records that all rules remember now */
 	uint64_t keys, occurrences, memory_bytes, disk_bytes;
-	int64_t newest_ms; /* the time of the newest message that was recorded; -1: none */
-	int64_t offset;    /* the largest that a checkpoint made durable; -1: none */
+	int64_t newest_ms; /* time of the newest recorded message; -1: none */
+	int64_t offset;    /* the largest offset that a checkpoint made durable; -1: none */
 	/* messages since it was opened */
 	uint64_t passed, dropped, dead_lettered;
-	uint64_t again; /* of those that passed, recorded before */
+	uint64_t again; /* passed messages that had been recorded before */
 };
 OUTBOX_PUBLIC void outbox_rules_stats(
     const struct outbox_rules *rules, struct outbox_rules_stats *ret_stats);
@@ -124,6 +128,6 @@ struct outbox_rule_stats {
 	/* messages since it was opened: judged; beyond the limit; without a key for this rule */
 	uint64_t seen, exceeded, keyless;
 };
-/* number: of the line, from 0. False: there is no such rule. */
+/* number: position of the line, from 0. False: there is no such rule. */
 OUTBOX_PUBLIC bool outbox_rule_stats(
     const struct outbox_rules *rules, size_t number, struct outbox_rule_stats *ret_stats);

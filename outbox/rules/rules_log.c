@@ -93,8 +93,8 @@ bool rules_log_read(struct rules_log *log, int width, bool stays,
 	return place->spans && state_folder_sync(&log->folder, err);
 }
 
-/* The logs before the head: without it, of which they have the seed, they would be refused; and
- * before them the list of what has to be there. */
+/* Removes the logs before the head: they have the head's seed, and would be refused without the
+ * head. Before the logs it removes the list of required files. */
 static void empty_log_folder(int folder)
 {
 	unlinkat(folder, "files", 0);
@@ -130,7 +130,7 @@ bool rules_log_add(struct rules_log *log, int width, const struct key_entry *ent
 	return key_spans_add(log->widths[width].spans, entry, err);
 }
 
-/* One of those that have a file and keep it. NULL: nothing was recorded yet. */
+/* A log that has a file and keeps it. NULL: nothing was recorded yet. */
 static struct key_spans *last_of(const struct rules_log *log)
 {
 	struct key_spans *last = NULL;
@@ -142,7 +142,7 @@ static struct key_spans *last_of(const struct rules_log *log)
 	return last;
 }
 
-/* The offset comes last: it speaks for all. */
+/* Writes the offset last, because it is valid for all logs. */
 bool rules_log_checkpoint(struct rules_log *log, int64_t offset, struct err *err)
 {
 	struct key_spans *last = last_of(log);

@@ -1,5 +1,5 @@
 #pragma once
-/* For tests: outbox_rules_check with a clock of the caller's. */
+/* For tests: outbox_rules_check with the caller's clock. */
 #include "errors.h"
 #include "rules.h"
 

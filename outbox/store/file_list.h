@@ -1,8 +1,8 @@
 #pragma once
 /*
- * Which slices the folder of a window has: so that a file that is removed is noticed, and not taken
- * for a time in which nothing came. It is written when a checkpoint has made a new file durable,
- * and replaced as a whole.
+ * The list of slices in the folder of a window. With it a removed file is noticed, and not mistaken
+ * for a time without messages. The list is written when a checkpoint has made a new file durable,
+ * and is replaced as a whole.
  *
  *   folder/files, little-endian:
  *     magic    8   "obfiles" and a zero
@@ -24,17 +24,18 @@ struct file_list {
 
 void file_list_add(struct file_list *list, int64_t number, int64_t sub);
 
-/* What the folder says; without the file, nothing. ERR_CONFIG: it is damaged. */
+/* Reads the list; it is empty without the file. ERR_CONFIG: the file is damaged. */
 bool file_list_read(int folder, uint64_t seed, struct file_list *ret_list, struct err *err);
 /*
- * The first of these that has to be there and is not among those that are; NULL: none. slices: as
- * many are alive, and the newest. newest: of all files, empty ones as well: those that are over are
- * removed when it is made, and not when it is written.
+ * The first listed file that must exist and is not among the existing files; NULL: none. slices:
+ * the number of slices that are alive, besides the newest. newest: the newest slice of all files,
+ * also of empty ones, because expired files are removed when the newest file is created, and not
+ * when it is written.
  */
 const struct file_name *file_list_missing(
     const struct file_list *listed, const struct file_list *there, int64_t newest, int slices);
 
-/* Is all there? ERR_CONFIG: ids are lost. end: of the files' names. */
+/* Do all listed files exist? ERR_CONFIG: ids are lost. end: the end of the files' names. */
 bool file_list_check(const struct state_folder *folder, const struct file_list *there,
     int64_t newest, const char *end, struct err *err) MUST_CHECK;
 bool file_list_write(

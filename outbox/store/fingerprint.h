@@ -1,7 +1,8 @@
 #pragma once
 /*
- * The fingerprint of an id: XXH3, 128 bits, with the seed of the deployment. Two of n ids share one
- * with a chance of n^2 / 2^129, unless somebody who knows the seed chooses them.
+ * The fingerprint of an id: XXH3, 128 bits, with the seed of the deployment. Two of n ids have the
+ * same fingerprint with a probability of n^2 / 2^129, unless somebody who knows the seed chooses
+ * them.
  */
 #include <stddef.h>
 #include <stdint.h>

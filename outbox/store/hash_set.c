@@ -11,7 +11,7 @@ static bool hash_is_free(struct fingerprint hash)
 	return (hash.low | hash.high) == 0;
 }
 
-/* Where it is, or the free place where it would be. */
+/* The place of the fingerprint, or the free place where it would be. */
 static size_t place_of_hash(const struct hash_set *set, struct fingerprint hash)
 {
 	size_t place = (size_t)hash.high & (set->capacity - 1);
@@ -39,7 +39,7 @@ void hash_set_finish(struct hash_set *set)
 	*set = (struct hash_set){0};
 }
 
-/* Not that of a crowd that was there once. */
+/* Does not keep memory for a much larger number of earlier entries. */
 void hash_set_clear(struct hash_set *set)
 {
 	if (set->count < set->capacity / 16)
@@ -66,7 +66,7 @@ bool hash_set_add(struct hash_set *set, struct fingerprint hash)
 	return true;
 }
 
-/* What stands behind it moves up, so that no look stops before it. */
+/* Moves the later entries up, so that no search stops before them. */
 bool hash_set_remove(struct hash_set *set, struct fingerprint hash)
 {
 	if (!set->count)
@@ -78,7 +78,7 @@ bool hash_set_remove(struct hash_set *set, struct fingerprint hash)
 	     next = (next + 1) & mask) {
 		size_t wanted = (size_t)set->places[next].high & mask;
 		if (((next - wanted) & mask) < ((next - hole) & mask))
-			continue; /* its own place lies behind the hole */
+			continue; /* the entry's own place lies behind the hole */
 		set->places[hole] = set->places[next];
 		hole = next;
 	}

@@ -13,14 +13,14 @@ struct hash_set {
 };
 
 void hash_set_finish(struct hash_set *set);
-void hash_set_clear(struct hash_set *set); /* what it may need again of its memory stays */
+void hash_set_clear(struct hash_set *set); /* keeps memory that it may need again */
 static inline void hash_set_prefetch(const struct hash_set *set, struct fingerprint hash)
 {
 	if (set->count)
 		__builtin_prefetch(&set->places[hash.high & (set->capacity - 1)]);
 }
 bool hash_set_has(const struct hash_set *set, struct fingerprint hash);
-/* False: it was there. */
+/* False: the set had it already. */
 bool hash_set_add(struct hash_set *set, struct fingerprint hash);
-/* False: it was not there. */
+/* False: the set did not have it. */
 bool hash_set_remove(struct hash_set *set, struct fingerprint hash);

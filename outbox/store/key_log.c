@@ -15,25 +15,26 @@
 #include "text.h"
 
 enum {
-	SPARE_UNITS = 1 << 16, /* mapped beyond what is expected: batches lead with one */
-	BLOCK = 1024,          /* units that are proved together, but for what belongs to them */
-	PIECE = 1 << 11        /* units that are written at once when they are written again */
+	SPARE_UNITS = 1 << 16, /* mapped beyond the expected units, because each batch begins with a
+				  lead unit */
+	BLOCK = 1024,   /* units that are proved together, along with the rest of their batches */
+	PIECE = 1 << 11 /* units per write when they are written again */
 };
 
 struct key_log {
 	char *name; /* for messages */
 	uint64_t seed;
 	int fd;
-	bool dirty;     /* written and not synced */
-	int failed;     /* errno of a sync: what another one says is not to be believed */
+	bool dirty;     /* written but not synced */
+	int failed;     /* errno of a failed sync: the result of a later sync cannot be trusted */
 	uint64_t units; /* in the file */
 	uint64_t durable;
 	int64_t offset;
-	union key_unit *map;   /* of the file, and of what it may grow to */
+	union key_unit *map;   /* the file, and room into which it may grow */
 	uint64_t mapped;       /* units */
-	union key_unit *added; /* the batch that comes next, its lead first */
+	union key_unit *added; /* the next batch, its lead unit first */
 	uint64_t added_count, added_capacity;
-	uint8_t *proved; /* a bit a block: its batches are whole */
+	uint8_t *proved; /* one bit for each block: its batches are whole */
 	uint64_t proved_bytes;
 };
 
@@ -70,7 +71,7 @@ static bool check_log_start(const struct key_log *log, const struct key_log_star
 			   log->name, why);
 }
 
-/* write(), to its end. */
+/* Repeats write() until all bytes are written. */
 static bool write_log_bytes(int fd, const void *bytes, size_t length, uint64_t at)
 {
 	while (length) {
@@ -95,14 +96,14 @@ static bool begin_file(struct key_log *log, const struct key_log_start *head, st
 	return true;
 }
 
-/* It was made ready for another slice. */
+/* The log was made ready for another slice. */
 static bool is_empty(const struct key_log *log, const struct key_log_start *there)
 {
 	return log->units == KEY_FIRST_UNIT && !key_log_start_fault(there) &&
 	       there->seed == log->seed && there->durable == KEY_FIRST_UNIT;
 }
 
-/* One that is shorter than its head was being made when the process was killed. */
+/* A file shorter than its head: the process was killed while it created the file. */
 static bool look_at_file(struct key_log *log, const struct key_log_start *wanted, struct err *err)
 {
 	struct key_log_start there;
@@ -127,7 +128,8 @@ static bool look_at_file(struct key_log *log, const struct key_log_start *wanted
 
 /* --- the map -------------------------------------------------------------------------------- */
 
-/* Beyond the file's end there is nothing to be read; it comes as the file grows. */
+/* The part of the map beyond the file's end must not be read; it becomes readable as the file
+ * grows. */
 static bool map_units(struct key_log *log, uint64_t units, struct err *err)
 {
 	void *map = log->map
@@ -252,7 +254,7 @@ static void ignore_log_entry(void *context, uint64_t unit, const struct key_entr
 	(void)entry;
 }
 
-/* Whole batches up to `end` or more; returns where the last of them ends. */
+/* Reads whole batches, up to `end` or beyond; returns the end of the last one. */
 static uint64_t show_batches(const struct key_log *log, uint64_t from, uint64_t end,
     int64_t *offset, key_log_see *see, void *context)
 {
@@ -268,8 +270,7 @@ static uint64_t show_batches(const struct key_log *log, uint64_t from, uint64_t 
 	return unit;
 }
 
-/* A sync that failed may have left pages that are on no disk, and that the kernel would not write
- * any more. */
+/* A failed sync may have left pages that are on no disk and that the kernel no longer writes. */
 static bool rewrite_log_tail(const struct key_log *log, struct err *err)
 {
 	for (uint64_t unit = log->durable; unit < log->units; unit += PIECE) {
@@ -287,14 +288,14 @@ bool key_log_read(struct key_log *log, uint64_t from, int64_t known, key_log_see
 {
 	uint64_t unit = log->durable, whole = from > unit ? from : unit;
 	log->offset = known;
-	/* between what was synced and what the caller knows of */
+	/* between the synced part and the part that the caller knows */
 	if (unit < from)
 		unit = show_batches(log, unit, from, &log->offset, ignore_log_entry, NULL);
 	if (unit >= from)
 		unit = show_batches(log, from, log->units, &log->offset, see, context);
 	if (unit < whole)
 		return fail_damaged(log, unit, ERR_CONFIG, err);
-	/* what a killed process wrote and did not sync must not be behind what comes next */
+	/* sync what a killed process wrote, so that it is not durable later than the next batch */
 	log->dirty |= log->durable != unit;
 	return cut_log(log, unit, err) && rewrite_log_tail(log, err) && key_log_sync(log, err);
 }
@@ -309,7 +310,7 @@ bool key_log_show(
 
 /* --- proof ---------------------------------------------------------------------------------- */
 
-/* Only what leads a batch has its own number where this has it. */
+/* Only a lead unit has its own number in this field. */
 static uint64_t lead_before(const struct key_log *log, uint64_t unit)
 {
 	while (unit > KEY_FIRST_UNIT && log->map[unit].lead.unit != unit)
@@ -329,7 +330,7 @@ static void note_proved(struct key_log *log, uint64_t from, uint64_t end)
 		log->proved[block / 8] |= (uint8_t)(1 << block % 8);
 }
 
-/* All batches of its block, so that it is proved as a whole. */
+/* Verifies all batches of a block, so that the block is proved as a whole. */
 bool key_log_is_whole_at(struct key_log *log, uint64_t unit)
 {
 	uint64_t block = unit / BLOCK, first = block * BLOCK, end = first + BLOCK;

@@ -1,7 +1,7 @@
 #pragma once
 /*
- * The ids of a slice that are done, in the order in which they were: a file that only grows. What
- * is in it is what an id is confirmed by, and what all else is rebuilt from.
+ * The finished ids of a slice, in the order in which they were finished, in a file that only grows.
+ * The file confirms whether an id is done, and all other data is rebuilt from it.
  *
  * The file is a row of units of 32 bytes, little-endian. Unit 0 and 1 are its head:
  *
@@ -12,10 +12,10 @@
  *   slice      8   its number: the time divided by slice_ms
  *   slice_ms   8
  *   checksum   8   XXH3, 64 bits, of the 40 bytes before it
- *   durable    8   units: what is before that was synced
+ *   durable    8   number of units that are synced
  *   its sum    8   XXH3, 64 bits, with the seed, of the 8 bytes before it
  *
- * Batches follow, each as it was written at once: a unit that leads, and one for each id.
+ * Batches follow, each written at once: a lead unit, and a unit for each id.
  *
  *   checksum   8   XXH3, 64 bits, with the seed, of the rest of the batch
  *   unit       8   the number of this unit
@@ -26,12 +26,13 @@
  *   offset     8   of its record
  *   time       8   of its record, in milliseconds since 1970
  *
- * A batch that is cut off, or whose checksum is wrong, behind what is durable is the torn tail of a
- * crash: it was never said to be durable, and is cut with all that follows, of which some may have
- * come to the disk before it. In what is durable it is damage, and the file is refused.
+ * A batch behind the durable part that is cut off, or whose checksum is wrong, is the torn tail of
+ * a crash. It was never reported as durable, and is cut together with everything behind it, some of
+ * which may have reached the disk earlier. Such a batch in the durable part is damage, and the file
+ * is refused.
  *
- * `durable` is written when a sync has ended, and is durable itself with the next one: after a loss
- * of power it may say less than is true, and never more.
+ * `durable` is written when a sync has ended, and is itself durable with the next sync: after a
+ * loss of power it may be too small, but never too large.
  *
  * Owned by one thread.
  */
@@ -55,60 +56,59 @@ struct key_log_head {
 struct key_log;
 
 /*
- * folder: a descriptor, which stays the caller's. A file that is not there is made, and one that is
- * must have this head. expected: so many ids, for the size of what is mapped; more may come.
- * ERR_CONFIG: a file of something else, or one that is shorter than it was, with the cure;
- * ERR_RETRY: the disk.
+ * folder: a descriptor, which stays the caller's. A missing file is created; an existing one must
+ * have this head. expected: number of ids for which memory is mapped; more may come. ERR_CONFIG:
+ * the file has another content, or is shorter than it was (the error has the cure); ERR_RETRY: the
+ * disk.
  */
 struct key_log *key_log_open(int folder, const char *name, const struct key_log_head *head,
     uint64_t expected, struct err *err);
 /*
- * Makes one that is empty that of another slice, under another name. Who is killed meanwhile leaves
- * an empty log with one of the heads, which is anybody's.
+ * Turns an empty log into that of another slice, under another name. If the process is killed
+ * meanwhile, an empty log with one of the two heads remains, which any process may use.
  */
 bool key_log_rename(struct key_log *log, int folder, const char *name,
     const struct key_log_head *head, struct err *err) MUST_CHECK;
-/* What was not written is lost. */
+/* Closes the log; added ids that were not written are lost. */
 void key_log_close(struct key_log *log);
 
 typedef void key_log_see(void *context, uint64_t unit, const struct key_entry *entry);
 /*
- * Reads the file from a unit on, at which a batch begins or the file ends: verifies the batches and
- * shows their entries; cuts a torn tail, and makes durable what is there. What is before `from` is
- * known to be whole. known: the largest offset of the batches before. Once, before anything is
- * added. ERR_CONFIG: what was durable is damaged.
+ * Reads the file from the unit `from`, where a batch begins or the file ends: verifies the batches
+ * and shows their entries, cuts a torn tail, and makes the rest durable. The caller knows that the
+ * part before `from` is whole. known: the largest offset in the batches before `from`. Called once,
+ * before anything is added. ERR_CONFIG: the durable part is damaged.
  */
 bool key_log_read(struct key_log *log, uint64_t from, int64_t known, key_log_see *see,
     void *context, struct err *err) MUST_CHECK;
-/* Verifies and shows what is written from a batch on. ERR_FATAL: it is damaged. */
+/* Verifies and shows all written entries from a batch on. ERR_FATAL: the file is damaged. */
 bool key_log_show(const struct key_log *log, uint64_t from, key_log_see *see, void *context,
     struct err *err) MUST_CHECK;
 
-/* Does the file end there, or a whole batch begin? */
+/* Does the file end at this unit, or does a whole batch begin there? */
 bool key_log_begins(const struct key_log *log, uint64_t unit);
-/* Is the entry at this unit as it was written? Its batch is read for that, once. */
+/* Is the entry at this unit as it was written? The first call reads its batch. */
 bool key_log_is_whole_at(struct key_log *log, uint64_t unit);
 
-/* The largest offset that a batch which was read or written says to be durable; -1: none. */
+/* The largest durable offset in the batches that were read or written; -1: none. */
 int64_t key_log_offset(const struct key_log *log);
-/* Units that are in the file; those added come behind. */
+/* Number of units in the file; added ones come behind. */
 uint64_t key_log_written(const struct key_log *log);
 
 void key_log_add(struct key_log *log, const struct key_entry *entry);
-uint64_t key_log_added(const struct key_log *log); /* and not written */
+uint64_t key_log_added(const struct key_log *log); /* number of ids added but not written */
 const struct key_entry *key_log_added_at(const struct key_log *log, uint64_t number); /* from 0 */
-/* NULL: it is not written. */
+/* NULL: the unit is not written. */
 const struct key_entry *key_log_at(const struct key_log *log, uint64_t unit);
 
 /*
- * Writes what was added, or a batch without ids when there is nothing new but the offset. It may be
- * repeated after a failure (ERR_RETRY: no room on the disk, for instance); nothing is forgotten
- * meanwhile.
+ * Writes the added ids, or a batch without ids if only the offset is new. The caller may repeat it
+ * after a failure (for example ERR_RETRY: no room on the disk); no id is forgotten meanwhile.
  */
 bool key_log_write(struct key_log *log, int64_t offset, struct err *err) MUST_CHECK;
 /*
- * Makes durable what was written. ERR_FATAL: the kernel may have dropped what it could not write,
- * and would say the next time that all is well; who opens the file again writes it once more.
- * Until then each sync fails.
+ * Makes the written units durable. ERR_FATAL: the kernel may have dropped pages that it could not
+ * write, and would report success the next time. Each sync fails until the file is opened again,
+ * which writes it once more.
  */
 bool key_log_sync(struct key_log *log, struct err *err) MUST_CHECK;

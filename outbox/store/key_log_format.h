@@ -1,5 +1,5 @@
 #pragma once
-/* The bytes of key_log.h, for who writes them and for who only looks at them. */
+/* The file format of key_log.h, for the writer and for read-only views. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
@@ -14,7 +14,7 @@ struct key_log_start {
 	int32_t sub;
 	uint64_t seed;
 	int64_t slice, slice_ms;
-	uint64_t checksum; /* of what is before it */
+	uint64_t checksum; /* covers the bytes before it */
 	uint64_t durable, durable_sum;
 };
 _Static_assert(sizeof(struct key_log_start) == KEY_LOG_HEAD, "the head is as the format has it");
@@ -40,7 +40,7 @@ static inline uint64_t key_log_durable_sum(const struct key_log_start *start)
 	return XXH3_64bits_withSeed(&start->durable, sizeof start->durable, start->seed);
 }
 
-/* What is wrong with it, whoever's it is; NULL: nothing. */
+/* The fault of a head, whichever log it belongs to; NULL: none. */
 static inline const char *key_log_start_fault(const struct key_log_start *start)
 {
 	if (memcmp(start->magic, KEY_LOG_MAGIC, sizeof start->magic) != 0)

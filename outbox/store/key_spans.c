@@ -21,10 +21,10 @@ struct span {
 
 struct key_spans {
 	const struct state_folder *folder;
-	uint64_t ids; /* expected in a span */
+	uint64_t ids; /* number of ids expected in a span */
 	struct span spans[MOST_SPANS];
-	int count;         /* by number */
-	bool folder_dirty; /* files were made, and a loss of power may take them */
+	int count;         /* sorted by number */
+	bool folder_dirty; /* files were created, and a loss of power may remove them */
 	int64_t offset;
 };
 
@@ -38,7 +38,7 @@ static void name_span_file(int64_t number, char name[NAME])
 	snprintf(name, NAME, "%lld.0.log", (long long)number);
 }
 
-/* Into its place by number. */
+/* Inserts a span in the order of numbers. */
 static struct span *open_span(struct key_spans *spans, int64_t number, struct err *err)
 {
 	char name[NAME];
@@ -91,7 +91,9 @@ static void note_unit(void *context, uint64_t unit, const struct key_entry *entr
 	reading->units[reading->count++] = unit;
 }
 
-/* From the last to the first: what was released behind an entry is known when it comes. */
+/*
+ * Reads from the last entry to the first, so that the releases behind an entry are known before it.
+ */
 static void show_span_entries(const struct key_log *log, const struct reading *reading,
     void (*see)(void *context, const struct key_entry *entry), void *context)
 {
@@ -238,7 +240,7 @@ bool key_spans_flush(struct key_spans *spans, struct err *err)
 	return true;
 }
 
-/* The offset comes last: it speaks for all. */
+/* Writes the offset last, because it is valid for all logs. */
 static bool write_spans(struct key_spans *spans, int64_t offset, struct err *err)
 {
 	for (int i = 0; i < spans->count - 1; i++)

@@ -9,7 +9,8 @@
 
 enum { PIECE = 1 << 12 }; /* units */
 
-/* The head first: what it says to be durable is in a file of this size then. */
+/* Reads the head before the size: then the file of this size has all units that the head calls
+ * durable. */
 bool key_view_open(struct key_view *ret_view, int folder, const char *name)
 {
 	struct stat state;

@@ -1,7 +1,7 @@
 #pragma once
 /*
- * A key log as it stands: for who only looks at it, while another process may write it. It is read
- * up to the end that it had when it was opened, and nothing in it is changed or locked.
+ * A read-only view of a key log that another process may be writing. The view reads up to the end
+ * that the log had when it was opened, and changes and locks nothing.
  *
  * Owned by one thread.
  */
@@ -9,24 +9,24 @@
 
 struct key_view {
 	int fd;
-	uint64_t bytes, units; /* when it was opened; whole units of them */
+	uint64_t bytes, units; /* size when it was opened, in bytes and in whole units */
 	uint64_t seed;
-	struct key_log_start start; /* of a shorter file not all of it */
-	/* the rest is key_view.c's own: a piece of the file */
+	struct key_log_start start; /* incomplete if the file is shorter */
+	/* private to key_view.c: a piece of the file */
 	union key_unit *piece;
 	uint64_t first, count;
 };
 
-/* errno says why not. To be closed in any case. */
+/* On failure errno has the reason. The caller closes the view in any case. */
 bool key_view_open(struct key_view *ret_view, int folder, const char *name);
 void key_view_close(struct key_view *view);
 
 struct key_view_batch {
-	uint64_t unit, count; /* where it begins; of ids */
+	uint64_t unit, count; /* where the batch begins; number of ids */
 	int64_t offset;
 };
-/* The next whole batch that begins at this unit or later; false: there is none. */
+/* Finds the next whole batch that begins at this unit or later; false: there is none. */
 bool key_view_next(struct key_view *view, uint64_t from, struct key_view_batch *ret_batch);
-/* Of a unit below view->units; NULL: the disk, or the file was cut meanwhile. Valid until the next
- * call. */
+/* The entry at a unit below view->units, valid until the next call; NULL: a disk error, or the file
+ * was cut meanwhile. */
 const union key_unit *key_view_at(struct key_view *view, uint64_t unit);

@@ -44,7 +44,7 @@ static bool check_mapped_head(const struct mapped_head *head, const struct mappe
 			   name, why);
 }
 
-/* One without a head was being made when the process was killed. */
+/* A file without a head: the process was killed while it created the file. */
 static bool make_mapped_file(
     int fd, const char *name, const struct mapped_head *wanted, struct err *err)
 {
@@ -133,7 +133,7 @@ bool mapped_file_sync_offset(const struct mapped_file *file, int64_t offset, str
 	return sync_bytes(file, MAPPED_HEAD, err);
 }
 
-/* Each page is changed into what it is, so that the kernel writes it. */
+/* Writes each page's own content into it, so that the kernel writes the page. */
 static bool dirty_mapped_pages(const struct mapped_file *file, struct err *err)
 {
 	uint64_t bytes = MAPPED_HEAD + file->head->bytes;

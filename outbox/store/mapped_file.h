@@ -1,8 +1,8 @@
 #pragma once
 /*
- * A file that is memory: a page of head, and behind it what a store keeps. What is written into it
- * is there after kill -9, since the kernel has it; after a loss of power what was synced is there,
- * and of what came later any part.
+ * A file that is mapped into memory: a page for the head, and behind it the data of a store.
+ * Written data survives kill -9, because the kernel has it. Synced data survives a loss of power;
+ * any part of later data may survive.
  *
  * The head, little-endian, zeroes behind it:
  *
@@ -35,11 +35,11 @@ struct mapped_head {
 	uint64_t checksum, failed;
 };
 
-/* What is wrong with the head of a file of so many bytes behind it, whoever's it is; NULL: nothing.
- */
+/* The fault of the head of a file with this many bytes behind the head, whichever store it belongs
+ * to; NULL: none. */
 const char *mapped_head_fault(const struct mapped_head *head, uint64_t bytes);
 
-/* Is there nothing in it but zeroes: was it being made when its process was killed? */
+/* Has the file only zeroes, because its process was killed while it created the file? */
 bool mapped_file_is_blank(int fd, uint64_t length);
 
 struct mapped_file {
@@ -48,17 +48,17 @@ struct mapped_file {
 };
 
 /*
- * Opens it, or makes it with room on the disk for all of it, and zeroes behind the head. wanted:
- * kind, bytes, seed and number; of a file that is there bytes may differ if `any_size`. ERR_CONFIG:
- * a file of something else, or damaged; ERR_RETRY: no room. After a sync
- * that failed all of it is written again. On failure there is nothing to close.
+ * Opens the file, or creates it with all of its room on the disk, and zeroes behind the head.
+ * wanted: kind, bytes, seed and number; if `any_size`, the bytes of an existing file may differ.
+ * ERR_CONFIG: the file has another content or is damaged; ERR_RETRY: no room. After a failed sync
+ * the whole file is written again. On failure there is nothing to close.
  */
 bool mapped_file_open(struct mapped_file *ret_file, int folder, const char *name,
     const struct mapped_head *wanted, bool any_size, struct err *err) MUST_CHECK;
-void mapped_file_close(struct mapped_file *file); /* takes {0} as well */
+void mapped_file_close(struct mapped_file *file); /* {0} is fine */
 
-/* All that was written is durable. ERR_FATAL: only who opens it again can make it so. */
+/* Makes all written data durable. ERR_FATAL: only opening the file again can do so. */
 bool mapped_file_sync(const struct mapped_file *file, struct err *err) MUST_CHECK;
-/* Then the offset, which speaks for more files than this one. Not below the one that is there. */
+/* Writes the offset afterwards; it is valid for other files too. Never below the stored one. */
 bool mapped_file_sync_offset(
     const struct mapped_file *file, int64_t offset, struct err *err) MUST_CHECK;

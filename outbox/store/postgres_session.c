@@ -32,7 +32,7 @@ static int left_until(int64_t end)
 	return left > 0 ? (int)left : 0;
 }
 
-/* What a standby shows is older than what the primary has promised. */
+/* A standby shows older data than the primary has confirmed. */
 static bool judge_postgres_session(
     const struct postgres_session *server, const struct pg_result *session, struct err *err)
 {
@@ -65,7 +65,7 @@ static bool begin_postgres_session(struct postgres_session *server, int64_t end,
 static bool connect_until(struct postgres_session *server, int64_t end, struct err *err)
 {
 	struct err lost;
-	if (server->pg && !pg_step(server->pg, &lost)) /* while nobody asked it anything */
+	if (server->pg && !pg_step(server->pg, &lost)) /* while the session was idle */
 		postgres_session_leave(server);
 	if (server->pg)
 		return true;

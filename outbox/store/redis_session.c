@@ -49,7 +49,7 @@ static bool info_is(const char *info, const char *name, const char *value)
 	return false;
 }
 
-/* A server that has no INFO has no replicas, and drops nothing. */
+/* A server without INFO has no replicas and evicts nothing. */
 static bool judge_redis_info(const struct redis_session *server, const char *info, struct err *err)
 {
 	const char *place = server->address.place;
@@ -79,7 +79,7 @@ static bool look_around(struct redis_session *server, struct err *err)
 	return server->redis;
 }
 
-/* The mark is chance, and stays as long as the server keeps what it is told. */
+/* The mark is random, and exists as long as the server keeps its keys. */
 static bool check_mark(struct redis_session *server, struct err *err)
 {
 	owned_text char *mark = NULL;

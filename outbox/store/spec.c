@@ -85,14 +85,14 @@ bool spec_set(const struct spec_type *type, void *object, const char *name, cons
 	if (!setting || (value && !setting->example))
 		return refuse_setting(type, name, err);
 
-	/* the setter may replace this by a message that says more */
+	/* the setter may replace this with a more specific message */
 	value = value ? value : "";
 	err_set(err, ERR_CONFIG, "%s '%.40s' is refused; it is %s", name, spec_word_shown(value),
 	    setting->example ? setting->example : "");
 	return setting->set(object, setting, value, err);
 }
 
-/* Numbers that a type needs are above 0. */
+/* Required numbers are above 0. */
 static bool is_given(const struct spec_setting *setting, const void *object)
 {
 	const void *place = (const char *)object + setting->offset;

@@ -1,15 +1,15 @@
 #pragma once
 /*
- * A line of a configuration, as dedup, claims and rules have it. Its first word is a type, and the
- * other words are settings of that type, in any order:
+ * A line of a configuration, for dedup, claims and rules. Its first word is a type, and the other
+ * words are settings of that type, in any order:
  *
  *   bloom ids=50M rate=0.1% window=24h path=/var/lib/billing/dedup
  *   redis lossy form=bitmap ids=100M url=redis://127.0.0.1 name=billing
  *   sliding name=burst most=5 within=10s key="topic,header:user" action=drop
  *
- * A value with blanks stands in double quotes, in which a double quote is written twice
- * (spec_words.h). Types and settings are rows of the caller. A setting that the type does not have
- * is refused. Each refusal names the setting and the cure (ERR_CONFIG).
+ * A value with blanks is written in double quotes, and a double quote inside is written twice
+ * (spec_words.h). The caller passes types and settings as rows. A setting that the type does not
+ * have is refused. Each refusal names the setting and the cure (ERR_CONFIG).
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -21,11 +21,11 @@ struct spec_setting {
 	const char *name;    /* NULL: the end of the rows */
 	const char *example; /* what a value is: "a time from 100ms to 1d, as lease=30s"; NULL: the
 				setting is a word of its own, and set is called without a value */
-	/* object: what the line is read into. Fills *err only to say more than the example. */
+	/* Stores the value in `object`. Fills *err only to say more than the example does. */
 	bool (*set)(
 	    void *object, const struct spec_setting *setting, const char *value, struct err *err);
-	size_t offset;            /* of the value, in the object */
-	const struct unit *units; /* of spec_set_number */
+	size_t offset;            /* offset of the value in the object */
+	const struct unit *units; /* for spec_set_number */
 	int64_t low, high;
 	const char *missing; /* why a type needs the setting; NULL: the example says enough */
 };
@@ -34,7 +34,7 @@ struct spec_setting {
 struct spec_type {
 	const char *name;
 	const struct spec_setting *shared; /* rows that several types choose from */
-	uint32_t takes, needs;             /* of these, the bit 1 << number is set */
+	uint32_t takes, needs;             /* bits 1 << number, for rows of `shared` */
 	const struct spec_setting *own;    /* rows of this type alone; NULL: none */
 };
 
@@ -43,7 +43,7 @@ bool spec_set_number(
     void *object, const struct spec_setting *setting, const char *value, struct err *err);
 bool spec_set_text(
     void *object, const struct spec_setting *setting, const char *value, struct err *err);
-/* A text that may be a part of a key or of a file name. */
+/* Sets a text that may be a part of a key or of a file name. */
 bool spec_set_name(
     void *object, const struct spec_setting *setting, const char *value, struct err *err);
 bool spec_set_flag(
@@ -84,9 +84,9 @@ bool spec_set_flag(
 	}
 
 /*
- * The type that the first word of *rest names; NULL and err: none of these. types: up to NULL;
- * types of one name are neighbours, and the first one is returned. what: "store of
- * dedup". *rest is changed, and is then for spec_parse_settings.
+ * The type that the first word of *rest names; NULL and err: the word names no type. types: up to
+ * NULL; types of one name are neighbours, and the first one is returned. what: "store of dedup".
+ * *rest is changed, and is then for spec_parse_settings.
  */
 const struct spec_type *spec_parse_type(
     char **rest, const struct spec_type *const *types, const char *what, struct err *err);
@@ -96,5 +96,5 @@ bool spec_parse_settings(
 /* Sets one setting; value NULL: a word of its own. */
 bool spec_set(const struct spec_type *type, void *object, const char *name, const char *value,
     struct err *err) MUST_CHECK;
-/* Does the object have all that the type needs? */
+/* Does the object have all required settings of the type? */
 bool spec_check_needs(const struct spec_type *type, const void *object, struct err *err) MUST_CHECK;

@@ -1,13 +1,14 @@
 #pragma once
 /*
- * The words of a line of a configuration. They stand between blanks; a word, or a part of it, that
- * has blanks stands in double quotes, in which a double quote is written twice.
+ * The words of a line of a configuration. Blanks separate them. A word, or a part of it, that has
+ * blanks is written in double quotes, and a double quote inside is written twice.
  */
 #include <stdbool.h>
 #include "errors.h"
 
 /*
- * The next word of *rest, in place; NULL: the end of the line. ERR_CONFIG: a quote has no end.
+ * Cuts the next word from *rest, in place; NULL: the end of the line. ERR_CONFIG: a quote has no
+ * end.
  */
 bool spec_word_next(char **rest, char **ret_word, struct err *err) MUST_CHECK;
 

@@ -52,7 +52,7 @@ int state_folder_open_descriptor(const char *path, const char **ret_why)
 
 	*ret_why = NULL;
 	if (fd < 0) {
-		/* the kernel says ENOTDIR of a link as well */
+		/* the kernel returns ENOTDIR for a link, too */
 		if (lstat(path, &found) == 0 && S_ISLNK(found.st_mode))
 			*ret_why = "it is a symbolic link; name the folder itself";
 		else if (errno == ELOOP)
@@ -84,7 +84,7 @@ static bool fail_path(const struct state_folder *folder, const char *what, struc
 		       : state_folder_fail(folder, what, err);
 }
 
-/* One that is new is to be there after a loss of power, too. */
+/* Makes a new folder durable, so that it survives a loss of power. */
 static bool make_state_folder(struct state_folder *folder, struct err *err)
 {
 	bool made = mkdir(folder->path, 0700) == 0;
@@ -136,7 +136,7 @@ static bool refuse_folder(const struct state_folder *folder, const char *why, st
 	    folder->path, why);
 }
 
-/* Slices are named only where they differ: some stores have no such setting. */
+/* The error names slices only if they differ, because some stores have no such setting. */
 static bool refuse_window(
     const struct state_folder *folder, const struct state_folder_head *wanted, struct err *err)
 {
@@ -167,7 +167,7 @@ static bool check_folder_head(
 	       refuse_folder(folder, "it was made for another number of ids, or another rate", err);
 }
 
-/* The file appears whole or not at all. */
+/* Writes the file so that it appears whole or not at all. */
 static bool write_head(struct state_folder *folder, struct err *err)
 {
 	const struct state_folder_head *head = &folder->head;

@@ -7,11 +7,11 @@
  *   folder/window     64 bytes, little-endian:
  *     magic    8   "obwindow"
  *     version  4   1
- *     slices   4   the window is cut into so many; 0: there is no window
- *     seed     8   of the hash, by chance
+ *     slices   4   the number of slices of the window; 0: there is no window
+ *     seed     8   of the hash, random
  *     slice_ms 8
- *     store    8   its name, zeroes behind it
- *     size     8   what the store was planned for, if it cannot be opened with another plan; or 0
+ *     store    8   name of the store, followed by zeroes
+ *     size     8   planned size of the store, if it cannot be opened with another one; or 0
  *     zero     8
  *     checksum 8   XXH3, 64 bits, of the 56 bytes before it
  */
@@ -46,9 +46,10 @@ struct state_folder {
 int state_folder_open_descriptor(const char *path, const char **ret_why);
 
 /*
- * Makes it if it is missing; its parent is there. store: at most 8 bytes. ERR_CONFIG: path is NULL,
- * or its parent is missing, or the folder is damaged, of another store, window or size; ERR_FENCED:
- * another process has it; ERR_DENIED, ERR_RETRY: the disk. To be closed in any case.
+ * Opens the folder, or creates it if it is missing; its parent must exist. store: at most 8 bytes.
+ * ERR_CONFIG: path is NULL, or its parent is missing, or the folder is damaged, or belongs to
+ * another store, window or size; ERR_FENCED: another process has it open; ERR_DENIED, ERR_RETRY:
+ * the disk. The caller closes it in any case.
  */
 bool state_folder_open(struct state_folder *ret_folder, const char *path, const char *store,
     int slices, int64_t slice_ms, uint64_t size, struct err *err) MUST_CHECK;

@@ -36,7 +36,8 @@ static bool is_lock_of(const char *line, const struct stat *state, long *ret_pro
 	       (major_number == 0 || minor_number == minor(state->st_dev));
 }
 
-/* To try the lock would be to take it for a moment, and to refuse it to who opens just then. */
+/* Trying the lock would take it for a moment, and a process that opens the folder just then would
+ * be refused. */
 static long find_holder(int folder)
 {
 	struct stat state;

@@ -10,7 +10,7 @@ enum state_file_kind {
 	STATE_FILE_BITS,      /* N.bits */
 	STATE_FILE_OFFSET,    /* offset */
 	STATE_FILE_POSITIONS, /* positions */
-	STATE_FILE_OTHER,     /* of nobody */
+	STATE_FILE_OTHER,     /* a file that belongs to no store */
 };
 struct state_file {
 	enum state_file_kind kind;
@@ -21,18 +21,18 @@ struct state_file {
 
 struct state_folder_view {
 	int fd;
-	struct state_folder_head head; /* as it is in the file; {0}: there is none */
-	char store[sizeof((struct state_folder_head *)0)->store + 1]; /* its name */
-	const char *fault;        /* of the head; NULL: it is as it should be */
-	long holder;              /* process id; -1: it is open in another; 0: in none */
-	struct state_file *files; /* by number, sub and kind; without window and lock */
+	struct state_folder_head head; /* as stored in the file; {0}: there is none */
+	char store[sizeof((struct state_folder_head *)0)->store + 1]; /* name of the store */
+	const char *fault; /* fault of the head; NULL: none */
+	long holder; /* process id that has the folder open; -1: another process has; 0: none has */
+	struct state_file *files; /* sorted by number, sub and kind; without window and lock */
 	size_t count;
 };
 
 /*
- * ERR_CONFIG: there is no such folder, or nothing of a store in it; ERR_DENIED, ERR_RETRY: the
- * disk. To be closed in any case. A process of another machine, or of another container, that
- * has it open is not seen.
+ * ERR_CONFIG: there is no such folder, or it has no files of a store; ERR_DENIED, ERR_RETRY: the
+ * disk. The caller closes the view in any case. A process of another machine or container that has
+ * the folder open is not seen.
  */
 bool state_folder_view_open(
     struct state_folder_view *ret_view, const char *path, struct err *err) MUST_CHECK;

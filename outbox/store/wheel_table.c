@@ -12,7 +12,7 @@ static bool is_none(struct fingerprint hash)
 	return (hash.low | hash.high) == 0;
 }
 
-/* Memory that is used only where it is touched. */
+/* Reserves memory that is used only where it is touched. */
 static void *reserve_memory(uint64_t bytes)
 {
 	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
@@ -47,7 +47,7 @@ static uint32_t *bucket_of_hash(const struct wheel_table *table, struct fingerpr
 	return &table->buckets[hash.high & (table->bucket_count - 1)];
 }
 
-/* What points to it, or to the end of its chain. */
+/* The pointer to the entry, or to the end of its chain. */
 static uint32_t *find_link(const struct wheel_table *table, struct fingerprint hash)
 {
 	uint32_t *at = bucket_of_hash(table, hash);
@@ -96,7 +96,7 @@ static void give_entry(struct wheel_table *table, uint32_t place)
 	table->free = place;
 }
 
-/* at: what points to it. Its tick's list has it still. */
+/* at: the pointer to the entry. The list of its tick still has the entry. */
 static void unlink_entry(struct wheel_table *table, uint32_t *at)
 {
 	struct wheel_entry *entry = &table->entries[*at];
@@ -123,7 +123,7 @@ static uint32_t *tick_at(struct wheel_table *table, int64_t tick)
 	return &table->ticks[place < 0 ? place + WHEEL_TICKS + 1 : place];
 }
 
-/* This entry: another of the same id may be of a later tick. */
+/* Finds this entry, because the same id may have another one in a later tick. */
 static void remove_wheel_entry(struct wheel_table *table, uint32_t place)
 {
 	uint32_t *at = bucket_of_hash(table, table->entries[place].hash);
@@ -147,13 +147,13 @@ static void remove_some(struct wheel_table *table)
 static void put_behind_going(struct wheel_table *table, uint32_t *tick)
 {
 	uint32_t *last = &table->going;
-	while (*last) /* nearly always there is nothing left of the tick before */
+	while (*last) /* nearly always the list of expired ticks is empty */
 		last = &table->entries[*last].next_of_tick;
 	*last = *tick;
 	*tick = 0;
 }
 
-/* Those that are over then make room for the next. */
+/* Expired ticks then make room for the next one. */
 static void turn_wheel(struct wheel_table *table, int64_t tick)
 {
 	int64_t first = table->newest == INT64_MIN ? tick : table->newest + 1;
