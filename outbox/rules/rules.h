@@ -66,9 +66,9 @@ struct outbox_rules_header {
 struct outbox_rules_message {
 	const char *topic;
 	int32_t partition;
-	int64_t offset;  /* -1: none, and a redelivery is not recognised */
-	int64_t time_ms; /* time of the record, since 1970; below 0: now. A time later than now
-			    counts as now */
+	int64_t offset; /* -1: none, and a redelivery is not recognised */
+	int64_t
+	    time_ms; /* since 1970, of the record; below 0: now. A time after now counts as now */
 	const void *key; /* NULL: none */
 	size_t key_length;
 	const void *payload; /* NULL: none */

@@ -8,7 +8,7 @@
 
 DEFINE_OWNED(struct config, config_destroy)
 
-/* A member that points to another section; sections that are referred to were built before. */
+/* Sets a member that points to another section; the other section was built before. */
 static bool set_section(const struct config *config, void *item, const struct config_row *row,
     const char *name, struct err *err)
 {
@@ -54,7 +54,8 @@ static bool set_item(
 	return true;
 }
 
-/* The next element of the kind's list, which has room for all; or the configuration itself. */
+/* The next element of the kind's list, which has room for all elements; or the configuration
+ * itself. */
 static void *next_item(struct config *config, const struct config_section *section)
 {
 	const struct config_kind_row *kind = &config_kinds[section->kind];
@@ -260,7 +261,7 @@ const struct config_publisher *config_find_publisher(const struct config *config
 	return config_rows_item_named(config, CONFIG_PUBLISHER, name);
 }
 
-/* NULL: it has no section. */
+/* NULL: the topic has no section. */
 static const struct config_topic *find_topic(const struct config *config, const char *topic)
 {
 	const struct config_topic wanted = {.name = (char *)topic};

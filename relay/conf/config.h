@@ -5,11 +5,11 @@
  *
  * Sections: [postgres] [kafka] [publisher] [api] [admin] [log]; further ones are named: [postgres
  * "x"], [kafka "y"], [publisher "z"]. An unnamed section [publisher] is the publisher "main";
- * [postgres] and [kafka] without a name are "main" as well. Of a kind that is not declared at all
- * there is one, "main", with its defaults; but a configuration with [deliver] sections and none of
- * [postgres], [publisher] and [lookback] is that of a sidecar, and has no database and no
+ * [postgres] and [kafka] without a name are "main" as well. A kind that is not declared at all has
+ * one section, "main", with the defaults. Exception: a configuration with [deliver] sections and
+ * none of [postgres], [publisher] and [lookback] is that of a sidecar, and has no database and no
  * publisher. [topic "orders"], [check "x"], [lookback "orders"] and [deliver "billing"] always have
- * names, and need not be there: a topic without a section has the defaults.
+ * names, and may be missing: a topic without a section has the defaults.
  *
  * Environment: OUTBOX_RELAY_<SECTION>_<KEY> for the unnamed ("main") section and
  * OUTBOX_RELAY_<SECTION>_<NAME>_<KEY> for a named one that the file declares; upper case, dots and
@@ -22,7 +22,7 @@
  * a dsn or of a property is ever part of a message.
  *
  * A loaded configuration is read-only and may be shared between threads; every string is owned by
- * it. On a reload a new one is loaded and the reloadable values are copied by who uses them.
+ * it. On a reload a new configuration is loaded, and each user of a reloadable value copies it.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -34,10 +34,10 @@
 #include "publisher_settings.h"
 #include "text.h"
 
-/* What a request to an application holds, and how an event is written (CloudEvents). */
+/* The content of a request to an application, and the form of an event (CloudEvents). */
 enum deliver_form { DELIVER_SINGLE, DELIVER_BATCH };
 enum deliver_mode { DELIVER_BINARY, DELIVER_STRUCTURED };
-/* How the business is asked about an undecided message. */
+/* How the relay asks the business about an undecided message. */
 enum check_transport { CHECK_HTTP, CHECK_GRPC, CHECK_SQL };
 
 struct config_list {
@@ -48,12 +48,12 @@ struct config_list {
 struct config;
 
 struct config_publisher {
-	/* its functions go by the sections of `config`, with this struct as their context */
+	/* its functions use the sections of `config`; their context is this struct */
 	struct publisher_settings settings;
-	const struct config *config; /* that it is a part of */
+	const struct config *config; /* the configuration that contains it */
 	char *origin;                /* where it was declared, for messages */
-	int64_t shards;              /* 0: what the database says; else it must agree with it */
-	struct config_list topics;   /* that it publishes to; "orders.*": all that begin so */
+	int64_t shards; /* 0: the number in the database; otherwise it must be that number */
+	struct config_list topics; /* topics that it publishes to; "orders.*": all that begin so */
 };
 
 struct config_topic {
@@ -62,17 +62,17 @@ struct config_topic {
 	enum topic_headers headers;
 };
 
-/* Whom to ask about undecided messages, and how. */
+/* A business that the relay asks about undecided messages, and how. */
 struct config_check {
 	char *name;
 	char *origin; /* where it was declared, for messages */
 	enum check_transport transport;
-	char *url;                /* http, grpc; "": only those that messages bring */
+	char *url;                /* http, grpc; "": only the URLs that messages bring */
 	char *dsn, *function;     /* sql */
 	int read_only;            /* sql: 1: the function may not write */
-	struct config_list types; /* whose messages may ask here; empty: any */
-	char *allow; /* destinations that messages may bring, as http_destinations_parse has it */
-	char *networks; /* addresses that are not public, as http_networks_parse has it */
+	struct config_list types; /* types whose messages may use this section; empty: any */
+	char *allow;    /* destinations that messages may bring, for http_destinations_parse */
+	char *networks; /* allowed addresses that are not public, for http_networks_parse */
 	char *secret, *old_secret;                /* whsec_..., "": unsigned, none */
 	char *tls_ca, *tls_certificate, *tls_key; /* paths; "": the system's, none */
 	int64_t timeout_ms, connect_timeout_ms;
@@ -80,7 +80,7 @@ struct config_check {
 	int64_t batch;          /* ids in one request */
 	int64_t host_in_flight; /* requests at once, to one host and port */
 	int64_t type_in_flight; /* the same, about one biz_type */
-	int64_t rate;           /* requests a second; 0: as many as there are */
+	int64_t rate;           /* maximum requests per second; 0: no limit */
 	int64_t retry_first_ms, retry_max_ms;
 	int64_t max_attempts;
 	int64_t pending_every_ms, pending_max_ms;
@@ -88,23 +88,23 @@ struct config_check {
 	int64_t breaker_failures, breaker_pause_ms;
 };
 
-/* The look-back of some business types: where it is read, kept and forwarded. */
+/* The look-back of some business types: where records are read, kept and forwarded. */
 struct config_lookback {
 	char *name;
 	char *origin;
 	const struct postgres_settings *postgres;
 	const struct kafka_settings *kafka;
-	const struct config_check *check; /* for messages that name none; NULL: they must */
+	const struct config_check *check; /* default of messages; NULL: each must name one */
 	char *topic, *group;
 	struct config_list types;  /* its business types */
-	struct config_list topics; /* where its messages may go; "orders.*": what begins so */
-	int is_default;            /* 1: what belongs to no section is dead-lettered by this one */
-	char *dead_letter;         /* topic */
-	int64_t check_after_ms, expires_after_ms; /* of a prepare that does not say */
+	struct config_list topics; /* topics of its messages; "orders.*": all that begin so */
+	int is_default;    /* 1: this section dead-letters records that belong to no section */
+	char *dead_letter; /* topic */
+	int64_t check_after_ms, expires_after_ms; /* for a prepare that does not set them */
 	int64_t readers;                          /* members of the group, each with a session */
 	int64_t batch;                            /* records in one transaction */
 	int64_t memory;                           /* bytes of records in one transaction */
-	int64_t in_flight;                        /* requests at once, to everybody */
+	int64_t in_flight;                        /* requests at once, to all businesses */
 	int64_t claim_ms;
 };
 
@@ -117,51 +117,51 @@ struct config_deliver {
 	char *group;
 	char *url;
 	enum deliver_form form;
-	enum deliver_mode mode; /* of a single one; a batch is always structured */
+	enum deliver_mode mode; /* of a single message; a batch is always structured */
 	int64_t batch;          /* messages in one request; 1 unless form is batch */
-	char *dedup;            /* a line as outbox_dedup_open takes it; "": copies are not known */
-	char *path;             /* folder of the state; "": none */
+	char *dedup;            /* a line for outbox_dedup_open; "": copies are not recognised */
+	char *path;             /* state folder; "": none */
 	char *id;               /* what identifies a message */
 	enum outbox_inbox_policy without_id;
-	struct config_list rules; /* lines as outbox_rules_open takes them */
+	struct config_list rules; /* lines for outbox_rules_open */
 	int64_t concurrency;      /* messages that are handled at once */
 	int64_t connections;      /* requests at once */
 	int64_t memory;           /* bytes of messages */
 	int64_t retry_first_ms, retry_max_ms;
 	int64_t attempts;                /* 0: without end */
-	struct config_list retry_topics; /* as they are written: "orders.retry=10s" */
-	/* the same, with an end as outbox_inbox_open wants it; the topics are owned */
+	struct config_list retry_topics; /* as written in the file: "orders.retry=10s" */
+	/* the same, ended as outbox_inbox_open requires; owns the topics */
 	struct outbox_inbox_retry_topic *retry_steps;
 	char *dead_letter_topic; /* "": none */
 	enum outbox_inbox_start start;
 	int64_t commit_every_ms, drain_ms;
 	int64_t timeout_ms, connect_timeout_ms;
 	int64_t max_answer; /* bytes */
-	char *networks;     /* as http_networks_parse has it */
+	char *networks;     /* for http_networks_parse */
 	char *secret, *old_secret;
 	char *tls_ca, *tls_certificate, *tls_key;
-	int64_t rate; /* requests a second; 0: as many as there are */
+	int64_t rate; /* maximum requests per second; 0: no limit */
 	int64_t retry_after_max_ms;
 	int64_t breaker_failures, breaker_pause_ms;
-	char *event_source, *event_type; /* "": of the topic */
+	char *event_source, *event_type; /* "": derived from the topic */
 };
 
-/* An application that sends by the HTTP interface. */
+/* An application that sends through the HTTP interface. */
 struct config_sender {
 	char *name;
 	struct config_list tokens;
 	struct config_list sections; /* names of [lookback] sections; empty: any */
-	struct config_list types;    /* "orders.*": what begins so; empty: any */
+	struct config_list types;    /* "orders.*": all that begin so; empty: any */
 };
 
 /* The HTTP interface for applications and operators. */
 struct config_api {
-	char *listen;            /* "": none; else there is a token */
-	int remote;              /* 1: listen may be something else than loopback */
-	struct config_list host; /* names that requests may give it, besides those of listen */
+	char *listen;            /* "": no interface; otherwise there is a token */
+	int remote;              /* 1: listen may be another address than loopback */
+	struct config_list host; /* names that requests may use, besides those of listen */
 	struct config_list send_tokens, read_tokens, operate_tokens; /* by role */
 	int64_t max_body;
-	int64_t arrival_ms; /* a whole request arrives in this time */
+	int64_t arrival_ms; /* maximum time for a whole request to arrive */
 };
 
 struct config {
@@ -187,7 +187,7 @@ struct config {
 	struct config_list admin_host;
 	enum log_level log_level;
 	enum log_format log_format;
-	struct text warnings; /* a line each: files that others can read */
+	struct text warnings; /* one line for each file that others can read */
 };
 
 /*
@@ -195,38 +195,40 @@ struct config {
  * the variable) and the cure; kind ERR_CONFIG.
  */
 struct config *config_load(const char *path, struct err *err) MUST_CHECK;
-/* The same from memory, name stands for the file in messages, environ is a NULL-ended "K=V" list.
- */
+/* The same from memory. Messages name the file `name`; environ is a NULL-ended "K=V" list. */
 struct config *config_parse(
     const char *name, const char *ini, char *const *environ_list, struct err *err) MUST_CHECK;
 void config_destroy(struct config *config); /* NULL is fine */
 
-/* Of an origin: no file and no variable declares the section, which has its defaults. */
+/* Does the origin say that no file and no variable declares the section, so that it has the
+ * defaults? */
 bool config_is_default(const char *origin);
 
 const struct postgres_settings *config_find_postgres(const struct config *config, const char *name);
 const struct config_publisher *config_find_publisher(const struct config *config, const char *name);
-/* Of any topic, at the cost of a binary search over the sections; without one, the default. */
+/* The settings of any topic, found by a binary search over the sections; without a section, the
+ * defaults. */
 enum stream_policy config_topic_policy(const struct config *config, const char *topic);
 enum topic_headers config_topic_headers(const struct config *config, const char *topic);
-/* "orders.*" and "*" stand for all that begin so; another entry for itself. */
+/* "orders.*" and "*" match all names that begin so; any other entry matches only itself. */
 bool config_list_matches(const struct config_list *list, const char *word);
 /*
- * Topics that only the relay and the applications of the look-back write to: look-back, dead-letter
- * and retry topics of the configuration, and Kafka's own, which begin with "__". NULL: it is none;
- * else the setting that names it, as in `[lookback "orders"] topic`. The caller frees.
+ * Is this a topic that only the relay and the applications of the look-back write to? These are the
+ * look-back, dead-letter and retry topics of the configuration, and Kafka's own, which begin with
+ * "__". NULL: it is not; otherwise the setting that names the topic, as in `[lookback "orders"]
+ * topic`. The caller frees.
  */
 char *config_internal_topic(const struct config *config, const char *topic);
 bool config_sender_speaks_for(const struct config_sender *sender,
     const struct config_lookback *lookback, const char *biz_type);
 const struct config_check *config_find_check(const struct config *config, const char *name);
-/* A publisher with exactly-once publishes to it. */
+/* Does a publisher with exactly-once publish to the topic? */
 bool config_has_transactions(const struct config *config, const struct kafka_settings *kafka);
 bool config_list_has(const struct config_list *list, const char *word);
 
 /*
- * Compares a newly loaded configuration with the running one. Appends to *ret_fixed one line a
- * changed value that cannot change without a restart ("publisher.main.shards: restart to apply").
+ * Compares a newly loaded configuration with the running one. Appends to *ret_fixed one line for
+ * each changed value that needs a restart ("publisher.main.shards: restart to apply").
  */
 void config_compare(
     const struct config *running, const struct config *fresh, struct text *ret_fixed);

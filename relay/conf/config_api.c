@@ -63,7 +63,7 @@ static const char *port_of(const char *listen)
 	return strrchr(listen, ':');
 }
 
-/* Digits and dots, or brackets: no resolver could make an address of it if it is none. */
+/* Digits and dots, or brackets: if this is not an address, no resolver can turn it into one. */
 static bool is_wrong_address(const char *listen)
 {
 	owned_text char *host = xformat("%.*s", (int)(port_of(listen) - listen), listen);
@@ -82,7 +82,7 @@ static bool takes_every_address(const char *listen)
 	return text_starts(listen, "0.0.0.0:") || text_starts(listen, "[::]:");
 }
 
-/* Port 0 is another one each time. */
+/* Port 0 gives another port each time. */
 static bool clash_on_port(const char *listen, const char *other)
 {
 	return text_equal(port_of(listen), port_of(other)) && !text_equal(port_of(listen), ":0") &&

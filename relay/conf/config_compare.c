@@ -7,7 +7,7 @@ static const char *item_name(enum config_kind kind, const void *item)
 	return config_kinds[kind].size ? *(char *const *)item : NULL;
 }
 
-/* "publisher.main.shards: restart to apply"; key NULL: of the whole section. */
+/* "publisher.main.shards: restart to apply"; key NULL: the whole section. */
 static void add_difference(
     struct text *out, enum config_kind kind, const char *name, const char *key, const char *what)
 {
@@ -24,7 +24,7 @@ static const struct kafka_property *find_property(
 	return NULL;
 }
 
-/* Properties of `from` that `to` has not, or, if `changed`, has with another value. */
+/* Properties of `from` that `to` does not have or, if `changed`, has with another value. */
 static void compare_properties(const struct kafka_settings *from, const struct kafka_settings *to,
     bool changed, const char *what, struct text *out)
 {
@@ -37,7 +37,7 @@ static void compare_properties(const struct kafka_settings *from, const struct k
 	}
 }
 
-/* Another default counts, or the one that counted before is said. */
+/* The written values are equal, but the effective ones differ. */
 static void compare_in_flight(
     const struct config_publisher *running, const struct config_publisher *fresh, struct text *out)
 {

@@ -1,4 +1,4 @@
-/* What [deliver] sections must say, and agree on. */
+/* Checks [deliver] sections, each alone and with one another. */
 #include <stdlib.h>
 #include <string.h>
 #include "cleanup.h"
@@ -71,7 +71,7 @@ static bool read_step(const char *text, struct outbox_inbox_retry_topic *ret_ste
 	return true;
 }
 
-/* A message that came back to where it was read would go round for ever. */
+/* A message that is sent to the topic that it was read from would circulate for ever. */
 static bool is_read(const struct config_deliver *deliver, const char *topic)
 {
 	return config_list_has(&deliver->topics, topic);
@@ -158,7 +158,7 @@ static bool compare_with_lookbacks(const struct config *config, const struct con
 	return true;
 }
 
-/* What is not written but follows. */
+/* Sets the values that follow from others. */
 static void derive_deliver_settings(struct config_deliver *deliver)
 {
 	if (!*deliver->group) {

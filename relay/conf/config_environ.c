@@ -1,4 +1,4 @@
-/* The environment over the file: OUTBOX_RELAY_<SECTION>_<KEY> and DATABASE_URL. */
+/* Variables that override the file: OUTBOX_RELAY_<SECTION>_<KEY> and DATABASE_URL. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 static const char prefix[] = "OUTBOX_RELAY_";
 
-/* Read by the program itself, or by the fault points of a test build. */
+/* Variables that the program itself reads, or the fault points of a test build. */
 static const char *const reserved[] = {"OUTBOX_RELAY_CONFIG", "OUTBOX_RELAY_FAULT",
     "OUTBOX_RELAY_FAULT_LIST", "OUTBOX_RELAY_FAULT_STOP"};
 
@@ -30,8 +30,8 @@ const char *config_environ_get(char *const *environ_list, const char *variable)
 	return NULL;
 }
 
-/* Behind `word` as a variable spells it (poll.busy-x is POLL_BUSY_X); NULL: it does not begin so.
- */
+/* The rest of a variable behind `word`, which it spells in its way (poll.busy-x is POLL_BUSY_X);
+ * NULL: the variable does not begin so. */
 static const char *skip_word(const char *variable, const char *word)
 {
 	for (; *word; word++, variable++) {
@@ -42,7 +42,7 @@ static const char *skip_word(const char *variable, const char *word)
 	return variable;
 }
 
-/* Behind WORD_; NULL as well when nothing follows. */
+/* The rest behind WORD_; NULL also if nothing follows. */
 static const char *skip_part(const char *variable, const char *word)
 {
 	const char *behind = skip_word(variable, word);
@@ -87,7 +87,7 @@ static void put_variable(
 	config_source_put(section, key, value, variable, true);
 }
 
-/* For the section "main", which need not be in the file. */
+/* Variables for the section "main", which need not be in the file. */
 static bool apply_to_main(struct config_source *source, enum config_kind kind, const char *key,
     const char *variable, const char *value, struct err *err)
 {
@@ -129,7 +129,7 @@ static bool refuse_variable(struct err *err, const char *variable)
 	    variable, nearest.note);
 }
 
-/* The key, when the rest of a variable begins with the name of this section. */
+/* The key, if the rest of a variable begins with the name of this section. */
 static char *find_named_key(
     const struct config_section *section, enum config_kind kind, const char *rest)
 {
@@ -188,7 +188,7 @@ static bool apply_variable(struct config_source *source, const char *assignment,
 	return refuse_variable(err, variable);
 }
 
-/* It delivers by HTTP, and nothing that has to do with a database is declared. */
+/* Is this a sidecar: [deliver] sections, and no section that needs a database? */
 static bool is_sidecar(const struct config_source *source)
 {
 	return config_source_find(source, CONFIG_DELIVER, NULL) &&
@@ -197,7 +197,7 @@ static bool is_sidecar(const struct config_source *source)
 	       !config_source_find(source, CONFIG_LOOKBACK, NULL);
 }
 
-/* What is not declared at all exists once under the name "main". */
+/* Adds a section "main" for each kind that is not declared at all. */
 static void add_defaults(struct config_source *source, const char *database_url)
 {
 	struct config_section *section;

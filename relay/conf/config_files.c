@@ -9,7 +9,7 @@
 #include "cleanup.h"
 #include "config_source.h"
 
-/* The group counts as others unless it is the program's own, or root's. */
+/* A group counts as other users unless it is the program's own group or root's. */
 static bool others_may_write(const struct stat *file)
 {
 	bool own_group = file->st_gid == getegid() || file->st_gid == 0;
@@ -17,7 +17,7 @@ static bool others_may_write(const struct stat *file)
 	return (file->st_mode & S_IWOTH) || ((file->st_mode & S_IWGRP) && !own_group);
 }
 
-/* In a folder where everybody may rename, the file is as open as the folder. */
+/* If others may rename files in the folder, the file is as open as the folder. */
 static bool folder_is_open(const char *path, char **ret_folder)
 {
 	const char *slash = strrchr(path, '/');
@@ -38,7 +38,7 @@ bool config_files_check(
 	unsigned mode = file->st_mode & 07777;
 	owned_text char *folder = NULL;
 
-	/* A pipe of the shell, or a terminal, is nobody else's. */
+	/* A pipe of the shell, or a terminal, belongs to nobody else. */
 	if (!S_ISREG(file->st_mode))
 		return true;
 	if (others_may_write(file))
@@ -58,7 +58,7 @@ bool config_files_check(
 	return true;
 }
 
-/* A file that is not there is an error of whoever needs it. */
+/* A missing file is reported by the code that needs it. */
 static bool check_configured_path(
     const char *path, bool secret, struct text *warnings, struct err *err)
 {

@@ -1,4 +1,5 @@
-/* The file, by libinih. What it does not tell, lines and empty sections, the reader sees itself. */
+/* Reads the file with libinih. libinih does not report line numbers and empty sections; the line
+ * reader finds them. */
 #include <ini.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -87,14 +88,14 @@ static const char *skip_line_blanks(const char *at)
 	return at + strspn(at, " \t\r");
 }
 
-/* As the constraint of the table of publishers has it. */
+/* The same rule as the constraint of outbox.publisher. */
 static bool is_publisher_name(const char *name)
 {
 	size_t length = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_-");
 	return length <= 40 && name[length] == '\0';
 }
 
-/* As Kafka has it; the letters were looked at. */
+/* Kafka's rule; the letters were checked before. */
 static bool is_topic_section_name(const char *name)
 {
 	return *name && strlen(name) <= TOPIC_LENGTH && !text_equal(name, ".") &&
@@ -120,7 +121,7 @@ static bool check_section_name(struct reader *reader, const char *word, const ch
 	return true;
 }
 
-/* [word] or [word "name"]. libinih would cut it to 49 bytes and be silent about an empty one. */
+/* Parses [word] or [word "name"]. libinih would cut it to 49 bytes and not report an empty one. */
 static bool begin_section(struct reader *reader, const char *line)
 {
 	static const char alphabet[] =
@@ -146,8 +147,8 @@ static bool begin_section(struct reader *reader, const char *line)
 }
 
 /*
- * The reader of libinih, like fgets. Blanks before a line go, so that an indented line is never
- * taken for the continuation of the one before.
+ * The reader of libinih, like fgets. Removes blanks before a line, so that an indented line never
+ * counts as the continuation of the line before.
  */
 static char *next_ini_line(char *buffer, int size, void *user)
 {
@@ -193,7 +194,7 @@ static bool refuse_key(struct reader *reader, const char *origin, const char *ke
 	return false;
 }
 
-/* The handler of libinih; its `section` is not used, being cut off when long. */
+/* The handler of libinih; its `section` is not used, because libinih cuts long names. */
 static int take_ini_entry(void *user, const char *section, const char *key, const char *value)
 {
 	struct reader *reader = user;

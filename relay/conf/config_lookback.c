@@ -1,4 +1,4 @@
-/* What [lookback] and [check] sections must agree on. */
+/* Checks [lookback] and [check] sections with one another. */
 #include <stdlib.h>
 #include <string.h>
 #include "cleanup.h"
@@ -34,7 +34,7 @@ static bool compare_two_lookbacks(const struct config_source *source,
 	return true;
 }
 
-/* A dead letter that is read as a message again would be one for ever. */
+/* A dead letter that is read as a message again would become a dead letter for ever. */
 static bool check_dead_letter(const struct config *config, const struct config_source *source,
     const struct config_lookback *lookback, struct err *err)
 {
@@ -47,7 +47,7 @@ static bool check_dead_letter(const struct config *config, const struct config_s
 	return true;
 }
 
-/* A pattern stands for business topics alone; an internal topic by its name is a mistake. */
+/* A pattern matches business topics only; an internal topic given by its name is an error. */
 static bool check_lookback_topics(const struct config *config, const struct config_source *source,
     const struct config_lookback *lookback, struct err *err)
 {
@@ -63,7 +63,7 @@ static bool check_lookback_topics(const struct config *config, const struct conf
 	return true;
 }
 
-/* Of several sections on a topic one has to take what belongs to none. */
+/* If several sections read a topic, one must take the records that belong to no section. */
 static bool has_default(const struct config *config, const struct config_lookback *lookback)
 {
 	int others = 0;

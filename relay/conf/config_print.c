@@ -42,7 +42,7 @@ static void print_sample_key(struct text *out, const struct config_row *row)
 	text_finish(&comment);
 }
 
-/* A section that needs a name is an example, as its keys are. */
+/* A section that needs a name is printed as an example, and so are its keys. */
 static void add_heading(struct text *out, const struct config_kind_row *kind)
 {
 	if (kind->named)
@@ -119,7 +119,7 @@ static const char reference_head[] =
     "`SIGHUP` reads the file again. What is marked below is applied at once; for the rest that "
     "changed the log says that it needs a restart. A file with a mistake changes nothing.\n";
 
-/* A bar would end the cell. */
+/* Escapes bars, which would end the cell. */
 static void add_cell(struct text *out, const char *content)
 {
 	for (; *content; content++)

@@ -24,11 +24,11 @@ enum config_kind {
 
 struct config_kind_row {
 	const char *word;
-	bool open;                /* takes any key, as a struct kafka_property */
-	bool named;               /* never "main" for want of a name, and none unless declared */
-	size_t list, count, size; /* where struct config keeps them; size 0: in itself, once */
+	bool open;                /* accepts any key, stored as a struct kafka_property */
+	bool named;               /* always has a name; exists only if declared */
+	size_t list, count, size; /* where struct config has them; size 0: in itself, once */
 	const char *help;
-	size_t origin; /* offset of the member that names the place of declaration; 0: none */
+	size_t origin; /* offset of the member with the place of declaration; 0: none */
 };
 
 enum config_type {
@@ -40,8 +40,9 @@ enum config_type {
 	CONFIG_BYTES,
 	CONFIG_CHOICE, /* an enum whose values count the choices from 0 */
 	CONFIG_LIST,   /* a struct config_list: entries between commas and blanks */
-	CONFIG_LINES,  /* the same: lines, or what stands between bars outside of double quotes */
-	/* a pointer to the section of kind `refers` that is named; by default "": may be NULL */
+	CONFIG_LINES,  /* the same; entries are lines, or are separated by bars outside of double
+			  quotes */
+	/* a pointer to the named section of kind `refers`; with the default "" it may be NULL */
 	CONFIG_SECTION,
 	CONFIG_FILE, /* no member: the file that holds the value of the key without _file */
 };
@@ -63,7 +64,7 @@ extern const struct config_kind_row config_kinds[CONFIG_KINDS];
 extern const struct config_row config_rows[];
 extern const int config_row_count;
 
-/* NULL: this kind has no such key (an open kind has no rows at all). */
+/* The row of a key. NULL: the kind has no such key (an open kind has no rows at all). */
 const struct config_row *config_rows_find(enum config_kind kind, const char *key);
 
 /* The structs of one kind in a configuration, by number; each named one begins with its name. */

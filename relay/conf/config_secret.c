@@ -1,4 +1,4 @@
-/* Values that stand in files of their own: key_file = path becomes key = content. */
+/* Reads values from separate files: key_file = path becomes key = content. */
 #include <string.h>
 #include "cleanup.h"
 #include "config_source.h"
@@ -20,7 +20,7 @@ static char *read_secret(
 	return secret;
 }
 
-/* An empty path is none. */
+/* An empty path means no file. */
 static bool read_entry(struct config_section *section, const struct config_entry *entry,
     const char *directory, struct text *warnings, struct err *err)
 {

@@ -1,4 +1,4 @@
-/* Checks [sender] sections: each has tokens of its own and a scope with one reading. */
+/* Checks [sender] sections: each has its own tokens and an unambiguous scope. */
 #include <string.h>
 #include "cleanup.h"
 #include "config_source.h"
@@ -19,8 +19,8 @@ static bool has_section(const struct config *config, const char *name)
 	return false;
 }
 
-/* A type or pattern that no type of its sections has is a mistake, of this key or of the sections.
- */
+/* A type or pattern that matches no type of the sender's sections is an error, in this key or in
+ * the sections. */
 static bool fits_some_type(
     const struct config *config, const struct config_sender *sender, const char *pattern)
 {
@@ -58,7 +58,7 @@ static bool check_sender_scope(const struct config *config, const struct config_
 	return true;
 }
 
-/* One token with two scopes would have the larger one, or none: nobody could tell. */
+/* A token with two scopes would be ambiguous. */
 static bool check_tokens(const struct config *config, const struct config_source *source,
     const struct config_sender *sender, struct err *err)
 {
@@ -95,7 +95,7 @@ bool config_senders_finish(
 	for (int i = 0; i < config->sender_count; i++) {
 		const struct config_sender *sender = &config->senders[i];
 
-		/* an empty section, as the sample has it, speaks for nobody */
+		/* an empty section, as in the sample, gives no rights */
 		if (sender->tokens.count + sender->sections.count + sender->types.count == 0)
 			continue;
 		if (!check_tokens(config, source, sender, err) ||

@@ -10,7 +10,7 @@ static bool publishes_to(const struct config_publisher *publisher, const char *t
 	return config_list_matches(&publisher->topics, topic);
 }
 
-/* A tail is recognised by the headers, and exactly-once begins with a tail. */
+/* Exactly-once begins with reading a tail, whose records are recognised by the headers. */
 static bool check_publisher_headers(const struct config_source *source,
     const struct config_topic *topic, const struct config_publisher *publisher, struct err *err)
 {
@@ -38,7 +38,7 @@ static bool is_known_by_own_id(const char *id)
 	return false;
 }
 
-/* The setting that finds nothing in records without the headers; NULL: there is none. */
+/* The first setting that finds nothing in records without the headers; NULL: none. */
 static const char *setting_without_headers(const struct config_deliver *deliver)
 {
 	OWNED(dedup_spec_finish) struct dedup_spec spec = {0};

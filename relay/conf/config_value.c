@@ -149,7 +149,7 @@ static bool set_schema(void *item, const struct config_row *row, const char *tex
 	return false;
 }
 
-/* An IPv6 address stands in brackets, so the last colon is the one before the port. */
+/* An IPv6 address is in brackets, so the last colon is the one before the port. */
 static bool set_address(void *item, const struct config_row *row, const char *text, struct err *err)
 {
 	const char *colon = strrchr(text, ':');
@@ -200,7 +200,7 @@ static void set_list(struct config_list *list, const char *text)
 	}
 }
 
-/* Up to a bar or a line's end that stands in no double quotes. */
+/* The entry ends at a bar, or at the end of a line, outside of double quotes. */
 static size_t line_length(const char *text)
 {
 	bool quoted = false;

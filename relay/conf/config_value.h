@@ -12,5 +12,5 @@ bool config_value_set(
 void config_value_free(void *item, const struct config_row *row);
 bool config_value_equal(const void *a, const void *b, const struct config_row *row);
 
-/* "100ms to 1h"; the choices as "drop | detach"; what else the value must be. */
+/* "100ms to 1h"; the choices as "drop | detach"; any other rule for the value. */
 void config_value_describe(struct text *out, const struct config_row *row);
