@@ -44,7 +44,7 @@ void bench_say(const char *format, ...)
 static const struct part {
 	const char *name;
 	bool (*run)(struct bench *bench, struct err *err);
-	enum { BOTH, KAFKA, NOTHING } needs; /* of Postgres and Kafka */
+	enum { BOTH, KAFKA, NOTHING } needs; /* required servers, of Postgres and Kafka */
 } parts[] = {
     {"drain", bench_drain},
     {"exactly-once", bench_exactly_once},
@@ -173,7 +173,7 @@ static int measure_and_print(const struct call *call, const struct publisher_set
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
 	good = run_parts(&bench, call, &err);
-	/* what was measured before a failure is worth its time */
+	/* the results before a failure are worth keeping */
 	if (bench.figure_count > 0 && bench.options.json)
 		bench_print_json(&bench);
 	else if (bench.figure_count > 0)
@@ -185,8 +185,8 @@ static int measure_and_print(const struct call *call, const struct publisher_set
 	return status;
 }
 
-/* A child of the bench: the kinds that others are compared with. False in *ret_known: it is none.
- */
+/* Runs a child of the bench, which other ways are compared with. *ret_known false: the word names
+ * no child. */
 static bool run_compared(const struct call *call, const struct publisher_settings *publisher,
     bool *ret_known, struct err *err)
 {

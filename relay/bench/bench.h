@@ -11,9 +11,9 @@
 
 enum {
 	BENCH_KEYS = 10000,
-	BENCH_PARTITIONS = 6, /* of the topic, unless a part says otherwise */
-	BENCH_PAIRS = 9,      /* of short runs in turns */
-	BENCH_TURNS = 15,     /* of shorter ones */
+	BENCH_PARTITIONS = 6, /* partitions of the topic, unless a part sets another number */
+	BENCH_PAIRS = 9,      /* pairs of short runs in turns */
+	BENCH_TURNS = 15,     /* turns of shorter runs */
 	BENCH_MOST_RUNS = 99,
 	BENCH_SMALL = 300,  /* bytes of a payload */
 	BENCH_LARGE = 4096, /* the same */
@@ -70,13 +70,14 @@ struct call;
 /* Runs the command line of bench_command.c; its exit status. */
 int bench_run(const struct call *call);
 
-/* True once SIGINT or SIGTERM came: every loop asks, ends, and what was made is removed. */
+/* True once SIGINT or SIGTERM came: every loop checks this and ends, and all created objects are
+ * removed. */
 bool bench_interrupted(void);
-/* False with "interrupted" when so. */
+/* The same as an error: false with "interrupted". */
 bool bench_goes_on(struct err *err);
-/* Of a drain that is one of many. */
+/* The number of rows of one drain among many. */
 int64_t bench_short_rows(const struct bench *bench);
-/* A line about what is being done, on stderr. */
+/* Prints a line about the current work on stderr. */
 void bench_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* --- bench_figures.c ------------------------------------------------------------------------- */
@@ -84,10 +85,10 @@ void bench_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void bench_tell(struct bench *bench, const char *name, const char *unit, double value);
 void bench_tell_beside(
     struct bench *bench, const char *name, const char *unit, double value, double reference);
-/* value / reference, or value - reference, against the bound. */
+/* Adds a figure, and judges value / reference, or value - reference, against the bound. */
 void bench_judge_ratio(struct bench *bench, const char *name, const char *unit, double value,
     double reference, char relation, double bound);
-/* Without a bound. */
+/* Adds a figure without a bound. */
 void bench_tell_ratio(
     struct bench *bench, const char *name, const char *unit, double value, double reference);
 void bench_judge_difference(struct bench *bench, const char *name, const char *unit, double value,
@@ -96,71 +97,75 @@ void bench_tell_difference(
     struct bench *bench, const char *name, const char *unit, double value, double reference);
 void bench_judge(struct bench *bench, const char *name, const char *unit, double value,
     char relation, double bound);
-/* Runs in turns: the medians beside each other, and the median of the pairs' ratios as the ratio.
- */
+/* Adds the figures of runs in turns: the two medians, and as the ratio the median of the pairs'
+ * ratios. */
 void bench_judge_pairs(struct bench *bench, const char *name, const char *unit,
     const double *values, const double *references, int count, char relation, double bound);
-/* The same, but the median of the values is judged, and the ratio is shown. */
+/* The same, but judges the median of the values and only shows the ratio. */
 void bench_judge_beside(struct bench *bench, const char *name, const char *unit,
     const double *values, const double *references, int count, char relation, double bound);
-double bench_median(double *values, int count); /* sorts them */
-/* Of at most BENCH_MOST_RUNS, which keep their places. */
+double bench_median(double *values, int count); /* sorts the values */
+/* The median of at most BENCH_MOST_RUNS values, which it does not sort. */
 double bench_median_of(const double *values, int count);
 void bench_print(struct bench *bench);
 void bench_print_json(struct bench *bench);
-/* The value of the first line "name: value" of a file of /proc; "unknown" if there is none. */
+/*
+ * The value of the first line "name: value" in a file of /proc; "unknown" if there is no such line.
+ */
 void bench_proc_value(const char *path, const char *name, char *value, size_t size);
-/* No figure beyond its bound. */
+/* True if no figure is beyond its bound. */
 bool bench_is_good(const struct bench *bench);
 
 /* --- bench_place.c: the schema and the topic ------------------------------------------------- */
 
 bool bench_place_make(struct bench *bench, struct err *err) MUST_CHECK;
-/* The cluster alone: a name for the topic, and who makes it. */
+/* Prepares the cluster alone: a name for the topic, and the client that creates it. */
 bool bench_cluster_make(struct bench *bench, struct err *err) MUST_CHECK;
-void bench_place_remove(struct bench *bench); /* whatever of it was made */
+void bench_place_remove(struct bench *bench); /* removes everything that was created */
 /*
- * One with a schema of its own beside bench, whose connections and topic it shares. number from 2
- * on. The schema is to be dropped also when this failed.
+ * Makes a second place with its own schema, which shares the connections and the topic of `bench`.
+ * number: from 2 on. The caller must drop the schema even if this fails.
  */
 bool bench_place_beside(
     struct bench *bench, int number, struct bench *ret_place, struct err *err) MUST_CHECK;
-/* So many partitions of its message table, the default one among them; at least 3. */
+/* Gives its message table this many partitions, the default one included; at least 3. */
 bool bench_partition(struct bench *place, int count, struct err *err) MUST_CHECK;
-/* All that there is of it in Postgres. */
+/* Drops everything that it has in Postgres. */
 void bench_schema_drop(struct bench *bench);
-/* An empty topic, under the same name; its timestamps are the broker's, at appending. */
+/* Makes an empty topic with the same name. The broker sets the timestamps when it appends. */
 bool bench_fresh_topic(struct bench *bench, struct err *err) MUST_CHECK;
-/* An empty table. */
+/* Empties the table. */
 bool bench_empty_table(struct bench *bench, struct err *err) MUST_CHECK;
-/* Messages number first to first + count - 1, in transactions of 10,000, or in one. */
+/* Writes the messages with numbers first to first + count - 1, in transactions of 10,000, or in
+ * one. */
 bool bench_fill(struct bench *bench, int64_t first, int64_t count, int64_t payload,
     bool one_transaction, struct err *err) MUST_CHECK;
-/* After a fill: statistics, hints and a checkpoint, which the first reader would pay for. */
+/* Called after a fill: makes statistics, hints and a checkpoint, which would cost the first reader
+ * time. */
 bool bench_settle(struct bench *bench, struct err *err) MUST_CHECK;
 /*
- * The publisher begins anew behind a snapshot; of BENCH_BEGINNING it publishes the whole table.
- * What is parked or scheduled stays.
+ * Makes the publisher begin again behind a snapshot; behind BENCH_BEGINNING it publishes the whole
+ * table. Parked and scheduled messages stay.
  */
 bool bench_rewind(struct bench *bench, const char *snapshot, struct err *err) MUST_CHECK;
-/* The snapshot of now, malloc'ed; NULL on error. */
+/* The current snapshot, malloc'ed; NULL on error. */
 char *bench_snapshot(struct bench *bench, struct err *err);
-/* A connection of the bench's own. */
+/* Opens a connection of the bench. */
 struct pg *bench_connect(const struct postgres_settings *postgres, struct err *err);
 /* Runs a script of sql/queries in the bench's schema. */
 bool bench_script(struct bench *bench, const char *sql, struct err *err) MUST_CHECK;
-/* The same for one statement that must not run inside of a transaction, such as VACUUM. */
+/* The same for one statement that must not run inside a transaction, such as VACUUM. */
 bool bench_script_alone(struct bench *bench, const char *sql, struct err *err) MUST_CHECK;
 
 /* --- bench_payload.c ------------------------------------------------------------------------- */
 
 struct text;
 /*
- * JSON of about that many bytes, always the same for a number: {"n":1000000007,"seq":… counts up
- * with each message of the number's key.
+ * JSON of about that many bytes, always the same for a number: {"n":1000000007,"seq":…; seq counts
+ * up with each message of the number's key.
  */
 void bench_payload(struct text *out, int64_t number, int64_t bytes);
-/* The number of a payload; -1: it is none of ours. */
+/* The number of a payload; -1: the bench did not write it. */
 int64_t bench_number(const void *payload, size_t length);
 
 /* --- bench_relay.c: the program to measure --------------------------------------------------- */
@@ -176,9 +181,9 @@ char *bench_relay_find(const char *named, struct err *err);
 struct bench_child {
 	bool is_bench;   /* it runs this program, not the relay */
 	pid_t pid;       /* 0: none */
-	int output;      /* where its standard output goes; 0: where ours does */
+	int output;      /* descriptor of its standard output; 0: the same as ours */
 	double peak_kib; /* its largest resident set */
-	double own_kib;  /* of memory that is no file's: the largest that was seen */
+	double own_kib;  /* peak of its memory that is not file-backed */
 };
 /*
  * arguments: "run", "--drain", NULL. Its publisher, schema and cluster are the bench's; without a
@@ -189,17 +194,17 @@ bool bench_child_start(struct bench *bench, struct bench_child *child, const cha
 /* Starts `outbox-relay run`. sections: more of its configuration (INI); NULL: none. */
 bool bench_child_run(struct bench *bench, struct bench_child *child, const char *sections,
     struct err *err) MUST_CHECK;
-/* Until it ends by itself, with status 0. */
+/* Waits until it ends by itself, with status 0. */
 bool bench_child_wait(
     struct bench_child *child, struct rusage *ret_usage, struct err *err) MUST_CHECK;
 /* Starts a second bench, which prints a number above 0, and waits until it ends. */
 bool bench_child_tells(struct bench *bench, struct bench_child *child, const char *const *arguments,
     struct rusage *ret_usage, double *ret_number, struct err *err) MUST_CHECK;
-/* Ends it, and waits. */
+/* Stops it and waits. */
 void bench_child_stop(struct bench_child *child);
 double bench_cpu_of_usage(const struct rusage *usage); /* seconds */
-/* CPU seconds so far of the child and of the relay's sessions; these 0 when Postgres is elsewhere.
- */
+/* CPU seconds so far of the child and of the relay's sessions; the latter are 0 if Postgres runs on
+ * another machine. */
 struct bench_cpu {
 	double relay, backends;
 };
@@ -208,23 +213,22 @@ bool bench_child_cpu(struct bench *bench, const struct bench_child *child,
 
 /* --- bench_watch.c: a consumer --------------------------------------------------------------- */
 
-/* Reads the topic, which is to have so many records, to its end: how many, and the broker's time
- * from the first to the last.
- */
+/* Reads the topic, which should have that many records, to its end. Returns their number, and the
+ * broker's time from the first to the last. */
 struct bench_seen {
 	int64_t records, bytes, first_ms, last_ms;
-	int64_t stored; /* bytes as the broker keeps and sends them */
+	int64_t stored; /* bytes as stored and sent by the broker */
 };
 bool bench_read_topic(
     struct bench *bench, int64_t records, struct bench_seen *ret_seen, struct err *err) MUST_CHECK;
 
-/* A consumer in a thread of its own, from now on. seen_us[n]: when number n came; 0: not yet. */
+/* Starts a consumer in its own thread. seen_us[n]: when number n came; 0: not yet. */
 struct bench_watch;
 struct bench_watch *bench_watch_start(struct bench *bench, int64_t numbers, struct err *err);
 /* When number n came (clock_us); 0: not yet. */
 int64_t bench_watch_seen(const struct bench_watch *watch, int64_t number);
 int64_t bench_watch_count(const struct bench_watch *watch);
-/* Until so many have come; ERR_RETRY after the time. */
+/* Waits until that many have come; ERR_RETRY after the time. */
 bool bench_watch_wait(
     const struct bench_watch *watch, int64_t count, int timeout_ms, struct err *err) MUST_CHECK;
 void bench_watch_stop(struct bench_watch *watch);
@@ -233,12 +237,12 @@ void bench_watch_stop(struct bench_watch *watch);
 
 struct bench_latency {
 	double p50, p99; /* milliseconds */
-	double held;     /* of the writer's rate */
+	double held;     /* part of the wanted rate that the writer held */
 };
-/* Of numbers that began (since_us[n], 0: none did) a second after number 1 or later. */
+/* Uses numbers that began (since_us[n]; 0: did not begin) a second after number 1 or later. */
 void bench_latency_of(const struct bench_watch *watch, const int64_t *since_us, int64_t numbers,
     struct bench_latency *ret_latency);
-/* From COMMIT to a consumer, of one run of options.seconds. */
+/* The latency from COMMIT to a consumer, from one run of options.seconds. */
 bool bench_latency_of_relay(struct bench *bench, int64_t rate, struct bench_latency *ret_latency,
     struct err *err) MUST_CHECK;
 
@@ -248,55 +252,55 @@ struct bench_hold {
 	const char *sql; /* a script of sql/queries that begins one; NULL ends a list */
 	int sessions;
 };
-extern const struct bench_hold bench_hold_writers[]; /* BENCH_WRITERS of them */
-extern const struct bench_hold bench_hold_reader[];  /* with a snapshot, and a writer */
+extern const struct bench_hold bench_hold_writers[]; /* has BENCH_WRITERS entries */
+extern const struct bench_hold bench_hold_reader[];  /* a reader with a snapshot, and a writer */
 enum { BENCH_WRITERS = 50 };
 
 /* holds NULL: none. NULL on error. */
 struct bench_held *bench_hold(
     struct bench *bench, const struct bench_hold *holds, struct err *err) MUST_CHECK;
-/* Rolls back. False: a transaction was over before. NULL is fine. */
+/* Rolls back. False: a transaction had already ended. NULL is fine. */
 bool bench_release(struct bench_held *held, struct err *err) MUST_CHECK;
 
 /* --- bench_turns.c: drains in turns ---------------------------------------------------------- */
 
-/* A way to drain the same number of rows, and what came of it in each run. */
+/* A way to drain the same number of rows, and its results in each run. */
 struct bench_way {
-	char name[40];        /* for the lines of progress */
-	struct bench place;   /* the rows and the settings */
-	const char *snapshot; /* behind what is not to be published; BENCH_BEGINNING unless set */
-	const struct bench_hold *holds; /* are there while it drains; NULL: none */
-	bool limit;                     /* not the relay, but what it is compared with */
-	bool writes;  /* each run's rows are written in the presence of these sessions, too */
-	bool gathers; /* nothing is published before all shards are taken */
+	char name[40];                  /* for the lines of progress */
+	struct bench place;             /* the rows and the settings */
+	const char *snapshot;           /* drains the rows behind it; default BENCH_BEGINNING */
+	const struct bench_hold *holds; /* sessions that exist while it drains; NULL: none */
+	bool limit;                     /* runs bench_limit, not the relay */
+	bool writes;  /* each run's rows are also written while these sessions exist */
+	bool gathers; /* publishes nothing before all shards are taken */
 	double rates[BENCH_MOST_RUNS], cpus[BENCH_MOST_RUNS]; /* rows/s; seconds */
 	double
 	    stored[BENCH_MOST_RUNS]; /* bytes of a record on the broker, batch headers included */
 	double peak_kib;
 };
-/* In a copy of the bench as it is now. */
+/* Adds a way, with a copy of the current bench. */
 struct bench_way bench_way(const struct bench *bench, const char *name);
-/* rows are those behind the snapshot. */
+/* rows: the number of rows behind the snapshot. */
 bool bench_turns(
     struct bench_way *ways, int count, int runs, int64_t rows, struct err *err) MUST_CHECK;
-/* The median, in seconds for a million of these rows. */
+/* The median CPU time, in seconds for a million of these rows. */
 double bench_way_cpu(const struct bench_way *way, int runs, int64_t rows);
 
 /* --- bench_look.c ---------------------------------------------------------------------------- */
 
 /*
- * A look for new rows that finds none, from call to answer: the median of many, in microseconds.
- * lists: with the question whether anything parked is due.
+ * The time of a search for new rows that finds none, from call to answer: the median of many, in
+ * microseconds. lists: the search also asks whether anything parked is due.
  */
 bool bench_look(struct bench *place, bool lists, double *ret_us, struct err *err) MUST_CHECK;
 
 /* --- bench_business.c: the business, or another application ---------------------------------- */
 
 /*
- * A server on 127.0.0.1, in a thread of its own. It takes little from what is measured, knows the
- * relay's clients and no others, and only ids of digits. http and grpc answer each question 5 ms
- * after it came: commit, or rollback. sink answers 200 at once to whatever is posted, and counts
- * the messages: one a request, or the events of a batch.
+ * A server on 127.0.0.1, in its own thread. It uses little CPU, and understands only the relay's
+ * clients and ids of digits. http and grpc answer each question after 5 ms, with commit or
+ * rollback. sink answers 200 to every POST at once, and counts the messages: one per request, or
+ * the events of a batch.
  */
 struct bench_business;
 struct bench_dialect;
@@ -304,7 +308,7 @@ extern const struct bench_dialect bench_business_http, bench_business_grpc, benc
 struct bench_business *bench_business_start(
     const struct bench_dialect *dialect, bool commits, struct err *err);
 int bench_business_port(const struct bench_business *business);
-/* Messages that sink took so far, and from the first to the last of them. */
+/* The number of messages that sink took so far, and the time from the first to the last. */
 int64_t bench_business_taken(const struct bench_business *business, int64_t *ret_span_us);
 void bench_business_stop(struct bench_business *business); /* NULL is fine */
 
@@ -317,7 +321,7 @@ bool bench_held(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_spread(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_latency(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_lookback(struct bench *bench, struct err *err) MUST_CHECK;
-/* At one rate. */
+/* Measures at one rate. */
 bool bench_latency_at(struct bench *bench, int64_t rate, struct err *err) MUST_CHECK;
 bool bench_writer(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_memory(struct bench *bench, struct err *err) MUST_CHECK;
@@ -334,6 +338,7 @@ bool bench_consume(const struct kafka_settings *kafka, const char *kind, const c
  * memory in bytes. */
 bool bench_open(const struct kafka_settings *kafka, const char *partitions, const char *prefix,
     int64_t topics, struct err *err) MUST_CHECK;
-/* Not a part but what drain compares with: it publishes the table's rows and ends. */
+/* No part of the bench, but the limit that drain is compared with: publishes the table's rows and
+ * ends. */
 bool bench_limit(
     const struct publisher_settings *publisher, const char *topic, struct err *err) MUST_CHECK;

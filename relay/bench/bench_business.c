@@ -1,6 +1,6 @@
 /*
- * One thread waits for all connections. Answers are due in the order of their questions, as each
- * takes the same time: they stand in one line.
+ * One thread serves all connections. All answers take the same time, so they are due in the order
+ * of their questions and wait in one queue.
  */
 #include "bench_business.h"
 #include "bench_lookback.h"
@@ -28,12 +28,12 @@ struct answer {
 struct bench_business {
 	const struct bench_dialect *dialect;
 	bool commits;
-	atomic_llong count, first_us, last_us; /* of messages that were taken */
+	atomic_llong count, first_us, last_us; /* messages that sink took, and their times */
 	int fd, port;
 	pthread_t thread;
 	atomic_bool stopping;
-	/* of the thread */
-	struct bench_peer *peers[MOST_PEERS]; /* who is gone leaves a place to another */
+	/* for the thread only */
+	struct bench_peer *peers[MOST_PEERS]; /* a peer that is gone frees its place */
 	int peer_count;
 	struct answer *first, *last;
 };
@@ -138,7 +138,7 @@ static void finish_peer(struct bench_peer *peer)
 	text_finish(&peer->in);
 }
 
-/* NULL: there are as many as may be. */
+/* NULL: the maximum is reached. */
 static struct bench_peer *vacant_peer(struct bench_business *business)
 {
 	for (int i = 0; i < business->peer_count; i++) {

@@ -1,7 +1,7 @@
 /*
  * gRPC: HTTP/2 (RFC 9113) and the messages of docs/lookback.proto, as far as the relay's client
- * goes: requests without padding whose headers are in one frame and are not looked at. What is
- * answered is far below any window of flow control.
+ * goes: requests without padding, whose headers are in one frame and are ignored. The answers are
+ * far below any window of flow control.
  */
 #include "bench_business.h"
 
@@ -62,7 +62,7 @@ static bool read_varint(const uint8_t **at, const uint8_t *end, uint64_t *ret_va
 	return false;
 }
 
-/* The next field that has a length; those that are numbers are passed by. */
+/* The next field that has a length; skips fields that are numbers. */
 static bool read_field(const uint8_t **at, const uint8_t *end, int *ret_field,
     const uint8_t **ret_bytes, size_t *ret_length)
 {
@@ -82,7 +82,7 @@ static bool read_field(const uint8_t **at, const uint8_t *end, int *ret_field,
 	return false;
 }
 
-/* CheckAnswer, for a CheckId: lengths below 128 are one byte. */
+/* Writes the CheckAnswer for a CheckId: lengths below 128 are one byte. */
 static void add_answer(struct text *message, const uint8_t *id, size_t length, int decision)
 {
 	const uint8_t *at = id, *bytes;
@@ -215,7 +215,7 @@ static bool read_frames(struct bench_peer *peer)
 	return true;
 }
 
-/* The connection's window once and for all: 2 GiB of questions. */
+/* Sets the connection's window once: 2 GiB of questions. */
 static bool greet_grpc_peer(struct bench_peer *peer)
 {
 	struct text window = {0}, out = {0};

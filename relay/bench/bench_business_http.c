@@ -1,4 +1,4 @@
-/* HTTP/1.1: the POSTs of docs/lookback-check.md; and, for the sink, those of docs/deliver.md. */
+/* HTTP/1.1: the POST requests of docs/lookback-check.md and, for the sink, of docs/deliver.md. */
 #include "bench_business.h"
 #include "bench.h"
 
@@ -51,7 +51,7 @@ static bool answer_http_question(struct bench_peer *peer, const char *bytes, siz
 	return true;
 }
 
-/* One, or the events of a batch. */
+/* The number of messages: one, or the events of a batch. */
 static int64_t messages_of(const char *body, size_t length)
 {
 	static const char mark[] = "\"specversion\"";
@@ -67,7 +67,7 @@ static int64_t messages_of(const char *body, size_t length)
 
 static bool count_http_messages(struct bench_peer *peer, const char *bytes, size_t length)
 {
-	/* ab keeps a connection only when it is told so */
+	/* ab keeps a connection only with this header */
 	static const char done[] =
 	    "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: keep-alive\r\n\r\n";
 

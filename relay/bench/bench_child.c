@@ -1,6 +1,6 @@
 /*
- * Child processes: the relay that is measured, or a second bench that is compared with it. First
- * the environment of a child, then its start, its end, and its CPU and memory.
+ * Child processes: the measured relay, or a second bench that it is compared with. First the
+ * environment of a child, then its start, its end, and its CPU and memory.
  */
 #include "bench.h"
 
@@ -24,7 +24,7 @@ enum { STOP_MS = 15000, VARIABLES = 256 };
 
 extern char **environ;
 
-/* The child's environment: ours, without settings, and the bench's in their place. */
+/* The child's environment: ours, with the settings of the bench in place of our settings. */
 struct variables {
 	char *list[VARIABLES];
 	int count;
@@ -44,7 +44,7 @@ static void free_variables(struct variables *variables)
 		free(variables->list[i]);
 }
 
-/* bootstrap.servers as OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS */
+/* bootstrap.servers becomes OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS */
 static void add_kafka_variable(struct variables *variables, const struct kafka_property *property)
 {
 	char *text = xformat("OUTBOX_RELAY_KAFKA_%s=%s", property->name, property->value);
@@ -116,7 +116,8 @@ static bool spawn_child(struct bench *bench, struct bench_child *child,
 		words[i + 1] = (char *)arguments[i];
 	make_variables(bench, config, &variables);
 	posix_spawnattr_init(&attributes);
-	/* A group of its own: Ctrl-C is for the bench, which ends it. */
+	/* The child gets its own process group: Ctrl-C reaches only the bench, which stops the
+	 * child. */
 	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
 	sigemptyset(&none);
 	posix_spawnattr_setsigmask(&attributes, &none);
@@ -156,7 +157,7 @@ bool bench_child_run(
 	return spawn_child(bench, child, arguments, path, err);
 }
 
-/* 0: it has ended. */
+/* 0: the child has ended. */
 static double kib_of(const char *path, const char *name)
 {
 	char value[64];
@@ -168,8 +169,8 @@ static double kib_of(const char *path, const char *name)
 }
 
 /*
- * By the kernel's high-water mark, read until shortly before its end: ru_maxrss would begin with
- * what this process holds, out of which the child was made.
+ * Reads the kernel's high-water mark until shortly before the child's end. ru_maxrss would start
+ * with the memory of this process, from which the child was forked.
  */
 static void note_peak(struct bench_child *child)
 {
@@ -183,7 +184,7 @@ static void note_peak(struct bench_child *child)
 	child->own_kib = own > child->own_kib ? own : child->own_kib;
 }
 
-/* Not longer than until `until_ms` (0: for ever) or an interruption. True: it has ended. */
+/* Waits until `until_ms` (0: for ever) or an interruption at most. True: the child has ended. */
 static bool wait_for_child_end(
     struct bench_child *child, int64_t until_ms, int *ret_status, struct rusage *ret_usage)
 {
@@ -265,8 +266,8 @@ double bench_cpu_of_usage(const struct rusage *usage)
 	       (double)(usage->ru_utime.tv_usec + usage->ru_stime.tv_usec) / 1e6;
 }
 
-/* User and system time of a process here, in seconds; below 0: there is none whose name holds this.
- */
+/* User and system time of a process on this machine, in seconds; below 0: no process name contains
+ * this text. */
 static double cpu_of_process(pid_t pid, const char *name)
 {
 	char path[64], line[1024];

@@ -11,7 +11,7 @@
 static const char *const codecs[] = {"none", "gzip", "snappy", "lz4", "zstd"};
 enum { CODECS = sizeof codecs / sizeof *codecs };
 
-/* The section's properties, with that codec. */
+/* The section's properties, with the given codec. */
 static struct kafka_settings settings_with_codec(
     const struct kafka_settings *usual, const char *codec)
 {

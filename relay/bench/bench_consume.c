@@ -1,7 +1,7 @@
 /*
  * A consumer of the part inbox: a bare one, or an inbox with a handler that does nothing or sleeps.
- * It reads so many messages of a topic as a group of its own, from the beginning, and writes how
- * many microseconds passed between the first of them and the last.
+ * It reads a number of messages of a topic from the beginning, with its own group, and prints the
+ * microseconds between the first and the last message.
  */
 #include "bench.h"
 
@@ -72,7 +72,7 @@ static const struct kind *find_consumer_kind(const char *name)
 	return NULL;
 }
 
-/* Until so many were handled, as long as some are. */
+/* Waits until that many were handled, as long as there is progress. */
 static bool wait_until_consumed(
     struct outbox_inbox *inbox, struct consumed *consumed, int64_t count, struct err *err)
 {

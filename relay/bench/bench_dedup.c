@@ -18,7 +18,7 @@ static uint64_t line_of(uint64_t number, uint64_t lines)
 	return (uint64_t)(((wide)number * lines) >> 64);
 }
 
-static volatile uint64_t sink; /* what is read is used */
+static volatile uint64_t sink; /* keeps the compiler from removing the reads */
 
 double bench_dedup_bare(const void *memory, size_t bytes, int64_t reads)
 {

@@ -3,7 +3,8 @@
 #include "bench.h"
 #include "fingerprint.h"
 
-/* A hash as good as that of an id, for a number: what is measured is not the hash. */
+/* A cheap hash of a number, as good as that of an id, so that the hash is not part of the
+ * measurement. */
 static inline struct fingerprint bench_dedup_hash(uint64_t number)
 {
 	uint64_t low = (number + 1) * UINT64_C(0x9e3779b97f4a7c15);
@@ -12,15 +13,17 @@ static inline struct fingerprint bench_dedup_hash(uint64_t number)
 	return (struct fingerprint){low ^ low >> 32, high ^ high >> 31};
 }
 
-/* Nothing but reads of one cache line each at random places of the memory, in nanoseconds a read:
- * each place known only when the line before has come, or many at a time. */
+/* Reads single cache lines at random places of the memory; returns nanoseconds per read. Each place
+ * depends on the previous read, or many reads run at a time. */
 double bench_dedup_bare(const void *memory, size_t bytes, int64_t reads);
 double bench_dedup_bare_batched(const void *memory, size_t bytes, int64_t reads);
 
-/* Memory of so many bytes with a page behind each; never NULL. To be munmap'ed. */
+/*
+ * Memory of that many bytes, with all pages present; never NULL. The caller unmaps it with munmap.
+ */
 void *bench_dedup_memory(size_t bytes);
 
-/* A folder of the bench's own below TMPDIR. */
+/* Makes a folder for the bench below TMPDIR. */
 bool bench_dedup_folder(char *ret_path, size_t size, struct err *err) MUST_CHECK;
 void bench_dedup_remove(const char *path);
 

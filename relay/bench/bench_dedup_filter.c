@@ -1,6 +1,6 @@
 /*
- * The filter in memory, beside bare reads of the same memory in the same run: a look reads one line
- * of each slice that is alive, so that as many reads are what it is compared with.
+ * The filter in memory, compared with bare reads of the same memory in the same run. A look-up
+ * reads one line of each slice that is alive, so it is compared with that many reads.
  */
 #include "bench_dedup.h"
 
@@ -14,7 +14,7 @@
 enum { AHEAD = 12, ID = 36, FILL_AHEAD = 16 };
 static const int64_t looks = 4000000, reads = 8000000;
 
-/* The filters of a window, full, in one piece of memory. */
+/* Full filters of a window, in one piece of memory. */
 struct filled {
 	uint64_t ids;
 	void *memory;
@@ -36,7 +36,7 @@ static void fill_filters(const struct filled *filled, const struct bloom_code *c
 	}
 }
 
-/* slices 0: one filter for all ids, by the rate. */
+/* slices 0: one filter for all ids, sized by the rate. */
 static void make_filters(struct filled *filled, uint64_t ids, int slices)
 {
 	const struct bloom_plan plan = bloom_plan(ids, 0.001, slices ? slices : 1, BLOOM_PLACES);
@@ -51,7 +51,7 @@ static void make_filters(struct filled *filled, uint64_t ids, int slices)
 	fill_filters(filled, *bloom_codes());
 }
 
-/* Looks at what is not there, in nanoseconds each. */
+/* Looks up missing ids; returns nanoseconds per look-up. */
 static double time_looks(const struct filled *filled, bool batched)
 {
 	const struct bloom_code *code = *bloom_codes();
@@ -71,7 +71,7 @@ static double time_looks(const struct filled *filled, bool batched)
 	return each;
 }
 
-/* Each run beside bare reads, as many as it has slices. */
+/* Compares each run with as many bare reads as it has slices. */
 static void measure_filter(
     struct bench *bench, const char *name, uint64_t ids, int slices, bool batched, double bound)
 {
@@ -96,7 +96,7 @@ static void tell_hash(struct bench *bench)
 	int64_t begin = clock_us();
 	for (int64_t i = 0; i < reads; i++) {
 		id[i & 7] = (char)i;
-		sum += fingerprint_of(id, ID, sum & 1).low; /* one after the other */
+		sum += fingerprint_of(id, ID, sum & 1).low; /* depends on the one before */
 	}
 	bench_tell(bench, sum ? "hash of an id of 36 bytes" : "", "ns",
 	    (double)(clock_us() - begin) * 1000 / (double)reads);

@@ -1,6 +1,6 @@
 /*
- * The store postgres: ids taken in transactions, beside the bare insert of the same ones into a
- * table with a unique index; in a schema of its own.
+ * The store postgres: ids taken in transactions, compared with the bare insert of the same ids into
+ * a table with a unique index, in its own schema.
  */
 #include "bench_dedup.h"
 
@@ -22,7 +22,7 @@ enum { BATCHES = sizeof batch_sizes / sizeof *batch_sizes, RUN_US = 1000000 };
 struct taker {
 	struct bench *place;
 	struct pg_column ids, times;
-	int64_t next; /* an id that was not used yet */
+	int64_t next; /* the next unused id */
 };
 
 static void name_taken_ids(struct taker *taker, int count)
@@ -40,7 +40,7 @@ static void name_taken_ids(struct taker *taker, int count)
 	}
 }
 
-/* One statement, one transaction, again and again; ids a second. */
+/* Repeats a transaction of one statement; returns ids per second. */
 static bool measure_statement(struct taker *taker, const char *sql, int params_count, int batch,
     double *ret_rate, struct err *err)
 {

@@ -1,6 +1,6 @@
 /*
- * The stores, on the same ids, through the public interface: ids in batches that are new, then the
- * same ones again; and redis beside the pipelined SETs of redis-benchmark.
+ * The stores, on the same ids, through the public interface: batches of new ids, then the same ids
+ * again; redis is compared with the pipelined SETs of redis-benchmark.
  */
 #include "bench_dedup.h"
 
@@ -31,7 +31,9 @@ struct figures {
 	struct outbox_dedup_stats stats;
 };
 
-/* The records' times go through the window, so that each slice has what it was planned for. */
+/*
+ * The records' times are spread over the window, so that each slice gets its planned number of ids.
+ */
 static void name_batch_ids(struct batch *batch, enum ids kind, int64_t first, int64_t ids)
 {
 	static const char *const forms[] = {
@@ -56,7 +58,7 @@ static int64_t count_new(const struct batch *batch)
 	return count;
 }
 
-/* A lossy store takes some for done ones, which then cannot be done. */
+/* A lossy store takes some new ids for done ones, and these cannot be marked as done. */
 static size_t keep_new(struct batch *batch)
 {
 	size_t kept = 0;
@@ -129,9 +131,9 @@ static bool run_store(
 /* --- local stores --------------------------------------------------------------------------- */
 
 static const struct local {
-	const char *line; /* and ids and path */
+	const char *line; /* ids and path are added */
 	enum ids kind;
-	double most_bytes; /* of memory, an id; 0: not judged */
+	double most_bytes; /* maximum bytes of memory per id; 0: not judged */
 } locals[] = {
     {"bloom rate=0.1%", IDS_TEXT, 0},
     {"exact", IDS_TEXT, 40},
@@ -191,7 +193,7 @@ static bool read_rate(FILE *output, double *ret_rate)
 	return found;
 }
 
-/* One connection, pipelines as long as ours. */
+/* Runs redis-benchmark with one connection and pipelines as long as ours. */
 static bool run_redis_benchmark(const char *url, int64_t sets, double *ret_rate, struct err *err)
 {
 	int ends[2];
@@ -256,8 +258,9 @@ static void keep_foreign(void *context, size_t number, const struct redis_answer
 }
 
 /*
- * A table of the server is copied when it grows, for either of both: each begins with none. What
- * somebody else has put there meanwhile is not removed: that ends the measurement.
+ * The server copies its table when the table grows, in both measurements: so each begins with an
+ * empty one. Keys that somebody else has written meanwhile are not removed; they end the
+ * measurement.
  */
 static bool empty_redis(const char *url, bool may, struct err *err)
 {
@@ -301,7 +304,7 @@ static bool measure_turn(const char *url, bool may_empty, int turn, int64_t ids,
 		return false;
 	rates->check[turn] = (double)ids * 1e6 / (double)figures.check_us;
 	rates->done[turn] = (double)ids * 1e6 / (double)figures.done_us;
-	/* a command each */
+	/* check and done send one command each per id */
 	rates->both[turn] = 2.0 * (double)ids * 1e6 / (double)(figures.check_us + figures.done_us);
 	rates->again[turn] = (double)ids * 1e6 / (double)figures.again_us;
 	return true;

@@ -1,6 +1,4 @@
-/*
- * The window on disk: how fast it takes ids, and how soon it is there again.
- */
+/* The window on disk: how fast it takes ids, and how long it takes to open again. */
 #include "bench_dedup.h"
 
 #include <dirent.h>
@@ -22,7 +20,7 @@ struct window_bench {
 	struct bench *bench;
 	const char *path;
 	int64_t ids;
-	double rotation_us; /* the longest */
+	double rotation_us; /* the longest rotation */
 };
 
 static struct dedup_window *open_window(const struct window_bench *run, struct err *err)
@@ -37,7 +35,7 @@ static struct dedup_window *open_window(const struct window_bench *run, struct e
 	return dedup_window_open(&settings, err);
 }
 
-/* How it is asked in use: what is not there is added. */
+/* Uses the window as consumers do: adds missing ids. */
 static bool take_window_id(
     struct dedup_window *window, int64_t number, int64_t time_ms, struct err *err)
 {
@@ -99,7 +97,7 @@ static bool measure_opening(struct window_bench *run, double *ret_seconds, struc
 	return true;
 }
 
-/* Leaves all as a process that is killed does, some ids unwritten. */
+/* Leaves the files like a killed process does, with some ids unwritten. */
 static bool kill_one(struct window_bench *run, struct err *err)
 {
 	int status;

@@ -88,7 +88,7 @@ static void judge_memory(struct bench *bench, const char *what, int64_t rows, do
 	bench_judge(bench, name, "MiB", peak_kib / 1024, '<', 64);
 }
 
-/* Of drains that were measured already, or of one. */
+/* Uses the drains that were already measured, or runs one. */
 static bool drain_memory(
     struct bench *bench, int64_t rows, int64_t payload, const char *what, struct err *err)
 {
@@ -106,7 +106,7 @@ static bool drain_memory(
 	return true;
 }
 
-/* One transaction comes while the relay runs. */
+/* Commits one transaction while the relay runs. */
 static bool huge_transaction(struct bench *bench, int64_t rows, struct err *err)
 {
 	struct bench_child child = {0};

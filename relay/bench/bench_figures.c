@@ -188,7 +188,7 @@ static json_t *machine_json(struct bench *bench)
 static const char *const verdict_words[] = {
     [BENCH_TOLD] = "", [BENCH_OK] = "ok", [BENCH_NOT] = "NOT", [BENCH_SATURATED] = "saturated"};
 
-/* As many digits as a figure has. */
+/* Prints the significant digits of a figure. */
 static const char *figure_text(double value, char text[24])
 {
 	if (isnan(value))
@@ -202,7 +202,7 @@ static const char *figure_text(double value, char text[24])
 	return text;
 }
 
-/* A figure with a bound of its value shows its ratio to the reference as well. */
+/* A figure whose value is bounded also shows its ratio to the reference. */
 static double shown_ratio(const struct bench_figure *figure)
 {
 	return text_equal(figure->judged_as, "value") ? figure->value / figure->reference

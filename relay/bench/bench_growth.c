@@ -1,7 +1,7 @@
 /*
  * growth: cost over each dimension that can grow. A dimension is a row of list_topics, list_drains,
- * list_requests or list_parked. It gets two schemas, one without it and one with `count` of it, and
- * the same figure is measured in both in turns.
+ * list_requests or list_parked. Each dimension gets two schemas, one without it and one with
+ * `count` of it, and the same figure is measured in both in turns.
  */
 #include "bench_growth.h"
 
@@ -17,17 +17,17 @@ enum {
 	DIMENSIONS = 11,
 	FAR_FUTURE = 20000, /* scheduled rows with ids below those of the due ones */
 	KEY_BYTES = 8192,   /* the longest key of a message */
-	NOTED = 4,          /* log rows that a fold or a take-over has before it */
+	NOTED = 4,          /* log rows before a fold or a take-over */
 	WIDE = 12,          /* partitions of a wide topic */
-	SHORT_ROWS = 2000,  /* listed in a turn */
+	SHORT_ROWS = 2000,  /* rows listed in a turn */
 	LONG_ROWS = 500,    /* the same, with long keys */
-	FIRST_MS = 120000   /* a relay that has published nothing by then is given up */
+	FIRST_MS = 120000   /* timeout for a relay's first message */
 };
 
 /* --- measuring ------------------------------------------------------------------------------- */
 
 struct tick {
-	const char *closed; /* windows that end with it */
+	const char *closed; /* windows that end with the tick */
 	const char *destinations;
 	bool lists, folds;
 };
@@ -150,8 +150,8 @@ bool bench_growth_put(
 }
 
 /*
- * A relay from its start to its first message, and for a while longer: it learns of parked keys
- * behind that. ret_first_ms and ret_peak_mib may be NULL.
+ * Runs a relay from its start to its first message and a while longer, because it loads parked keys
+ * after that. ret_first_ms and ret_peak_mib may be NULL.
  */
 static bool start_relay(
     struct bench *place, double *ret_first_ms, double *ret_peak_mib, struct err *err)
@@ -218,7 +218,7 @@ static void list_topics(const struct bench_options *options, struct bench_dimens
 	dimensions[2].measure = measure_fold;
 }
 
-/* Long keys have no bound: their rows are that much larger. */
+/* Long keys have no bound, because their rows are so much larger. */
 static void list_drains(const struct bench_options *options, struct bench_dimension dimensions[2])
 {
 	dimensions[0] = (struct bench_dimension){.name = "due rows listed",

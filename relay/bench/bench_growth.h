@@ -1,16 +1,16 @@
 #pragma once
 /*
- * The dimensions of the part growth. bench_growth.c has the list of them, and those that need a
- * database only; bench_growth_relay.c has those that need a relay and topics.
+ * The dimensions of the part growth. bench_growth.c lists them and has the ones that need only a
+ * database; bench_growth_relay.c has the ones that need a relay and topics.
  */
 #include "bench.h"
 
 struct bench_dimension {
-	const char *name;  /* of the figure */
+	const char *name;  /* name of the figure */
 	const char *grows; /* "topics known" */
-	int64_t count;     /* of it */
-	/* Query that inserts it, of publisher, count and, where rows are listed, their number.
-	 * NULL: `measure` inserts it. */
+	int64_t count;     /* the count of it */
+	/* The query that inserts it, with the parameters publisher, count and, where rows are
+	 * listed, their number. NULL: `measure` inserts it. */
 	const char *put;
 	int drained; /* rows listed in a turn */
 	int turns;
@@ -19,7 +19,7 @@ struct bench_dimension {
 	const char *unit;
 	char relation;
 	double bound;
-	bool absolute; /* the bound is one of the value, not of the ratio */
+	bool absolute; /* the bound is for the value, not for the ratio */
 };
 
 /* Runs an inserting query with the parameters publisher, count and, unless it is 0, number of rows.
@@ -42,12 +42,12 @@ bool bench_growth_retry(struct bench *place, const struct bench_dimension *dimen
     double *ret_p99, struct err *err) MUST_CHECK;
 bool bench_growth_recover(struct bench *place, const struct bench_dimension *dimension,
     int64_t count, double *ret_p99, struct err *err) MUST_CHECK;
-/* Messages that the relay parks in a second; count: random bytes of their keys, 0: 16. */
+/* Messages that the relay parks per second; count: random bytes of their keys, 0: 16. */
 bool bench_growth_park(struct bench *place, const struct bench_dimension *dimension, int64_t count,
     double *ret_rate, struct err *err) MUST_CHECK;
 /*
- * Peak memory of a relay that takes over from one that published to so many topics, and publishes
- * to each partition, above the memory of a bare producer that does so. Judged.
+ * Peak memory of a relay that takes over from one that published to that many topics, and publishes
+ * to each partition; minus the memory of a bare producer that does so. Judged.
  */
 bool bench_growth_open_topics(
     struct bench *bench, int64_t topics, int partitions, struct err *err) MUST_CHECK;

@@ -10,8 +10,8 @@
 enum {
 	HEALTHY_RATE = 1000, /* messages a second while the relay works with parked ones */
 	SHORT_KEY = 16,      /* bytes */
-	ANSWER_MS = 10000,   /* of the cluster */
-	LONG_MS = 300000,    /* for all messages to be parked, or published */
+	ANSWER_MS = 10000,   /* timeout of the cluster */
+	LONG_MS = 300000,    /* timeout until all messages are parked or published */
 	LOOK_US = 20000
 };
 
@@ -88,7 +88,7 @@ static bool check_work(struct bench *place, int64_t before, struct err *err)
 	return left < before || err_set(err, ERR_FATAL, "no parked message left the table");
 }
 
-/* The work is there when the relay starts, and others write meanwhile. verb NULL: a recovery. */
+/* The work exists when the relay starts, and others write meanwhile. verb NULL: a recovery. */
 static bool measure_others(
     struct bench *place, int64_t count, const char *verb, double *ret_p99, struct err *err)
 {

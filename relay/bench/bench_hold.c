@@ -51,7 +51,7 @@ bool bench_release(struct bench_held *held, struct err *err)
 	if (!held)
 		return true;
 	for (int i = 0; i < held->count; i++) {
-		/* fails where the server has ended the session meanwhile */
+		/* fails if the server has ended the session meanwhile */
 		if (good && !pg_script(held->sessions[i], "rollback", err))
 			good = err_prefix(err, "a transaction was not left open");
 		pg_destroy(held->sessions[i]);

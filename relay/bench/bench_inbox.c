@@ -1,6 +1,7 @@
 /*
- * inbox: what the library costs a consumer. Each run is a process of its own, so that nothing of
- * one is left for the next; its memory is what is no file's (the logs and filters of dedup are).
+ * inbox: the cost of the library for a consumer. Each run is a separate process, so that it leaves
+ * nothing for the next one. Its memory is the part that is not file-backed (the logs and filters of
+ * dedup are).
  */
 #include "bench_inbox.h"
 
@@ -59,7 +60,7 @@ static bool take_filling_reports(struct filling *filling, int wait_ms, struct er
 	return bench_goes_on(err);
 }
 
-/* A full queue is waited for. */
+/* Waits while the queue is full. */
 static bool send_filling_record(struct filling *filling, int64_t number, struct err *err)
 {
 	const struct text *payload = &filling->payloads[number % PAYLOADS];
@@ -132,7 +133,7 @@ bool bench_inbox_fill(struct bench *bench, int64_t count, struct err *err)
 	}
 	progress_end(&progress);
 	good = good && flush_filling(filling, err);
-	producer_destroy(filling->producer, 1000); /* the payloads are its until then */
+	producer_destroy(filling->producer, 1000); /* the producer uses the payloads until then */
 	for (int i = 0; i < PAYLOADS; i++)
 		text_finish(&filling->payloads[i]);
 	free(filling);

@@ -1,6 +1,6 @@
 /*
- * The sidecar in a process of its own, which posts the topic to a server of the bench; and the same
- * requests by a bare loop of libcurl.
+ * The sidecar in its own process, which posts the topic to a server of the bench, and the same
+ * requests from a bare loop of libcurl.
  */
 #include "bench_inbox.h"
 
@@ -33,7 +33,7 @@ static void write_section(
 	    batch ? "batch" : "single", BATCH);
 }
 
-/* Until so many came, as long as some do. */
+/* Waits until that many came, as long as there is progress. */
 static bool wait_until_taken(
     const struct bench_business *sink, int64_t count, int64_t *ret_span_us, struct err *err)
 {
@@ -73,7 +73,7 @@ static bool measure_sidecar(struct bench *bench, const struct bench_business *si
 	return true;
 }
 
-/* As long as those of the sidecar. */
+/* As long as the requests of the sidecar. */
 static const char *const posted_headers[] = {"Content-Type: application/json",
     "Expect:", "User-Agent: outbox-relay/0.1.0", "ce-specversion: 1.0",
     "ce-id: 0000002a-0000-7000-8000-000000000000", "ce-source: /topics/outbox-bench-12345",
@@ -97,7 +97,7 @@ static bool post_bare(
 	return true;
 }
 
-/* A server for each, which counts. way 0: bare; 1: single; 2: batches. */
+/* Each way has its own counting server. way 0: bare; 1: single; 2: batches. */
 static bool measure_way(struct bench *bench, int run, int way, double *ret_rate, struct err *err)
 {
 	int64_t all = bench->options.messages, some = all < MOST_SINGLE ? all : MOST_SINGLE;
@@ -122,7 +122,7 @@ static bool read_ab(FILE *output, double *ret_rate)
 	return found;
 }
 
-/* False: ab is not there. */
+/* False: ab is not installed. */
 static bool run_ab(const struct bench_business *sink, double *ret_rate)
 {
 	OWNED(text_finish) struct text body = {0};

@@ -1,7 +1,7 @@
 /*
- * latency: from the return of COMMIT, taken by the writer, to the moment when a consumer has the
- * record, both by this process's monotonic clock. Beside it, direct: the same writer inserts into a
- * plain table and produces the records itself once its COMMIT has returned, with the relay's
+ * latency: the time from the return of COMMIT in the writer to the moment when a consumer has the
+ * record, both by this process's monotonic clock. For comparison, direct: the same writer inserts
+ * into a plain table and produces the records itself once its COMMIT has returned, with the relay's
  * producer settings.
  */
 #include "bench_load.h"
@@ -17,16 +17,16 @@
 
 enum { CONNECTIONS = 16, WARM_US = 1000000, LAST_MS = 30000, REPORTS = 256 };
 
-/* One run: what was committed when, and what was seen when. */
+/* The times of one run: when each message was committed and when it was seen. */
 struct timing {
 	struct bench *bench;
 	struct bench_watch *watch;
 	int64_t *committed_us; /* by number; 0: not committed */
 	int64_t numbers;
-	struct producer *producer; /* direct only; NULL otherwise */
+	struct producer *producer; /* only for direct; NULL otherwise */
 	struct producer_topic *topic;
 	int64_t in_flight;
-	int64_t unsent; /* the queue was full: counted, and fatal */
+	int64_t unsent; /* messages not sent because the queue was full; fatal */
 };
 
 /* --- the direct application --------------------------------------------------------------------
@@ -124,7 +124,7 @@ void bench_latency_of(const struct bench_watch *watch, const int64_t *since_us, 
 	free(spans);
 }
 
-/* Number 0 goes ahead, so that everything is connected when the measured ones begin. */
+/* Sends number 0 ahead, so that everything is connected before the measured messages. */
 static bool send_first(struct timing *timing, struct err *err)
 {
 	bool good = bench_fill(timing->bench, 0, 1, BENCH_SMALL, false, err);

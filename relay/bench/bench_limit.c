@@ -1,9 +1,9 @@
 /*
  * The limit that drain is compared with: a bare COPY of the same rows in the order of id, each
  * handed to librdkafka as a record with the same bytes and the same configuration, and nothing
- * else: no windows, no log, no lease. A row's memory is libpq's and goes when its record is
- * acknowledged, as in the relay. It uses the same thin adapters (pg.h, producer.h) as the relay
- * does.
+ * else: no windows, no log, no lease. libpq allocates a row's memory, which is freed when its
+ * record is acknowledged, as in the relay. It uses the same thin adapters (pg.h, producer.h) as the
+ * relay does.
  */
 #include "bench.h"
 
@@ -27,9 +27,9 @@ struct limit {
 	struct pg *pg;
 	struct producer *producer;
 	struct producer_topic *topic;
-	char position[OUTBOX_POSITION_SIZE]; /* of the row */
+	char position[OUTBOX_POSITION_SIZE]; /* position of the row */
 	size_t position_prefix;
-	char *row; /* taken and not yet handed over; NULL: none */
+	char *row; /* row not yet handed to librdkafka; NULL: none */
 	struct copy_field fields[FIELDS];
 	bool first, over;
 	int64_t in_flight, most_in_flight;
@@ -53,7 +53,7 @@ static bool take_limit_reports(struct limit *limit, struct err *err)
 	return true;
 }
 
-/* False in *ret_sent: the queue is full. */
+/* *ret_sent false: the queue is full. */
 static bool send_limit_row(struct limit *limit, bool *ret_sent, struct err *err)
 {
 	const struct copy_field *fields = limit->fields;
@@ -86,7 +86,7 @@ static bool send_limit_row(struct limit *limit, bool *ret_sent, struct err *err)
 	return true;
 }
 
-/* The next row of the COPY, if there is one now. */
+/* Takes the next row of the COPY, if one has arrived. */
 static bool take_limit_row(struct limit *limit, bool *ret_waits, struct err *err)
 {
 	enum pg_copy what;
@@ -111,7 +111,9 @@ static bool take_limit_row(struct limit *limit, bool *ret_waits, struct err *err
 	return true;
 }
 
-/* A turn of rows; true in *ret_waits: nothing can be done before a file descriptor says so. */
+/*
+ * Handles a turn of rows; *ret_waits true: nothing can be done before a file descriptor is ready.
+ */
 static bool move_rows(struct limit *limit, bool *ret_waits, struct err *err)
 {
 	bool sent = true;
@@ -151,14 +153,14 @@ static bool run_limit(struct limit *limit, struct err *err)
 	return true;
 }
 
-/* Without transactions, whatever the relay beside it does. */
+/* Never uses transactions, whatever the relay that is compared with it does. */
 bool bench_limit(const struct publisher_settings *publisher, const char *topic, struct err *err)
 {
 	struct publisher_settings plain = *publisher;
 	owned_text char *sql = schema_text(sql_bench_copy, publisher->postgres->schema);
 	OWNED(owned_pg_destroy) struct pg *pg = bench_connect(publisher->postgres, err);
 	struct limit limit = {.pg = pg, .first = true};
-	/* digits as the relay's: a random epoch, the first tick */
+	/* as many digits as the relay: a random epoch, the first tick */
 	const struct outbox_position first = {
 	    BENCH_PUBLISHER, "5eed5eed", 0, INT64_C(5000000000000000000), 1, 1};
 	bool good;

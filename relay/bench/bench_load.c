@@ -11,7 +11,7 @@ enum { MOST_CONNECTIONS = 64, MOST_STEPS = 8, LONGEST_US = 100000, WAIT_FOR_LAST
 
 struct writer {
 	struct pg *pg;
-	int step;      /* of the statement under way; -1: none */
+	int step;      /* current statement; -1: none */
 	int64_t first; /* the number of the transaction's first row */
 };
 
@@ -105,7 +105,7 @@ static bool send_step(struct loading *loading, struct writer *writer, struct err
 
 /* --- transactions ---------------------------------------------------------------------------- */
 
-/* When the next one is to begin. */
+/* When the next transaction should begin. */
 static int64_t due_us(const struct loading *loading)
 {
 	return loading->began_us + (loading->load->rate > 0 ? (int64_t)((double)loading->started *
@@ -113,7 +113,7 @@ static int64_t due_us(const struct loading *loading)
 							    : 0);
 }
 
-/* A late transaction of a rate still comes, for a while: what is not held shows in `held`. */
+/* Late transactions still run, for a while; `held` shows the part of the rate that was missed. */
 static bool is_load_open(const struct loading *loading, int64_t now)
 {
 	const struct bench_load *load = loading->load;
@@ -174,7 +174,7 @@ static bool step_writer(struct loading *loading, struct writer *writer, struct e
 	return true;
 }
 
-/* Until a connection answers, the producer reports, or the next transaction is due. */
+/* Waits until a connection answers, the producer reports, or the next transaction is due. */
 static bool wait_and_step(struct loading *loading, struct err *err)
 {
 	const struct bench_load *load = loading->load;
@@ -198,7 +198,7 @@ static bool wait_and_step(struct loading *loading, struct err *err)
 	    .tv_sec = wait / 1000000, .tv_nsec = wait % 1000000 * 1000};
 
 	if (ppoll(fds, (nfds_t)count + 1, &timeout, NULL) < 0)
-		return true; /* EINTR: the loop asks again */
+		return true; /* EINTR: the loop tries again */
 	for (int i = 0; i < count; i++)
 		if (fds[i].revents && !step_writer(loading, asked[i], err))
 			return false;

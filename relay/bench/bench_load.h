@@ -1,32 +1,32 @@
 #pragma once
 /*
- * Writers: connections that run transactions, at a rate or as fast as they go, all driven by the
- * calling thread, so that the writer takes little from what is measured.
+ * Writers: connections that run transactions, at a rate or as fast as possible. The calling thread
+ * drives all of them, so that they take little CPU from the measured program.
  */
 #include "bench.h"
 
 enum bench_takes {
 	BENCH_TAKES_NOTHING,
-	BENCH_TAKES_ROWS,  /* topic, numbers, payloads, keys: of all rows of the transaction */
-	BENCH_TAKES_ROW,   /* topic, key, payload: of its first row */
-	BENCH_TAKES_ORDER, /* the id of a row to change */
+	BENCH_TAKES_ROWS,  /* topic, numbers, payloads, keys: for all rows of the transaction */
+	BENCH_TAKES_ROW,   /* topic, key, payload: for its first row */
+	BENCH_TAKES_ORDER, /* id of a row to change */
 };
 
 /* One statement of a transaction; each is a round trip. */
 struct bench_step {
-	const char *sql; /* of sql/queries, or plain; NULL ends the list */
+	const char *sql; /* a script of sql/queries, or plain SQL; NULL ends the list */
 	enum bench_takes takes;
 };
 
 struct bench_load {
 	const struct bench_step *steps;
 	int connections, rows; /* rows of a transaction */
-	int64_t first;         /* the number of the first row; they count up */
-	double rate;           /* transactions a second; 0: as fast as they go */
+	int64_t first;         /* number of the first row; numbers count up */
+	double rate;           /* transactions per second; 0: as fast as possible */
 	int64_t duration_us;
 	/* COMMIT has returned (rows first to first + rows - 1); NULL is fine */
 	void (*committed)(void *context, int64_t first, int rows, int64_t now_us);
-	/* in every turn, and when the fd is readable; NULL: none */
+	/* called in every turn, and if the fd is readable; NULL: none */
 	bool (*turn)(void *context, struct err *err);
 	int (*fd)(void *context);
 	void *context;
@@ -35,7 +35,7 @@ struct bench_load {
 struct bench_load_done {
 	int64_t transactions;
 	double rate; /* transactions a second */
-	double held; /* of the rate that was wanted; 1 without one */
+	double held; /* part of the wanted rate; 1 without a rate */
 };
 
 bool bench_load_run(struct bench *bench, const struct bench_load *load,

@@ -1,7 +1,7 @@
 /*
- * What a look for new rows costs that finds none, when something else has moved in the database:
- * the relay's own statement in a session of the bench's, prepared as the relay's is. Behind
- * everything in the table, as an owner is who has published it.
+ * The cost of a search for new rows that finds none, after another transaction has changed the
+ * database: the relay's own statement, prepared as in the relay, in a session of the bench. The
+ * publisher is behind all rows of the table, like an owner that has published everything.
  */
 #include "bench.h"
 
@@ -42,7 +42,7 @@ static bool prepare_look(struct bench *place, struct pg *pg, struct err *err)
 	return pg_send_prepare(pg, LOOK, sql, err) && receive_look_result(pg, &none, err);
 }
 
-/* A look that took long writes a log row, as an owner's does: the next one goes on from that. */
+/* A long search writes a log row, as in the relay, and the next search continues from it. */
 static bool look_timed(struct pg *pg, bool lists, int64_t *n, double *ret_us, struct err *err)
 {
 	owned_text char *number = xformat("%lld", (long long)*n);
@@ -63,7 +63,7 @@ static bool look_timed(struct pg *pg, bool lists, int64_t *n, double *ret_us, st
 	return true;
 }
 
-/* The publisher at rest behind all rows. */
+/* Puts the publisher behind all rows, at rest. */
 static bool rest_behind_rows(struct bench *place, int64_t *ret_n, struct err *err)
 {
 	owned_text char *sql = schema_text(sql_newest, place->schema);

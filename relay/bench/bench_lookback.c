@@ -1,7 +1,7 @@
 /*
  * lookback: pairs of prepare and commit, in a table with and without undecided ones. The topic of
- * prepares and decisions is filled before its relay starts, so that the application takes nothing
- * from what is measured; how far pairs are apart then is told by the journal.
+ * prepares and decisions is filled before its relay starts, so that the application takes no CPU
+ * from the measured relay. The journal shows how far the two records of a pair are apart.
  */
 #include "bench_lookback.h"
 
@@ -14,7 +14,7 @@
 #include "text.h"
 
 enum {
-	STILL_MS = 120000, /* nothing more comes */
+	STILL_MS = 120000, /* timeout without any progress */
 	SHORT_PAIRS = 100000,
 	FILL = 10000,
 	ANSWER_MS = 10000,
@@ -41,7 +41,7 @@ bool bench_lookback_empty(struct bench *place, struct err *err)
 static void write_sections(struct bench_lookback *look, const struct bench *place,
     const struct bench_asks *asks, struct text *out)
 {
-	/* of two readers the first hears of the second before anything is measured */
+	/* the first of two readers learns of the second before the measurement begins */
 	text_add(out, "[kafka \"main\"]\nheartbeat.interval.ms = 300\n");
 	text_addf(out,
 	    "[lookback \"bench\"]\ntopic = %s\ngroup = %s\ntypes = " BENCH_PAIR ", " BENCH_OVERDUE
@@ -81,15 +81,16 @@ bool bench_lookback_ask(struct bench *place, const char *sql, const struct pg_pa
 
 /* --- pairs ----------------------------------------------------------------------------------- */
 
-/* A little more than half of them: the first ones may be read less than a second apart. */
+/* A little more than half of the pairs, because the first ones may be read less than a second
+ * apart. */
 static bool is_far(int64_t n)
 {
 	return n % 2 || n % 32 == 0;
 }
 
 /*
- * A commit follows its prepare at once or, of the far ones, a quarter of all behind: the reader may
- * take one partition's records much before another's.
+ * A commit follows its prepare at once or, for the far pairs, after a quarter of all pairs, because
+ * the reader may take one partition's records much earlier than another's.
  */
 static bool say_pairs(struct bench_talk *talk, int64_t first, int64_t count, struct err *err)
 {
@@ -111,7 +112,7 @@ static bool say_pairs(struct bench_talk *talk, int64_t first, int64_t count, str
 	return good && bench_talk_flush(talk, err);
 }
 
-/* Until so many came, as long as they come. */
+/* Waits until that many came, as long as there is progress. */
 static bool wait_for_pairs(const struct bench_watch *watch, int64_t count, struct err *err)
 {
 	for (int64_t seen = 0; seen < count; seen = bench_watch_count(watch)) {
@@ -129,7 +130,7 @@ struct passed {
 	struct bench_cpu cpu;
 };
 
-/* A relay takes what was said: so many, up to number `end`. */
+/* Runs a relay that takes the sent records: that many pairs, up to number `end`. */
 static bool pass_pairs(struct bench_lookback *look, struct bench *place, int64_t count, int64_t end,
     struct passed *ret_passed, struct err *err)
 {
@@ -200,7 +201,7 @@ static bool fill_undecided(struct bench *place, int64_t count, struct err *err)
 	return good;
 }
 
-/* What is written back or cleaned up later is so in both places, and in neither's run. */
+/* Write-back and clean-up happen for both places, outside of their runs. */
 static bool settle_places(struct bench *const places[2], struct err *err)
 {
 	for (int i = 0; i < 2; i++)
@@ -211,9 +212,9 @@ static bool settle_places(struct bench *const places[2], struct err *err)
 }
 
 /*
- * Both places take what is said from where they stand in the one topic, and keep what they had
- * before: nothing else tells them apart than the undecided ones. Turn number -1 goes ahead, and
- * counts for the memory only: behind it both have been written to alike.
+ * Both places read the same topic, each from its own offset, and keep their earlier rows, so they
+ * differ only in the undecided prepares. Turn -1 comes first and counts for the memory only; after
+ * it both places have been written to alike.
  */
 static bool measure_turns(struct bench_lookback *look, struct bench *const places[2], int runs,
     int64_t count, double rates[2][BENCH_MOST_RUNS], double *ret_peak_kib, struct err *err)

@@ -1,8 +1,8 @@
 /*
- * Overdue prepares that a running relay resolves by asking a business of the bench: how many a
- * second, by the database's clock, and what CPU that takes over HTTP and over gRPC. For the rate
- * the business says commit, so that a message is written and published for each; for the CPU it
- * says rollback, so that nothing is spent but on look-backs.
+ * A running relay resolves overdue prepares by asking a business of the bench. Measures the number
+ * per second, by the database's clock, and the CPU time over HTTP and over gRPC. For the rate the
+ * business answers commit, so that a message is written and published for each prepare; for the CPU
+ * time it answers rollback, so that all CPU time is for look-backs.
  */
 #include "bench_lookback.h"
 
@@ -18,7 +18,7 @@ struct resolved {
 	double rate, cpu; /* look-backs/s; seconds */
 };
 
-/* They are there all at once. */
+/* Inserts all prepares at once. */
 static bool add_overdue(struct bench *bench, int64_t first, int64_t count, struct err *err)
 {
 	owned_text char *sql = schema_text(sql_bench_lookback_overdue, bench->schema);
@@ -30,7 +30,7 @@ static bool add_overdue(struct bench *bench, int64_t first, int64_t count, struc
 	return pg_execute(bench->pg, sql, params, 5, err);
 }
 
-/* Until none is overdue; the relay's CPU by then. */
+/* Waits until none is overdue; returns the relay's CPU time by then. */
 static bool wait_until_resolved(struct bench *bench, const struct bench_child *child, int64_t count,
     struct bench_cpu *ret_cpu, struct err *err)
 {
@@ -47,7 +47,7 @@ static bool wait_until_resolved(struct bench *bench, const struct bench_child *c
 	return true;
 }
 
-/* One goes ahead, so that everything is connected. */
+/* Resolves one ahead, so that everything is connected. */
 static bool resolve_all(struct bench *bench, const struct bench_child *child, int64_t count,
     struct resolved *ret_resolved, struct err *err)
 {
@@ -88,7 +88,7 @@ static bool resolve_overdue(struct bench_lookback *look, bool grpc, int batch, b
 	return good;
 }
 
-/* The median of several runs. */
+/* Reports the median of several runs. */
 static bool measure_rate(
     struct bench_lookback *look, int batch, const char *name, double bound, struct err *err)
 {

@@ -1,8 +1,9 @@
 /*
- * From a decision to a consumer of the business topic, at a rate of pairs: the commit follows its
- * prepare at once or, of every second pair, a second later. It is decided when the broker
- * acknowledges the record; from its sending, which its application's producer delays, is told, too.
- * Beside it, in turns, the outbox: from the return of COMMIT to the consumer.
+ * The time from a decision to a consumer of the business topic, at a rate of pairs. The commit
+ * follows its prepare at once or, in every second pair, a second later. The decision counts from
+ * the broker's acknowledgement of the record; the time since its sending, which the application's
+ * producer delays, is shown as well. In turns with it, for comparison, the outbox: the time from
+ * the return of COMMIT to the consumer.
  */
 #include "bench_lookback.h"
 
@@ -26,7 +27,7 @@ static bool decide_pair(struct saying *saying, int64_t number, struct err *err)
 	return bench_talk_commit(saying->look->talk, number, err);
 }
 
-/* One tick of the rate: a prepare, its commit or that of the pair a second before. */
+/* One tick of the rate: sends a prepare, and its commit or that of the pair a second before. */
 static bool say_tick(struct saying *saying, int64_t tick, struct err *err)
 {
 	int64_t late = tick - saying->rate;
@@ -37,7 +38,7 @@ static bool say_tick(struct saying *saying, int64_t tick, struct err *err)
 	return late < 1 || late % 2 == 0 || decide_pair(saying, late, err);
 }
 
-/* A late tick waits for nothing, so that the rate is held. */
+/* A late tick starts at once, so that the rate is held. */
 static bool wait_until_due(struct saying *saying, int64_t due_us, struct err *err)
 {
 	int64_t now;
@@ -63,12 +64,12 @@ static bool say_all(struct saying *saying, double *ret_held, struct err *err)
 	return bench_talk_flush(saying->look->talk, err);
 }
 
-/* Of one run: since the acknowledgement, and since the sending. */
+/* The latencies of one run: since the acknowledgement, and since the sending. */
 struct spans {
 	struct bench_latency acked, sent;
 };
 
-/* Number 0 goes ahead, as for the outbox. */
+/* Sends number 0 ahead, as for the outbox. */
 static bool measure_run(struct saying *saying, const struct bench_watch *watch,
     struct spans *ret_spans, struct err *err)
 {
@@ -114,11 +115,11 @@ static bool measure_spans(
 	return good;
 }
 
-/* The look-back's runs, and the outbox's between them. */
+/* Runs the look-back, with the outbox's runs in between. */
 struct runs {
 	double p50[BENCH_MOST_RUNS], p99[BENCH_MOST_RUNS], sent[BENCH_MOST_RUNS];
 	double outbox_p50[BENCH_MOST_RUNS], outbox_p99[BENCH_MOST_RUNS];
-	double held; /* the least */
+	double held; /* the lowest of all runs */
 };
 
 static bool measure_look(
@@ -169,7 +170,7 @@ bool bench_lookback_latency(struct bench_lookback *look, struct err *err)
 	int64_t rate = bench->options.rate ? bench->options.rate : RATE;
 	struct runs runs = {.held = 1};
 
-	look->readers = 1; /* a second one would be one more to wake up for each record */
+	look->readers = 1; /* a second reader would have to wake up for each record as well */
 	for (int run = 0; run < bench->options.runs; run++)
 		for (int turn = 0; turn < 2; turn++)
 			if (!(turn == run % 2 ? measure_outbox(bench, rate, &runs, run, err)

@@ -1,7 +1,7 @@
 #include "bench.h"
 #include "text.h"
 
-/* Ten digits for each of the first billions. */
+/* Numbers begin here, so that the first billions of them have ten digits. */
 #define FIRST_NUMBER INT64_C(1000000000)
 
 /* xorshift64*: the same payload for the same number. */

@@ -62,7 +62,7 @@ bool bench_partition(struct bench *place, int count, struct err *err)
 void bench_schema_drop(struct bench *bench)
 {
 	struct err err;
-	/* the bench's own may be in the middle of something */
+	/* the connection of the bench may be in use */
 	OWNED(owned_pg_destroy) struct pg *pg = bench_connect(bench->postgres, &err);
 	owned_text char *drop = schema_text(sql_bench_drop, bench->schema);
 
@@ -102,7 +102,7 @@ void bench_place_remove(struct bench *bench)
 		bench_schema_drop(bench);
 }
 
-/* Made is not yet led: until every partition can be read. */
+/* A new topic may have no leaders yet: waits until every partition can be read. */
 static bool wait_until_led(struct bench *bench, struct err *err)
 {
 	const char *const topics[] = {bench->topic, NULL};
@@ -127,7 +127,7 @@ bool bench_fresh_topic(struct bench *bench, struct err *err)
 	    !topic_metadata_delete_topic(bench->metadata, bench->topic, ANSWER_MS, err) &&
 	    err->kind != ERR_REJECT)
 		return false;
-	/* the broker may still be at the old one's end */
+	/* the broker may still be deleting the old topic */
 	for (int64_t end = clock_ms() + ANSWER_MS; bench_goes_on(err); usleep(100000)) {
 		if (topic_metadata_create_topic(bench->metadata, bench->topic, bench->destinations,
 			-1, settings, 1, ANSWER_MS, err)) {
@@ -146,7 +146,7 @@ bool bench_empty_table(struct bench *bench, struct err *err)
 	return bench_script(bench, sql_bench_truncate, err);
 }
 
-/* {"…","…"}: quotes and backslashes of the elements escaped. */
+/* {"…","…"}: escapes quotes and backslashes in the elements. */
 static void add_element(struct text *list, const char *element)
 {
 	text_add(list, list->length ? ",\"" : "{\"");

@@ -12,8 +12,8 @@ static bool is_program(const char *path)
 	return stat(path, &status) == 0 && S_ISREG(status.st_mode) && access(path, X_OK) == 0;
 }
 
-/* The name in the folder, malloc'ed; NULL: there is no such program. An empty folder is this one.
- */
+/* The path of the name in the folder, malloc'ed; NULL: there is no such program. An empty folder
+ * means the current one. */
 static char *program_in(const char *folder, int length, const char *name)
 {
 	char *path = xformat("%.*s/%s", length > 0 ? length : 1, length > 0 ? folder : ".", name);

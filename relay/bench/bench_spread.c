@@ -1,6 +1,6 @@
 /*
  * spread: the drain to more or fewer partitions of the topic and in more shards, in turns. A
- * process takes its shards one after another; what that takes is none of the rate.
+ * process takes its shards one after another; the rate excludes the time for that.
  */
 #include "bench.h"
 
@@ -10,7 +10,7 @@
 static const struct {
 	int destinations, shards;
 } spreads[] = {
-    {BENCH_PARTITIONS, 1}, /* what the others are compared with */
+    {BENCH_PARTITIONS, 1}, /* the baseline */
     {1, 1},
     {48, 1},
     {BENCH_PARTITIONS, 4},

@@ -1,6 +1,6 @@
 /*
- * steady, idle: CPU by /proc of the relay and, when Postgres runs on this machine, of the relay's
- * sessions there.
+ * steady, idle: CPU time, from /proc, of the relay and, if Postgres runs on this machine, of the
+ * relay's sessions in it.
  */
 #include "bench_load.h"
 
@@ -10,7 +10,7 @@
 
 enum { RATE = 1000, CONNECTIONS = 4, WARM_S = 2, SETTLE_S = 3, LAST_MS = 30000 };
 
-/* A relay on an empty table, with a consumer that has seen its first message. */
+/* Starts a relay on an empty table, with a consumer that has seen its first message. */
 struct rest {
 	struct bench_child child;
 	struct bench_watch *watch;
@@ -47,7 +47,7 @@ static bool load_steadily(struct bench *bench, int64_t first, int64_t seconds,
 	return bench_load_run(bench, &load, ret_done, err);
 }
 
-/* CPU seconds a million messages. */
+/* Measures CPU seconds per million messages. */
 static bool steady_once(struct bench *bench, struct bench_cpu *ret_cpu, struct err *err)
 {
 	int64_t seconds = bench->options.seconds * 2;
@@ -108,7 +108,7 @@ static bool sleep_idle(int64_t seconds, struct err *err)
 	return true;
 }
 
-/* Percent of a core, and how soon the first message after it comes. */
+/* Measures percent of a core, and how soon the first message after the idle time comes. */
 bool bench_idle(struct bench *bench, struct err *err)
 {
 	int64_t seconds = bench->options.idle_seconds, began, committed = 0;

@@ -1,7 +1,7 @@
 /*
- * table, held: the drain with something in its way, in turns with the same drain without it, and
- * what a look that finds nothing costs then. What is in the way is a row of list_loads; each is put
- * into a schema of its own, with the same rows to drain behind it.
+ * table, held: the drain with an obstacle, in turns with the same drain without it, and the cost of
+ * a search that finds nothing. An obstacle is a row of list_loads; each gets its own schema, with
+ * the same rows to drain behind it.
  */
 #include "bench.h"
 
@@ -17,17 +17,17 @@ enum { MOST_LOADS = 8, FEW_PARTITIONS = 4, MANY_PARTITIONS = 12 };
 struct load {
 	const char *where, *what; /* "behind", "published rows" */
 	int64_t count;
-	int64_t published; /* of the count, rows in front */
-	int partitions;    /* of the message table, with the default one */
-	/* queries of publisher and count that put it there, and that says how many are there still
-	 */
+	int64_t published; /* how many rows of the count come in front */
+	int partitions;    /* partitions of the message table, with the default one */
+	/* queries with the parameters publisher and count: one inserts it, one counts how much of
+	 * it is left */
 	const char *put, *counted;
-	const struct bench_hold *holds; /* sessions while it is measured */
-	bool lists;                     /* a look may ask what of it is due */
-	double most;                    /* of what a look costs beside one without it */
+	const struct bench_hold *holds; /* sessions that exist during the measurement */
+	bool lists;                     /* a search may list due rows */
+	double most; /* maximum ratio of the cost of a search with it to one without */
 };
 
-/* The first one is what the others are compared with. */
+/* The first row is the baseline of the others. */
 static int list_loads(const struct bench_options *options, struct load loads[MOST_LOADS])
 {
 	const struct load list[] = {
@@ -70,12 +70,12 @@ static int list_loads(const struct bench_options *options, struct load loads[MOS
 	return sizeof list / sizeof *list;
 }
 
-/* --- what stands in the way ------------------------------------------------------------------ */
+/* --- obstacles ------------------------------------------------------------------------------ */
 
 struct obstacle {
 	struct load load;
 	struct bench place; /* schema "": the first one's */
-	char *snapshot;     /* behind what is put there */
+	char *snapshot;     /* taken after the obstacle was inserted */
 };
 
 static bool put_obstacle(struct obstacle *obstacle, struct err *err)
@@ -90,7 +90,7 @@ static bool put_obstacle(struct obstacle *obstacle, struct err *err)
 	       bench_fill(place, 0, obstacle->load.published, BENCH_SMALL, false, err);
 }
 
-/* The relay is not to have taken away what was to be in its way. */
+/* Checks that the relay has not removed the obstacle. */
 static bool is_obstacle_there(struct obstacle *obstacle, struct err *err)
 {
 	OWNED(owned_pg_result_destroy) struct pg_result *count = NULL;
@@ -120,7 +120,7 @@ static bool set_up_obstacle(
 	       bench_settle(place, err);
 }
 
-/* One that is nothing but sessions is in the way of the first one's rows. */
+/* An obstacle that consists of sessions alone uses the rows of the first one. */
 static struct obstacle *owner_of_rows(struct obstacle *obstacles, int which)
 {
 	return &obstacles[obstacles[which].load.partitions ? which : 0];
@@ -245,7 +245,8 @@ bool bench_table(struct bench *bench, struct err *err)
 
 /* --- held ------------------------------------------------------------------------------------ */
 
-/* The rows are written anew for each run, since only younger ones are in doubt in such a snapshot.
+/*
+ * The rows are written again for each run, because in such a snapshot only newer rows are in doubt.
  */
 bool bench_held(struct bench *bench, struct err *err)
 {

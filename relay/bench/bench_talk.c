@@ -14,7 +14,7 @@ enum {
 	QUEUE_MESSAGES = 50000,
 	REPORTS = 256,
 	KNOWN_MS = 10000,
-	FLUSH_MS = 120000, /* without a single report */
+	FLUSH_MS = 120000, /* timeout without a single report */
 	FULL_MS = 100,
 };
 
@@ -29,10 +29,10 @@ struct bench_talk {
 	int64_t *acked_us; /* bench_talk_note */
 };
 
-/* What goes with a record and comes back with its report. */
+/* The data that accompanies a record and comes back with its report. */
 struct said {
 	char *value;
-	int64_t commit; /* its number; -1: a prepare */
+	int64_t commit; /* number of the commit; -1: a prepare */
 };
 
 static void said_destroy(struct said *said)
@@ -41,8 +41,8 @@ static void said_destroy(struct said *said)
 	free(said);
 }
 
-/* Its batches fill for a while, as they do in an application that asks for nothing else; the
- * section's linger.ms is the relay's. */
+/* The producer's batches fill for a while, as with the default settings of an application; the
+ * section's linger.ms is for the relay. */
 static struct kafka_settings application_of(const struct kafka_settings *kafka)
 {
 	static char linger[] = "linger.ms", ms[] = BENCH_LINGER, origin[] = "bench";
@@ -80,7 +80,7 @@ void bench_talk_destroy(struct bench_talk *talk)
 
 	if (!talk)
 		return;
-	/* what it holds goes back with its report */
+	/* records that the producer still holds give back their memory with their reports */
 	if (talk->producer && !bench_talk_flush(talk, &ignored))
 		bench_say("the application: %s", ignored.message);
 	producer_destroy(talk->producer, 1000);
@@ -141,7 +141,7 @@ bool bench_talk_flush(struct bench_talk *talk, struct err *err)
 	return true;
 }
 
-/* A full queue is waited for. */
+/* Waits while the queue is full. */
 static bool say_operation(
     struct bench_talk *talk, int64_t number, bool commit, struct text *value, struct err *err)
 {

@@ -1,7 +1,7 @@
 /*
- * Drains of the same rows in several ways that take turns, so that what changes on the machine
- * meets all of them. A drain is a child process that publishes what stands behind a snapshot and
- * ends. The rate is that of the broker: records by the time from the first to the last append
+ * Drains of the same rows in several ways that take turns, so that changes on the machine affect
+ * all of them. A drain is a child process that publishes the rows behind a snapshot and ends. The
+ * rate is that of the broker: records by the time from the first to the last append
  * (LogAppendTime). CPU and memory are the child's (getrusage).
  */
 #include "bench.h"
@@ -18,7 +18,7 @@ struct drained {
 	double rate, cpu, peak_kib, stored;
 };
 
-/* Makes the publisher wait as for a split, until all of its shards have an owner. */
+/* Makes the publisher wait, as for a split, until all of its shards have an owner. */
 static bool gather_shards(struct bench *bench, struct err *err)
 {
 	owned_text char *owned = schema_text(sql_bench_owned, bench->schema);
@@ -41,7 +41,7 @@ static bool gather_shards(struct bench *bench, struct err *err)
 	return false;
 }
 
-/* No window opens while a split has begun; it is never bound, and gather takes it back. */
+/* No window opens after a split has begun; this split is never bound, and gather cancels it. */
 static bool hold_back(struct bench *bench, struct err *err)
 {
 	owned_text char *sql = schema_text(sql_publisher_split_begin, bench->schema);
@@ -51,7 +51,7 @@ static bool hold_back(struct bench *bench, struct err *err)
 	return pg_execute(bench->pg, sql, params, 2, err);
 }
 
-/* Into an empty topic. */
+/* Drains into an empty topic. */
 static bool drain_way(
     struct bench_way *way, int64_t rows, struct drained *ret_drained, struct err *err)
 {
@@ -84,7 +84,7 @@ static bool write_rows(struct bench *bench, int64_t rows, struct err *err)
 	return bench_fill(bench, 0, rows, BENCH_SMALL, false, err) && bench_settle(bench, err);
 }
 
-/* An empty table comes first: it would wait for the sessions. */
+/* Empties the table first, because truncating would wait for the sessions. */
 static bool drain_beside_sessions(
     struct bench_way *way, int64_t rows, struct drained *ret_drained, struct err *err)
 {
@@ -116,7 +116,7 @@ static bool run_way(struct bench_way *way, int run, int64_t rows, struct err *er
 	return true;
 }
 
-/* Backwards in each second pass: none always follows the same other one. */
+/* Every second pass runs backwards, so that no way always follows the same other one. */
 bool bench_turns(struct bench_way *ways, int count, int runs, int64_t rows, struct err *err)
 {
 	for (int pass = 0; pass < runs; pass++)

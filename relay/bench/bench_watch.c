@@ -46,7 +46,7 @@ static bool read_bench_records(struct bench *bench, struct bench_seen *ret_seen,
 	return true;
 }
 
-/* A transaction of Kafka is over a moment before all its partitions show it. */
+/* A transaction of Kafka ends a moment before all its partitions show it. */
 bool bench_read_topic(
     struct bench *bench, int64_t records, struct bench_seen *ret_seen, struct err *err)
 {

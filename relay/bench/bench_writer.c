@@ -1,6 +1,7 @@
 /*
- * writer: a transaction that changes a row and calls outbox.publish, beside the same one that
- * inserts into a plain table, as fast as 4 connections go, in short runs that take turns.
+ * writer: a transaction that changes a row and calls outbox.publish, compared with the same
+ * transaction that inserts into a plain table, as fast as 4 connections go, in short runs that take
+ * turns.
  */
 #include "bench_load.h"
 
