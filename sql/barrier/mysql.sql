@@ -2,17 +2,17 @@
 -- docs/lookback-barrier.md is the recipe. Run it in the application's own database, with its mysql or
 -- mariadb client.
 --
--- One row an id. Whoever inserts it first says what becomes of the id: its business transaction
--- ('commit', seen by others when it commits) or the answer to the relay ('rollback'). The primary key
--- lets one of them in; the other waits for as long as that one's transaction is open, and then fails.
+-- One row per id. The first insert decides the id: it comes from the business transaction ('commit',
+-- visible to others when it commits) or from the answer to the relay ('rollback'). The primary key lets
+-- one of them in; the other waits while that one's transaction is open, and then fails.
 
--- varbinary: ids are told apart by their bytes, without upper and lower case or spaces at their end.
+-- varbinary: ids are compared by their bytes. A text type might ignore case or trailing spaces.
 create table lookback_barrier (
 	biz_type varbinary(100) not null,
 	biz_id   varbinary(500) not null,
 	outcome  varchar(8) character set ascii not null,
 	at       timestamp(6) not null default current_timestamp(6),
-	asked    int not null default 0, -- again, after the first answer
+	asked    int not null default 0, -- further questions after the first answer
 	primary key (biz_type, biz_id),
 	index by_time (at), -- for lookback_forget
 	constraint outcome_is_commit_or_rollback check (outcome in ('commit', 'rollback'))
@@ -20,11 +20,11 @@ create table lookback_barrier (
 
 delimiter //
 
--- The first statement of the business transaction, behind START TRANSACTION. When it fails, roll back:
--- unlike PostgreSQL the server would let the transaction go on. SQLSTATE
---   LB001  the relay was told "rollback": the id is over; send a rollback, or nothing
+-- The first statement of the business transaction, after START TRANSACTION. If it fails, roll back:
+-- unlike PostgreSQL, the server would let the transaction go on. SQLSTATE
+--   LB001  the relay received "rollback": the id is over; send a rollback, or nothing
 --   LB002  a transaction of this id has committed before: it is done already
--- and any other error, as a deadlock or a lock that was not to be had: roll back, and try again.
+-- After any other error, such as a deadlock or a lock timeout: roll back, and try again.
 create procedure lookback_begin(in of_type varchar(100) character set utf8mb4,
 	in of_id varchar(500) character set utf8mb4)
 modifies sql data
@@ -46,9 +46,10 @@ begin
 	end if;
 end//
 
--- The answer to the relay for one id: commit, rollback, or pending (its transaction is open, or somebody
--- else answers at this moment). Makes transactions of its own, and so commits one that is open: call it
--- outside of any. What it answers is committed. Calls may be repeated, and made by many at once.
+-- The answer to the relay for one id: commit, rollback, or pending (its transaction is open, or another
+-- caller answers at this moment). It makes its own transactions, and so commits an open one: call it
+-- outside of any transaction. Its answers are committed. Calls may be repeated, and may run
+-- concurrently.
 create procedure lookback_check_one(in of_type varchar(100) character set utf8mb4,
 	in of_id varchar(500) character set utf8mb4, out decision varchar(8) character set ascii)
 modifies sql data
@@ -56,7 +57,7 @@ begin
 	declare patience int default @@session.innodb_lock_wait_timeout;
 	declare tries, seen int default 0;
 	declare is_there, is_busy boolean;
-	-- a lock that is not to be had, a deadlock, a row that somebody else changed (MariaDB with
+	-- a lock timeout, a deadlock, or a row that another session changed (MariaDB with
 	-- innodb_snapshot_isolation)
 	declare continue handler for 1205, 1213, 1020 set is_busy = true;
 	declare continue handler for 1062 set is_there = true;
@@ -69,10 +70,10 @@ begin
 	end;
 
 	set session innodb_lock_wait_timeout = 1;
-	commit; -- of a session without autocommit
+	commit; -- for a session without autocommit
 	repeat
 		set is_there = false, is_busy = false, decision = null;
-		-- without locks, which would wait for a transaction that is open
+		-- without locks, which would wait for an open transaction
 		set transaction isolation level read uncommitted;
 		start transaction;
 		select count(*) into seen from lookback_barrier b
@@ -83,7 +84,7 @@ begin
 		select b.outcome into decision from lookback_barrier b
 		where b.biz_type = of_type and b.biz_id = of_id;
 		if decision is not null then
-			-- Others see a commit before it is on the disk. This one's own is behind it there.
+			-- Others see a commit before it is on disk; this one's own commit is behind it there.
 			update lookback_barrier b set b.asked = b.asked + 1
 			where b.biz_type = of_type and b.biz_id = of_id;
 		elseif seen > 0 then
@@ -102,7 +103,7 @@ begin
 			commit;
 		end if;
 		set tries = tries + 1;
-	-- one that came between the look and the insert is looked at once more
+	-- a row that came between the query and the insert is read again
 	until decision is not null or tries >= 3 end repeat;
 	set decision = coalesce(decision, 'pending');
 	set session innodb_lock_wait_timeout = patience;
@@ -130,9 +131,8 @@ begin
 	drop temporary table lookback_answer;
 end//
 
--- Forgets rows that are older than so many days, at most so many rows; call it until `gone` is 0.
--- Without its row an id that was committed is answered with "rollback": keep them for longer than
--- anybody may ask.
+-- Deletes rows older than that many days, at most that many rows; call it until `gone` is 0. Without its
+-- row, the answer for a committed id is "rollback": keep rows for longer than the relay may ask.
 create procedure lookback_forget(in older_than_days int, in most int, out gone int)
 modifies sql data
 begin

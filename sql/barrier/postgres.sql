@@ -1,10 +1,10 @@
 -- The barrier of the look-back, for an application on PostgreSQL 11 or newer: docs/lookback-barrier.md
--- is the recipe. It belongs into the application's own database, not into the relay's schema. For
--- another schema than public replace the word everywhere.
+-- is the recipe. Run it in the application's own database, not in the relay's schema. To use another
+-- schema than public, replace the word everywhere.
 --
--- One row an id. Whoever inserts it first says what becomes of the id: its business transaction
--- ('commit', seen by others when it commits) or the answer to the relay ('rollback'). The primary key
--- lets one of them in; the other waits for as long as that one's transaction is open, and then fails.
+-- One row per id. The first insert decides the id: it comes from the business transaction ('commit',
+-- visible to others when it commits) or from the answer to the relay ('rollback'). The primary key lets
+-- one of them in; the other waits while that one's transaction is open, and then fails.
 
 create table public.lookback_barrier (
 	biz_type text collate "C" not null,
@@ -17,15 +17,15 @@ create table public.lookback_barrier (
 create index on public.lookback_barrier (at); -- for lookback_forget
 
 -- The first statement of the business transaction. Fails, and so does the transaction, with
---   LB001  the relay was told "rollback": the id is over; send a rollback, or nothing
+--   LB001  the relay received "rollback": the id is over; send a rollback, or nothing
 --   LB002  a transaction of this id has committed before: it is done already
---   40001  one of both happened just now (repeatable read, serializable): roll back, and try again
+--   40001  one of the two happened just now (repeatable read, serializable): roll back, and try again
 create function public.lookback_begin(biz_type text, biz_id text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
 	found_outcome text;
 begin
-	-- Whoever reads the row as committed must not see it vanish in a crash.
+	-- A row that was read as committed must not vanish in a crash.
 	perform set_config('synchronous_commit', 'on', true);
 	insert into public.lookback_barrier (biz_type, biz_id, outcome)
 	values (lookback_begin.biz_type, lookback_begin.biz_id, 'commit')
@@ -45,8 +45,8 @@ end
 $$;
 
 -- The answer to the relay, a row for each id: commit, rollback, or pending (its transaction is open, or
--- somebody else answers at this moment). It counts when the transaction that calls this has committed,
--- and not before: answer then. Calls may be repeated, and made by many at once.
+-- another caller answers at this moment). The answer is valid only after the calling transaction has
+-- committed: send it then. Calls may be repeated, and may run concurrently.
 create function public.lookback_check(biz_type text, biz_ids text[])
 returns table (biz_id text, decision text)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
@@ -55,9 +55,9 @@ set lock_timeout = '10ms' as $$
 declare
 	one text;
 begin
-	-- A "rollback" that was told must not vanish in a crash.
+	-- A "rollback" that the relay received must not vanish in a crash.
 	perform set_config('synchronous_commit', 'on', true);
-	-- In one order, so that no two calls wait for each other in a circle.
+	-- Ids are inserted in one order, so that two calls cannot deadlock.
 	for one in select distinct i.id collate "C" from unnest(biz_ids) i (id) where i.id is not null
 		order by 1
 	loop
@@ -76,8 +76,8 @@ begin
 end
 $$;
 
--- Forgets rows that are older, at most so many; call it until it returns 0. Without its row an id that
--- was committed is answered with "rollback": keep them for longer than anybody may ask.
+-- Deletes older rows, at most that many; call it until it returns 0. Without its row, the answer for a
+-- committed id is "rollback": keep rows for longer than the relay may ask.
 create function public.lookback_forget(older_than interval, most int default 10000) returns int
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare

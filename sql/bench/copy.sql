@@ -1,4 +1,4 @@
--- All messages, as the limit reads them: by the index on id, as pages do.
+-- All messages for the limit, read by the index on id, as pages are.
 set local jit = off;
 set local enable_seqscan = off;
 set local enable_bitmapscan = off;

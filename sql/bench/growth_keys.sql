@@ -1,4 +1,4 @@
--- Parked rows that are due, each with a key of its own.
+-- Parked rows that are due, each with its own key.
 -- $1 publisher text, $2 bytes of a key bigint (0: a few), $3 rows bigint
 insert into outbox.parked (publisher, shard, id, created_at, event_id, topic, key, payload, tick, state,
 	error, attempts, next_at)

@@ -1,3 +1,3 @@
--- A writer that does not come to its end.
+-- A writer that does not commit.
 begin;
 insert into outbox.message (topic, payload) values ('never-published', 'x');

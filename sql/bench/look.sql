@@ -1,4 +1,4 @@
--- A look as an owner makes it who has seen something move.
+-- The search for new rows that an owner makes after the snapshot has changed.
 -- $1 publisher text, $2 n bigint, $3 may list boolean
 select t.verdict from outbox.tick(of_publisher => $1::text, of_shard => 0, of_shards => 1,
 	of_n => $2::bigint, of_nonce => 0, new_nonce => 0, lease_ms => 10000, closed => 0,

@@ -1,5 +1,5 @@
--- Prepares that are to be asked about, promoted already, from now on. Their partition is none of the
--- reader's: it would look at them once more.
+-- Prepares that the relay must ask about from now on, already promoted. Their partition is not one of
+-- the reader's, which would promote them again.
 -- $1 section text, $2 type text, $3 topic text, $4 first bigint, $5 count bigint
 with made as (
 	insert into outbox.lookback (biz_type, biz_id, kind, section, source_partition, source_offset,

@@ -1,4 +1,4 @@
--- Prepares that nothing has become of, and that are not due, as the reader keeps them.
+-- Undecided prepares that are not due, as the reader stores them.
 -- $1 section text, $2 type text, $3 topic text, $4 first bigint, $5 count bigint, $6 partitions int
 insert into outbox.lookback (biz_type, biz_id, kind, section, source_partition, source_offset, topic,
 	key, payload, check_at, digest, event_id)

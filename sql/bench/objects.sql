@@ -1,4 +1,4 @@
--- What the bench writes beside messages: a plain table with the same columns, and rows to be changed in the same transaction.
+-- Tables of the bench: a plain table with the columns of messages, and rows to be changed in the same transaction.
 create table outbox.bench_plain (
 	txid xid8 not null default pg_current_xact_id(),
 	id bigint generated always as identity primary key,

@@ -1,5 +1,5 @@
--- More partitions of days to come, beside today's, tomorrow's and the default one. They are given out
--- from today on: the relay's upkeep drops what is old.
+-- More partitions for future days, besides today's, tomorrow's and the default one. Rows are spread from
+-- today on, because the relay's upkeep drops old partitions.
 -- $1 partitions int
 select outbox.partition_create('message', d.name),
 	outbox.partition_attach('message', d.name, d.from_at, d.to_at)

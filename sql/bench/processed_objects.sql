@@ -1,4 +1,4 @@
--- What the bench compares outbox.processed_take with.
+-- The table that the bench compares outbox.processed_take with.
 create table outbox.bench_processed (
 	name text not null,
 	id bytea not null,

@@ -1,4 +1,4 @@
--- Nothing is cleaned up in the middle of a run: it would be in the run that it falls in.
+-- Stops clean-up during the runs, because it would slow down the run in which it happens.
 do $$
 declare
 	leaf record;

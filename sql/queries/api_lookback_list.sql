@@ -1,5 +1,5 @@
--- Overdue and parked ids as JSON, those that have been so longest first. $1 chosen jsonb
--- (outbox.lookback_is), $2 most bigint; "more": there are others.
+-- Overdue and parked ids as JSON, the longest waiting ones first. $1 chosen jsonb (outbox.lookback_is),
+-- $2 most bigint; "more": there are further ids.
 with found as materialized (
 	select row_number() over (order by o.overdue_at, o.biz_type, o.biz_id) as n,
 		jsonb_build_object('biz_type', o.biz_type, 'biz_id', o.biz_id, 'section', o.section,

@@ -1,4 +1,5 @@
--- An operator's verb by the HTTP interface: what was done, or the code of the refusal. $1 verb text,
+-- An operator's verb through the HTTP interface: returns the result, or the code of the refusal. $1 verb
+-- text,
 -- $2 chosen jsonb, $3 reason text, $4 whole bool.
 select coalesce(o.refused, jsonb_build_object('audit', o.audit_id, 'done', o.done,
 	'sections', o.done_of)::text)

@@ -1,5 +1,5 @@
--- What is known of an id but the payload, as JSON; null: nothing. $1 type text, $2 id text. A check_url
--- is shown without its query, which may hold a secret.
+-- All data about an id except the payload, as JSON; null: none. $1 type text, $2 id text. A check_url is
+-- shown without its query, which may hold a secret.
 with known as materialized (
 	select l.kind, l.prepared_at, l.section, l.source_partition, l.source_offset, l.topic, l.key,
 		l.check_service, l.check_url, l.check_at, l.expires_at, l.decision, l.source, l.decided_at,

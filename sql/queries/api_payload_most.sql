@@ -1,2 +1,2 @@
--- The longest payload that the tables take, in bytes (outbox.set_max_message_bytes).
+-- The longest payload that the tables accept, in bytes (outbox.set_max_message_bytes).
 select outbox.max_message_bytes()::text

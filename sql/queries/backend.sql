@@ -1,2 +1,3 @@
--- The process that serves: another one than let the connection in, when there is a pooler between.
+-- The server process of this session. With a pooler in between it differs from the process that accepted
+-- the connection.
 select pg_backend_pid()

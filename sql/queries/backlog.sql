@@ -1,6 +1,6 @@
--- What a shard has not published: rows that are not visible in its acknowledged snapshot, and in the
--- first open window those behind acked_id. Counted up to a bound; beyond it, ids say about how many.
--- To be run behind backlog_begin.sql.
+-- The rows that a shard has not published: those not visible in its acknowledged snapshot, and those
+-- behind acked_id in the first open window. Counted up to a bound; beyond it, the ids give an estimate.
+-- Runs after backlog_begin.sql.
 -- $1 publisher text, $2 shard int, $3 bound bigint
 with shard as (
 	select p.shard, p.shards, p.acked_id, p.ticks[1] as acked, p.ticks[2] as first_window,
@@ -14,7 +14,7 @@ with shard as (
 			and not (m.id <= s.acked_id and s.first_window is not null
 				and pg_visible_in_snapshot(m.txid, s.first_window))
 		union all
-		-- offset 0: joined freely, a table of few large transactions would be walked through
+		-- offset 0: otherwise the planner might walk through a whole table of few large transactions
 		select late.id, late.created_at from pg_snapshot_xip(s.acked) x (txid) cross join lateral (
 			select m.id, m.created_at from outbox.message m
 			where m.txid = x.txid and m.created_at >= s.start_at

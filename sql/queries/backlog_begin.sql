@@ -1,6 +1,6 @@
--- Opens the transaction for backlog.sql: the rows it looks for are few behind many published ones.
+-- Opens the transaction for backlog.sql: it looks for few rows behind many published ones.
 begin read only;
--- what the log needs must not wait for a lock on the message table
+-- queries of the log must not wait for a lock on the message table
 set local lock_timeout = '500ms';
 set local jit = off;
 set local enable_seqscan = off;

@@ -1,5 +1,6 @@
--- What a business says of its ids. :function is its name, quoted. Whatever it returns, no more comes than one
--- row above what is asked for, and no more of a value than it takes to see that it is none.
+-- Asks a business about its ids. :function is the quoted name of its function. Whatever that returns, the
+-- result has at most one row more than asked for, and of each value only as much as shows that the value is
+-- invalid.
 -- $1 biz_type text, $2 biz_ids text[], $3 rows at most bigint
 -- Any search_path: the session is not ours.
 select pg_catalog.left(answer.biz_id::pg_catalog.text, 600),

@@ -1,5 +1,5 @@
--- Opens the transaction in which a business is asked, as one script: :access is `read only` or `read write`,
--- :limit_ms what is left of the request's time, so that the server ends by itself what overruns.
+-- Opens the transaction in which a business is asked, as one script. :access is `read only` or `read write`;
+-- :limit_ms is the remaining time of the request, after which the server cancels the statement.
 -- Any search_path: the session is not ours.
 begin transaction :access;
 set local statement_timeout = :limit_ms;

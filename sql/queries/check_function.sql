@@ -1,5 +1,5 @@
 -- May this login call the function that a [check] section names, and may it write? $1 the function.
--- Nothing: there is none.
+-- No row: the function does not exist.
 -- Any search_path: the session is not ours.
 select pg_catalog.has_function_privilege(p.oid, 'execute') as callable,
 	p.provolatile operator(pg_catalog.=) 'v' as writes

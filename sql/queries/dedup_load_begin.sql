@@ -1,5 +1,5 @@
--- The transaction in which ids are read. It writes nothing, whatever the query calls; all rows are
--- wanted, so that a plan that gives the first of them soon is no better.
+-- Opens the transaction in which ids are read. It is read-only, whatever the query calls. All rows are
+-- wanted, so a plan that returns the first rows early has no advantage.
 -- Any search_path: the session is not ours.
 begin transaction read only;
 set local bytea_output = 'hex';

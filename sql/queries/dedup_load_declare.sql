@@ -1,5 +1,5 @@
--- Ids as bytes: those of bytea (oid 17) themselves, of all else those of its text. Times in milliseconds
--- since 1970; null for what is no moment.
+-- Ids as bytes: a bytea (oid 17) itself, or else the bytes of the value's text. Times in milliseconds
+-- since 1970; null for a time without a moment, such as infinity.
 -- Any search_path: the session is not ours.
 declare outbox_load no scroll cursor for
 select case when pg_catalog.pg_typeof(q.id)::pg_catalog.oid operator(pg_catalog.=) 17

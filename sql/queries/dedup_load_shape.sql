@@ -1,4 +1,4 @@
--- The columns of :query, which is put in as it is; a line of its own, since it may end in a comment.
+-- The columns of :query, which is inserted as it is, on its own line because it may end in a comment.
 -- Any search_path: the session is not ours.
 select * from (
 :query

@@ -1,6 +1,7 @@
--- What a store of dedup has to know of its session, and, when that is its own, how it behaves: locks
--- of the session go soon after the machine that holds them, and no statement goes on without somebody
--- who waits. A pooler between gives it another process than let the connection in; nothing is set then.
+-- Facts about its session for a dedup store. If the session is direct, this also sets it up: its locks
+-- end soon after the client's machine has vanished, and no statement runs on without a client. With a
+-- pooler in between, the server process differs from the one that accepted the connection; then nothing
+-- is set.
 -- $1 process int, $2 timeout text, in milliseconds
 -- Any search_path: the session may be that of a query of the business.
 select pg_catalog.pg_backend_pid() operator(pg_catalog.=) $1::int as own,

@@ -1,5 +1,5 @@
--- Reads the rows of these destinations. The first row names no topic. Fails where the log row that asks is not
--- here: the server is another one than it was.
+-- Reads the rows of these destinations. The first row names no topic. Fails if the caller's log row is not
+-- here, because the server is another one than before.
 -- $1 publisher text, $2 shard int, $3 n bigint, $4 nonce bigint, $5 topics text[]
 select null::text as topic, null::int as partitions, null::bigint[] as offsets, null::boolean as open,
 	null::bigint as n

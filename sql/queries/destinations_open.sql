@@ -1,6 +1,6 @@
--- A page of the open destinations of a shard, those with topics behind $5: so many topics, or fewer
--- that have so many partitions. The first row names no topic. Fails where the log row that asks is not
--- here: the server is another one than it was.
+-- A page of the open destinations of a shard, with topics after $5: up to $6 topics, or fewer with $7
+-- partitions together. The first row names no topic. Fails if the caller's log row is not here, because
+-- the server is another one than before.
 -- $1 publisher text, $2 shard int, $3 n bigint, $4 nonce bigint, $5 topic text, $6 most topics int,
 -- $7 most partitions int
 select null::text as topic, null::int as partitions, null::bigint[] as offsets, null::boolean as open,

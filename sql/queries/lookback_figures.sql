@@ -1,5 +1,6 @@
--- Of each type the overdue and the parked, and the age of the oldest; one pass that ends after so many
--- rows. And how many of the newest tombstones, so many at most and older than a minute, have no prepare.
+-- For each type the number of overdue and of parked ids, and the age of the oldest, in one pass that
+-- ends after $3 rows. Also how many of the newest $4 tombstones that are older than a minute have no
+-- prepare.
 -- $1 section text, $2 types text[], $3 bound bigint, $4 tombstones bigint
 select t.place::int as type, count(o.state) filter (where o.state = 'overdue') as overdue,
 	count(o.state) filter (where o.state = 'parked') as parked,

@@ -1,5 +1,5 @@
--- What is known of each of these ids, as far as an operator can decide it: a row each, in their order; state
--- is null when there is no prepare. $1 types text[], $2 ids text[].
+-- The data about each of these ids that an operator needs to decide it: one row each, in their order; state
+-- is null if there is no prepare. $1 types text[], $2 ids text[].
 select i.biz_type, i.biz_id, case when d.decision is not null then 'decided'
 		when p.prepared_at is not null then coalesce(o.state, 'undecided') end as state,
 	p.section,

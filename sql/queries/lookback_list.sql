@@ -1,6 +1,5 @@
--- A page of what is overdue or parked, by type and id. $1 chosen jsonb (outbox.lookback_is), $2 after type
--- text, $3 after id text, $4 after prepared_at timestamptz, $5 most bigint. The last column is $4 of the next
--- page.
+-- A page of overdue and parked ids, by type and id. $1 chosen jsonb (outbox.lookback_is), $2 after type text,
+-- $3 after id text, $4 after prepared_at timestamptz, $5 most bigint. The last column is $4 of the next page.
 select o.biz_type, o.biz_id, o.state, o.section,
 	to_char(o.prepared_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as prepared_at,
 	o.check_service, o.check_url, o.attempts, o.pendings,

@@ -1,4 +1,4 @@
--- The message that a commit wrote, and what became of it in each publisher. It was written by the decision's
+-- The message that a commit wrote, and its state in each publisher. It was written by the decision's
 -- transaction. $1 event_id uuid, $2 txid xid8.
 select m.id, s.publisher, s.state from outbox.message m
 left join outbox.message_state s on s.id = m.id and s.created_at = m.created_at

@@ -1,5 +1,5 @@
--- Of the newest 100,000 rows of the journal, by section and type: the decisions by what brought them, and
--- the prepares that are undecided.
+-- From the newest 100,000 rows of the journal, by section and type: the decisions by their source, and
+-- the undecided prepares.
 with newest as materialized (
 	select l.* from (
 		select l.section, l.biz_type, l.biz_id, l.prepared_at, l.kind, l.source

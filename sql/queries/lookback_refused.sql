@@ -1,4 +1,4 @@
--- Which rows of a batch the tables refuse; nothing is written.
+-- The rows of a batch that the tables refuse; writes nothing.
 select kind, place, error from outbox.lookback_refused($1,
 	$2::text[], $3::text[], $4::int[], $5::bigint[], $6::text[], $7::bytea[], $8::bytea[],
 	$9::text[], $10::text[], $11::text[], $12::bigint[], $13::bigint[], $14::bytea[], $15::uuid[],

@@ -1,4 +1,5 @@
--- What came of the rows of a claim. $1 section text, $2 claim bigint, $3 types text[], $4 ids text[],
+-- Stores the results for the rows of a claim. $1 section text, $2 claim bigint, $3 types text[], $4 ids
+-- text[],
 -- $5 prepared_ats timestamptz[], $6 results text[], $7 errors text[], $8 counts boolean[],
 -- $9 next in ms bigint[], $10 parks boolean[]
 select won, lost, strange

@@ -1,5 +1,5 @@
--- All that the journal has of an id but the payload, which not everybody may read: prepares, with what became
--- of them, and decisions that came before them (tombstones). $1 type text, $2 id text.
+-- All rows of the journal about an id, without the payload, which not every reader may see: prepares with
+-- their decisions, and decisions that came before them (tombstones). $1 type text, $2 id text.
 select p.biz_type, p.biz_id, case when p.kind = 'tombstone' then 'tombstone'
 		when d.decision = 'commit' then 'committed' when d.decision = 'rollback' then 'rolled back'
 		else coalesce(o.state, 'undecided') end as state,

@@ -1,5 +1,5 @@
--- What is overdue and parked, the conflicts that are remembered, and the decisions, of the newest 10,000
--- tombstones, whose prepare never came, by section and type.
+-- By section and type: overdue and parked ids, remembered conflicts, and, among the newest 10,000
+-- tombstones, the decisions whose prepare never came.
 with late as (
 	select o.section, o.biz_type, count(*) filter (where o.state = 'overdue') as overdue,
 		count(*) filter (where o.state = 'parked') as parked, min(o.prepared_at) as oldest

@@ -1,5 +1,5 @@
 -- How many of the chosen are in each state. $1 chosen jsonb (outbox.lookback_is), $2 undecided boolean:
--- what is not due yet as well.
+-- also count prepares that are not due yet.
 select o.state, count(*) from outbox.lookback_overdue o
 where outbox.lookback_is(o, $1::jsonb) group by o.state
 union all

@@ -1,6 +1,6 @@
--- The same of what is undecided and not due yet, by id and type: one pass over the journal's primary key,
--- however many pages there are, with a look for each prepare that is passed (the limits keep the planner
--- to that).
+-- The same for undecided prepares that are not due yet, by id and type: one pass over the journal's
+-- primary key, however many pages there are, with a look-up for each prepare on the way (the limits force
+-- the planner to do that).
 select p.biz_type, p.biz_id, 'undecided' as state, p.section,
 	to_char(p.prepared_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as prepared_at,
 	p.check_service, p.check_url, 0 as attempts, 0 as pendings,

@@ -1,5 +1,6 @@
 -- Counts the rows that a request would change, among the first $4 rows. $1 publisher text, $2 chosen jsonb, $3 verb text,
--- $4 most rows looked at bigint. more: there are others. about: how many rows there are.
+-- $4 most rows looked at bigint. more: there are further rows. about: the number of rows, an estimate if
+-- they are many.
 with looked as (
 	select c.id, c.state, outbox.parked_is(c.id, c.topic, c.key, c.error, c.parked_at, c.state, $2::jsonb) as meant
 	from outbox.parked_candidates($1::text, $2::jsonb, 0, $4::bigint + 1) c

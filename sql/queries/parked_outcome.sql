@@ -1,4 +1,4 @@
--- How far a request is. $1 publisher text, $2 its number in outbox.audit.
+-- The progress of a request. $1 publisher text, $2 its number in outbox.audit.
 select sum(r.done) as done, sum(r.published) as published, sum(r.refused) as refused,
 	min(r.refused_id) as refused_id,
 	(array_agg(r.error order by r.refused_id) filter (where r.error is not null))[1] as error,

@@ -1,4 +1,4 @@
--- One parked row but its payload, which not everybody may read. $1 publisher text, $2 id bigint.
+-- One parked row without its payload, which not every reader may see. $1 publisher text, $2 id bigint.
 select p.id, p.topic, encode(p.key, 'hex') as key, p.state, p.attempts,
 	case when p.state in ('waiting', 'free') then to_char(p.next_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') end
 		as next_at,

@@ -1,4 +1,5 @@
--- The parked rows of each publisher by state; of a publisher so many, in the order of ids, are counted.
+-- The parked rows of each publisher by state; counts up to $1 rows of each publisher, in the order of
+-- ids.
 -- $1 bound bigint
 select s.name as publisher, count(*) filter (where p.state = 'waiting') as waiting,
 	count(*) filter (where p.state = 'dead') as dead,

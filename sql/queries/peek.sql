@@ -1,2 +1,2 @@
--- The snapshot of now: equal to the one that was looked at last, nothing has moved.
+-- The current snapshot: if it equals the last one that was searched, nothing has changed.
 select pg_current_snapshot()::text

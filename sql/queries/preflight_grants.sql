@@ -1,4 +1,5 @@
--- What the role of this connection lacks to run the relay, and the statement that grants it.
+-- The privileges that the role of this connection lacks to run the relay, each with the statement that
+-- grants it.
 with schema as (
 	select n.oid from pg_namespace n where n.nspname = 'outbox'
 ), relation (name, privilege) as (values

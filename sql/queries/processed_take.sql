@@ -1,4 +1,4 @@
--- Of each id, in order: is it new, and recorded in this transaction?
+-- For each id, in order: is it new, and recorded in this transaction?
 -- $1 name text, $2 ids bytea[], $3 times of their records timestamptz[], $4 window bigint, in
 -- milliseconds
 -- Any search_path: the session is not ours.

@@ -1,4 +1,5 @@
--- What goes with a publisher, counted up to 100,000 each; how many other publishers there are, and whether it is there.
+-- The rows that are dropped with a publisher, counted up to 100,000 each; the number of other publishers; whether the
+-- publisher exists.
 -- $1 publisher text
 select (select count(*) from outbox.publisher s where s.name <> $1::text) as others,
 	(select count(*) from (select from outbox.parked p where p.publisher = $1::text

@@ -1,8 +1,7 @@
--- The rows of a filter by topic, and the snapshot that sees them: names after a colon are put in as
--- literals, so that the planner knows what does not restrict. :from_id :to_id :from_at :to_at (without it)
--- :any_topic :topic :any_key :key :any_event :event; :any_state, or what verify_publisher.sql says of the publisher:
--- :shards :acked :windows :counted.
--- min and max beside count(*) cannot tempt the planner to walk the index on id.
+-- The rows of a filter by topic, and the snapshot that sees them: names after a colon are inserted as literals, so
+-- that the planner knows which conditions are always true. :from_id :to_id :from_at :to_at (without it) :any_topic
+-- :topic :any_key :key :any_event :event; :any_state, or the publisher's state from verify_publisher.sql: :shards
+-- :acked :windows :counted. min and max beside count(*) cannot tempt the planner to walk the index on id.
 select m.topic::text, count(*) as rows, min(m.id) as low_id, max(m.id) as high_id,
 	coalesce(max(m.partition::int), -1) as partition,
 	(extract(epoch from min(m.created_at)) * 1000)::bigint as oldest_ms,

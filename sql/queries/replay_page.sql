@@ -1,7 +1,7 @@
--- A page of a replay, as one script: names after a colon are put in as literals, since COPY takes no
--- parameters. :replay :nonce :snapshot :rows and those of replay_count.sql, where :from_id is behind what is
--- acknowledged or sent and :to_id the largest at the start: the index on id is walked between these two only.
--- The settings keep a table that was never analyzed from being read whole for every page.
+-- A page of a replay, as one script: names after a colon are inserted as literals, since COPY takes no
+-- parameters. :replay :nonce :snapshot :rows and those of replay_count.sql. :from_id is behind the last
+-- acknowledged or sent row, and :to_id is the largest id at the start; the index on id is scanned only
+-- between the two. The settings keep a table that was never analyzed from being read whole for every page.
 set local statement_timeout = 0;
 set local jit = off;
 set local enable_seqscan = off;

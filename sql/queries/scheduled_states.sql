@@ -1,5 +1,5 @@
--- The scheduled rows of each publisher, of which so many are counted; for how long the first of them has been
--- due, or in how long it will be (0: it is, or there is none). $1 bound bigint
+-- The scheduled rows of each publisher, counted up to $1; how long the first of them has been due, or how
+-- long until it is due (0: it is due, or there is none). $1 bound bigint
 select s.name as publisher, c.rows, c.rows >= $1::bigint as more,
 	coalesce(greatest(0, extract(epoch from clock_timestamp() - f.first_at) * 1000)::bigint, 0)
 		as late_ms,

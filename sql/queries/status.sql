@@ -1,7 +1,7 @@
--- The newest log row of each shard, as people ask for it. It reads no message, so that a lock of that table
--- does not delay it.
+-- The newest log row of each shard, for people. It reads no message, so that a lock of that table does not
+-- delay it.
 select p.publisher, p.shard, p.shards, p.split_to, p.n, p.epoch, p.owner,
-	-- as of the moment whose rows are seen here: renewals that came since are not
+	-- as of this snapshot, which does not show later renewals
 	case when p.lease_until > statement_timestamp()
 		then ceil(extract(epoch from p.lease_until - statement_timestamp()) * 1000)::bigint
 		else 0 end as lease_left_ms,

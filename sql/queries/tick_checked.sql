@@ -1,5 +1,5 @@
 -- tick.sql on a server that may not be the one that the log row was written on: a row that was carried
--- here from another cluster is as good as none.
+-- here from another cluster counts as missing.
 select verdict, seen, id, created_at, event_id, topic, key, payload, headers, partition,
 	deliver_at, null::bytea, null::bytea, requests, due_ms, took_ms
 from outbox.tick($1, $2, $5, (select l.n from outbox.log l

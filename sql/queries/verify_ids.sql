@@ -1,4 +1,4 @@
--- Rows by id: whether they lie in the range that is judged, and whether an operator had them skipped.
+-- Rows by id: whether they are in the range that is verified, and whether an operator had them skipped.
 -- $1 ids bigint[], $2 from timestamptz, $3 to timestamptz, $4 publisher text
 with found as (
 	select m.id, m.created_at, m.event_id, m.topic, coalesce(m.key_bytes, convert_to(m.key, 'UTF8')) as key, m.partition

@@ -1,6 +1,7 @@
--- What a publisher's log says is published: of each shard, in its order, the acknowledged snapshot, the first
--- open window's (or the same again) and the id up to which that one is published. Where the publisher starts,
--- the smallest id in the table, the publisher's identity, and since when it has that.
+-- The published rows according to a publisher's log: for each shard, in order, the acknowledged snapshot,
+-- that of the first open window (or the same again) and the id up to which this window is published. Also
+-- where the publisher starts, the smallest id in the table, the publisher's identity, and since when it has
+-- that.
 -- $1 publisher text
 select min(p.shards) as shards, array_agg(p.ticks[1] order by p.shard)::text as acked,
 	array_agg(coalesce(p.ticks[2], p.ticks[1]) order by p.shard)::text as windows,

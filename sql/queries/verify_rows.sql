@@ -2,9 +2,8 @@
 -- after a colon are put in as literals, since COPY takes no parameters. :acked :windows :acked_ids of
 -- verify_publisher.sql, as :start, :start_at and :identity_since; :count of the publisher's shards; :after id; :most rows; created in
 -- [:from_at, :to_at). A row is acknowledged and parked, or scheduled, in one transaction, and leaves
--- outbox.parked or outbox.scheduled only when it is published: one that is not found there, though
--- acknowledged before, is.
--- The lock comes before the snapshot, so that rows which upkeep moves are seen once.
+-- outbox.parked or outbox.scheduled only when it is published: an acknowledged row that is not found there is
+-- published. The lock comes before the snapshot, so that rows which upkeep moves are seen once.
 set local statement_timeout = 0;
 set local jit = off;
 set local enable_seqscan = off;

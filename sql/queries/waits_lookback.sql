@@ -1,4 +1,4 @@
--- Why ids are undecided: the last error of those that were asked about, by section, type and service.
+-- Why ids are undecided: the last error of ids that the relay asked about, by section, type and service.
 select o.section, o.biz_type, coalesce(o.check_service, '') as service, count(*) as ids,
 	(array_agg(o.last_error order by o.overdue_at desc))[1] as error
 from (
