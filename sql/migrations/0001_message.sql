@@ -1,7 +1,7 @@
 -- oldest-program: 0.1.0
 --
--- The message table. Insert-only: rows leave with their partition. The columns that order messages
--- (txid, id, created_at) are the database's; writers are granted the others (roles.sql).
+-- The message table. Insert-only: rows are removed with their partition. The database sets the columns
+-- that order messages (txid, id, created_at); writers are granted the others (roles.sql).
 
 -- outbox.message has base types only, which every driver knows. Its rules are in one trigger and not in constraints:
 -- the server reads and plans a table's constraints anew for every INSERT, which costs about as much as the insert
@@ -16,9 +16,10 @@ create domain outbox.topic_name as text collate "C" constraint topic_is_a_kafka_
 -- string, number, boolean or null, or {"base64": "..."} for bytes.
 -- Paths are strict: a lax one would unwrap an array where none is allowed.
 --
--- Names that begin with outbox- are the relay's. One of them is stored: a first pair outbox-lookback marks a
--- message that the look-back itself wrote (outbox.lookback_decide), and the publisher trusts it. So only the
--- owner of the tables may write it: not the roles of the writers, nor that of the relay.
+-- Names that begin with outbox- are reserved for the relay. One of them is stored: a first pair
+-- outbox-lookback marks a message that the look-back itself wrote (outbox.lookback_decide), and the
+-- publisher trusts it. So only the owner of the tables may write it, and neither the roles of the writers
+-- nor that of the relay.
 create function outbox.headers_valid(headers jsonb) returns boolean
 	immutable strict parallel safe language plpgsql as $$
 declare
@@ -26,8 +27,8 @@ declare
 	kind pg_catalog.text;
 	broken pg_catalog.text;
 begin
-	-- Most headers have neither names of the relay nor values but plain ones. A regular expression sees that in a
-	-- tenth of the time that the paths below take. It has no backslash, since a setting of the session decides what a backslash means.
+	-- Most headers have no relay names and only plain values. A regular expression sees that in a tenth of the
+	-- paths' time. It has no backslash, since a setting of the session decides what a backslash means.
 	if pg_catalog.octet_length(as_text) operator(pg_catalog.<=) 32768
 		and pg_catalog.strpos(as_text, 'outbox-') operator(pg_catalog.=) 0
 		and pg_catalog.strpos(as_text, pg_catalog.chr(92)) operator(pg_catalog.=) 0
@@ -66,8 +67,8 @@ begin
 	else false end;
 end $$;
 
--- One constraint for all that can be wrong with headers, since each costs every INSERT something. It
--- refuses under the name that explains.
+-- One constraint for all rules of headers, because each constraint slows down every INSERT. Its error
+-- has the name of the broken rule.
 create domain outbox.message_headers as jsonb
 	constraint headers_are_an_object_or_an_array_of_pairs check (outbox.headers_valid(value));
 
@@ -75,7 +76,7 @@ create domain outbox.message_key as bytea
 	constraint key_fits_8192_bytes check (octet_length(value) <= 8192);
 create domain outbox.message_payload as bytea;
 
--- The bytes that are published: a text in UTF-8, whatever the encoding of the database.
+-- The published bytes of a text, in UTF-8, whatever the encoding of the database.
 create function outbox.published_bytes(as_text text, as_bytes bytea) returns bytea
 	stable parallel safe language sql as $$
 	select coalesce(as_bytes, pg_catalog.convert_to(as_text, 'UTF8'))
@@ -87,8 +88,9 @@ create function outbox.max_message_bytes() returns bigint stable parallel safe l
 	select 1000000::pg_catalog.int8
 $$;
 
--- Changes the largest payload without a lock on a table. Existing rows are not looked at again. Key and headers
--- are bounded as well, so that a topic with Kafka's usual max.message.bytes takes a row of the usual size.
+-- Changes the largest payload without a lock on a table. Existing rows are not checked again. Key and headers
+-- are limited as well, so that a topic with Kafka's default max.message.bytes accepts a row of the default
+-- size.
 create function outbox.set_max_message_bytes(bytes bigint) returns void language plpgsql
 set search_path = pg_catalog, pg_temp as $$
 begin
@@ -124,8 +126,8 @@ exception when character_not_in_repertoire or untranslatable_character then
 			hint = 'write text in the encoding of the database, and bytes to key_bytes or payload_bytes';
 end $$;
 
--- A driver that sends bytes as text, or a cast, makes hexadecimal digits of them. Consumers would get these digits.
--- The regular expression comes second: it copies the whole text.
+-- A driver that sends bytes as text, or a cast, turns them into hexadecimal digits. Consumers would get these
+-- digits. The regular expression comes second: it copies the whole text.
 create function outbox.is_hex_of_bytes(as_text text) returns boolean immutable parallel safe language plpgsql as $$
 begin
 	return pg_catalog.starts_with(as_text collate pg_catalog."C", pg_catalog.chr(92) operator(pg_catalog.||) 'x')
@@ -178,8 +180,8 @@ begin
 	end if;
 end $$;
 
--- A usual row is found good by the first condition, which costs a fifth of all rules. This function has no variables,
--- because PL/pgSQL copies them for each row. 92 is the backslash with which hexadecimal digits of bytes begin.
+-- The first condition accepts a usual row, and costs a fifth of all rules. This function has no variables, because
+-- PL/pgSQL copies them for each row. 92 is the backslash with which hexadecimal digits of bytes begin.
 --
 -- A row of another transaction is a copy, as of a partition that was moved: it was checked when it was written,
 -- perhaps against other limits.
@@ -261,11 +263,11 @@ comment on column outbox.message.payload_bytes is 'a binary payload, instead of 
 comment on column outbox.message.partition is 'null: chosen by the key, as Kafka''s Java client does';
 comment on column outbox.message.deliver_at is 'null: at once; else not before this time';
 
--- Takes what no other partition does, so that an insert never fails. Normally empty.
+-- Takes the rows that fit into no other partition, so that an insert never fails. Normally empty.
 create table outbox.message_default
 	(like outbox.message including all excluding identity excluding comments)
 	with (autovacuum_freeze_min_age = 0, toast.autovacuum_freeze_min_age = 0);
--- no other one's range holds such a time
+-- the range of no other partition has such a time
 alter table outbox.message_default
 	add constraint created_at_is_finite check (isfinite(created_at));
 alter table outbox.message attach partition outbox.message_default default;

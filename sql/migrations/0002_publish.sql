@@ -1,9 +1,8 @@
 -- oldest-program: 0.1.0
 --
--- outbox.publish: one message in the caller's transaction, as the caller. Untyped arguments and all kinds of strings
--- are text. A key or payload of another type is bytea, or is written as its text: json, jsonb, integers, uuid. A null
--- payload is a tombstone.
--- In plpgsql because that keeps the plan of its insert for the session; a function in SQL makes it
+-- outbox.publish: one message in the caller's transaction, as the caller. Untyped arguments and all string types are
+-- text. A key or payload of another type is bytea, or is written as text: json, jsonb, integers, uuid. A null payload
+-- is a tombstone. In plpgsql because that keeps the plan of its insert for the session; a function in SQL makes it
 -- anew at each call.
 
 create function outbox.publish(topic text, key text, payload text, headers jsonb default null,

@@ -3,16 +3,17 @@
 --
 -- A publisher is a named reader of outbox.message. Its whole state is the newest row of outbox.log for
 -- each of its shards; rows are only ever inserted, n is dense, and the row n is made from the row
--- n - 1 with the nonce that its writer put there. Whoever fails to insert has lost the shard.
+-- n - 1 with the nonce that its writer put there. An owner whose insert fails has lost the shard.
 --
 -- ticks[1] is the acknowledged snapshot, number first_tick: everything visible in it is published.
 -- ticks[k + 1] is the snapshot of the k-th open window, number first_tick + k: the rows visible in it
 -- and not in ticks[k], ordered by id. In the first open window the rows up to acked_id are published.
--- "Published" means here: Kafka has it, or it stands in outbox.parked (0007_parked.sql) or in
--- outbox.scheduled (0009_scheduled.sql).
+-- "Published" means here: the row is in Kafka, in outbox.parked (0007_parked.sql) or in outbox.scheduled
+-- (0009_scheduled.sql).
 --
--- One of the open windows may be a listed one, number listed_tick: rows of these two, named by their
--- ids, since due times would name others after a crash. Its snapshot is that of the window before.
+-- One of the open windows may be a listed one, number listed_tick: rows of outbox.parked and
+-- outbox.scheduled, listed by their ids, because due times would select other rows after a crash. Its
+-- snapshot is that of the window before.
 
 create table outbox.publisher (
 	name text collate "C" primary key
@@ -22,15 +23,15 @@ create table outbox.publisher (
 	-- a split under way: no window opens beyond drain_to; null drain_to: none opens at all
 	split_to int constraint split_to_is_1_to_64 check (split_to between 1 and 64),
 	drain_to pg_snapshot,
-	-- what the publisher begins behind: rows that are visible in this snapshot are none of its own, nor are
-	-- those created before start_at (null: any time)
+	-- the publisher begins behind this snapshot: it publishes no row that is visible in it, and no row that was
+	-- created before start_at (null: any time)
 	start pg_snapshot not null,
 	start_at timestamptz,
 	created_at timestamptz not null default clock_timestamp(),
 	-- Each position has the first eight digits: two databases may have publishers of one name and publish to one
 	-- topic. A copy of the database has the same identity until a rebase changes it (0008_rebase.sql).
 	identity uuid not null default gen_random_uuid(),
-	identity_since timestamptz -- null: it is that of the publisher's creation
+	identity_since timestamptz -- null: since the publisher's creation
 );
 
 create table outbox.log (
@@ -55,8 +56,8 @@ create table outbox.log (
 	destinations jsonb not null,
 	-- outbox.destination holds what this row and the rows before it say, up to the row of this number
 	folded bigint not null,
-	-- null, or [owners in a row that ended without a release and without progress; the last of them that
-	-- ended with one and the same row alone in flight; 1 while a row is, the first one behind acked_id]
+	-- null, or [consecutive owners that ended without release and progress; how many of the last ones ended with
+	-- the same single row in flight; 1 while only one row, the first behind acked_id, is in flight]
 	deaths int[],
 	written_at timestamptz not null default clock_timestamp(),
 	txid xid8 not null default pg_current_xact_id(),
@@ -65,7 +66,7 @@ create table outbox.log (
 	primary key (publisher, shard, n)
 ) partition by range (publisher, shard, n);
 
--- In PL/pgSQL, which keeps its plan: this is called with every tick.
+-- In PL/pgSQL, which keeps the plan, because every tick calls this.
 create function outbox.timeline() returns int
 language plpgsql volatile as $$
 begin
@@ -79,7 +80,7 @@ $$;
 comment on function outbox.timeline() is
 	'The timeline the server writes now. Fails on a standby, which must not be read from.';
 
--- In PL/pgSQL: an inlined expression would be set up anew for each partition at every tick.
+-- In PL/pgSQL: the server would set up an inlined expression again for each partition at every tick.
 create function outbox.shard_of(key bytea, shards int) returns int
 language plpgsql immutable parallel safe as $$
 begin
@@ -107,8 +108,8 @@ comment on function outbox.shard_of(text, bytea, int) is
 -- of the log holds for this table as well, and no log row ever carries all destinations.
 --
 -- An open destination may have records that progress in the log does not cover; its owner opens it by
--- a log row before the first record, and closes it when it has not published to it for a while. So a
--- take-over reads only open destinations.
+-- a log row before the first record, and closes it when it has not published to it for a while.
+-- Therefore a take-over reads only open destinations.
 create table outbox.destination (
 	publisher text collate "C" not null,
 	shard int not null,
@@ -118,14 +119,14 @@ create table outbox.destination (
 	-- begins behind it. -1: in front of the first record; -2: unknown
 	offsets bigint[] not null,
 	open boolean not null,
-	n bigint not null, -- of the log row that changed it last
+	n bigint not null, -- number of the log row that changed it last
 	primary key (publisher, shard, topic)
 ) with (fillfactor = 50); -- room for HOT updates: no index has a column that a fold usually changes
 create index destination_open on outbox.destination (publisher, shard, topic) where open;
 
--- Folds what the log rows after `after_n`, up to `upto_n`, say of destinations into their table. The
--- caller has inserted the log row `upto_n`, which fails if it lost the shard. In PL/pgSQL, which keeps
--- its plan.
+-- Folds the changes of destinations in the log rows after `after_n`, up to `upto_n`, into their table.
+-- The caller has inserted the log row `upto_n`, which fails if the caller lost the shard. In PL/pgSQL,
+-- which keeps its plan.
 create function outbox.destinations_fold(of_publisher text, of_shard int, after_n bigint, upto_n bigint)
 returns void language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
@@ -136,7 +137,7 @@ begin
 	with delta as (
 		select t.key collate "C" as topic, array_agg(l.n order by l.n) as ns,
 			array_agg(t.value order by l.n) as sayings,
-			-- what is before a `null` is of a topic that is gone
+			-- changes before a `null` belong to a topic that no longer exists
 			coalesce(max(l.n) filter (where t.value = 'null'), -1) as gone_at
 		from outbox.log l cross join lateral jsonb_each(l.destinations) t
 		where l.publisher = of_publisher and l.shard = of_shard and l.n > after_n and l.n <= upto_n
@@ -167,7 +168,7 @@ begin
 				where t.publisher = of_publisher and t.shard = of_shard and t.topic = w.topic
 					and w.gone_at < 0
 				union all
-				-- a topic that was made again may have fewer partitions than offsets are known of
+				-- a topic that was created again may have fewer partitions than known offsets
 				select g.partition, -2, -2
 				from generate_series(0, greatest((w.value ->> 0)::int - 1, (
 					select max(k.partition::int) from unnest(w.ns, w.sayings) v (n, value)
@@ -181,15 +182,15 @@ begin
 end
 $$;
 
--- Transaction ids mean something in the cluster that gave them out, and nowhere else. A dump and
--- logical replication carry txid, ticks and acknowledged snapshots into another one as plain data;
--- the system column xmin names the transaction that put a row where it is. pg_upgrade, replication
--- of the disk and VACUUM FREEZE keep xmin. So a newest log row of which the system identifier is
--- another cluster's and xmin is not its txid was carried here, and nothing may be read by it before
--- a rebase (0008_rebase.sql). A dump's rows have one xmin, which may be the txid of one of them: the
--- rows before the newest are looked at as well, but for those that a command wrote, maybe in a
--- savepoint. An owner looks at its own row where the server may be another one than it was: with each
--- page, and with the tick that comes first on a connection (tick_checked.sql).
+-- Transaction ids have a meaning only in the cluster that assigned them. A dump and logical replication
+-- carry txid, ticks and acknowledged snapshots into another cluster as plain data; the system column
+-- xmin names the transaction that inserted the row into this one. pg_upgrade, replication of the disk
+-- and VACUUM FREEZE keep xmin. So if the newest log row has another cluster's system identifier and its
+-- xmin is not its txid, it was carried here, and nothing may be read by it before a rebase
+-- (0008_rebase.sql). All rows of a dump have one xmin, which may be the txid of one of them: so the rows
+-- before the newest are checked as well, except those that a command wrote, perhaps in a savepoint. An
+-- owner checks its own row whenever the server may have changed: with each page, and with the first tick
+-- on a connection (tick_checked.sql).
 create function outbox.log_was_carried(of_publisher text, of_shard int, of_n bigint,
 	of_system_identifier bigint) returns boolean language plpgsql stable
 	set search_path = pg_catalog, pg_temp as $$
@@ -202,7 +203,7 @@ begin
 end
 $$;
 
--- Rows of which the transaction has yet to be begun were carried here as well, whatever the log says.
+-- Rows of a transaction that has not begun yet were carried here as well, whatever the log says.
 create function outbox.has_rows_of_the_future() returns boolean language plpgsql stable
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
 set search_path = pg_catalog, pg_temp as $$
@@ -213,17 +214,18 @@ begin
 end
 $$;
 
--- Takes a shard whose lease is over, or that this owner holds. outcome: 'taken', 'held' (wait_ms says
--- how long its lease still runs), 'absent' (no such publisher or shard, or another number of shards),
--- 'elsewhere' (its newest row, or rows of the message table, were carried here from another cluster).
+-- Takes a shard whose lease has expired, or that this owner holds. outcome: 'taken', 'held' (wait_ms
+-- says how long its lease still runs), 'absent' (no such publisher or shard, or another number of
+-- shards), 'elsewhere' (its newest row, or rows of the message table, were carried here from another
+-- cluster).
 create function outbox.take(
 	of_publisher text, of_shard int, of_shards int, new_nonce bigint, new_owner text, lease_ms bigint,
 	fresh_epoch bigint, -- becomes the epoch if the server is not the one that wrote the newest row
 	out outcome text, out n bigint, out epoch bigint, out first_tick bigint, out acked_id bigint,
 	out windows int, out holder text, out wait_ms bigint,
-	out former_epoch bigint, -- of the newest row before
+	out former_epoch bigint, -- epoch of the newest row before
 	out listed_tick bigint, out parked boolean, out scheduled boolean, out requests bigint,
-	out identity uuid, -- of the publisher, for its positions and the names of its transactions in Kafka
+	out identity uuid, -- the publisher's, for its positions and the names of its transactions in Kafka
 	out deaths int, out alone_deaths int)
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -286,7 +288,7 @@ begin
 		clock_timestamp() + lease_ms * interval '1 ms', first_tick, acked_id,
 		newest.ticks, newest.listed_tick, newest.listed_ids, newest.due, '{}', n,
 		case when deaths > 0 then array[deaths, alone_deaths, 0] end, now_timeline, now_system);
-	-- the new owner finds everything in the table, and only there
+	-- the new owner finds all destinations in the table, and only there
 	perform outbox.destinations_fold(of_publisher, of_shard, newest.folded, n);
 end
 $$;
@@ -302,15 +304,16 @@ begin
 end
 $$;
 
--- One step of an owner, in one statement and one round trip: looks for a window, and writes the next
--- log row if there is one or if `must_write` (progress to note, a lease to renew). A small window's
--- rows come with the answer; the caller must not publish them before the statement has committed.
+-- One step of an owner, in one statement and one round trip: searches for a window, and writes the next
+-- log row if there is a window or if `must_write` (progress to note, a lease to renew). The answer
+-- contains the rows of a small window; the caller must not publish them before the statement has
+-- committed.
 --
 -- The last row of the answer is the verdict, without an id:
---   fenced     the row (n, nonce) is not the newest or not here: somebody else owns the shard
+--   fenced     the row (n, nonce) is not the newest or not here: another owner has the shard
 --   dropped    the publisher is gone or has another number of shards
 --   idle       nothing found, nothing written
---   splitting  the same, but no window may be opened before the split is over
+--   splitting  the same, and no window may be opened before the split is over
 --   noted      the row n + 1 is written, no window opened
 --   rows       n + 1 opened a window, its rows came in front, in the order of publication
 --   pages      n + 1 opened a window too large for one answer: to be read by pages; rows that came
@@ -323,35 +326,35 @@ $$;
 -- no parked row has now; with the verdict `recovered` a topic and partition of outbox.parked_recover, with the id
 -- up to which their rows are free, null: all are.
 --
--- A window may be empty: one is opened after a look that found nothing of its own among many rows
--- (of other shards, or older than the publisher's start) or took long (rows of transactions in progress
--- are read to be seen as such), so that the next look begins behind them.
+-- A window may be empty: a search opens one if it found no row of its own among many rows (of other
+-- shards, or older than the publisher's start), or took long (rows of transactions in progress must be
+-- read to be recognised), so that the next search begins behind these rows.
 --
 -- The tick is a snapshot taken before this transaction has an xid, and the transaction writes no
 -- message. Rows are filtered by the tick and not by the newer snapshots of later statements here.
--- These lock every partition before they take their snapshot, as all statements of a volatile function
--- do, so that rows which upkeep moves between partitions are seen in exactly one of them.
+-- These statements lock every partition before they take their snapshot, as all statements of a volatile
+-- function do, so that they see rows which upkeep moves between partitions in exactly one of them.
 create function outbox.tick(
 	of_publisher text, of_shard int, of_shards int, of_n bigint, of_nonce bigint,
 	new_nonce bigint, lease_ms bigint,
-	closed int,            -- so many of the open windows are published to their end
+	closed int,            -- number of open windows that are published to their end
 	new_acked_id bigint,   -- progress in the window after them
 	touched jsonb,         -- destinations that changed since the row before
 	new_epoch bigint,      -- null: as before
 	may_open boolean, must_write boolean, max_rows int, max_bytes bigint,
-	last_seen text,        -- `seen` of the answer before: if nothing moved since, there is nothing
-	parks jsonb,           -- rows that are kept back: outbox.park, outbox.schedule; null: none
+	last_seen text,        -- `seen` of the previous answer: if nothing changed since, there is no new row
+	parks jsonb,           -- rows to keep back: outbox.park, outbox.schedule; null: none
 	may_list boolean,      -- no listed window is open, and rows may be due
-	batch int,             -- at most so many parked rows are freed, retried or skipped, and twice as many listed
+	batch int,             -- maximum number of parked rows to free, retry or skip; twice as many are listed
 	new_deaths int[] default null, -- of the log row
-	blind boolean default false, -- whatever moved opens a window that is read by pages; no row is looked at
-	fold_to bigint default null)   -- what the log rows from `folded` on say of destinations, up to this one, goes
-	                               -- into their table; null: nothing does
+	blind boolean default false, -- any change opens a window that is read by pages; no row is read here
+	fold_to bigint default null)   -- destinations' changes in the log rows from `folded` up to this are folded
+	                               -- into their table; null: folds nothing
 returns table (verdict text, seen text, id bigint, created_at timestamptz, event_id uuid,
 	topic text, key bytea, payload bytea, headers jsonb, partition int, deliver_at timestamptz,
 	requests bigint, due_ms bigint, took_ms bigint)
 language plpgsql volatile
--- planned once a session: the index on (txid, id) is right whatever the numbers are
+-- planned once per session: the index on (txid, id) is right for all numbers
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
 set search_path = pg_catalog, pg_temp as $$
@@ -387,10 +390,10 @@ declare
 	gone bigint[];
 	worked boolean := false;
 begin
-	-- Every expression and every plan node here costs a tick something, since PostgreSQL sets them up
-	-- anew in each transaction: hence what can be told in this query is.
-	-- The log and the publisher are seen in the snapshot that becomes the tick: a split that is not seen
-	-- here begins after it.
+	-- Every expression and every plan node here slows down a tick, because PostgreSQL sets them up
+	-- again in each transaction: so this query finds out as much as it can. The log and the
+	-- publisher are seen in the snapshot that becomes the tick: a split that is not seen here begins
+	-- after it.
 	select l.timeline = case when not pg_is_in_recovery() then
 				('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int end
 				and s.shards = of_shards
@@ -413,7 +416,7 @@ begin
 	end if;
 
 	seen := tick::text;
-	-- rows of a listed window that is published are yet to leave their tables
+	-- rows of a published listed window must still leave their tables
 	must_write := must_write or may_list and coalesce(listed_tick <= first_tick, false);
 	if may_list and split_to is null and listed_tick is null then
 		if outbox.parked_asked(of_publisher, of_shard, first_tick) then
@@ -430,7 +433,7 @@ begin
 		select n.due, n.ids into due, listed from outbox.listed_next(
 			of_publisher, of_shard, first_tick, greatest(least(max_rows, 2 * batch), 1), max_bytes,
 			requests, due) n;
-		-- it looked at so much that the next look is to go on from there
+		-- the search read so much that the next one must continue from there
 		must_write := must_write or listed is null and (due[1] <> last_due[1]
 			and due[1] < 9223372036854775807 or due[4:] <> last_due[4:]);
 	end if;
@@ -441,14 +444,14 @@ begin
 		loop
 			return next;
 		end loop;
-		payload := null; -- of the last one: the verdict's row has none
+		payload := null; -- it is that of the last row; the verdict's row has none
 		tick := before;
 	-- the row must stay small: a snapshot lists every transaction in progress
 	elsif may_open and seen <> before::text and seen is distinct from last_seen
 		and (cardinality(ticks) <= 16 or pg_column_size(ticks) < 65536) then
 		pages := blind;
-		-- Transactions that were in progress at the tick before and are visible now: near ones only
-		-- widen the range of xids, far ones are left to the pages. Mostly it is the oldest, or none.
+		-- Transactions that were in progress at the tick before and are visible now: near ones only widen the
+		-- range of xids, far ones are left to the pages. Usually this is the oldest one, or none.
 		low := case when pg_snapshot_xmin(before) = pg_snapshot_xmax(before)
 			or pg_visible_in_snapshot(pg_snapshot_xmin(before), tick)
 				and pg_snapshot_xmax(tick)::text::bigint
@@ -527,7 +530,7 @@ begin
 		perform set_config('synchronous_commit', 'on', true);
 	end if;
 	if parks is not null or listed_tick is not null then
-		-- before the log row: it names this transaction, and these may wait for an operator
+		-- before the log row, which names this transaction, because these may wait for an operator
 		if parks is not null then
 			parks := outbox.park(of_publisher, of_shard, parks);
 			due := outbox.schedule(of_publisher, of_shard, parks -> 'scheduled', due);
@@ -537,7 +540,7 @@ begin
 			loop
 				return next;
 			end loop;
-			-- what was refused again is not published with the window, nor what is behind it
+			-- a row that was refused again is not published with the window, nor are the rows behind it
 			listed_ids := array(
 				with noted as (
 					select p.id, p.topic, p.key from outbox.parked p
@@ -584,7 +587,7 @@ begin
 		case when listed is not null then listed when listed_tick is not null then listed_ids end,
 		due,
 		touched, coalesce(fold_to, folded), new_deaths, timeline, system_identifier);
-	-- behind the insert: an owner that lost the shard fails there, before it locks a destination
+	-- after the insert: an owner that lost the shard fails there, before it locks a destination
 	if fold_to is not null then
 		perform outbox.destinations_fold(of_publisher, of_shard, folded, fold_to);
 	end if;
@@ -599,8 +602,8 @@ end
 $$;
 
 -- Renews the lease: the row n + 1 copies the row n except for the lease and the deaths. It reads and
--- writes outbox.log and nothing else, so that no other table, however locked, large or slow, can cost an
--- owner its lease. The fence is that of outbox.tick. Returns 'fenced' or 'noted'.
+-- writes only outbox.log, so that no other table, however locked, large or slow, can cost an owner its
+-- lease. The fence is that of outbox.tick. Returns 'fenced' or 'noted'.
 create function outbox.renew(of_publisher text, of_shard int, of_n bigint, of_nonce bigint, new_nonce bigint,
 	lease_ms bigint, new_deaths int[]) returns text
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
@@ -627,22 +630,22 @@ begin
 end
 $$;
 
--- What the pages of an open window need, from the log row that holds it. low_id and high_id enclose
--- the ids of the main range of xids; stragglers are the xids that were in progress at the tick before
--- and are visible in this one, and least_id and last_id enclose the ids of their rows. Any lower low_id or
--- higher high_id would be right as well.
+-- The bounds for the pages of an open window, from its log row. low_id and high_id enclose the ids of the
+-- main range of xids; stragglers are the xids that were in progress at the tick before and are visible in
+-- this one, and least_id and last_id enclose the ids of their rows. Any lower low_id or higher high_id
+-- would be right as well.
 --
--- One call looks at so many xids and at most so many rows: it begins at from_xid (null: at the first, and
--- with the stragglers), and the next one begins at next_xid, unless this one says that it is `over`. Without
--- next_xid there were too many rows: the caller asks for fewer xids. For a single xid the first and the
--- last row suffice. Transactions that are open in the tick, or aborted, have rows that no scan returns,
--- and may have any number of them: they are left out.
+-- One call reads that many xids and at most that many rows. It begins at from_xid (null: at the first, and
+-- with the stragglers), and the next call begins at next_xid, unless this one returns `over`. Without
+-- next_xid there were too many rows: the caller repeats the call with fewer xids. For a single xid the first
+-- and the last row suffice. Transactions that are open in the tick, or aborted, have rows that no scan
+-- returns, and may have any number of them: they are left out.
 create function outbox.window_bounds(
 	of_publisher text, of_shard int, of_n bigint, of_nonce bigint, of_tick bigint,
 	from_xid xid8, xids bigint, max_rows bigint,
 	out low_xid xid8, out sure_xid xid8, out upto pg_snapshot, out stragglers text,
 	out low_id bigint, out high_id bigint,
-	out listed text, -- the ids of a listed window; null: it is none, and what is above counts
+	out listed text, -- the ids of a listed window; null: the window is not listed, and the bounds above are valid
 	out next_xid xid8, out over boolean, out least_id bigint, out last_id bigint)
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
@@ -717,7 +720,7 @@ end
 $$;
 
 -- Fails unless the owner's log row is here: a server without it is a standby, an old primary or a restored
--- copy, and nothing must be read there.
+-- copy, and must not be read.
 create function outbox.log_guard(of_publisher text, of_shard int, of_n bigint, of_nonce bigint) returns void
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 begin
@@ -732,7 +735,7 @@ begin
 end
 $$;
 
--- The same for a page of a window. Takes the lock that the page's snapshot must come after.
+-- The same for a page of a window. Takes the lock that must come before the page's snapshot.
 create function outbox.window_guard(of_publisher text, of_shard int, of_n bigint, of_nonce bigint)
 returns void language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 begin
@@ -743,8 +746,9 @@ begin
 end
 $$;
 
--- 0 to shards - 1. Not generate_series: a planner that expects a thousand shards of each publisher takes
--- the view below for a large query, and compiles it (jit) for longer than a lease where CPU is short.
+-- 0 to shards - 1. Not generate_series: a planner that expects a thousand shards of each publisher
+-- treats the view below as a large query, and its compilation (jit) takes longer than a lease where CPU
+-- is short.
 create function outbox.shard_numbers(shards int) returns setof int
 language plpgsql immutable parallel safe rows 2 as $$
 begin

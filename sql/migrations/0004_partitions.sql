@@ -7,21 +7,20 @@
 -- ACCESS EXCLUSIVE on the parent, and behind such a lock, while it waits, every insert waits as well.
 -- So each function is one short transaction that waits at most lock_timeout for its first lock,
 -- takes the others without waiting, and otherwise returns 'busy': the caller tries again later.
--- Each returns what came of it: no expected outcome is an error.
+-- Each returns its outcome: no expected outcome is an error.
 --
 -- They run as the schema's owner, so that the relay's role owns nothing and can do nothing else.
 -- They must be called alone in a READ COMMITTED transaction, since the checks below need snapshots
 -- that are taken after their locks.
 --
--- Why no row is lost with a leaf. P is a snapshot, taken first. Then, without a lock, all rows that
--- somebody still needs are looked for (a message that some shard has not acknowledged, a prepare that
--- is not decided, an id whose window has not passed); that query began after P, and so saw every row
--- visible in P. Then comes the ACCESS EXCLUSIVE lock, under which no transaction that wrote into the
--- leaf is in progress, and a look with a fresh snapshot for rows that are not visible in P, which are
--- those whose txid is in P's list of transactions in progress or not below its xmax: a few probes of
--- an index that begins with txid. If there is one, it was committed meanwhile, and the leaf stays. For
--- that, rows are never changed in a way that makes somebody need them again, and each carries the txid
--- of its transaction.
+-- Why no row is lost with a leaf. P is a snapshot, taken first. Then a query without a lock searches for
+-- rows that are still needed (a message that some shard has not acknowledged, a prepare that is not
+-- decided, an id whose window has not passed); that query began after P, and so saw every row visible in
+-- P. Then comes the ACCESS EXCLUSIVE lock, under which no transaction that wrote into the leaf is in
+-- progress, and a search with a fresh snapshot for rows that are not visible in P, which are those whose
+-- txid is in P's list of transactions in progress or not below its xmax: a few probes of an index that
+-- begins with txid. If there is one, it was committed meanwhile, and the leaf stays. This requires that
+-- no change of a row makes it needed again, and that each row has the txid of its transaction.
 --
 -- Why no reader misses a row that is moved. TRUNCATE empties the table for older snapshots too, and
 -- the copies are invisible to them. So a reader locks the table (and with it every partition) in
@@ -42,7 +41,7 @@ create function outbox.partition_floor(at timestamptz, width interval) returns t
 	select to_timestamp(floor(extract(epoch from at)::numeric / extract(epoch from width)::numeric)
 		* extract(epoch from width)::numeric) $$;
 
--- Whether partitions are made for this time. A row of any other (infinite, or at the ends of the
+-- Whether partitions are made for this time. A row of any other time (infinite, or at the ends of the
 -- calendar, which cannot be rounded to periods) stays in the default partition and is in nobody's way.
 create function outbox.partition_takes(at timestamptz) returns boolean
 	immutable parallel safe language sql as $$
@@ -74,7 +73,7 @@ create function outbox.partition_name(of_table text, from_at timestamptz) return
 		|| case when at::time = '00:00' then '' else to_char(at, '"T"HH24MISS') end
 	from (select from_at at time zone 'UTC') as utc (at) $$;
 
--- The partitions of a table but for the default one, oldest first.
+-- The partitions of a table except the default one, oldest first.
 create function outbox.partitions(of_table text, out name text, out from_at timestamptz,
 	out to_at timestamptz)
 	returns setof record stable language sql
@@ -137,7 +136,7 @@ create function outbox.upkeep_holders(out work text, out pid int, out user_name 
 	left join pg_stat_activity a on a.pid = l.pid
 	order by k.work $$;
 
--- True when this transaction may change partitions: one at a time does. The commit does not wait for
+-- True if this transaction may change partitions: only one at a time may. The commit does not wait for
 -- standbys, since writers wait for it.
 create function outbox.partition_begin() returns boolean language plpgsql as $$
 begin
@@ -149,8 +148,9 @@ begin
 	return outbox.upkeep_begin('partitions', false);
 end $$;
 
--- A table like the one that it becomes a part of, tuned for rows that are only inserted: frozen by the
--- vacuum that comes every so many rows, so that nothing has to be rewritten before it goes.
+-- Makes a table like the one that it will be attached to, tuned for rows that are only inserted: a
+-- vacuum after every so many rows freezes them, so that nothing must be rewritten before the partition
+-- is dropped.
 create function outbox.partition_create(of_table text, name text) returns void language plpgsql as $$
 begin
 	execute format('create table outbox.%I '
@@ -168,8 +168,8 @@ begin
 		'for values from (%L) to (%L)', of_table, name, from_at, to_at);
 end $$;
 
--- Keeps everybody out of the table, its default partition and, if it is given, one more. Writers that
--- come wait behind the first lock; the others are had at once or not.
+-- Locks everybody out of the table, its default partition and, if given, one more. New writers wait
+-- behind the first lock; the function takes the other locks at once or fails.
 create function outbox.partition_lock(of_table text, leaf text default null) returns void
 	language plpgsql as $$
 begin
@@ -240,18 +240,18 @@ exception
 		return 'busy';
 	when duplicate_table then
 		return 'name_taken';
-	when check_violation then -- a row came between
+	when check_violation then -- a row was inserted meanwhile
 		return 'default_not_empty';
 end $$;
 
--- The table that this is a partition of; null: of none.
+-- The table that this is a partition of; null: none.
 create function outbox.partition_table(leaf text) returns text language sql stable as $$
 	select k.name from outbox.partitioned() k
 	where exists (select from outbox.partitions(k.name) p where p.name = leaf) $$;
 
--- The first shard ("main/0") that has not acknowledged every row of its own in this partition, or of
--- which nobody knows, since its log was carried here from another cluster; or 'no publisher' when there is
--- none to publish the rows.
+-- The first shard ("main/0") that has not acknowledged all of its rows in this partition, or whose
+-- progress is unknown because its log was carried here from another cluster; 'no publisher' if no
+-- publisher exists.
 create function outbox.message_holder(leaf text) returns text language plpgsql as $$
 declare
 	reader record;
@@ -281,7 +281,7 @@ begin
 	return case when holds then 'no publisher' end;
 end $$;
 
--- Who keeps a partition; null: nobody.
+-- The holder that still needs a partition; null: none.
 create function outbox.partition_holder(leaf text) returns text
 	language plpgsql security definer
 	set search_path = pg_catalog, pg_temp
@@ -296,8 +296,8 @@ begin
 	return holder;
 end $$;
 
--- Whether a row is there that was not visible in the snapshot. The caller holds a lock that keeps
--- writers out.
+-- Whether the table has a row that was not visible in the snapshot. The caller holds a lock against
+-- writers.
 create function outbox.partition_changed(leaf text, since pg_snapshot) returns boolean
 	language plpgsql
 	set search_path = pg_catalog, pg_temp
@@ -313,7 +313,7 @@ end $$;
 
 -- Empties a partition of which nobody needs a row: 'emptied', 'held'
 -- (partition_holder says by whom), 'missing', 'busy'. Locks that partition only. An operator may force it
--- where rows are still needed.
+-- even if rows are still needed.
 create function outbox.partition_empty(leaf text, forced boolean default false) returns text
 	language plpgsql security definer
 	set search_path = pg_catalog, pg_temp set lock_timeout = '15ms' set row_security = off as $$
@@ -328,7 +328,7 @@ begin
 	elsif not forced and outbox.partition_holder(leaf) is not null then
 		return 'held';
 	elsif pg_relation_size(format('outbox.%I', leaf)::regclass) = 0 then
-		return 'emptied'; -- before
+		return 'emptied'; -- it was emptied before
 	end if;
 	execute format('lock table only outbox.%I in access exclusive mode', leaf);
 	if outbox.partition_changed(leaf, looked) then
@@ -487,17 +487,17 @@ begin
 	elsif not outbox.partition_strays(of_table) then
 		return 'empty';
 	end if;
-	-- Is the lock to be had at all? Copying is in vain while a writer's transaction stays open.
+	-- Is the lock available at all? Copying is useless while a writer's transaction stays open.
 	begin
 		execute format('lock table only outbox.%I in access exclusive mode', of_table);
 		raise exception using errcode = 'OR003';
-	exception when sqlstate 'OR003' then -- given back with the savepoint
+	exception when sqlstate 'OR003' then -- the savepoint's rollback releases the lock
 	end;
 
 	select array_agg(p.name), array_agg(p.from_at), array_agg(p.to_at)
 		into names, from_ats, to_ats from outbox.rehome_plan(of_table, width) p;
 	if names is null then
-		return 'empty'; -- they were deleted meanwhile
+		return 'empty'; -- the rows were deleted meanwhile
 	end if;
 	execute format('create table outbox.%I (like outbox.%I)', unplaced, strays);
 	for i in 1 .. cardinality(names) loop
@@ -509,7 +509,7 @@ begin
 		latest := pg_current_snapshot();
 		copied := outbox.rehome_copy(of_table, names, from_ats, to_ats, copied_upto, latest);
 		copied_upto := latest;
-		perform set_config('enable_seqscan', 'off', true); -- what is left is found by its txid
+		perform set_config('enable_seqscan', 'off', true); -- the remaining rows are found by txid
 		continue when copied > 500;
 		begin
 			perform outbox.partition_lock(of_table);
@@ -630,8 +630,8 @@ revoke execute on function
 	outbox.log_partition_drop(text, int, bigint), outbox.upkeep_begin(text, boolean),
 	outbox.upkeep_holders() from public;
 
--- Today's partition and tomorrow's; the relay goes on from there. Few, since every look for new rows
--- goes through the indexes of all.
+-- Today's partition and tomorrow's; the relay goes on from there. Only these two, because every search
+-- for new rows uses the indexes of all partitions.
 create function outbox.partitions_begin(of_table text) returns void language plpgsql
 set search_path = pg_catalog, pg_temp as $$
 declare

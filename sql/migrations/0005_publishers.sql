@@ -3,13 +3,14 @@
 -- row of the table.
 
 -- The snapshot behind which a publisher that starts at a time begins: no row created at or after it is visible
--- in it. What is visible may be left out unseen, which is all that matters; older rows that are not are told
--- by their created_at (publisher.start_at), since one transaction can have written before and after that time.
+-- in it. All rows visible in it may be skipped unread, which is all that matters. Older rows that are not
+-- visible are recognised by their created_at (publisher.start_at), because one transaction can have written
+-- before and after that time.
 --
 -- It is nearly the snapshot that was current then. Its xmax is behind the last transaction that wrote an
 -- older row, and its list of transactions in progress holds those below that wrote a newer one, or are
--- still in progress and may yet have done so. The list is looked up after `seen` was taken, so that who
--- commits in between is found in the one or the other.
+-- still in progress and may yet have done so. The list is read after `seen` was taken, so that a
+-- transaction that commits in between is found in one or the other.
 create function outbox.publisher_base(since timestamptz) returns pg_snapshot language plpgsql volatile
 set jit = off as $$
 declare
@@ -27,7 +28,7 @@ begin
 		select m.txid from outbox.message m where m.created_at >= since and m.txid < upto
 		union select x from pg_snapshot_xip(seen) x where x < upto
 		order by 1);
-	-- clocks that were set back, or created_at given by hand: a list that every log row carries must be short
+	-- clocks set back, or created_at given by hand; every log row has this list, so it must be short
 	if cardinality(straddling) > 1000 then
 		return format('%1$s:%1$s:', straddling[1])::pg_snapshot;
 	end if;
@@ -46,7 +47,7 @@ declare
 	start_at timestamptz;
 begin
 	perform outbox.require_read_committed();
-	-- No partition is emptied on the word of the publishers that were there before; who moves rows has ended.
+	-- No partition is emptied based on the earlier publishers alone, and moves of rows have ended.
 	perform outbox.upkeep_begin('partitions', true);
 	if start = 'beginning' then
 		base := '3:3:'; -- nothing is visible in it
@@ -133,8 +134,8 @@ begin
 end
 $$;
 
--- A shard knows from where on to look for what it had sent to a partition that takes nothing; the new
--- ones would not.
+-- A shard knows the offset from which to search for its records in a stalled partition; the new shards
+-- would not.
 create function outbox.publisher_split_check(of_publisher text) returns void language plpgsql stable as $$
 declare
 	place record;
@@ -168,7 +169,7 @@ end
 $$;
 
 -- Returns the number of shards that are not there yet; 0: the split is done. Fails with
--- unique_violation or lock_not_available when it met an owner or upkeep: to be called again.
+-- unique_violation or lock_not_available if it met an owner or upkeep: call it again.
 create function outbox.publisher_split_finish(of_publisher text) returns int
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 	set row_security = off as $$
@@ -222,7 +223,7 @@ begin
 end
 $$;
 
--- They run as the schema's owner: only who is granted them (roles.sql) may call them.
+-- They run as the schema's owner: only roles that are granted them (roles.sql) may call them.
 revoke execute on function
 	outbox.publisher_create(text, int, text), outbox.publisher_split_begin(text, int),
 	outbox.publisher_split_bound(text), outbox.publisher_split_cancel(text), outbox.publisher_split_finish(text),

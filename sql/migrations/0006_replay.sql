@@ -1,7 +1,7 @@
 -- oldest-program: 0.1.0
--- Replays: rows that an operator publishes once more. What a replay sends is fixed when it is made:
--- the rows of its filter that its snapshot sees. A row here is its progress, lease and fence: whoever
--- writes to it must know the nonce that the last one to take it put there.
+-- Replays: rows that an operator publishes once more. The rows that a replay sends are fixed when it is
+-- created: the rows of its filter that its snapshot sees. A row here is its progress, lease and fence: a
+-- writer of the row must know the nonce that the last owner put there.
 
 create table outbox.replay (
 	id bigint generated always as identity primary key, -- the value of the header outbox-replay
@@ -13,8 +13,8 @@ create table outbox.replay (
 	target outbox.topic_name,           -- null: each row's own topic
 	rate int constraint rate_is_positive check (rate > 0), -- records a second; null: no limit
 	snapshot pg_snapshot not null,
-	-- of rows that the publisher had published by then only: its shards, and of each the acknowledged
-	-- snapshot, that of the first open window and the id up to which this one was published
+	-- for a replay of rows that the publisher had published by then: its shards, and for each the acknowledged
+	-- snapshot, that of the first open window and the id up to which this window was published
 	shards int,
 	acked pg_snapshot[],
 	windows pg_snapshot[],
@@ -31,9 +31,9 @@ create table outbox.replay (
 	lease_until timestamptz not null,
 	noted_at timestamptz not null default clock_timestamp(),
 	system_identifier bigint not null
-) with (fillfactor = 50); -- noted once a second: an update should find room on its page
+) with (fillfactor = 50); -- updated once a second: an update should find room on its page
 
--- A note that is lost with the server would let more be repeated than was promised.
+-- If a crash of the server lost this update, more rows than promised would be repeated.
 create function outbox.replay_durable() returns void language plpgsql volatile as $$
 begin
 	if current_setting('synchronous_commit') in ('off', 'local') then
@@ -68,8 +68,9 @@ begin
 end
 $$;
 
--- Takes a replay that nobody runs. outcome: 'taken', 'held' (by holder, for wait_ms at most), 'finished',
--- 'elsewhere' (made in another database cluster, whose transaction ids mean nothing here), 'absent'.
+-- Takes a replay that no process runs. outcome: 'taken', 'held' (by holder, for wait_ms at most),
+-- 'finished', 'elsewhere' (made in another database cluster, whose transaction ids mean nothing here),
+-- 'absent'.
 create function outbox.replay_take(of_replay bigint, new_nonce bigint, new_owner text, lease_ms bigint,
 	out outcome text, out holder text, out wait_ms bigint) language plpgsql volatile
 	set search_path = pg_catalog, pg_temp as $$
@@ -98,8 +99,8 @@ begin
 end
 $$;
 
--- Notes progress and renews the lease; any state but 'running' ends the lease. False: somebody else took
--- the replay, or it is not in this database.
+-- Stores progress and renews the lease; any state but 'running' ends the lease. False: another process
+-- took the replay, or it is not in this database.
 create function outbox.replay_note(of_replay bigint, of_nonce bigint, upto bigint, rows bigint,
 	new_state text, lease_ms bigint) returns boolean language plpgsql volatile
 	set search_path = pg_catalog, pg_temp as $$

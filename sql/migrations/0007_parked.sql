@@ -1,20 +1,20 @@
 -- oldest-program: 0.1.0
 --
--- Messages that Kafka refuses for good, and those of the same topic and key behind them. A row is a
--- full copy: the message's own partition may go. Rows come and go in the transaction of the log row
--- that notes it (outbox.tick), so only a shard's owner changes them; operators record requests.
+-- Messages that Kafka refuses for good, and messages of the same topic and key behind them. A row is a
+-- full copy: the message's own partition may go. Rows come and go in the transaction of the log row that
+-- notes it (outbox.tick), so only a shard's owner changes them; operators record requests.
 --
 -- The rows of one topic and key are a queue in the order of ids. Its head is the one that was refused:
 --   waiting  tried again, alone, at next_at
 --   dead     tried max_attempts times, or it kills the relay: only an operator moves it
 --   stalled  its partition acknowledged nothing, or its topic was missing: free once it is there again
---   free     nothing is known against it: it goes as soon as possible, with those behind it
+--   free     has no known obstacle: it is published as soon as possible, with those behind it
 --   behind   not the head
 -- A row without a key has no order: it is the head of a queue of its own.
 --
--- A row is listed, or skipped, only when the window it came from is published to its end. Before, an owner
--- that takes over reads that window again and parks the row once more, which changes nothing while it
--- stands here.
+-- A row is listed, or skipped, only when the window it came from is published to its end. Before that, an
+-- owner that takes over reads that window again and parks the row once more, which changes nothing while
+-- the row is here.
 
 -- The queue that a topic and a key name: the first 64 bits of a SHA-256. An index on the key itself would
 -- refuse a long one. Queries compare the topic and the key after the digest, so that two queues of one digest
@@ -33,7 +33,7 @@ comment on function outbox.parked_digest(text, bytea) is
 create table outbox.parked (
 	publisher       text collate "C" not null,
 	shard      int         not null,
-	id         bigint      not null, -- of the message, as are the next seven
+	id         bigint      not null, -- the message's, as are the next seven
 	created_at timestamptz not null,
 	event_id   uuid        not null,
 	topic      text collate "C" not null,
@@ -41,17 +41,17 @@ create table outbox.parked (
 	payload    bytea,
 	headers    jsonb,
 	partition  int,
-	tick       bigint      not null, -- the window it came from
+	tick       bigint      not null, -- the window of the row
 	state      text        not null
 		constraint state_of_a_parked_row check (state in ('waiting', 'dead', 'stalled', 'free', 'behind')),
-	error      text,                 -- why it was refused; null: it never was
-	stalled    int,                  -- the partition that took nothing; -1: the topic was missing
+	error      text,                 -- why Kafka refused it; null: it never did
+	stalled    int,                  -- the stalled partition; -1: the topic was missing
 	attempts   int         not null, -- refusals
 	next_at    timestamptz not null,
 	parked_at  timestamptz not null default clock_timestamp(),
 	request_id bigint,               -- in outbox.audit: the retry that reset its attempts
-	txid       xid8        not null default pg_current_xact_id(), -- parked it
-	was_id     bigint,               -- of the message, if it was given another id (outbox.kept_rows)
+	txid       xid8        not null default pg_current_xact_id(), -- transaction that parked it
+	was_id     bigint,               -- id of the message, if the row got another one (outbox.kept_rows)
 	digest     bigint generated always as (outbox.parked_digest(topic, key)) stored,
 	primary key (id, publisher)
 ) with (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000);
@@ -76,33 +76,33 @@ create index parked_was on outbox.parked (was_id, publisher) where was_id is not
 comment on table outbox.parked is 'Messages that Kafka refused, and those of their keys behind them. '
 	'See outbox-relay parked.';
 
--- What operators did, and why.
+-- The actions of operators, and their reasons.
 create table outbox.audit (
 	id      bigint      generated always as identity (cache 1) primary key,
 	at      timestamptz not null default clock_timestamp(),
 	who     text        not null default session_user,
 	verb    text        not null,
 	publisher    text collate "C",
-	target  jsonb       not null, -- what it was about
+	target  jsonb       not null, -- object of the action
 	reason  text        not null constraint audit_has_a_reason check (reason <> '')
 );
 
--- A request changes this number of the publisher, which the owner sees with every look.
+-- A request changes this number of the publisher, which the owner reads with every search.
 alter table outbox.publisher add requests bigint not null default 0;
 
--- Requests of operators, a row for each shard that the publisher had. The shard's owner works the filter off in batches, in
--- the order of ids, each in the transaction of a log row: a request is as short to make as it is to store,
--- and no batch outlives a lease, however many rows are meant. Rows parked after it was made are not meant.
+-- Requests of operators, a row for each shard that the publisher had. The shard's owner works through the filter in
+-- batches, in the order of ids, each in the transaction of a log row. So making a request takes no longer than storing
+-- it, and no batch outlives a lease, however many rows match. Rows that are parked after the request do not match.
 create table outbox.parked_request (
 	id           bigint      not null, -- in outbox.audit
 	publisher         text collate "C" not null,
 	shard        int         not null,
 	verb         text        not null constraint request_is_retry_or_skip check (verb in ('retry', 'skip')),
 	filter       jsonb       not null, -- outbox.parked_is
-	asked        pg_snapshot not null default pg_current_snapshot(), -- the rows that are visible in it are meant
+	asked        pg_snapshot not null default pg_current_snapshot(), -- only rows that are visible in it match
 	asked_at     timestamptz not null default clock_timestamp(),
-	about        bigint      not null, -- rows of the publisher then, an estimate where they are many
-	last_id      bigint      not null default 0, -- rows up to it were looked at
+	about        bigint      not null, -- rows of the publisher at that time, an estimate if they are many
+	last_id      bigint      not null default 0, -- rows up to this id were examined
 	-- Rows of a window that is not published to its end cannot be skipped yet: the lowest id and tick of
 	-- those that this pass left out; and the tick that the next pass waits for.
 	left_id      bigint,
@@ -110,8 +110,8 @@ create table outbox.parked_request (
 	waits_for    bigint,
 	looked       bigint      not null default 0,
 	done         bigint      not null default 0, -- rows retried or skipped
-	published    bigint      not null default 0, -- of those retried
-	refused      bigint      not null default 0, -- the same, at the first attempt
+	published    bigint      not null default 0, -- number of retried rows that were published
+	refused      bigint      not null default 0, -- number of retried rows that were refused at the first attempt
 	refused_id   bigint,
 	error        text,
 	ended_at     timestamptz,
@@ -158,11 +158,12 @@ language sql volatile as $$
 		where first.state = 'behind'))
 $$;
 
--- Messages that were kept under other ids than their own, and so have those in their positions in Kafka.
+-- Messages that were kept under other ids than their own, and so have these other ids in their positions
+-- in Kafka.
 create table outbox.renumbered (
 	publisher       text collate "C" not null,
 	id         bigint      not null, -- under which it is kept
-	was_id     bigint      not null, -- of the message, as are the next two
+	was_id     bigint      not null, -- the message's, as are the next two
 	created_at timestamptz not null,
 	event_id   uuid        not null,
 	primary key (id, publisher)
@@ -265,8 +266,8 @@ $$;
 -- Notes refusals and those behind them: {"rows": [[id, created at in us since 1970, error or null, tick], ...],
 -- "first_ms", "max_ms": of the back-off, "max_attempts"}. A fifth value of a row is the partition that stalls,
 -- a sixth, true: it is not to be tried again. A row that is parked already and has no
--- error stays as it is; but one that was free is behind another now. One of outbox.scheduled leaves it.
--- Returns `parks` with the ids under which the rows are kept.
+-- error stays as it is; but a row that was free is behind another one now. A row of outbox.scheduled leaves
+-- that table. Returns `parks` with the ids under which the rows are kept.
 create function outbox.park(of_publisher text, of_shard int, parks jsonb) returns jsonb
 language plpgsql volatile as $$
 declare
@@ -304,7 +305,7 @@ begin
 		where p.publisher = of_publisher and p.id = any (refused)
 		returning p.id, p.error, p.stalled, p.attempts, p.request_id
 	)
-	-- the results of rows that an operator had retried
+	-- results of rows that an operator retried
 	update outbox.parked_request r set refused = r.refused + again.rows,
 		refused_id = coalesce(r.refused_id, again.id), error = coalesce(r.error, again.error)
 	from (select c.request_id, count(*) as rows, min(c.id) as id,
@@ -371,7 +372,7 @@ $$;
 
 -- Rows are free that were parked since a partition took nothing, or (-1) a topic was missing. places: those that
 -- are there again, [[topic, partition, id up to which its rows are free], ...]. At most `batch` rows in one call.
--- Returns how far it came with each place it looked at; last_id null: none of its rows is left.
+-- Returns the progress at each place it examined; last_id null: none of its rows is left.
 create function outbox.parked_recover(of_publisher text, of_shard int, places jsonb, batch int)
 returns table (topic text, partition int, last_id bigint) language plpgsql volatile as $$
 #variable_conflict use_column
@@ -382,7 +383,7 @@ begin
 	for place in select r from jsonb_array_elements(places) r loop
 		topic := place ->> 0;
 		partition := place ->> 1;
-		-- beyond the last id, so that no call walks through what earlier ones left behind
+		-- beyond the last id, so that no call scans the index entries of rows that earlier calls removed
 		ids := array(select p.id from outbox.parked p
 			where p.publisher = of_publisher and p.shard = of_shard and p.topic = parked_recover.topic
 				and p.stalled = parked_recover.partition and p.state = 'stalled'
@@ -439,7 +440,8 @@ begin
 end
 $$;
 
--- Has the shard a request to work off now? One that waits for the end of a window has to be looked at then.
+-- Does the shard have a request to work on now? A request that waits for the end of a window is due at that
+-- end.
 create function outbox.parked_asked(of_publisher text, of_shard int, first_tick bigint, of_verb text default null)
 returns boolean language plpgsql volatile as $$
 begin
@@ -450,9 +452,9 @@ begin
 end
 $$;
 
--- Works off a part of the operators' requests; no listed window is open. At most `batch` rows are retried or
--- skipped, and ten times as many looked at. Skips come first, since their rows must not be published. Returns
--- the digests of queues that are empty now.
+-- Carries out a part of the operators' requests; no listed window is open. At most `batch` rows are retried
+-- or skipped, and ten times as many examined. Skips come first, since their rows must not be published.
+-- Returns the digests of queues that are empty now.
 create function outbox.parked_requests(of_publisher text, of_shard int, first_tick bigint, batch int)
 returns setof bigint language plpgsql volatile as $$
 #variable_conflict use_column
@@ -560,8 +562,8 @@ language sql volatile as $$
 		where u.bytes <= max_bytes or u.id = (select min(r.id) from rows r))
 $$;
 
--- Milliseconds until a head is due, or its window is looked at again; null: none ever. Of the heads only
--- the one that is due first is looked at: all of many would be a long look.
+-- Milliseconds until a head is due, or its window is checked again; null: never. It reads only the head
+-- that is due first, because reading all of many heads takes long.
 create function outbox.parked_wait(of_publisher text, of_shard int, first_tick bigint) returns bigint
 language sql volatile as $$
 	select least((
@@ -635,8 +637,8 @@ end
 $$;
 
 -- Is a row among those that an operator chose? {"ids": [1, 2], "from_id", "to_id", "topic",
--- "key": "\\x6b31", "error": a part of it, "from", "to": of parked_at, without the end, "state"}; what
--- is not named does not matter. One expression, so that the planner sees through it.
+-- "key": "\\x6b31", "error": a part of it, "from", "to": range of parked_at, without the end, "state"};
+-- a missing member restricts nothing. One expression, so that the planner sees through it.
 create function outbox.parked_is(id bigint, topic text, key bytea, error text, parked_at timestamptz,
 	state text, chosen jsonb) returns boolean language sql stable as $$
 	select id operator(pg_catalog.>=) coalesce((chosen operator(pg_catalog.->>) 'from_id')::bigint, 0)
@@ -658,7 +660,8 @@ create function outbox.parked_is(id bigint, topic text, key bytea, error text, p
 			or state operator(pg_catalog.=) (chosen operator(pg_catalog.->>) 'state'))
 $$;
 
--- May it be asked for? Only heads are retried: one that is free goes anyway, one behind waits for its head.
+-- May an operator request this? Only heads are retried: a free row is published anyway, and a row behind
+-- waits for its head.
 create function outbox.parked_may(verb text, state text) returns boolean
 language sql immutable as $$
 	select verb operator(pg_catalog.=) 'skip'
@@ -692,7 +695,7 @@ begin
 end
 $$;
 
--- The open request that means a row and has yet to come to it; null: none.
+-- The open request that matches a row and has not reached it yet; null: none.
 create function outbox.parked_request_of(of_publisher text, of_shard int, of_id bigint, topic text, key bytea,
 	error text, parked_at timestamptz, state text, txid xid8) returns bigint language sql stable
 	set search_path = pg_catalog, pg_temp as $$
@@ -703,9 +706,9 @@ create function outbox.parked_request_of(of_publisher text, of_shard int, of_id 
 		and outbox.parked_is(of_id, topic, key, error, parked_at, state, r.filter)
 $$;
 
--- Notes what an operator asks for: 'retry' or 'skip'. Ids that are named are all there, may be asked for and have
--- no other request, or the call fails with OR002. about: rows that are looked at, as `outbox-relay parked list`
--- shows it.
+-- Notes what an operator asks for: 'retry' or 'skip'. All named ids must exist, allow the request and have no
+-- other one, or the call fails with OR002. about: rows that are looked at, as `outbox-relay parked list` shows
+-- it.
 create function outbox.parked_request(of_publisher text, new_verb text, chosen jsonb, new_reason text,
 	new_about bigint, out audit_id bigint) language plpgsql volatile
 	set search_path = pg_catalog, pg_temp as $$
@@ -714,10 +717,10 @@ declare
 begin
 	perform outbox.replay_durable();
 	perform outbox.require_read_committed();
-	-- fails here and not in each call of the owner
+	-- a wrong filter fails here and not in each call of the owner
 	perform (chosen ->> 'from_id')::bigint, (chosen ->> 'to_id')::bigint, (chosen ->> 'key')::bytea,
 		(chosen ->> 'from')::timestamptz, (chosen ->> 'to')::timestamptz;
-	-- comes first, so that of two operators the second sees what the first asked for, and a split waits
+	-- comes first, so that the second of two operators sees the request of the first, and a split waits
 	update outbox.publisher s set requests = s.requests + 1 where s.name = of_publisher
 		returning s.shards into publisher_shards;
 	if not found then
@@ -739,7 +742,8 @@ begin
 end
 $$;
 
--- After a change of the number of shards: each has what is open, from where the slowest of the old ones is.
+-- After a change of the number of shards: each new shard gets the open requests, from the progress of the
+-- slowest old shard.
 create function outbox.parked_requests_split(of_publisher text, new_shards int) returns void
 language sql volatile as $$
 	with old as (

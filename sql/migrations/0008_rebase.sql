@@ -12,17 +12,17 @@
 -- publisher's log goes on with two snapshots: `base` without the numbers of the sets that it is in, which
 -- is what it has acknowledged, and `base`. Between the two lies one open window, which holds what the
 -- publisher has not published, in the order of ids; that is the order in which the transactions of a key
--- committed. What has not committed yet is invisible in `base` and comes with later windows. So
+-- committed. Rows that have not committed yet are invisible in `base` and come with later windows. So
 -- writers need not be stopped, and wait for nothing here.
 --
--- Since a row has one txid for all publishers, a rebase is one of all publishers.
+-- Because a row has one txid for all publishers, a rebase always covers all publishers.
 --
--- What was written here since has txids of this cluster, and the snapshots that came along may show
--- them. But what a publisher has published was there when it wrote its newest log row: a row with a later
--- created_at is one that it has not published.
+-- Rows that were written here since have txids of this cluster, and the carried snapshots may show them
+-- as visible. But every row that a publisher has published existed when it wrote its newest log row: so
+-- it has not published a row with a later created_at.
 
--- Of each row that needs a new txid: where it lies, and the set of the publishers (by name, the first is
--- 1, then 2, 4, ...) that have not published it.
+-- For each row that needs a new txid: its place, and the set of the publishers (by name, the first is 1,
+-- then 2, 4, ...) that have not published it.
 create function outbox.rebase_rows(out leaf oid, out place tid, out pending bigint)
 returns setof record language sql stable set jit = off as $$
 	with numbered as (
@@ -48,13 +48,13 @@ returns setof record language sql stable set jit = off as $$
 	where j.pending <> 0 or m.txid < '400' or m.txid >= here.xmax or m.txid = any (here.xip)
 $$;
 
--- Was anything here carried from another cluster?
+-- Was any row carried here from another cluster?
 create function outbox.rebase_is_needed() returns boolean language sql stable as $$
 	select outbox.has_rows_of_the_future()
 		or exists (select from outbox.progress p where p.written_elsewhere)
 $$;
 
--- What a rebase would do: for each publisher the rows that it would publish, and, without a publisher, the rows
+-- The plan of a rebase: for each publisher the rows that it would publish, and, without a publisher, the rows
 -- that only get another txid.
 create function outbox.rebase_plan(out publisher text, out elsewhere boolean, out rows bigint,
 	out identity text) -- its first eight digits
@@ -77,7 +77,7 @@ returns setof record language sql stable set search_path = pg_catalog, pg_temp a
 	order by 1
 $$;
 
--- The acknowledged snapshot of a publisher: base, but for the rows with these numbers.
+-- The acknowledged snapshot of a publisher: base, without the rows with these numbers.
 create function outbox.rebase_acknowledged(base pg_snapshot, numbers bigint[]) returns pg_snapshot
 language sql immutable as $$
 	select case when cardinality(numbers) = 0 then base else format('%s:%s:%s',
@@ -109,8 +109,8 @@ end
 $$;
 
 -- Raises that sequence above everything that is kept, and above the id `seen`, which somebody saw it give out.
--- raised_to: the id behind which it goes on; null: it was right, or goes down, which only an operator can mend. It
--- goes on some ids higher, so that writers which draw ids meanwhile are not sent back.
+-- raised_to: the id behind which it continues; null: it was right, or descends, which only an operator can repair.
+-- It continues some ids higher, so that it does not go back for writers which draw ids meanwhile.
 create function outbox.message_ids_raise(seen bigint, out last_id bigint, out kept_id bigint, out increment bigint,
 	out cache bigint, out raised_to bigint)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set row_security = off as $$
@@ -147,7 +147,7 @@ begin
 end
 $$;
 
--- The log row behind the newest one of a shard, nobody's, with a new epoch. Folds all
+-- Writes the log row after the newest one of a shard, without an owner and with a new epoch. Folds all
 -- destinations of the log into their table.
 create function outbox.rebase_log(of_publisher text, of_shard int, new_n bigint, new_ticks pg_snapshot[],
 	new_first_tick bigint, new_acked_id bigint, new_listed_tick bigint, new_listed_ids bigint[])
@@ -208,7 +208,7 @@ begin
 	update outbox.lookback l set txid = '3' where l.txid >= pg_snapshot_xmax(pg_current_snapshot());
 	update outbox.processed p set txid = '3' where p.txid >= pg_snapshot_xmax(pg_current_snapshot());
 
-	-- where a publisher began cannot be told here any more, and it is for reports only
+	-- the start of a publisher can no longer be determined here, and serves only for reports
 	update outbox.publisher set start = '3:3:';
 	for reader in
 		select p.*, 1::bigint << (dense_rank() over (order by p.publisher) - 1)::int as bit
@@ -216,7 +216,7 @@ begin
 	loop
 		own := array(select u.number from unnest(sets, numbers) u (pending, number)
 			where u.pending & reader.bit <> 0 order by u.number);
-		-- rows of a listed window that is published, and are yet to leave their tables
+		-- rows of a published listed window that must still leave their tables
 		perform outbox.unpark(reader.publisher, reader.shard, l.listed_ids, true) from outbox.log l
 			where l.publisher = reader.publisher and l.shard = reader.shard and l.n = reader.n
 				and l.listed_tick <= l.first_tick;
@@ -224,7 +224,7 @@ begin
 			case when cardinality(own) = 0 then array[base]
 				else array[outbox.rebase_acknowledged(base, own), base] end,
 			reader.first_tick + cardinality(reader.ticks) - 1, 0, null, null);
-		-- kept back out of a window that was not published to its end: the new one takes its place
+		-- kept back from a window that was not published to its end: the new window takes its place
 		next_tick := reader.first_tick + cardinality(reader.ticks) - 1
 			+ case when cardinality(own) = 0 then 0 else 1 end;
 		update outbox.parked p set tick = next_tick
@@ -233,7 +233,7 @@ begin
 			where s.publisher = reader.publisher and s.shard = reader.shard and s.tick > reader.first_tick;
 	end loop;
 
-	-- requests and replays select rows by snapshots, which do not know the new txids: they end here
+	-- requests and replays select rows by snapshots, which do not have the new txids: so they end here
 	update outbox.parked_request r set ended_at = clock_timestamp() where r.ended_at is null;
 	update outbox.parked p set txid = pg_current_xact_id() where p.txid <> pg_current_xact_id();
 	update outbox.replay r set state = 'stopped', nonce = 0, lease_until = '-infinity',
@@ -259,10 +259,10 @@ end
 $$;
 
 -- new_identity: each publisher gets another one, for a copy whose original goes on publishing. All records
--- in Kafka are another database's then, also those that the original wrote before it was copied.
+-- in Kafka then belong to another database, including those that the original wrote before it was copied.
 --
--- Fails with lock_not_available, and unique_violation where a publisher is owned after all: nothing has
--- happened then.
+-- Fails with lock_not_available, and unique_violation if a publisher is owned after all: then nothing
+-- has changed.
 create function outbox.rebase(new_reason text, new_identity boolean, out audit_id bigint,
 	out restamped bigint)
 language plpgsql volatile security definer
@@ -275,7 +275,7 @@ begin
 	perform outbox.require_read_committed();
 	perform outbox.timeline();
 	perform outbox.replay_durable();
-	-- Partitions stay as they are, and nobody else does this; writers are not in the way.
+	-- Keeps partitions unchanged, and other rebases out; writers are not affected.
 	perform outbox.upkeep_begin('partitions', true);
 	lock table outbox.message in row exclusive mode;
 	lock table outbox.publisher in share row exclusive mode;
@@ -299,7 +299,7 @@ begin
 		'publishers_from', (select jsonb_object_agg(p.publisher, p.system_identifier::text)
 			from outbox.progress p),
 		'to', (select c.system_identifier::text from pg_control_system() c));
-	-- the command of a split is at work in the original, if anywhere
+	-- the command of a split, if it runs at all, runs in the original
 	update outbox.publisher set split_to = null, drain_to = null;
 	restamped := 0;
 	if carried then

@@ -1,18 +1,18 @@
 -- oldest-program: 0.1.0
 --
--- Messages that are not to be delivered before a time of their own. When the window that such a row
--- lies in is published, due or not, a full copy goes here: the message's own partition may go. From
--- here it comes back in a listed window once it is due, in the order of ids among all that are due
+-- Messages that must not be delivered before their own time. When the window of such a row is published,
+-- a full copy is stored here, whether it is due or not, because the message's own partition may be
+-- dropped. It returns in a listed window once it is due, in the order of ids among all rows that are due
 -- then. A row comes and goes in the transaction of the log row that notes it (outbox.tick).
 --
--- A row is listed only when the window it came from is published to its end. Before, an owner that
--- takes over reads that window again and notes the row once more, which changes nothing while it stands
--- here.
+-- A row is listed only when the window it came from is published to its end. Before that, an owner that
+-- takes over reads that window again and stores the row once more, which changes nothing while the row
+-- is here.
 
 create table outbox.scheduled (
 	publisher       text collate "C" not null,
 	shard      int         not null,
-	id         bigint      not null, -- of the message, as are the next eight
+	id         bigint      not null, -- the message's, as are the next eight
 	created_at timestamptz not null,
 	event_id   uuid        not null,
 	topic      text collate "C" not null,
@@ -21,7 +21,7 @@ create table outbox.scheduled (
 	headers    jsonb,
 	partition  int,
 	deliver_at timestamptz not null,
-	tick       bigint      not null, -- the window it came from
+	tick       bigint      not null, -- the window of the row
 	was_id     bigint, -- as in outbox.parked
 	primary key (id, publisher) -- in this order, see outbox.parked
 ) with (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000);
@@ -52,7 +52,7 @@ $$;
 create trigger scheduled_changed after update on outbox.scheduled
 	referencing new table as changed for each statement execute function outbox.scheduled_changed();
 
--- The rows with ids that are free, if some meet those of others.
+-- The rows, with free ids if some have ids of other rows.
 create function outbox.schedule_apart(of_publisher text, of_shard int, ids bigint[], rows jsonb) returns jsonb
 language plpgsql volatile as $$
 declare
@@ -72,7 +72,7 @@ language plpgsql volatile as $$
 #variable_conflict use_column
 declare
 	ids bigint[] := array(select (r ->> 0)::bigint from jsonb_array_elements(rows) r);
-	least_id bigint; -- of the new rows that were due when the last list ended
+	least_id bigint; -- smallest id of the new rows that were due when the last list ended
 	inserted bigint;
 begin
 	if cardinality(ids) = 0 then
@@ -264,9 +264,9 @@ begin
 end
 $$;
 
--- What the next listed window holds: parked rows and scheduled ones; null: there is none. Each kind has
--- the bounds for itself, so that neither waits for the other. `due` has five numbers while the look at parked
--- rows is to go on behind blocked ones (outbox.parked_next).
+-- The content of the next listed window: parked and scheduled rows; null: there is none. Each kind has its
+-- own limits, so that neither waits for the other. `due` has five numbers while the look at parked rows is to
+-- go on behind blocked ones (outbox.parked_next).
 create function outbox.listed_next(of_publisher text, of_shard int, first_tick bigint, max_rows int,
 	max_bytes bigint, of_requests bigint, inout due bigint[], out ids bigint[])
 language plpgsql volatile as $$
@@ -283,7 +283,7 @@ begin
 end
 $$;
 
--- The rows of a listed window; deliver_at is null for those that stand in outbox.parked.
+-- The rows of a listed window; deliver_at is null for rows in outbox.parked.
 create function outbox.listed_rows(of_publisher text, ids bigint[])
 returns table (id bigint, created_at timestamptz, event_id uuid, topic text, key bytea, payload bytea,
 	headers jsonb, partition int, deliver_at timestamptz) language sql stable as $$
@@ -298,8 +298,8 @@ returns table (id bigint, created_at timestamptz, event_id uuid, topic text, key
 	order by 1
 $$;
 
--- Milliseconds until a row is due, or its window is looked at again; null: none ever. Clocks are set, so
--- a far one is asked for again within an hour. After a list that left due rows the next one comes at
+-- Milliseconds until a row is due, or its window is checked again; null: never. Clocks may be set, so
+-- the answer for a far time is at most an hour. After a list that left due rows the next list comes at
 -- once, unless it would begin with a row of an open window.
 create function outbox.listed_wait(of_publisher text, of_shard int, first_tick bigint, of_requests bigint,
 	due bigint[]) returns bigint language plpgsql volatile as $$
@@ -322,8 +322,8 @@ begin
 end
 $$;
 
--- What became of each message, derived from the log: nothing is stored for it. before_start: the publisher
--- begins behind it and never publishes it.
+-- The state of each message, derived from the log without any stored state. before_start: the publisher
+-- begins behind the message and never publishes it.
 create view outbox.message_state as
 	select m.id, m.created_at, m.event_id, m.topic, outbox.published_bytes(m.key, m.key_bytes) as key, p.publisher,
 		p.shard,

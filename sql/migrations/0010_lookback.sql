@@ -1,30 +1,30 @@
 -- oldest-program: 0.1.0
 --
--- The look-back's journal: what was prepared, and what became of it. Insert-only, and kept in
--- partitions by prepared_at with the functions of 0004_partitions.sql: a prepare is undecided as
--- long as no decision stands beside it, and its partition stays as long.
+-- The look-back's journal of prepares and their decisions. Insert-only, and kept in partitions by
+-- prepared_at with the functions of 0004_partitions.sql. A prepare is undecided as long as it has no
+-- decision, and its partition stays as long.
 --
 -- prepare    a message that is to be published if its business transaction commits
--- decision   what became of the prepare with the same biz_type, biz_id and prepared_at. All three
+-- decision the outcome of the prepare with the same biz_type, biz_id and prepared_at. All three
 --            are the prepare's, so that both rows lie in one partition, and the primary key lets the
 --            first durable decision win, whoever makes it
 -- tombstone  a decision that came before its prepare; prepared_at is when it came
 --
--- Who decides sees the prepare in the transaction in which it inserts the decision, and before it
--- does. From then on a lock keeps the partition from being emptied; without it a second decision
--- would win in a partition that has just lost the first. And a prepare is looked for by a statement
--- that locks the table before its snapshot is taken, as those of volatile functions do: it may be
--- moved out of the default partition at any time (0004_partitions.sql).
+-- A decider first reads the prepare, in the same transaction in which it then inserts the decision. From
+-- then on a lock keeps the partition from being emptied; without it a second decision would win in a
+-- partition that has just lost the first. A prepare is searched by a statement that locks the table
+-- before it takes its snapshot, as the statements of volatile functions do, because upkeep may move it
+-- out of the default partition at any time (0004_partitions.sql).
 --
--- The txid is there for one question: has a row come since a partition was looked at? Under the lock
--- that keeps everybody out only an index can answer it in time; to look for undecided prepares once
--- more would take as long as the partition is large. The rows of one batch share a txid, so that the
--- index keeps it once for many of them, at its right end. Of a decision the question need not be
--- asked (that of an undecided prepare comes into a partition that is held), but an index for
--- prepares alone would save little and be one rule more.
+-- The txid answers one question: has a row come since a partition was checked? Under the lock that keeps
+-- everybody out only an index can answer it in time; the time of a second search for undecided prepares
+-- would grow with the partition. The rows of one batch share a txid, so that the index keeps it once for
+-- many of them, at its right end. The question is not needed for decisions (the partition of an
+-- undecided prepare is held anyway), but an index for prepares alone would save little and be one more
+-- rule.
 
--- Domains, and few constraints on the table: each of a table's is one more thing to make and to drop
--- with every partition, while its writers wait.
+-- Domains, and few constraints on the table: each constraint of a table must be created and dropped with
+-- every partition, while its writers wait.
 create domain outbox.lookback_kind as text collate "C"
 	constraint kind_is_prepare_decision_or_tombstone check (
 		value in ('prepare', 'decision', 'tombstone'));
@@ -77,7 +77,7 @@ create table outbox.lookback (
 create index on outbox.lookback (txid);
 -- the prepares of a partition of the topic that come due
 create index on outbox.lookback (section, source_partition, check_at) where kind = 'prepare';
--- those whose prepare never came are counted
+-- for counting decisions whose prepare never came
 create index on outbox.lookback (section, biz_type, prepared_at) where kind = 'tombstone';
 
 -- As for the message table.
@@ -97,11 +97,11 @@ comment on column outbox.lookback.check_at is 'without a decision the business i
 comment on column outbox.lookback.event_id is 'of the message that a commit writes';
 comment on column outbox.lookback.digest is 'equal for prepares that say the same';
 
--- Takes what no other partition does, so that an insert never fails. Normally empty.
+-- Takes the rows that fit into no other partition, so that an insert never fails. Normally empty.
 create table outbox.lookback_default
 	(like outbox.lookback including all excluding identity excluding comments)
 	with (autovacuum_freeze_min_age = 0, toast.autovacuum_freeze_min_age = 0);
--- no other one's range holds such a time
+-- the range of no other partition has such a time
 alter table outbox.lookback_default
 	add constraint prepared_at_is_finite check (isfinite(prepared_at));
 alter table outbox.lookback attach partition outbox.lookback_default default;

@@ -1,27 +1,26 @@
 -- oldest-program: 0.1.0
 --
--- The look-back relay: who reads which offset, who decides, who is asked.
+-- The look-back relay: the offsets of its readers, the decisions, and the questions to the business.
 --
--- An id is a pair (biz_type, biz_id). What is known of it stands in outbox.lookback (0010), which is
--- only inserted into: its prepare, its decision, or a tombstone, a decision that came before its
--- prepare. The decision's row carries the prepared_at of the prepare that it decides, so that the
--- primary key lets one decision in and no second one, whoever brings it: the reader, the checker or an
--- operator. Who gets it in writes outbox.message in the same transaction. Who does not, and wanted
--- something else, is noted in outbox.lookback_conflict.
+-- An id is a pair (biz_type, biz_id). All its data is in the insert-only table outbox.lookback (0010):
+-- its prepare, its decision, or a tombstone, a decision that came before its prepare. The decision's row
+-- carries the prepared_at of the prepare that it decides, so that the primary key accepts only one
+-- decision, from the reader, the checker or an operator. The winner writes outbox.message in the same
+-- transaction. A loser with a different decision is recorded in outbox.lookback_conflict.
 --
 -- All records of an id come by one partition of the look-back topic, and that has one reader at a time:
 -- outbox.lookback_log is its fence. Each batch inserts the row n of its partitions, made from the row
--- n - 1 that the reader went on from, in the transaction of its effects. Whoever fails to insert has
--- lost the partition, and nothing that it read has an effect. So what the reader looked up before
--- (outbox.lookback_known) holds as soon as its row is in.
+-- n - 1 that the reader went on from, in the transaction of its effects. A reader whose insert fails has
+-- lost the partition, and the records that it read have no effect. So the results of its earlier queries
+-- (outbox.lookback_known) are valid as soon as its row is inserted.
 --
 -- The clock is the database's alone. A prepare is due at check_at; promoted_to of a partition's newest
 -- row says up to when due prepares were made overdue: outbox.lookback_overdue, the one table whose rows
 -- change. The reader promotes within its own transactions, up to a time by which it is known to have
 -- read everything that had been written by then.
 --
--- What the reader and the checker call has plans that do not depend on what it is called with: a batch of
--- a few ids would else be planned each time, which takes longer than its work.
+-- The functions for the reader and the checker have plans that do not depend on the arguments: otherwise
+-- the server would plan each batch of a few ids again, which takes longer than its work.
 
 create table outbox.lookback_log (
 	section     text collate "C" not null,
@@ -45,7 +44,7 @@ create table outbox.lookback_overdue (
 	check_service text,
 	check_url     text,
 	overdue_at    timestamptz not null default clock_timestamp(),
-	expires_at    timestamptz,          -- then it is parked
+	expires_at    timestamptz,          -- it is parked at this time
 	next_check    timestamptz not null, -- while claimed: when the claim ends
 	claim         bigint,
 	attempts      int         not null default 0, -- requests that were sent and brought no decision
@@ -67,15 +66,15 @@ create table outbox.lookback_conflict (
 	biz_id           text collate "C" not null,
 	prepared_at      timestamptz,
 	kept             text        not null, -- 'prepare', 'commit' or 'rollback'
-	refused          text        not null, -- the same, of what came later and was something else
-	source           text        not null, -- of the later one
+	refused          text        not null, -- the same, for the later and different record
+	source           text        not null, -- source of the later record
 	who              text,
 	source_partition int,
 	source_offset    bigint
 );
 create index on outbox.lookback_conflict (biz_type, biz_id);
 
--- What the reader goes on from: the newest row of each partition.
+-- The newest row of each partition, from which the reader continues.
 create function outbox.lookback_progress(of_section text, of_topic text)
 returns table (partition int, n bigint, next_offset bigint) language sql stable
 set search_path = pg_catalog, pg_temp as $$
@@ -84,8 +83,8 @@ set search_path = pg_catalog, pg_temp as $$
 	order by l.partition, l.n desc
 $$;
 
--- What is known of each of these ids; nothing of some. Place counts from 1. Volatile, so that a row that
--- is moved out of the default partition meanwhile is seen.
+-- The rows about each of these ids; some have none. Place counts from 1. Volatile, so that it sees a row
+-- that is moved out of the default partition meanwhile.
 create function outbox.lookback_known(types text[], ids text[])
 returns table (place int, kind text, prepared_at timestamptz, digest bytea, decision text)
 language plpgsql volatile
@@ -102,16 +101,16 @@ begin
 end
 $$;
 
--- Decides: of each prepare the first decision to come gets in, and a commit that does writes its
--- message, in the order of the records that brought them, dead letters among them. What a loser wanted
--- otherwise is noted. Returns how many of the decisions asked for won.
+-- Writes decisions: the first decision of each prepare wins, and a commit that wins writes its message,
+-- in the order of the records that brought them, dead letters included. A different decision of a loser
+-- is recorded as a conflict. Returns how many of the given decisions won.
 --
 -- Rows of outbox.lookback are locked by their key, in order, before those of outbox.lookback_overdue:
--- whoever decides does it in this order, so that none waits for another in a circle. It runs as the
--- schema's owner: the relay's role writes no messages but these.
+-- all deciders lock in this order, so that they cannot deadlock. It runs as the schema's owner: the
+-- relay's role writes no messages but these.
 --
--- A prepare is looked for with kind between 'prepare' and 'prepare': equality would let the planner take
--- the index of what comes due, whole, in a partition that was empty when it planned.
+-- A prepare is looked for with kind between 'prepare' and 'prepare': equality would let the planner scan
+-- the whole index of due prepares in a partition that was empty when it planned.
 create function outbox.lookback_decide(of_section text, of_source text, by_whom text, why text,
 	types text[], ids text[], prepared_ats timestamptz[], decisions text[], partitions int[],
 	offsets bigint[], dead_letter_topics text[], dead_letter_keys bytea[], dead_letter_payloads bytea[],
@@ -124,7 +123,7 @@ declare
 	overdue boolean;
 	gone record;
 begin
-	-- Looked up once, in the order in which they are locked; of several decisions of a prepare the first.
+	-- Read once, in the order of the locks; only the first of several decisions of a prepare.
 	with prepared as materialized (
 		select distinct on (w.biz_type, w.biz_id, w.prepared_at) w.*, p.event_id, p.topic, p.key,
 			p.payload, p.headers, (
@@ -133,7 +132,7 @@ begin
 				limit 1) as is_overdue
 		from unnest(types, ids, prepared_ats, decisions, partitions, offsets)
 			w (biz_type, biz_id, prepared_at, decision, source_partition, source_offset)
-		cross join lateral ( -- one whose partition is gone was decided before
+		cross join lateral ( -- a prepare whose partition was dropped was decided before
 			select p.event_id, p.topic, p.key, p.payload, p.headers from outbox.lookback p
 			where p.biz_type = w.biz_type and p.biz_id = w.biz_id
 				and p.prepared_at = w.prepared_at
@@ -166,9 +165,9 @@ begin
 		) m order by m.source_partition, m.source_offset
 	)
 	select (select count(*) from decided), bool_or(p.is_overdue) into won, overdue from prepared p;
-	-- All of them, and before they are due, as a rule: then there is nothing to look up.
+	-- Usually all decisions win, before their prepares are due: then there is nothing to look up.
 	if won < cardinality(types) then
-		overdue := true; -- perhaps one whose prepare is gone
+		overdue := true; -- perhaps the prepare of one was dropped
 		with wanted as (
 			select w.*, l.decision::text as kept, l.txid = pg_current_xact_id()
 				and l.source_offset is not distinct from w.source_offset as won
@@ -236,8 +235,8 @@ begin
 end
 $$;
 
--- In how many ms the first prepare of each partition comes due that was not looked at yet; a place
--- without one is null. The clock is read before, so that it serves as a horizon.
+-- Milliseconds until the first prepare of each partition that was not promoted yet is due; null for a
+-- place without one. The clock is read before, so that it serves as a horizon.
 create function outbox.lookback_due(of_section text, of_topic text, partitions int[])
 returns table (place int, wait_ms bigint, clock timestamptz) language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
@@ -262,14 +261,13 @@ begin
 end
 $$;
 
--- One batch of a reader. The partitions read: their number, the row n and the offset that the reader
--- went on from, the offset behind what it read, and the time by which it is known to have read all that
--- was written (null: it is not known to). Then what it writes, each kind in the order of its records:
--- prepares; decisions (prepared_at null: by this batch); dead letters, records that go to a topic as
--- they are;
--- and notes, whose op is 'tombstone' or 'conflict' (kept and decision say what). Each in arrays of its own:
--- most of a batch is of the first two kinds, and a pass over all of it for each kind costs more than what
--- the rare ones do. Fails with OR004 when a partition is not the reader's any more.
+-- One batch of a reader. The partitions read: their number, the row n and the offset from which the reader
+-- continued, the offset behind its last record, and the time up to which it has certainly read all written
+-- records (null: unknown). Then what it writes, each kind in the order of its records: prepares; decisions
+-- (prepared_at null: by this batch); dead letters, records that go to a topic as they are; and notes, whose
+-- op is 'tombstone' or 'conflict' (kept and decision say what). Each in arrays of its own: most of a batch
+-- is of the first two kinds, and a pass over the whole batch for each kind costs more than the work of the
+-- rare kinds. Fails with OR004 if the reader no longer owns a partition.
 create function outbox.lookback_apply(of_section text, of_topic text, of_reader text, promote_most int,
 	partitions int[], ns bigint[], starts bigint[], nexts bigint[], horizons timestamptz[],
 	prepare_types text[], prepare_ids text[], prepare_partitions int[], prepare_offsets bigint[],
@@ -294,9 +292,9 @@ declare
 	step record;
 	since timestamptz;
 begin
-	-- Nobody waits for the disk. What a crash takes away it takes with its row of lookback_log, and it is
-	-- read again; and a message is published behind the row of its window in outbox.log, which waits for
-	-- the disk, and so for all that was committed before.
+	-- The commit does not wait for the disk. A crash loses a batch together with its row of lookback_log, and the
+	-- batch is read again. A message is published after the row of its window in outbox.log, whose commit waits for
+	-- the disk and so for all earlier commits.
 	perform set_config('synchronous_commit', 'off', true);
 	won := 0;
 	promoted := 0;
@@ -361,11 +359,11 @@ begin
 	lost := cardinality(decisions) - won;
 
 	for place in 1 .. cardinality(partitions) loop
-		-- As a rule nothing is due, and a call for each partition would be most of a small batch's time.
+		-- Usually nothing is due, and a call for each partition would take most of a small batch's time.
 		continue when first_due > promoted_tos[place] is not false
 			and horizons[place] > promoted_tos[place] is not true;
-		-- A prepare of this batch that is due no later than what was promoted already (the clock went
-		-- back, perhaps with a failover) would be passed by.
+		-- A prepare of this batch that is due no later than promoted_to (because the clock went back, perhaps
+		-- with a failover) would otherwise be missed.
 		since := least(promoted_tos[place], first_due - interval '1 us');
 		select p.promoted, p.promoted_to into step from outbox.lookback_promote(of_section,
 			partitions[place], since, greatest(horizons[place], promoted_tos[place]),
@@ -373,13 +371,13 @@ begin
 		promoted := promoted + step.promoted;
 		promoted_tos[place] := step.promoted_to;
 	end loop;
-	-- The fence comes last, so that nothing of it is changed again: whoever came before makes it fail,
-	-- and all of the above with it.
+	-- The fence comes last, so that its rows are not changed again. If another reader came first, it fails, and all
+	-- of the above with it.
 	insert into outbox.lookback_log (section, topic, partition, n, next_offset, promoted_to, reader)
 	select of_section, of_topic, r.partition, r.n + 1, r.next_offset, r.promoted_to, of_reader
 	from unnest(partitions, ns, nexts, promoted_tos) r (partition, n, next_offset, promoted_to)
 	order by r.partition;
-	-- Unless lookback_tidy has forgotten it meanwhile. The newest it never does.
+	-- Unless lookback_tidy has deleted the row meanwhile; it never deletes the newest one.
 	if exists (select from unnest(partitions, ns) r (partition, n)
 		cross join lateral (
 			select l.n from outbox.lookback_log l where l.section = of_section
@@ -477,10 +475,10 @@ $$;
 
 -- The checker ------------------------------------------------------------------------------------
 --
--- A claim is a number that the checker draws; it ends by itself at next_check. Whatever comes later
--- must bring it, and rows that another one holds by then stay as they are.
+-- A claim is a number that the checker draws; it ends by itself at next_check. A later call must pass
+-- the claim, and leaves rows unchanged that another claim holds by then.
 
--- Claims rows that are due: of each type at most so many, those that wait longest first.
+-- Claims due rows: at most the given number of each type, the longest waiting ones first.
 create function outbox.lookback_claim(of_section text, types text[], most int[], new_claim bigint,
 	claim_ms bigint)
 returns table (biz_type text, biz_id text, prepared_at timestamptz, attempts int, pendings int,
@@ -505,9 +503,10 @@ begin
 end
 $$;
 
--- What came of a claim's rows: decisions ('commit', 'rollback') that are written if nobody was first;
--- for the others when to ask again, whether the attempt counts, and whether it is parked for an
--- operator. Returns how many decisions won and lost, and how many rows were another one's by now.
+-- Stores the results of a claim's rows: decisions ('commit', 'rollback'), written unless another one
+-- came first; for other rows when to ask again, whether the attempt counts, and whether the row is
+-- parked for an operator. Returns how many decisions won and lost, and how many rows belong to another
+-- claim by now.
 create function outbox.lookback_settle(of_section text, of_claim bigint, types text[], ids text[],
 	prepared_ats timestamptz[], results text[], errors text[], counts boolean[], next_ms bigint[],
 	parks boolean[], out won int, out lost int, out strange int)
@@ -519,8 +518,8 @@ declare
 begin
 	perform set_config('synchronous_commit', 'on', true);
 	-- Read without a lock, which would come before that of the decision. A claim that ends in between
-	-- does no harm: the first decision wins. A row that is gone was decided by somebody: the answer
-	-- comes too late, and is noted when it is another one.
+	-- does no harm: the first decision wins. A missing row was decided by another decider: the answer comes too
+	-- late, and is recorded if it differs.
 	select array_agg(r.biz_type) as types, array_agg(r.biz_id) as ids,
 		array_agg(r.prepared_at) as prepared_ats, array_agg(r.result) as decisions into answered
 	from unnest(types, ids, prepared_ats, results) r (biz_type, biz_id, prepared_at, result)
@@ -534,7 +533,7 @@ begin
 
 	with told as (
 		select r.*, o.place
-		from ( -- in order before they are locked
+		from ( -- sorted before the rows are locked
 			select * from unnest(types, ids, prepared_ats, results, errors, counts, next_ms, parks)
 				r (biz_type, biz_id, prepared_at, result, error, counts, next_ms, parks)
 			where r.result not in ('commit', 'rollback')
@@ -560,8 +559,8 @@ $$;
 -- The operator -----------------------------------------------------------------------------------
 
 -- Is a row among those that an operator chose? {"type", "state": overdue or parked, "service",
--- "error": a part of it, "from", "to": of prepared_at, without the end, "section"}; what is not named
--- does not matter.
+-- "error": a part of it, "from", "to": range of prepared_at, without the end, "section"}; a missing
+-- member restricts nothing.
 create function outbox.lookback_is(o outbox.lookback_overdue, chosen jsonb) returns boolean
 language sql stable as $$
 	select (chosen operator(pg_catalog.->>) 'section' is null
@@ -580,11 +579,11 @@ language sql stable as $$
 			or o.prepared_at operator(pg_catalog.<) (chosen operator(pg_catalog.->>) 'to')::pg_catalog.timestamptz)
 $$;
 
--- Carries out what an operator asks for: 'commit', 'rollback', or 'retry', which asks the business anew.
+-- Carries out an operator's request: 'commit', 'rollback', or 'retry', which asks the business again.
 -- `chosen` selects rows of outbox.lookback_overdue as lookback_is does; with "ids": [[type, id], ...], it
--- selects any undecided prepares. When `whole`, all of the ids or none. Nothing is done when there is none
--- (refused = 'OR002') or one was decided meanwhile ('OR005'); of ids it is noted then which ones were
--- decided otherwise.
+-- selects any undecided prepares. If `whole`, it handles all of the ids or none. It does nothing if there
+-- is no row (refused = 'OR002') or one was decided meanwhile ('OR005'); with ids it then records which
+-- ones were decided differently.
 create function outbox.lookback_operate(verb text, chosen jsonb, new_reason text, whole boolean,
 	out audit_id bigint, out done bigint, out done_of jsonb, out refused text)
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
@@ -605,7 +604,7 @@ exception when sqlstate 'OR002' or sqlstate 'OR005' then
 end
 $$;
 
--- The same, and fails with the one or the other. done_of: how much of it by section.
+-- The same, but fails with one of these codes. done_of: the number of handled rows by section.
 create function outbox.lookback_carry_out(verb text, chosen jsonb, new_reason text, whole boolean,
 	out audit_id bigint, out done bigint, out done_of jsonb)
 language plpgsql volatile set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
@@ -685,8 +684,8 @@ $$;
 
 -- Upkeep -----------------------------------------------------------------------------------------
 
--- Forgets what no reader goes on from any more, and conflicts that are older than the retention. One at
--- a time: another one does nothing, and returns false.
+-- Deletes rows of lookback_log from which no reader continues any longer, and conflicts that are older
+-- than the retention. One call at a time: a second one does nothing and returns false.
 create function outbox.lookback_tidy(retain_ms bigint) returns boolean language plpgsql volatile
 set search_path = pg_catalog, pg_temp as $$
 begin

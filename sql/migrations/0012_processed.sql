@@ -1,28 +1,27 @@
 -- oldest-program: 0.1.0
 --
--- What consumers have processed: the table of the `postgres` store of dedup, and the functions by
--- which it, or an application in any language, tells the copies of a message from the first.
+-- The ids that consumers have processed: the table of the `postgres` store of dedup, and the functions
+-- by which the store, or an application in any language, recognises copies of a message.
 --
 -- A row is kept in the partition of its record's time, which is the same whenever the record comes,
 -- by the functions of 0004_partitions.sql. No constraint can make an id unique in partitions by time,
--- since it would have to hold the time. Locks do: who wants to know of an id, or to record it, has
--- the advisory lock of that name and id, and looks through the window only then. So of two who have
--- the same id one waits, or is told that somebody has it, and the look of the second, whose snapshot
--- is newer than its lock, sees what the first has committed. That holds in READ COMMITTED alone,
--- where each statement of a function has a snapshot of its own; a transaction of any other level is
--- refused.
+-- since it would have to hold the time. Locks do: a caller that queries or records an id first takes the
+-- advisory lock of that name and id, and only then searches the window. So of two callers with the same
+-- id one waits, or learns that another one has it, and the search of the second, whose snapshot is newer
+-- than its lock, sees the rows that the first has committed. That holds only in READ COMMITTED, where
+-- each statement of a function has its own snapshot; a transaction of any other level is refused.
 --
 --   processed_take       in the transaction of the effect, with locks that end with it: the row is
 --                        committed with the effect or not at all, which makes the effect exactly once
---   processed_claim      in a session of its own, with locks of the session: somebody is at work on
---   processed_add        what was claimed; it was done
---   processed_give_back  what was claimed; it was not
+--   processed_claim      in its own session, with locks of the session: the id is being handled
+--   processed_add        the claimed id was handled
+--   processed_give_back  the claimed id was not handled
 --
--- The locks of both are the same, so that both ways may be used beside each other. Locks are taken in
--- the order of their numbers, so that two batches with ids in common wait for each other and do not
--- stand still. Each is an entry in the server's table of locks, which has room for
--- max_locks_per_transaction * (max_connections + max_prepared_transactions) of them, for everybody:
--- hence 1,000 ids a transaction, or a session, at most.
+-- Both ways use the same locks, so that they may be used together. Locks are taken in the order of their
+-- numbers, so that two batches with common ids wait for each other but do not deadlock. Each is an entry
+-- in the server's table of locks, which has room for max_locks_per_transaction * (max_connections +
+-- max_prepared_transactions) of them, for everybody: hence 1,000 ids a transaction, or a session, at
+-- most.
 --
 -- key: the first 64 bits of a SHA-256, the same on any server that a dump is carried to. Rows are
 -- found by it, and the name and the id are compared after that. The number of a lock is a SHA-256 of the key
@@ -45,7 +44,7 @@ comment on table outbox.consumer is 'The role that each name of processed ids an
 comment on column outbox.consumer.owner is 'a role; its members may use the name. A role that no longer exists '
 	'gives the name to the next one that uses it';
 
--- Nobody is granted it.
+-- No role is granted it.
 create table outbox.processed_secret (value bytea not null);
 insert into outbox.processed_secret (value)
 select sha256(convert_to(gen_random_uuid()::text || gen_random_uuid()::text, 'UTF8'));
@@ -73,18 +72,18 @@ comment on column outbox.processed.kept_until is 'the end of the consumer''s win
 	'stays as long, whatever its retention';
 comment on column outbox.processed.txid is 'the writing transaction (never a savepoint''s)';
 
--- Takes what no other partition does, so that an insert never fails. Normally empty.
+-- Takes the rows that fit into no other partition, so that an insert never fails. Normally empty.
 create table outbox.processed_default
 	(like outbox.processed including all excluding identity excluding comments)
 	with (autovacuum_freeze_min_age = 0);
--- no other one's range holds such a time
+-- the range of no other partition has such a time
 alter table outbox.processed_default
 	add constraint record_at_is_finite check (isfinite(record_at));
 alter table outbox.processed attach partition outbox.processed_default default;
 
 -- The name of a consumer whose window has not passed since it processed a row of the partition; null:
 -- there is none. A record that is older than its partition's retention may have been processed a
--- moment ago, and come again. The rows written last are asked first: mostly they answer.
+-- moment ago, and come again. The newest rows are checked first, because they usually decide.
 create function outbox.processed_holder(leaf text) returns text language plpgsql
 	set enable_seqscan = on set jit = off as $$
 declare
@@ -149,7 +148,7 @@ begin
 	end if;
 end $$;
 
--- Refuses what no look could be right for.
+-- Refuses arguments for which no search could be right.
 create function outbox.processed_guard(name text, ids bytea[], record_at timestamptz[], remember interval)
 	returns void language plpgsql as $$
 begin
@@ -174,11 +173,11 @@ begin
 	perform outbox.consumer_check(name);
 end $$;
 
--- Which of these are recorded, with a record within `remember` of this one's: in order. The caller
--- has their locks. A statement of its own in a volatile function, so that its snapshot is newer than
--- the locks of ids and of tables (0004_partitions.sql). It is planned anew each time, with the window
--- in it: so it opens and locks only the partitions that the window lies in, and the upkeep of all
--- others waits for no consumer's transaction. What the plan must be is known: a look into an index.
+-- For each of these ids, in order: is it recorded, with a record's time within `remember` of the given
+-- one? The caller has their locks. A statement of its own in a volatile function, so that its snapshot
+-- is newer than the locks of ids and of tables (0004_partitions.sql). It is planned anew each time, with
+-- the window in it: so it opens and locks only the partitions that the window lies in, and the upkeep of
+-- all others waits for no consumer's transaction. The right plan is known: an index look-up.
 create function outbox.processed_found(name text, ids bytea[], keys bigint[],
 	record_at timestamptz[], remember interval) returns boolean[] language plpgsql
 	set search_path = pg_catalog, pg_temp set plan_cache_mode = force_custom_plan
@@ -213,9 +212,9 @@ begin
 	where w.wanted;
 end $$;
 
--- Records these ids in this transaction, and says of each, in order: true, it is new and recorded;
--- false, a copy of it was processed within `remember` of its record's time. Of two copies in one call
--- the second is false. Waits while another transaction has an id of these: its end decides.
+-- Records these ids in this transaction, and returns for each, in order: true, it is new and recorded;
+-- false, a copy of it was processed within `remember` of its record's time. For two copies in one call
+-- the second is false. Waits while another transaction has one of these ids: its end decides.
 create function outbox.processed_take(name text, ids bytea[], record_at timestamptz[],
 	remember interval) returns boolean[] language plpgsql security definer
 	set search_path = pg_catalog, pg_temp set row_security = off as $$
@@ -248,13 +247,13 @@ end $$;
 
 -- In a session of its own -----------------------------------------------------------------------
 --
--- Each of these is called alone, in autocommit: a lock of the session outlives its transaction, and
--- what a lock protects must be committed before it goes. When one of them fails, the caller cannot
--- know which locks it has, and ends the session.
+-- Each of these is called alone, in autocommit: a lock of the session outlives its transaction, and the
+-- rows that a lock protects must be committed before it is released. If one of them fails, the caller
+-- cannot know which locks it has, and ends the session.
 
--- Of each id, in order: 0, it is new, and this session's until processed_add or processed_give_back;
--- 1, it is somebody else's; 2, a copy of it was processed. The ids are different from each other, and
--- none is this session's. Waits for nobody.
+-- For each id, in order: 0, it is new, and claimed by this session until processed_add or
+-- processed_give_back; 1, another session has it; 2, a copy of it was processed. The ids must differ,
+-- and this session must not have claimed them before. Never waits.
 create function outbox.processed_claim(name text, ids bytea[], record_at timestamptz[],
 	remember interval) returns int[] language plpgsql security definer
 	set search_path = pg_catalog, pg_temp set row_security = off as $$
@@ -274,8 +273,8 @@ begin
 		from unnest(had, found) with ordinality as k (had, found, n) order by k.n);
 end $$;
 
--- Records what this session has claimed. The locks of the session become locks of this transaction,
--- which the server gives back after the rows can be seen.
+-- Records ids that this session has claimed. The locks of the session become locks of this transaction,
+-- which the server releases after the rows are visible.
 create function outbox.processed_add(name text, ids bytea[], record_at timestamptz[],
 	remember interval) returns void language plpgsql security definer
 	set search_path = pg_catalog, pg_temp set row_security = off as $$
@@ -292,7 +291,7 @@ begin
 	end if;
 end $$;
 
--- What was claimed is nobody's again.
+-- Releases claimed ids.
 create function outbox.processed_give_back(name text, ids bytea[]) returns void
 	language plpgsql security definer set search_path = pg_catalog, pg_temp
 	set row_security = off as $$
@@ -301,7 +300,7 @@ begin
 	from unnest(outbox.processed_locks(outbox.processed_keys(name, ids))) as k (lock);
 end $$;
 
--- What was processed is forgotten. Returns how many rows there were.
+-- Forgets processed ids. Returns the number of deleted rows.
 create function outbox.processed_remove(name text, ids bytea[]) returns bigint
 	language plpgsql security definer
 	set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off

@@ -1,11 +1,11 @@
 -- oldest-program: 0.1.0
 --
--- Claims: a lease on an id while it is handled, so that of several consumers one works on it
--- (outbox/claims.h). A row is a claim until expires_at by the server's clock, and nothing after that;
--- it is removed when it is given back, or an hour after it has expired.
+-- Claims: a lease on an id while it is handled, so that only one of several consumers works on it
+-- (outbox/claims.h). A row is a claim until expires_at by the server's clock, and void after that; it is
+-- removed when the claim is released, or an hour after it has expired.
 --
--- A claim's token is larger than that of any claim of the id before, so that what is written to can
--- refuse who was stopped for longer than the lease and does not know it yet. It is the time in
+-- A claim's token is larger than that of any claim of the id before, so that the target of a write can
+-- refuse a holder that was paused for longer than the lease and does not know it yet. It is the time in
 -- microseconds, made to rise by a sequence: so it does even when a promoted standby has lost the last
 -- values, unless the clocks of the two are further apart than the promotion takes.
 --
@@ -39,7 +39,8 @@ create function outbox.claim_next_token() returns bigint language sql
 	select setval('outbox.claim_token', greatest(nextval('outbox.claim_token'),
 		(extract(epoch from clock_timestamp()) * 1000000)::bigint)) $$;
 
--- The claim's token; null: somebody has it. Waits only for one who takes or renews the same id now.
+-- Returns the claim's token; null: another holder has the id. Waits only while another call takes or
+-- renews the same id.
 create function outbox.claim_take(name text, id bytea, lease interval) returns bigint
 	language sql security definer set search_path = pg_catalog, pg_temp set row_security = off as $$
 	select outbox.claim_guard(claim_take.name, claim_take.lease);
@@ -50,8 +51,8 @@ create function outbox.claim_take(name text, id bytea, lease interval) returns b
 		where c.expires_at <= clock_timestamp()
 	returning token $$;
 
--- Of each, in order: was it still held, and is so for a whole lease from now on? Removes what was
--- abandoned. Rows are locked in the order of their keys, by all.
+-- For each claim, in order: was it still held, and is it now held for a whole lease? Removes abandoned
+-- claims. All callers lock rows in the order of their keys.
 create function outbox.claim_renew(name text, ids bytea[], tokens bigint[], lease interval)
 	returns boolean[] language plpgsql security definer set search_path = pg_catalog, pg_temp
 	set row_security = off as $$
@@ -75,7 +76,7 @@ begin
 		from unnest(ids) with ordinality as w (id, n) order by w.n);
 end $$;
 
--- Was it still held? Nobody has it now.
+-- Releases the claim. Was it still held?
 create function outbox.claim_release(name text, id bytea, token bigint) returns boolean
 	language sql security definer set search_path = pg_catalog, pg_temp set row_security = off as $$
 	select outbox.claim_guard(claim_release.name, null);

@@ -1,7 +1,7 @@
 -- oldest-program: 0.1.0
 --
 -- Every role and every grant. Applied after the numbered files, and again whenever it changed; not at
--- all with --no-roles. Give the roles to your own: GRANT outbox_writer TO shop.
+-- all with --no-roles. Grant the roles to your own roles: GRANT outbox_writer TO shop.
 --
 --   outbox_writer    writes messages: by outbox.publish, INSERT or COPY of the columns that are its own
 --   outbox_consumer  tells copies of messages from the first, by the functions of outbox.processed, and
@@ -23,7 +23,7 @@ end $$;
 
 grant usage on schema outbox to outbox_writer, outbox_consumer, outbox_relay, outbox_reader;
 
--- What stands in a constraint runs as the writer; nothing else is everybody's.
+-- Functions in a constraint run as the writer; nothing else is granted to everybody.
 revoke execute on all functions in schema outbox from public;
 grant execute on function outbox.headers_valid(jsonb), outbox.max_message_bytes(), outbox.utf8_length(text),
 	outbox.is_hex_of_bytes(text), outbox.encoding_is_utf8(), outbox.new_event_id(),
@@ -66,7 +66,7 @@ grant select on outbox.lookback_default, outbox.processed, outbox.processed_defa
 grant select, insert, delete on outbox.lookback_log, outbox.lookback_conflict to outbox_relay;
 grant select, insert, update, delete on outbox.lookback_overdue to outbox_relay;
 grant insert on outbox.log to outbox_relay;
--- who asked, and when, is the database's to say
+-- the database fills in the user and the time of the request
 grant select, insert (reason, publisher, filter, target, rate, snapshot, shards, acked, windows, acked_ids,
 	upto_id, last_id, total, nonce, owner, lease_until, system_identifier),
 	update (last_id, done, state, nonce, owner, lease_until, noted_at) on outbox.replay
