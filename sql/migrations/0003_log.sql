@@ -346,7 +346,7 @@ create function outbox.tick(
 	parks jsonb,           -- rows to keep back: outbox.park, outbox.schedule; null: none
 	may_list boolean,      -- no listed window is open, and rows may be due
 	batch int,             -- maximum number of parked rows to free, retry or skip; twice as many are listed
-	new_deaths int[] default null, -- of the log row
+	new_deaths int[] default null, -- deaths of the log row
 	blind boolean default false, -- any change opens a window that is read by pages; no row is read here
 	fold_to bigint default null)   -- destinations' changes in the log rows from `folded` up to this are folded
 	                               -- into their table; null: folds nothing
@@ -564,7 +564,7 @@ begin
 			for id in select u from outbox.unpark(of_publisher, of_shard, gone, true) u loop
 				return next;
 			end loop;
-			-- the other rows go with the next log rows; nothing is listed before, also when the window is closed
+			-- the other rows go with the next log rows; nothing is listed before, even if the window is closed
 			listed_ids := array(select x from unnest(listed_ids) x
 				where x > coalesce(gone[cardinality(gone)], 0) order by x);
 			if listed_tick <= first_tick + closed and cardinality(listed_ids) = 0 then

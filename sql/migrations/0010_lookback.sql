@@ -5,7 +5,7 @@
 -- decision, and its partition stays as long.
 --
 -- prepare    a message that is to be published if its business transaction commits
--- decision the outcome of the prepare with the same biz_type, biz_id and prepared_at. All three
+-- decision   the outcome of the prepare with the same biz_type, biz_id and prepared_at. All three
 --            are the prepare's, so that both rows lie in one partition, and the primary key lets the
 --            first durable decision win, whoever makes it
 -- tombstone  a decision that came before its prepare; prepared_at is when it came
