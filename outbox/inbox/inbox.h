@@ -78,7 +78,7 @@ struct outbox_inbox_end {
 typedef void outbox_inbox_handler(void *context, struct outbox_inbox *inbox,
     const struct outbox_inbox_message *const *messages, size_t count);
 
-/* With dedup: what happens to a message in which `id` finds nothing. Logged once for each topic. */
+/* With dedup: the fate of a message in which `id` finds nothing. Logged once for each topic. */
 enum outbox_inbox_policy {
 	OUTBOX_INBOX_TO_DEAD_LETTERS,
 	OUTBOX_INBOX_PROCESS, /* handle it, as if it had a unique id */

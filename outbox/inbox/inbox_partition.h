@@ -60,7 +60,7 @@ struct inbox_partition {
 	bool behind;       /* it still reads records from before the commit, also after a skip */
 	int64_t committed; /* offset of the last commit, which had this text: */
 	char text[COMMIT_TEXT_SIZE];
-	size_t mark_length; /* of the mark in the text */
+	size_t mark_length; /* size of the text's mark */
 	bool changed;       /* something changed since that commit; also set if a commit failed */
 	int64_t taken;      /* records taken since the text's length was checked */
 

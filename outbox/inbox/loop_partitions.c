@@ -319,8 +319,8 @@ static void skip_deleted(struct inbox_partition *assigned, int64_t to)
 }
 
 /*
- * The topic was made anew: commits the offset where reading of the new log begins, so that the old
- * commit no longer holds. Only the mark of `sequence` is kept from its text.
+ * The topic was created again: commits the offset where reading of the new log begins, so that the
+ * old commit is no longer valid. Only the mark of `sequence` is kept from its text.
  */
 static bool commit_new_log(
     struct loop *loop, struct inbox_partition *assigned, int64_t at, struct err *err)

@@ -26,7 +26,7 @@ struct worker_pool {
 	bool over, resting;
 	int64_t until_ms;
 	struct item_list ready, ended;
-	struct item_list gone; /* finished though abandoned, while `keeps` */
+	struct item_list gone; /* abandoned items that were finished, kept while `keeps` */
 	bool keeps;
 	struct slot *slots;
 	int first_free, in_progress;

@@ -311,9 +311,8 @@ begin
 	return changed;
 end $$;
 
--- Empties a partition of which nobody needs a row: 'emptied', 'held'
--- (partition_holder says by whom), 'missing', 'busy'. Locks that partition only. An operator may force it
--- even if rows are still needed.
+-- Empties a partition whose rows nobody needs: 'emptied', 'held' (partition_holder says by whom),
+-- 'missing', 'busy'. Locks that partition only. An operator may force it even if rows are still needed.
 create function outbox.partition_empty(leaf text, forced boolean default false) returns text
 	language plpgsql security definer
 	set search_path = pg_catalog, pg_temp set lock_timeout = '15ms' set row_security = off as $$
@@ -366,7 +365,7 @@ exception
 		return 'busy';
 end $$;
 
--- Makes a partition of which nobody needs a row a table of its own, to be archived: 'detached', 'held',
+-- Turns a partition whose rows nobody needs into a separate table, to be archived: 'detached', 'held',
 -- 'missing', 'busy'. An operator may force it where rows are still needed.
 create function outbox.partition_detach(leaf text, forced boolean default false) returns text
 	language plpgsql security definer

@@ -86,7 +86,7 @@ declare
 	first_n bigint;
 	random_epoch bigint;
 begin
-	-- all partitions before the first row: an owner that meets one of our rows waits for our end
+	-- makes all partitions before the first row: an owner that meets one of our rows waits until we commit
 	for s in 0 .. shards - 1 loop
 		select coalesce(max(l.n) + 1, 0) into first_n from outbox.log l
 			where l.publisher = of_publisher and l.shard = s;

@@ -361,7 +361,7 @@ begin
 			order by q.digest, q.id limit 1) following
 		where following.state = 'free'));
 
-	-- their head may have gone while these were on their way here
+	-- their head may have left while these rows were being parked
 	perform outbox.parked_free(of_publisher, of_shard, array_agg(q.topic), array_agg(q.key)) from (
 		select distinct p.topic, p.key from outbox.parked p
 		where p.publisher = of_publisher and p.id = any (refused || others) and p.state = 'behind'
@@ -434,7 +434,7 @@ begin
 	return query select d.digest from (
 			select distinct outbox.parked_digest(k.topic, k.key) as digest
 			from unnest(topics, keys) k (topic, key)) d
-		-- `not exists` may become a join that reads all digests
+		-- the planner may turn `not exists` into a join that reads all digests
 		where (select p.digest from outbox.parked p
 			where p.publisher = of_publisher and p.shard = of_shard and p.digest = d.digest limit 1) is null;
 end
@@ -707,8 +707,8 @@ create function outbox.parked_request_of(of_publisher text, of_shard int, of_id 
 $$;
 
 -- Notes what an operator asks for: 'retry' or 'skip'. All named ids must exist, allow the request and have no
--- other one, or the call fails with OR002. about: rows that are looked at, as `outbox-relay parked list` shows
--- it.
+-- other one, or the call fails with OR002. about: the number of examined rows, as `outbox-relay parked list`
+-- shows it.
 create function outbox.parked_request(of_publisher text, new_verb text, chosen jsonb, new_reason text,
 	new_about bigint, out audit_id bigint) language plpgsql volatile
 	set search_path = pg_catalog, pg_temp as $$

@@ -117,15 +117,15 @@ $$;
 
 -- The due rows with the smallest ids from `from_id` on, more than `enough` of them if there are as many.
 -- blocked: the smallest id among the due rows whose window is still open; such rows are not listed.
--- upto: due rows with larger ids were not looked at; null: there are none.
+-- upto: due rows with larger ids were not examined; null: there are none.
 --
 -- The indexes on blocks and regions of ids are a tree: the first row of a block in the index is the one
 -- that is due first, so one probe tells whether any row of the block is due, however many are not. The
 -- walk passes over regions, and over blocks of a region, of which no row is due. A region with few due
 -- rows is read whole, so that it does not cost a probe for each of its blocks. Rows that were listed
 -- leave dead index entries, which a long transaction anywhere keeps alive: hence the walk begins at the
--- block of `from_id` and reads no larger range in front of it. After a thousand regions in which nothing
--- is due, four billion ids, the next look goes on.
+-- block of `from_id` and reads no larger range in front of it. After a thousand regions without due rows
+-- (four billion ids) the walk ends, and the next one continues there.
 create function outbox.scheduled_walk(of_publisher text, of_shard int, first_tick bigint, due_at timestamptz,
 	from_id bigint, enough int, out ids bigint[], out blocked bigint, out upto bigint)
 language plpgsql volatile as $$
@@ -265,8 +265,8 @@ end
 $$;
 
 -- The content of the next listed window: parked and scheduled rows; null: there is none. Each kind has its
--- own limits, so that neither waits for the other. `due` has five numbers while the look at parked rows is to
--- go on behind blocked ones (outbox.parked_next).
+-- own limits, so that neither waits for the other. `due` has five numbers while the next search of parked
+-- rows must continue behind blocked ones (outbox.parked_next).
 create function outbox.listed_next(of_publisher text, of_shard int, first_tick bigint, max_rows int,
 	max_bytes bigint, of_requests bigint, inout due bigint[], out ids bigint[])
 language plpgsql volatile as $$

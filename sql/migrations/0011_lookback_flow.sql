@@ -494,7 +494,7 @@ begin
 		cross join lateral (
 			select o.ctid as place from outbox.lookback_overdue o
 			where o.section = of_section and o.biz_type = t.biz_type and o.state = 'overdue'
-				-- as a query of its own the time is a bound of the index scan
+				-- in a separate query the time is a bound of the index scan
 				and o.next_check <= (select clock_timestamp())
 			order by o.next_check limit t.most for update skip locked) d) due
 	where o.ctid = due.place
