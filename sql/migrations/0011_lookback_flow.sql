@@ -117,12 +117,12 @@ create function outbox.lookback_decide(of_section text, of_source text, by_whom 
 	dead_letter_headers text[], dead_letter_partitions int[], dead_letter_offsets bigint[], out won int)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
-set plan_cache_mode = force_generic_plan set row_security = off
-set outbox.payload_was_checked = 'on' as $$
+set plan_cache_mode = force_generic_plan set row_security = off as $$
 declare
 	overdue boolean;
 	gone record;
 begin
+	perform set_config('outbox.payload_was_checked', 'on', true); -- for outbox.message_rules
 	-- Read once, in the order of the locks; only the first of several decisions of a prepare.
 	with prepared as materialized (
 		select distinct on (w.biz_type, w.biz_id, w.prepared_at) w.*, p.event_id, p.topic, p.key,
@@ -165,6 +165,7 @@ begin
 		) m order by m.source_partition, m.source_offset
 	)
 	select (select count(*) from decided), bool_or(p.is_overdue) into won, overdue from prepared p;
+	perform set_config('outbox.payload_was_checked', 'off', true);
 	-- Usually all decisions win, before their prepares are due: then there is nothing to look up.
 	if won < cardinality(types) then
 		overdue := true; -- perhaps the prepare of one was dropped
