@@ -9,7 +9,7 @@
 struct dev_broker;
 
 /*
- * partitions: what a topic has when dev_broker_topic is given no number. port: the first broker's;
+ * partitions: the number for topics for which dev_broker_topic gets none. port: the first broker's;
  * the others have the next ones. 0 takes free ports.
  */
 struct dev_broker *dev_broker_create(int brokers, int partitions, int port, struct err *err);

@@ -25,8 +25,7 @@ const struct kafka_default kafka_defaults[] = {
 	"A record goes out at once. Under load batches fill while others are under way."},
     {"message.max.bytes", "1048576", KAFKA_DEFAULT_PRODUCER,
 	"A row of the table's largest size fits with its headers, and a batch fits a broker's "
-	"default "
-	"max.message.bytes of 1,048,588."},
+	"default max.message.bytes of 1,048,588."},
     {"statistics.interval.ms", "5000", KAFKA_DEFAULT_PRODUCER, "For the relay's metrics."},
     {"queue.buffering.max.kbytes", NULL, KAFKA_DEFAULT_PRODUCER,
 	"Follows from `[publisher] memory`."},
@@ -36,7 +35,6 @@ const struct kafka_default kafka_defaults[] = {
 	"Follows from the publisher's name, shard and identity."},
     {"transaction.timeout.ms", "10000", KAFKA_DEFAULT_TRANSACTIONS,
 	"A transaction that a killed relay left open holds readers of committed records back at "
-	"most so "
-	"long."},
+	"most so long."},
 };
 const int kafka_default_count = sizeof kafka_defaults / sizeof *kafka_defaults;

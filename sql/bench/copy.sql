@@ -3,7 +3,7 @@ set local jit = off;
 set local enable_seqscan = off;
 set local enable_bitmapscan = off;
 copy (
-	select m.id, m.created_at, m.event_id, coalesce(m.key_bytes, convert_to(m.key, 'UTF8')),
-		coalesce(m.payload_bytes, convert_to(m.payload, 'UTF8'))
+	select m.id, m.created_at, m.event_id, outbox.published_bytes(m.key, m.key_bytes),
+		outbox.published_bytes(m.payload, m.payload_bytes)
 	from outbox.message m order by m.id
 ) to stdout (format binary)

@@ -96,7 +96,7 @@ comment on function outbox.shard_of(bytea, int) is
 create function outbox.shard_of(key text, key_bytes bytea, shards int) returns int
 language plpgsql stable parallel safe as $$
 begin
-	return outbox.shard_of(coalesce(key_bytes, pg_catalog.convert_to(key, 'UTF8')), shards);
+	return outbox.shard_of(outbox.published_bytes(key, key_bytes), shards);
 end
 $$;
 comment on function outbox.shard_of(text, bytea, int) is
@@ -481,8 +481,8 @@ begin
 			for straggler, id, created_at, event_id, topic, key, payload, headers, partition,
 				deliver_at in
 				select r.txid, r.id, r.created_at, r.event_id, r.topic,
-					coalesce(r.key_bytes, convert_to(r.key, 'UTF8')),
-					coalesce(r.payload_bytes, convert_to(r.payload, 'UTF8')),
+					outbox.published_bytes(r.key, r.key_bytes),
+					outbox.published_bytes(r.payload, r.payload_bytes),
 					r.headers, r.partition, r.deliver_at
 				from (
 					select m.txid, m.id, m.created_at, m.event_id, m.topic, m.key, m.payload,

@@ -199,7 +199,8 @@ begin
 	for r in select e from jsonb_array_elements(rows) e loop
 		of_id := r ->> 0;
 		of_created_at := timestamptz 'epoch' + (r ->> 1)::bigint * interval '1 us';
-		select m.event_id, outbox.parked_digest(m.topic, outbox.published_bytes(m.key, m.key_bytes)) into of_event, of_digest
+		select m.event_id, outbox.parked_digest(m.topic, outbox.published_bytes(m.key, m.key_bytes))
+			into of_event, of_digest
 			from outbox.message m where m.id = of_id and m.created_at = of_created_at;
 		new_id := coalesce(
 			(select p.id from outbox.parked p where p.publisher = of_publisher and p.id = of_id
@@ -243,7 +244,8 @@ declare
 	digests bigint[];
 begin
 	if exists (select from outbox.parked p where p.publisher = of_publisher and p.was_id is not null) then
-		digests := array(select outbox.parked_digest(m.topic, outbox.published_bytes(m.key, m.key_bytes)) from outbox.message m where m.id = any (ids));
+		digests := array(select outbox.parked_digest(m.topic, outbox.published_bytes(m.key, m.key_bytes))
+			from outbox.message m where m.id = any (ids));
 		if exists (select from outbox.parked p where p.publisher = of_publisher and p.shard = of_shard
 				and p.digest = any (digests) and p.was_id is not null) then
 			return true;

@@ -10,7 +10,7 @@ select m.topic::text, count(*) as rows, min(m.id) as low_id, max(m.id) as high_i
 from outbox.message m
 where m.id >= :from_id and m.id <= :to_id
 	and m.created_at >= :from_at::timestamptz and m.created_at < :to_at::timestamptz
-	and (:any_topic or m.topic = :topic) and (:any_key or coalesce(m.key_bytes, convert_to(m.key, 'UTF8')) = :key::bytea)
+	and (:any_topic or m.topic = :topic) and (:any_key or outbox.published_bytes(m.key, m.key_bytes) = :key::bytea)
 	and (:any_event or m.event_id = :event::uuid)
 	and (:any_state or pg_visible_in_snapshot(m.txid,
 			(:acked::pg_snapshot[])[outbox.shard_of(m.key, m.key_bytes, :shards) + 1])

@@ -10,7 +10,8 @@ set local enable_seqscan = off;
 set local enable_bitmapscan = off;
 lock table outbox.message in access share mode;
 copy (
-	select m.as_id, m.event_id, m.topic, coalesce(m.key_bytes, convert_to(m.key, 'UTF8')), coalesce(m.payload_bytes, convert_to(m.payload, 'UTF8')), m.headers::text,
+	select m.as_id, m.event_id, m.topic, outbox.published_bytes(m.key, m.key_bytes),
+		outbox.published_bytes(m.payload, m.payload_bytes), m.headers::text,
 		pg_visible_in_snapshot(m.txid, :start::pg_snapshot)
 			or m.created_at < :start_at::timestamptz,
 		pg_visible_in_snapshot(m.txid, (:acked::pg_snapshot[])[s.place])

@@ -36,8 +36,7 @@ from dataclasses import dataclass
 import psycopg2
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from drivers.harness import BUILD_LIMIT, CACHE, INSTALL, RUN_LIMIT, build_once, locked, run_in
-from support.auditor import topic_ranges
+from drivers.harness import BUILD_LIMIT, CACHE, INSTALL, RUN_LIMIT, build_once, consume, ends, locked, run_in
 from support.process import Process, wait_for
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -225,25 +224,10 @@ class Record:
 
 def records(place, topic, since, count):
     """As soon as there are count of them."""
-    found = []
-    consumer = Consumer({"bootstrap.servers": place.kafka.bootstrap, "group.id": "guides", "log_level": 0,
-                         "enable.auto.commit": False})
-    consumer.assign([TopicPartition(topic, partition, offset) for partition, offset in since.items()])
-
-    def all_here():
-        for message in consumer.consume(1000, 0.2):
-            assert not message.error(), message.error()
-            headers = message.headers()
-            found.append(Record(message.key(), message.value(),
-                                [pair for pair in headers if not pair[0].startswith("outbox-")],
-                                dict(headers)["outbox-id"].decode(), headers))
-        return len(found) >= count
-
-    try:
-        wait_for(all_here, 60, lambda: f"{count} records of {topic}: {found}")
-    finally:
-        consumer.close()
-    return found
+    return [Record(message.key(), message.value(),
+                   [pair for pair in message.headers() if not pair[0].startswith("outbox-")],
+                   dict(message.headers())["outbox-id"].decode(), message.headers())
+            for message in consume(place, topic, since, count)]
 
 
 def write_again(place, topic, copies):
@@ -252,10 +236,6 @@ def write_again(place, topic, copies):
     for record in copies:
         producer.produce(topic, record.value, record.key, headers=record.all)
     assert producer.flush(30) == 0
-
-
-def ends(place, topic):
-    return {partition: end for (_, partition), (_, end) in topic_ranges(place.kafka.bootstrap, [topic]).items()}
 
 
 def committed(place, topic, group):

@@ -29,6 +29,7 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, TopicPartition
 
+from support.auditor import topic_ranges
 from support.process import wait_for
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -201,20 +202,32 @@ def same(word, wrote, read):
 def read_records(place, since, prefix, count):
     """{key: [value, …]} of the records whose keys begin with prefix, as soon as there are count of them."""
     found = {}
+    for message in consume(place, place.topic, since, count, lambda message: message.key().startswith(prefix.encode())):
+        found.setdefault(message.key().decode(), []).append(message.value())
+    return found
+
+
+def ends(place, topic):
+    """{partition: offset} behind the last record of each."""
+    return {partition: end for (_, partition), (_, end) in topic_ranges(place.kafka.bootstrap, [topic]).items()}
+
+
+def consume(place, topic, since, count, is_wanted=lambda message: True):
+    """The wanted messages from the offsets since on, {partition: offset}, as soon as there are count of them."""
+    found = []
     consumer = Consumer({"bootstrap.servers": place.kafka.bootstrap, "group.id": "drivers", "log_level": 0,
                          "enable.auto.commit": False})
-    consumer.assign([TopicPartition(place.topic, partition, offset) for partition, offset in since.items()])
+    consumer.assign([TopicPartition(topic, partition, offset) for partition, offset in since.items()])
 
     def all_here():
         for message in consumer.consume(1000, 0.2):
             assert not message.error(), message.error()
-            key = message.key().decode()
-            if key.startswith(prefix):
-                found.setdefault(key, []).append(message.value())
-        return sum(map(len, found.values())) >= count
+            if is_wanted(message):
+                found.append(message)
+        return len(found) >= count
 
     try:
-        wait_for(all_here, 60, lambda: f"{count} records, of {sum(map(len, found.values()))}")
+        wait_for(all_here, 60, lambda: f"{count} records of {topic}, of which {len(found)} came")
     finally:
         consumer.close()
     return found

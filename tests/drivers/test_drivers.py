@@ -3,8 +3,7 @@
 import pytest
 
 from drivers.drivers import DRIVERS, EACH_TIME
-from drivers.harness import build, check, write
-from support.auditor import topic_ranges
+from drivers.harness import build, check, ends, write
 
 CASES = [pytest.param(driver, pooled, id=f"{driver.name}-{'pgbouncer' if pooled else 'direct'}")
          for driver in DRIVERS for pooled in (False, True)]
@@ -12,8 +11,7 @@ CASES = [pytest.param(driver, pooled, id=f"{driver.name}-{'pgbouncer' if pooled 
 
 def write_and_check(driver, place, pooled):
     build(driver)
-    since = {partition: end for (_, partition), (_, end) in
-             topic_ranges(place.kafka.bootstrap, [place.topic]).items()}
+    since = ends(place, place.topic)
     ways = write(driver, place, pooled)
     missing = set(driver.refused.items()) - {(way, rule) for word, way, *rest in ways if word == "refused"
                                              for rule in rest}

@@ -4,11 +4,9 @@ import base64
 import json
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 
-from drivers.harness import build, run
+from drivers.harness import build, consume, run
 from drivers.readers import READERS
-from support.process import wait_for
 
 SMALL = 500  # each batch of the relay has many of these
 TOPIC = "readers"
@@ -39,24 +37,9 @@ def written(place):
 
 
 def read_all(place, count):
-    found = []
-    consumer = Consumer({"bootstrap.servers": place.kafka.bootstrap, "group.id": "confluent", "log_level": 0,
-                         "enable.auto.commit": False})
-    consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in range(3)])
-
-    def all_here():
-        for message in consumer.consume(1000, 0.2):
-            assert not message.error(), message.error()
-            found.append({"partition": message.partition(), "offset": message.offset(), "key": encode(message.key()),
-                          "value": encode(message.value()),
-                          "headers": [[name, encode(value)] for name, value in message.headers()]})
-        return len(found) >= count
-
-    try:
-        wait_for(all_here, 60, lambda: f"{count} records, of {len(found)}")
-    finally:
-        consumer.close()
-    return found
+    return [{"partition": message.partition(), "offset": message.offset(), "key": encode(message.key()),
+             "value": encode(message.value()), "headers": [[name, encode(value)] for name, value in message.headers()]}
+            for message in consume(place, TOPIC, dict.fromkeys(range(3), 0), count)]
 
 
 def encode(value):

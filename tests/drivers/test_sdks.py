@@ -16,7 +16,7 @@ import urllib.parse
 
 import pytest
 
-from drivers.harness import HERE, Driver, build, cache_folder
+from drivers.harness import HERE, Driver, build, cache_folder, node
 from support.check_asker import Asker, Identity
 from support.inbox import produce
 from support.process import wait_for
@@ -30,9 +30,7 @@ SDKS = {
     "go": Driver("go", ("{cache}/program",), BUILD, install=("go",), folder="sdks/go"),
     "java": Driver("java", ("java", "-XX:TieredStopAtLevel=1", "-cp", "{cache}/target/classes:{cache}/libs/*"), BUILD,
                    install=("kafka",), folder="sdks/java"),
-    "node": Driver("node", ("env", "NODE_PATH={cache}/node_modules", "node", "main.js"),
-                   (("npm", "install", "--prefix", "{cache}", "--no-package-lock", "--no-audit", "--no-fund",
-                     "--ignore-scripts", "--loglevel=error", *NODE_PACKAGES),), install=("npm",), folder="sdks/node"),
+    "node": node("node", *NODE_PACKAGES, folder="sdks/node"),
 }
 
 

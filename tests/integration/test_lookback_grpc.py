@@ -276,13 +276,10 @@ def answer_frames(stream, message):
             frame(1, 5, stream, literal(b"grpc-status", b"0")))
 
 
-class GoingAway:
-    """HTTP/2 by hand: the first `refusals` connections refuse their stream by GOAWAY, as servers do
-    that end a connection by its age; others answer."""
+class ByHand:
+    """A server of HTTP/2 without a library, which may break its rules. serve(connection, number) answers."""
 
-    def __init__(self, refusals, message, kept):
-        self.refusals, self.message, self.kept = refusals, message, kept
-        self.asked = []
+    def __init__(self):
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
         threading.Thread(target=self.accept, daemon=True).start()
@@ -293,7 +290,9 @@ class GoingAway:
                 connection, _ = self.listener.accept()
                 threading.Thread(target=self.serve, args=(connection, number), daemon=True).start()
 
-    def serve(self, connection, number):
+    @staticmethod
+    def requests(connection):
+        """The stream of each request, as soon as it is whole."""
         file = connection.makefile("rb")
         file.read(24)
         connection.sendall(frame(4, 0, 0))
@@ -302,12 +301,28 @@ class GoingAway:
             file.read(int.from_bytes(head[:3], "big"))
             if kind == 4 and not flags & 1:
                 connection.sendall(frame(4, 1, 0))
-            if kind != 0 or not flags & 1:
-                continue
+            if kind == 0 and flags & 1:
+                yield stream
+
+
+def going_away(stream):
+    return frame(7, 0, 0, stream.to_bytes(4, "big") + bytes(4))
+
+
+class GoingAway(ByHand):
+    """The first `refusals` connections refuse their stream by GOAWAY, as servers do that end a
+    connection by its age; others answer."""
+
+    def __init__(self, refusals, message, kept):
+        self.refusals, self.message, self.kept = refusals, message, kept
+        self.asked = []
+        super().__init__()
+
+    def serve(self, connection, number):
+        for stream in self.requests(connection):
             self.asked.append(number)
-            refused = number < self.refusals and stream > (1 if self.kept else 0)
-            if refused:
-                connection.sendall(frame(7, 0, 0, (stream - 2 if stream > 2 else 0).to_bytes(4, "big") + bytes(4)))
+            if number < self.refusals and stream > (1 if self.kept else 0):
+                connection.sendall(going_away(stream - 2 if stream > 2 else 0))
                 connection.shutdown(socket.SHUT_RDWR)
                 return
             connection.sendall(b"".join(answer_frames(stream, self.message)))
@@ -330,39 +345,24 @@ def test_a_service_that_refuses_each_stream_costs_no_attempt(make_asker):
     assert len(service.asked) == 4
 
 
-class CuttingOff:
-    """HTTP/2 by hand: the first `cuts` connections end within their first answer, or with it."""
+class CuttingOff(ByHand):
+    """The first `cuts` connections end within their first answer, or with it."""
 
     def __init__(self, cuts, answer):
         self.cuts, self.answer = cuts, answer
         self.asked = 0
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
-        threading.Thread(target=self.accept, daemon=True).start()
+        super().__init__()
 
-    def accept(self):
-        with contextlib.suppress(OSError):
-            for number in range(100):
-                self.serve(self.listener.accept()[0], number < self.cuts)
-
-    def serve(self, connection, cut):
-        file = connection.makefile("rb")
-        file.read(24)
-        connection.sendall(frame(4, 0, 0))
-        while head := file.read(9):
-            kind, flags, stream = head[3], head[4], int.from_bytes(head[5:9], "big")
-            file.read(int.from_bytes(head[:3], "big"))
-            if kind == 0 and flags & 1:
-                self.asked += 1
-                frames = answer_frames(stream, said(b"7", COMMIT))
-                connection.sendall(self.answer(stream, frames) if cut else b"".join(frames))
-                if cut:
-                    connection.shutdown(socket.SHUT_RDWR)
-                    return
-
-
-def going_away(stream):
-    return frame(7, 0, 0, stream.to_bytes(4, "big") + bytes(4))
+    def serve(self, connection, number):
+        for stream in self.requests(connection):
+            self.asked += 1
+            frames = answer_frames(stream, said(b"7", COMMIT))
+            if number >= self.cuts:
+                connection.sendall(b"".join(frames))
+                continue
+            connection.sendall(self.answer(stream, frames))
+            connection.shutdown(socket.SHUT_RDWR)
+            return
 
 
 CUTS = {

@@ -29,7 +29,7 @@ const struct command command_check_config = {
     .description =
 	"Reads the file and the environment as `run` does, and refuses what `run` would refuse "
 	"without a server. librdkafka checks the properties of each [kafka] section, and libpq "
-	"checks each dsn. Of [check] and [deliver] sections, the command checks the URL, the "
+	"checks each dsn. In [check] and [deliver] sections, the command checks the URL, the "
 	"secrets, the TLS files, dedup, the rules, and that the folder of `path` exists. A URL "
 	"whose host is a private address, or localhost, needs a line in `networks`, which the "
 	"error names. The first error is printed with its place.\n",
