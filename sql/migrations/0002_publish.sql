@@ -5,6 +5,16 @@
 -- is a tombstone. In plpgsql because that keeps the plan of its insert for the session; a function in SQL makes it
 -- anew at each call.
 
+create function outbox.publish(topic text, key text, payload text, headers jsonb default null,
+	event_id uuid default null, deliver_at timestamptz default null)
+	returns uuid language plpgsql as $$
+begin
+	event_id := coalesce(publish.event_id, outbox.new_event_id());
+	insert into outbox.message (event_id, topic, key, payload, headers, deliver_at)
+	values (publish.event_id, publish.topic, publish.key, publish.payload, publish.headers, publish.deliver_at);
+	return publish.event_id;
+end $$;
+
 -- Types of arguments that need no further look.
 create function outbox.publishable_types() returns regtype[] immutable parallel safe language sql as $$
 	select '{pg_catalog.text,pg_catalog.bytea,pg_catalog.jsonb,pg_catalog.json,pg_catalog.varchar,pg_catalog.uuid,'
@@ -30,8 +40,8 @@ begin
 	end if;
 end $$;
 
--- A function for each combination of types. Only those with jsonb headers may be called without headers, or two
--- functions would match such a call.
+-- The same for the other types. Only the functions with jsonb headers may be called without headers, or two functions
+-- would match such a call.
 do $$
 declare
 	key_type text;
@@ -41,6 +51,7 @@ begin
 	foreach key_type in array array['text', 'anyelement'] loop
 		foreach payload_type in array array['text', 'anycompatible'] loop
 			foreach headers_type in array array['jsonb', 'json', 'text'] loop
+				continue when key_type = 'text' and payload_type = 'text' and headers_type = 'jsonb';
 				execute format('create function outbox.publish(topic text, key %s, payload %s, headers %s,
 	event_id uuid default null, deliver_at timestamptz default null)
 	returns uuid language plpgsql as $body$
