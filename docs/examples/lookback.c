@@ -1,5 +1,5 @@
 /*
- * The look-back from an application's side: librdkafka, libpq and OpenSSL. docs/lookback-guide.md
+ * The look-back from an application's side: librdkafka, libpq and OpenSSL. docs/guide/lookback.md
  * shows its parts. It answers as a CGI program, so that any HTTP server may stand before it.
  */
 #include <errno.h>

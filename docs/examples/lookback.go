@@ -1,4 +1,4 @@
-// The look-back from an application's side: franz-go and pgx. docs/lookback-guide.md shows its parts.
+// The look-back from an application's side: franz-go and pgx. docs/guide/lookback.md shows its parts.
 package main
 
 import (

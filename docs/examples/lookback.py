@@ -1,6 +1,6 @@
 """The look-back from an application's side: confluent-kafka, psycopg2 and Python's own library.
 
-docs/lookback-guide.md shows its parts, and ./quickstart lookback runs it.
+docs/guide/lookback.md shows its parts, and ./quickstart lookback runs it.
 """
 
 import base64

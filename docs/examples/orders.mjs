@@ -2,7 +2,7 @@
 //
 //     WEBHOOK_SECRET=whsec_… node orders.mjs PORT FILE
 //
-// docs/deliver-guide.md shows its parts.
+// docs/guide/sidecar.md shows its parts.
 
 import { createHmac, timingSafeEqual } from "node:crypto";
 import { closeSync, existsSync, fsyncSync, openSync, readFileSync, truncateSync, writeSync } from "node:fs";

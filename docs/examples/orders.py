@@ -2,7 +2,7 @@
 
     WEBHOOK_SECRET=whsec_… python3 orders.py PORT DATABASE
 
-docs/deliver-guide.md shows its parts.
+docs/guide/sidecar.md shows its parts.
 """
 
 import base64

@@ -2,7 +2,7 @@
 /*
  * Metrics. A part of the program has one table; a row of it is one metric (a family of series in
  * the words of Prometheus). metric_series_all makes the part's series from the table, and
- * docs/metrics.md is printed from all tables. A series is found once and then updated without a
+ * docs/reference/metrics.md is printed from all tables. A series is found once and then updated without a
  * lock (C11 atomics). Names carry the prefix relay_ and base units; a key or an id is never a
  * label. A series lives as long as the process; any thread may call anything.
  */
@@ -18,7 +18,7 @@ enum metric_type { METRIC_COUNTER, METRIC_GAUGE, METRIC_HISTOGRAM };
 
 struct metric_label {
 	const char *name;
-	const char *values; /* for docs/metrics.md: the values, or their meaning */
+	const char *values; /* for docs/reference/metrics.md: the values, or their meaning */
 };
 
 struct metric; /* one series */
@@ -54,11 +54,11 @@ struct metric_row {
 	struct metric_label labels[METRIC_LABELS]; /* in addition to those of the table */
 	const double *buckets; /* histogram: ascending upper bounds, ended by INFINITY */
 	double per_unit;       /* a figure in milliseconds has 1000 to the second; 0: 1 */
-	const char *alert;     /* for docs/metrics.md: when to raise an alarm; NULL: never */
+	const char *alert;     /* for docs/reference/metrics.md: when to raise an alarm; NULL: never */
 };
 
 struct metric_table {
-	const char *title, *about; /* for docs/metrics.md */
+	const char *title, *about; /* for docs/reference/metrics.md */
 	struct metric_label labels[METRIC_LABELS];
 	const struct metric_row *rows;
 	size_t count;

@@ -3,7 +3,7 @@
  * State tables. An object with a life has one enum, one table with a row for each state, and one
  * function that moves it. That function checks the move and the invariant of the new state in test
  * builds. Release builds only store the number.
- * docs/states.md is printed from the tables (tests/unit/test_states.c).
+ * docs/reference/states.md is printed from the tables (tests/unit/test_states.c).
  */
 #include <assert.h>
 #include <stdbool.h>

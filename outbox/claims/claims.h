@@ -19,7 +19,7 @@
  * than it has seen.
  *
  * Stores: redis (SET NX PX and scripts that compare; a failover may lose claims, and then only the
- * token tells) and postgres (a table of the schema, docs/dedup.md).
+ * token tells) and postgres (a table of the schema, docs/explain/dedup.md).
  *
  * Any thread may call; one call at a time goes to the server.
  */

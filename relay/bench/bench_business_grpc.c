@@ -1,5 +1,5 @@
 /*
- * gRPC: HTTP/2 (RFC 9113) and the messages of docs/lookback.proto, as far as the relay's client
+ * gRPC: HTTP/2 (RFC 9113) and the messages of docs/reference/lookback.proto, as far as the relay's client
  * goes: requests without padding, whose headers are in one frame and are ignored. The answers are
  * far below any window of flow control.
  */

@@ -1,5 +1,5 @@
 /*
- * The command line of `outbox-relay-bench` and its help, from which docs/bench.md is written. The
+ * The command line of `outbox-relay-bench` and its help, from which docs/reference/bench.md is written. The
  * program has one command, so that no word on the command line names it.
  */
 #include "bench.h"

@@ -1,6 +1,6 @@
 #pragma once
 /*
- * Commands are rows. The help, docs/cli.md and the parsing of the command line come from them; each
+ * Commands are rows. The help, docs/reference/commands.md and the parsing of the command line come from them; each
  * has a file of its own in relay/cli/commands. CONTRIBUTING.md says how to add one.
  */
 #include <stdbool.h>

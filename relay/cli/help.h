@@ -11,5 +11,5 @@ void help_usage(struct text *out);
 bool help_list(const char *group, struct text *out);
 /* One command's, as a part of a page of documentation. */
 void help_markdown_command(const struct command *command, struct text *out);
-/* docs/cli.md */
+/* docs/reference/commands.md */
 void help_markdown(struct text *out);

@@ -234,4 +234,4 @@ void config_compare(
     const struct config *running, const struct config *fresh, struct text *ret_fixed);
 
 void config_print_sample(struct text *out); /* a commented INI file that parses to the defaults */
-void config_print_reference(struct text *out); /* docs/configuration.md */
+void config_print_reference(struct text *out); /* docs/reference/configuration.md */

@@ -37,7 +37,7 @@ const struct config_kind_row config_kinds[CONFIG_KINDS] = {
 		.origin = offsetof(struct config_lookback, origin)},
 	[CONFIG_DELIVER] = {"deliver", false, true, offsetof(struct config, delivers),
 		offsetof(struct config, deliver_count), sizeof(struct config_deliver),
-		"An application that gets the messages of topics by HTTP, each a POST (docs/deliver.md): "
+		"An application that gets the messages of topics by HTTP, each a POST (docs/reference/sidecar.md): "
 		"copies are dropped, rules are kept, and what fails is tried again and dead-lettered.",
 		.origin = offsetof(struct config_deliver, origin)},
 	[CONFIG_SENDER] = {"sender", false, true, offsetof(struct config, senders),
@@ -320,20 +320,20 @@ const struct config_row config_rows[] = {
 	{DELIVER(batch), .type = CONFIG_INTEGER, .default_value = "32", .low = 1, .high = 1000,
 		.help = "The most messages in one request (form = batch)."},
 	{DELIVER(dedup), .type = CONFIG_TEXT, .default_value = "",
-		.help = "The store that tells copies from first ones, a line as docs/dedup.md has it. "
+		.help = "The store that tells copies from first ones, a line as docs/explain/dedup.md has it. "
 			"`ids=` counts the ids of one partition, and each assigned partition takes that "
 			"memory. Empty: copies are delivered like any other."},
 	{DELIVER(path), .type = CONFIG_TEXT, .default_value = "",
 		.help = "The folder of the state of dedup and rules; it is made if its parent is there."},
 	{DELIVER(id), .type = CONFIG_TEXT, .default_value = "header:outbox-id",
 		.help = "What identifies a message: key, payload, header:NAME, json:$.order.id, or several "
-			"with commas (docs/rules.md)."},
+			"with commas (docs/guide/rules.md)."},
 	{DELIVER(without_id), .type = CONFIG_CHOICE, .default_value = "dead-letter",
 		.choices = policies,
 		.help = "What becomes of a message in which id finds nothing: it is dead-lettered, "
 			"delivered as if it had an id of its own, or its partition stands still."},
 	{DELIVER(rules), .type = CONFIG_LINES, .default_value = "",
-		.help = "How often messages of a key may come, in lines as docs/rules.md has them, with a | "
+		.help = "How often messages of a key may come, in lines as docs/guide/rules.md has them, with a | "
 			"between two."},
 	{CONFIG_DELIVER, "rules_file", CONFIG_FILE, .default_value = "",
 		.help = "A file that holds the rules, one a line."},

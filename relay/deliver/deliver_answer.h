@@ -1,6 +1,6 @@
 #pragma once
 /*
- * Decides the outcome of messages by the answer to their request. Pure; docs/deliver.md describes
+ * Decides the outcome of messages by the answer to their request. Pure; docs/reference/sidecar.md describes
  * the wire format.
  *
  *   2xx                        done

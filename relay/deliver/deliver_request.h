@@ -1,7 +1,7 @@
 #pragma once
 /*
  * The request by which messages are delivered: headers and body, without the signature. Pure.
- * docs/deliver.md describes the wire format.
+ * docs/reference/sidecar.md describes the wire format.
  *
  *   single, binary       the payload; ce-id, ce-source, ...; the payload's Content-Type
  *   single, structured   application/cloudevents+json: the event; also in binary mode when the

@@ -9,7 +9,7 @@
  * malformed anywhere, names an id that was not asked for, or has two words for one id, every id is
  * unknown.
  *
- * docs/lookback-check.md describes the wire format of each transport.
+ * docs/reference/lookback-check.md describes the wire format of each transport.
  */
 #include <stddef.h>
 #include "config.h"

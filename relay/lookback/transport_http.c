@@ -1,4 +1,4 @@
-/* http: a POST with JSON (docs/lookback-check.md). */
+/* http: a POST with JSON (docs/reference/lookback-check.md). */
 #include <ctype.h>
 #include <jansson.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 /*
  * A request of an application about an id (a pair of biz_type and biz_id): prepare, commit or
  * rollback. It comes as a record of the look-back topic, in one of two forms, or as the body of an
- * HTTP request, which is the first one; docs/lookback-message.schema.json describes it.
+ * HTTP request, which is the first one; docs/reference/lookback-message.schema.json describes it.
  *
  * JSON: the value is an object with "version": 1. Header form: the record has the header
  * lookback-version, the other fields are headers as well (lookback-biz-type for biz_type) and the

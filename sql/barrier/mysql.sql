@@ -1,5 +1,5 @@
 -- The barrier of the look-back, for an application on MySQL 8.0 or MariaDB 10.6, or newer, with InnoDB:
--- docs/lookback-barrier.md is the recipe. Run it in the application's own database, with its mysql or
+-- docs/guide/lookback-barrier.md is the recipe. Run it in the application's own database, with its mysql or
 -- mariadb client.
 --
 -- One row per id. The first insert decides the id: it comes from the business transaction ('commit',

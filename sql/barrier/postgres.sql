@@ -1,4 +1,4 @@
--- The barrier of the look-back, for an application on PostgreSQL 11 or newer: docs/lookback-barrier.md
+-- The barrier of the look-back, for an application on PostgreSQL 11 or newer: docs/guide/lookback-barrier.md
 -- is the recipe. Run it in the application's own database, not in the relay's schema. To use another
 -- schema than public, replace the word everywhere.
 --

@@ -22,7 +22,7 @@ from support.inbox import produce
 from support.process import wait_for
 
 SECRET = "whsec_" + base64.b64encode(b"n" * 24).decode()
-PROTO = pathlib.Path(HERE, "../../docs/lookback.proto").read_bytes()
+PROTO = pathlib.Path(HERE, "../../docs/reference/lookback.proto").read_bytes()
 BUILD = (("./build.sh", hashlib.sha256(PROTO).hexdigest()),)  # the file is outside of the folder
 NODE_PACKAGES = ("cloudevents@8.0.3", "standardwebhooks@1.1.0")
 

@@ -1,4 +1,4 @@
-"""docs/deliver-guide.md shows parts of docs/examples, and those do what it says: a web service behind a
+"""docs/guide/sidecar.md shows parts of docs/examples, and those do what it says: a web service behind a
 sidecar charges each order once."""
 
 import base64

@@ -27,15 +27,15 @@ def printed(*arguments, program=None):
 
 
 def test_the_page_of_commands_is_fresh():
-    assert page("cli.md") == printed("help", "--markdown")
+    assert page("reference/commands.md") == printed("help", "--markdown")
 
 
 def test_the_page_of_the_bench_is_fresh():
-    assert page("bench.md") == printed("--markdown", program=bench_binary())
+    assert page("reference/bench.md") == printed("--markdown", program=bench_binary())
 
 
 def test_the_page_of_the_configuration_is_fresh():
-    assert page("configuration.md") == printed("config", "--print-reference")
+    assert page("reference/configuration.md") == printed("config", "--print-reference")
 
 
 DELIVER = """\
@@ -49,12 +49,12 @@ url = http://127.0.0.1:9/
 def test_the_page_of_metrics_is_fresh():
     done = subprocess.run([beside("tests/unit/metrics_page")], capture_output=True, text=True,
                           timeout=60, check=True)
-    assert page("metrics.md") == done.stdout
+    assert page("reference/metrics.md") == done.stdout
 
 
 def explained_metrics():
     rows = r"^\| `(\w+)` \| \w+ \| (.*?) \|"
-    return dict(re.findall(rows, page("metrics.md"), re.MULTILINE))
+    return dict(re.findall(rows, page("reference/metrics.md"), re.MULTILINE))
 
 
 def shown_metrics(relay):
@@ -79,13 +79,13 @@ def between(name, marker):
 
 
 def test_the_table_of_stores_is_fresh():
-    assert between("dedup.md", "stores") == printed("dedup", "stores", "--markdown")
+    assert between("explain/dedup.md", "stores") == printed("dedup", "stores", "--markdown")
 
 
 def test_the_stores_are_the_same_in_json_and_for_people():
     stores = json.loads(printed("dedup", "stores", "--json"))
     rows = [[cell.strip() for cell in row.strip("|\n").split(" | ")]
-            for row in between("dedup.md", "stores").splitlines()[2:]]
+            for row in between("explain/dedup.md", "stores").splitlines()[2:]]
     words = {True: "yes", False: "no"}
     assert [[words.get(value, value) for value in store.values()] for store in stores] == [
         [cell.strip("`") for cell in row] for row in rows]
@@ -95,7 +95,7 @@ def test_the_stores_are_the_same_in_json_and_for_people():
 
 
 def test_the_settings_of_dedup_are_those_of_the_program():
-    section = page("dedup.md").split("\n## The line\n")[1].split("\n## ")[0]
+    section = page("explain/dedup.md").split("\n## The line\n")[1].split("\n## ")[0]
     rows = re.findall(r"^\| `(\w+)` \| ([\w, ]+) \| ", section, re.MULTILINE)
     explained = {(name, store) for name, stores in rows for store in stores.split(", ")}
     taken = set()
@@ -108,7 +108,7 @@ def test_the_settings_of_dedup_are_those_of_the_program():
 
 
 def test_the_example_of_dedup_is_shown_as_it_is():
-    shown = between("dedup.md", "example").removeprefix("```c\n").removesuffix("\n```\n")
+    shown = between("explain/dedup.md", "example").removeprefix("```c\n").removesuffix("\n```\n")
     assert shown in (DOCS / "examples/dedup.c").read_text(encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""docs/lookback-guide.md shows parts of docs/examples, and those do what it says: they send to the
+"""docs/guide/lookback.md shows parts of docs/examples, and those do what it says: they send to the
 look-back and answer the relay.
 
 lookback.go wants Go 1.26, which Debian 12 has not: where there is none its tests are skipped. Go fetches

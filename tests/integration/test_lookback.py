@@ -335,8 +335,8 @@ def test_a_reader_goes_on_where_the_database_says_and_not_where_kafka_does(case)
 
 
 def recipe(heading, **places):
-    """The SQL below a heading of docs/operations.md, with other values in the places of its own."""
-    page = (ROOT / "docs/operations.md").read_text("utf-8")
+    """The SQL below a heading of docs/guide/operate.md, with other values in the places of its own."""
+    page = (ROOT / "docs/guide/operate.md").read_text("utf-8")
     statement = re.search(rf"^### {heading}\n.*?```sql\n(.*?)```", page, re.DOTALL | re.MULTILINE)[1]
     for name, (old, new) in places.items():
         assert old in statement, name
@@ -596,9 +596,9 @@ def test_an_endpoint_that_is_away_costs_no_attempt(case, business):
 
 @pytest.fixture
 def barrier(empty_database, tmp_path):
-    """What docs/lookback-barrier.md says to do, in a database of the business: (it, the settings of the
+    """What docs/guide/lookback-barrier.md says to do, in a database of the business: (it, the settings of the
     [check] section)."""
-    page = (ROOT / "docs/lookback-barrier.md").read_text("utf-8")
+    page = (ROOT / "docs/guide/lookback-barrier.md").read_text("utf-8")
     snippet = re.search(r'```ini\n\[check "shop"\]\n(.*?)```', page, re.DOTALL)[1]
     settings = dict(line.split(" = ") for line in snippet.splitlines())
     grant = re.search(r"`(grant execute on function public.lookback_check\([^`]*)`", page)[1]

@@ -1,4 +1,4 @@
-"""Cases of the look-back that are named here as they are in docs/lookback-cases.md: what a business may
+"""Cases of the look-back that are named here as they are in docs/explain/lookback-cases.md: what a business may
 answer to a real relay, and what must not be possible, whoever says where it is to ask."""
 
 import base64

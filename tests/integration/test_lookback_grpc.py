@@ -183,7 +183,7 @@ def test_the_right_answer_by_hand_is_one(serve, make_asker):
 
 
 def test_protoc_writes_go_and_java_without_more_options(tmp_path):
-    subprocess.run(["protoc", f"--proto_path={ROOT}/docs", f"--java_out={tmp_path}",
+    subprocess.run(["protoc", f"--proto_path={ROOT}/docs/reference", f"--java_out={tmp_path}",
                     f"--descriptor_set_out={tmp_path}/set", "lookback.proto"], check=True)
     assert (tmp_path / "lookback" / "v1" / "CheckRequest.java").exists()
     assert (tmp_path / "lookback" / "v1" / "LookbackProto.java").exists()

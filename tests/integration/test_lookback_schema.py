@@ -9,7 +9,7 @@ import pytest
 from support.api import CONFIG, start_api
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SCHEMA = json.loads((ROOT / "docs" / "lookback-message.schema.json").read_text(encoding="utf-8"))
+SCHEMA = json.loads((ROOT / "docs/reference/lookback-message.schema.json").read_text(encoding="utf-8"))
 COMMIT = {"version": 1, "op": "commit", "biz_type": "orders", "biz_id": "42"}
 BARE = {**COMMIT, "op": "prepare", "topic": "orders.new"}
 PREPARE = {**BARE, "payload": {"n": 1.1}}

@@ -56,7 +56,7 @@ def test_one_id_is_asked_and_answered(make_asker, answers_with, word):
 
 
 def test_the_function_of_the_page_answers(make_asker, empty_database):
-    page = (pathlib.Path(__file__).parents[2] / "docs/lookback-check.md").read_text("utf-8")
+    page = (pathlib.Path(__file__).parents[2] / "docs/reference/lookback-check.md").read_text("utf-8")
     empty_database.execute("create table orders (id bigint)")
     empty_database.execute("insert into orders values (42)")
     empty_database.execute(re.search(r"```sql\n(create function .*?)```", page, re.DOTALL)[1])

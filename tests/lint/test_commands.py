@@ -15,7 +15,7 @@ COMMANDS = {os.path.basename(path)[:-2]: read(path) for path in C_FILES
 LISTS = {  # what a command needs in each place
     "relay/cli/commands.h": "\tX({symbol})",
     f"{FOLDER}/meson.build": "'{symbol}.c'",
-    "docs/cli.md": "\n## {name}\n",
+    "docs/reference/commands.md": "\n## {name}\n",
 }
 
 
@@ -46,7 +46,7 @@ def test_every_list_names_commands_that_are_there():
 
 @pytest.mark.parametrize("text,left_out,fault", [
     ('const struct command command_a_b = {\n    .name = "a b",', None, None),
-    ('const struct command command_a_b = {\n    .name = "a-b",', "docs/cli.md", "docs/cli.md: has no 'a-b'"),
+    ('const struct command command_a_b = {\n    .name = "a-b",', "docs/reference/commands.md", "docs/reference/commands.md: has no 'a-b'"),
     ('const struct command command_a_b = {\n    .name = "a b",', "relay/cli/commands.h", "commands.h: has no"),
     ('const struct command command_a_b = {\n    .name = "c",', None, "is called 'c'"),
     ('const struct command command_a = {\n    .name = "a",', None, "and not only command_a_b"),

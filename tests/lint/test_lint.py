@@ -116,18 +116,18 @@ def test_libraries_are_included_only_by_their_adapters():
 
 
 def test_the_table_of_layers_names_each_folder_once():
-    rows = [folder for _, folder, _ in LAYER.findall(read("docs/architecture.md"))]
+    rows = [folder for _, folder, _ in LAYER.findall(read("docs/explain/architecture.md"))]
     assert sorted(rows) == sorted({os.path.dirname(path) for path in PRODUCT} | {"sql"})
 
 
 def test_includes_point_strictly_downwards():
-    level = {folder: int(number) for number, folder, _ in LAYER.findall(read("docs/architecture.md"))}
+    level = {folder: int(number) for number, folder, _ in LAYER.findall(read("docs/explain/architecture.md"))}
     owner = {os.path.basename(path): os.path.dirname(path)
              for path in PRODUCT if path.endswith(".h")}
     wrong = []
     for path in PRODUCT:
         own = os.path.dirname(path)
-        assert own in level, f"{own} is in no layer: add it to the table of docs/architecture.md"
+        assert own in level, f"{own} is in no layer: add it to the table of docs/explain/architecture.md"
         for line, quoted, name in includes(path):
             other = owner.get(name) if quoted else None
             if other not in (None, own) and level[other] >= level[own]:
@@ -202,7 +202,7 @@ def test_no_path_of_somebodys_machine():
 
 
 def test_cases_of_the_look_back_name_tests_that_are_there():
-    named = re.findall(r"`(tests/[\w/.]+)::(\w+)(?:\[([^\]]+)\])?`", read("docs/lookback-cases.md"))
+    named = re.findall(r"`(tests/[\w/.]+)::(\w+)(?:\[([^\]]+)\])?`", read("docs/explain/lookback-cases.md"))
     wrong = []
     for path, name, parameter in named:
         text = read(path) if path in FILES else ""
@@ -305,7 +305,7 @@ def config_keys(table):
 
 
 def faults_of_config_keys(table, page, product, tests):
-    """page: docs/configuration.md; product, tests: their sources as one text."""
+    """page: docs/reference/configuration.md; product, tests: their sources as one text."""
     keys = list(config_keys(table))
     known = {row[:2] for row in keys}
     parts = re.split(r"^## \[(\w+)", page, flags=re.M)
@@ -322,7 +322,7 @@ def faults_of_config_keys(table, page, product, tests):
         if not text.endswith((".", "?")):
             faults.append(f"[{section}] {key}: its help is no sentence")
         if (section, key) not in printed:
-            faults.append(f"[{section}] {key}: print docs/configuration.md again")
+            faults.append(f"[{section}] {key}: print docs/reference/configuration.md again")
         if member and member not in members:
             faults.append(f"[{section}] {key}: no code reads {member}")
         if member and key not in settings and variable not in settings:
@@ -335,7 +335,7 @@ def test_every_key_of_the_configuration_is_documented_read_and_tested():
     tests = "".join(read(path) for path in FILES
                     if re.match(r"tests/(unit|integration|faults|support)/", path))
     table = read("relay/conf/config_rows.c")
-    none_of(faults_of_config_keys(table, read("docs/configuration.md"), product, tests))
+    none_of(faults_of_config_keys(table, read("docs/reference/configuration.md"), product, tests))
     assert len(list(config_keys(table))) > 100
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from lint.test_lint import PRODUCT, TOKEN, blank, includes, none_of, read
 
-PAGE = "docs/metrics.md"
+PAGE = "docs/reference/metrics.md"
 PRINTER = "tests/unit/metrics_page.c"
 TABLE = re.compile(r"^const struct metric_table (\w+) = \{(.*?)^\};", re.MULTILINE | re.DOTALL)
 ROWS = re.compile(r"^static const struct metric_row (\w+)\[\] = \{(.*?)^\};", re.MULTILINE | re.DOTALL)

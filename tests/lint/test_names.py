@@ -1,6 +1,6 @@
 """Names of the product: each static function is found by one search, and a thing has one word.
 
-The words are those of docs/glossary.md. A new word for an old thing is added here with the old one.
+The words are those of docs/explain/glossary.md. A new word for an old thing is added here with the old one.
 """
 
 import os
@@ -148,7 +148,7 @@ WORDS = [
 ]
 OF_C = [path for path in FILES if re.match(r"(outbox|relay|tests/unit|tests/fuzz)/.*\.[ch]$", path)]
 PAGES = [path for path in FILES if path.endswith(".md") and not path.startswith("tests/")
-         and path != "docs/glossary.md"]
+         and path != "docs/explain/glossary.md"]
 
 
 def uses(word, path, text):
@@ -178,7 +178,7 @@ def uses(word, path, text):
 @pytest.mark.parametrize("word", WORDS, ids=lambda word: re.sub(r"\W", "", word.word))
 def test_a_thing_has_one_word(word):
     none_of([use for path in OF_C + PAGES for use in uses(word, path, read(path))],
-            f"write {word.instead}; docs/glossary.md says what it is")
+            f"write {word.instead}; docs/explain/glossary.md says what it is")
 
 
 @pytest.mark.parametrize("path, text, count", [
@@ -191,7 +191,7 @@ def test_a_thing_has_one_word(word):
     ("outbox/inbox/hands.c", "", 1),
     ("tests/unit/test_flow_parks.c", "", 1),
     ("outbox/base/text.c", "/* pg_catalog and other system catalogs */ struct catalog *metadata;", 1),
-    ("docs/inbox.md", "It waits in the lane of its key. A replication slot. A consumer that changes hands.", 1)])
+    ("docs/guide/inbox.md", "It waits in the lane of its key. A replication slot. A consumer that changes hands.", 1)])
 def test_planted_words_are_found(path, text, count):
     assert len([use for word in WORDS for use in uses(word, path, text)]) == count
 
@@ -218,7 +218,7 @@ def faults_of_glossary(text):
 
 
 def test_the_glossary_is_short_and_has_every_word_that_is_to_be_written():
-    text = read("docs/glossary.md")
+    text = read("docs/explain/glossary.md")
     none_of(faults_of_glossary(text))
     terms = {term.lower() for term, _ in glossary(text)}
     instead = {name.lower().removesuffix("s") for word in WORDS

@@ -1,4 +1,4 @@
-"""The barrier of the look-back (sql/barrier), as docs/lookback-barrier.md says to use it: a business
+"""The barrier of the look-back (sql/barrier), as docs/guide/lookback-barrier.md says to use it: a business
 transaction never commits after the relay was told "rollback", however slow it is, and what the relay is
 told never changes.
 

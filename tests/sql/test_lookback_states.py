@@ -1,5 +1,5 @@
 """The states of an id, and what moves it from one to another: found by doing to an id in each state
-whatever can be done, by the functions that do it. docs/lookback.md shows what is found.
+whatever can be done, by the functions that do it. docs/reference/lookback.md shows what is found.
 
 What a record does, given what is known of its id, is the reader's to work out
 (relay/lookback/batch.h, tests/unit/test_lookback_batch.c); here its rows are what it says there.
@@ -113,7 +113,7 @@ def diagram(found):
 
 def test_the_documentation_shows_every_move_of_an_id_and_no_other(database):
     found = moves(Life(database))
-    page = (ROOT / "docs/lookback.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/reference/lookback.md").read_text(encoding="utf-8")
     shown = re.search(r"```mermaid\n(.*?)\n```", page, re.DOTALL)
     assert shown and shown[1] == diagram(found), f"it is:\n{diagram(found)}"
     assert not [state for state, _ in found if state in ("committed", "rolled back")]

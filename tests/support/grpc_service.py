@@ -11,8 +11,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 
 
 def messages(folder):
-    """The module that protoc makes of docs/lookback.proto."""
-    subprocess.run(["protoc", f"--proto_path={ROOT}/docs", f"--python_out={folder}",
+    """The module that protoc makes of docs/reference/lookback.proto."""
+    subprocess.run(["protoc", f"--proto_path={ROOT}/docs/reference", f"--python_out={folder}",
                     "lookback.proto"], check=True)
     spec = importlib.util.spec_from_file_location("lookback_pb2", f"{folder}/lookback_pb2.py")
     module = importlib.util.module_from_spec(spec)

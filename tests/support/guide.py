@@ -7,8 +7,8 @@ import pathlib
 import re
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-GUIDE, EXAMPLES = ROOT / "docs/lookback-guide.md", ROOT / "docs/examples"
-DELIVER_GUIDE = ROOT / "docs/deliver-guide.md"
+GUIDE, EXAMPLES = ROOT / "docs/guide/lookback.md", ROOT / "docs/examples"
+DELIVER_GUIDE = ROOT / "docs/guide/sidecar.md"
 SHOWN = re.compile(r"(<!-- (\S+) (\w+) -->\n```\w+\n)(.*?)(\n```)", re.DOTALL)
 
 

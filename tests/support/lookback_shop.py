@@ -5,7 +5,7 @@
     lookback_shop.py verdict --dsn DSN --servers HOST:PORT … only the verdict
 
 Each order is prepared with the look-back, placed in a transaction of the shop's own that begins
-with the barrier (docs/lookback-barrier.md), and committed or rolled back with the look-back; the
+with the barrier (docs/guide/lookback-barrier.md), and committed or rolled back with the look-back; the
 code that does so is docs/examples/lookback.py. The shop writes no message. trade runs `work` in
 several processes and kills each of them (SIGKILL) with orders in its hands; one is stopped instead
 (SIGSTOP), and its transactions stay open. Some orders name a service that answers nonsense.

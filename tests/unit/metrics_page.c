@@ -1,5 +1,5 @@
 /*
- * metrics_page: prints docs/metrics.md from the tables of all parts.
+ * metrics_page: prints docs/reference/metrics.md from the tables of all parts.
  */
 #include <stdio.h>
 #include "api.h"

@@ -1,7 +1,7 @@
 /*
- * State tables are whole, and docs/states.md is printed from them:
+ * State tables are whole, and docs/reference/states.md is printed from them:
  *
- *   build/release/tests/unit/test_states --print > docs/states.md
+ *   build/release/tests/unit/test_states --print > docs/reference/states.md
  *
  * The argument of the test is the page.
  */

@@ -17,7 +17,7 @@
  * `sequence` as far as nothing before it is open); commit no offset before, nor beyond what is not
  * done, and all that is lost in a crash comes again and is handled again.
  *
- * The line begins with the store that remembers the ids. docs/dedup.md compares the stores and has
+ * The line begins with the store that remembers the ids. docs/explain/dedup.md compares the stores and has
  * all settings; outbox_dedup_promise() says in words what each promises. A store that takes new ids
  * for done ones is lossy, and the line has to say so.
  *
@@ -153,7 +153,7 @@ struct outbox_dedup_stats {
 OUTBOX_PUBLIC void outbox_dedup_stats(
     const struct outbox_dedup *dedup, struct outbox_dedup_stats *ret_stats);
 
-/* What a store promises, in words for people: the rows of the table in docs/dedup.md. */
+/* What a store promises, in words for people: the rows of the table in docs/explain/dedup.md. */
 struct outbox_dedup_promise {
 	const char *store; /* as a line begins */
 	bool lossy;        /* a new id may be taken for one that is done; the line must say so */

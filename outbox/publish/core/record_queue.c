@@ -1,7 +1,7 @@
 /*
  * Records are numbered as they are read, in the order of publication. A ring holds those from the
  * first unacknowledged one on. A record goes through the partition queue of its topic and
- * partition; record_queue_states.c has its states, and docs/states.md draws them.
+ * partition; record_queue_states.c has its states, and docs/reference/states.md draws them.
  *
  * The plain way is pending, sent, acked. A record is held while one goes alone, while the tail is
  * not read yet, or while its topic is not ready. After the loss of a producer everything that is

@@ -69,7 +69,7 @@ static int run_dedup_stores(const struct call *call)
 
 static const struct command_option dedup_stores_options[] = {
     {"json", NULL, "As JSON."},
-    {"markdown", NULL, "As the table of docs/dedup.md."},
+    {"markdown", NULL, "As the table of docs/explain/dedup.md."},
     {0},
 };
 

@@ -5,7 +5,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 go=$(realpath ../../../support/go.sh)
 mkdir -p "$CACHE/module" "$CACHE/plugins"
 cp ./*.go go.mod go.sum "$CACHE/module/"
-cp ../../../../docs/lookback.proto "$CACHE/module/"
+cp ../../../../docs/reference/lookback.proto "$CACHE/module/"
 cd "$CACHE/module"
 "$go" build -o "$CACHE/plugins/" google.golang.org/protobuf/cmd/protoc-gen-go \
 	google.golang.org/grpc/cmd/protoc-gen-go-grpc
