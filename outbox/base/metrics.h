@@ -2,9 +2,9 @@
 /*
  * Metrics. A part of the program has one table; a row of it is one metric (a family of series in
  * the words of Prometheus). metric_series_all makes the part's series from the table, and
- * docs/reference/metrics.md is printed from all tables. A series is found once and then updated without a
- * lock (C11 atomics). Names carry the prefix relay_ and base units; a key or an id is never a
- * label. A series lives as long as the process; any thread may call anything.
+ * docs/reference/metrics.md is printed from all tables. A series is found once and then updated
+ * without a lock (C11 atomics). Names carry the prefix relay_ and base units; a key or an id is
+ * never a label. A series lives as long as the process; any thread may call anything.
  */
 #include <stddef.h>
 #include "text.h"
@@ -54,7 +54,7 @@ struct metric_row {
 	struct metric_label labels[METRIC_LABELS]; /* in addition to those of the table */
 	const double *buckets; /* histogram: ascending upper bounds, ended by INFINITY */
 	double per_unit;       /* a figure in milliseconds has 1000 to the second; 0: 1 */
-	const char *alert;     /* for docs/reference/metrics.md: when to raise an alarm; NULL: never */
+	const char *alert; /* for docs/reference/metrics.md: when to raise an alarm; NULL: never */
 };
 
 struct metric_table {

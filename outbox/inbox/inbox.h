@@ -25,9 +25,9 @@
  *
  * Offsets are committed only behind finished messages, and only after the dedup store has their ids
  * on disk: handle, log, fdatasync, commit. The text of the commit lists the messages that are
- * finished beyond the first unfinished one, so that they are not handled again; docs/guide/inbox.md has
- * its form. A crash between the effect and the log repeats the effect, unless the effect and the id
- * are in one transaction (outbox_inbox_take).
+ * finished beyond the first unfinished one, so that they are not handled again; docs/guide/inbox.md
+ * has its form. A crash between the effect and the log repeats the effect, unless the effect and
+ * the id are in one transaction (outbox_inbox_take).
  *
  * Threads: handlers run on threads of the inbox. All functions may be called from any thread,
  * except open and close, which are called from one thread.
@@ -119,7 +119,8 @@ struct outbox_inbox_settings {
 	const char *path;
 	/*
 	 * What identifies a message: one of key, payload, header:NAME, json:$.order.id, or several
-	 * with commas (docs/guide/rules.md). "header:outbox-id"; the store `sequence` takes positions.
+	 * with commas (docs/guide/rules.md). "header:outbox-id"; the store `sequence` takes
+	 * positions.
 	 */
 	const char *id;
 	enum outbox_inbox_policy without_id;

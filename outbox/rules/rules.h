@@ -33,8 +33,8 @@
  * refused again, but compared with newer records too, so perhaps by an earlier rule. Records are
  * durable after the next checkpoint; commit no offset before.
  *
- * docs/guide/rules.md describes all settings, the keys, and the stored data. Owned by one thread at a
- * time.
+ * docs/guide/rules.md describes all settings, the keys, and the stored data. Owned by one thread at
+ * a time.
  */
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,7 @@
 #pragma once
 /*
- * The HTTP interface of the look-back and the sidecar (docs/reference/api.md), on a listener of its own:
+ * The HTTP interface of the look-back and the sidecar (docs/reference/api.md), on a listener of its
+ * own:
  *
  *   POST /v1/lookback/prepare, commit, rollback   send_tokens     one message, or many in one body
  *   GET  /v1/lookback/{type}/{id}                 read_tokens     what is known of an id

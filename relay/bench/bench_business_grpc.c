@@ -1,7 +1,7 @@
 /*
- * gRPC: HTTP/2 (RFC 9113) and the messages of docs/reference/lookback.proto, as far as the relay's client
- * goes: requests without padding, whose headers are in one frame and are ignored. The answers are
- * far below any window of flow control.
+ * gRPC: HTTP/2 (RFC 9113) and the messages of docs/reference/lookback.proto, as far as the relay's
+ * client goes: requests without padding, whose headers are in one frame and are ignored. The
+ * answers are far below any window of flow control.
  */
 #include "bench_business.h"
 

@@ -1,4 +1,5 @@
-/* HTTP/1.1: the POST requests of docs/reference/lookback-check.md and, for the sink, of docs/reference/sidecar.md. */
+/* HTTP/1.1: the POST requests of docs/reference/lookback-check.md and, for the sink, of
+ * docs/reference/sidecar.md. */
 #include "bench_business.h"
 #include "bench.h"
 

@@ -1,6 +1,6 @@
 /*
- * The command line of `outbox-relay-bench` and its help, from which docs/reference/bench.md is written. The
- * program has one command, so that no word on the command line names it.
+ * The command line of `outbox-relay-bench` and its help, from which docs/reference/bench.md is
+ * written. The program has one command, so that no word on the command line names it.
  */
 #include "bench.h"
 

@@ -1,7 +1,7 @@
 #pragma once
 /*
- * Commands are rows. The help, docs/reference/commands.md and the parsing of the command line come from them; each
- * has a file of its own in relay/cli/commands. CONTRIBUTING.md says how to add one.
+ * Commands are rows. The help, docs/reference/commands.md and the parsing of the command line come
+ * from them; each has a file of its own in relay/cli/commands. CONTRIBUTING.md says how to add one.
  */
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 #pragma once
 /*
- * Decides the outcome of messages by the answer to their request. Pure; docs/reference/sidecar.md describes
- * the wire format.
+ * Decides the outcome of messages by the answer to their request. Pure; docs/reference/sidecar.md
+ * describes the wire format.
  *
  *   2xx                        done
  *   409                        a duplicate

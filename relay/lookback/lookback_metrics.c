@@ -56,7 +56,8 @@ static const struct metric_row lookback_rows[] = {
 	"Decisions stored for a minute or longer without their prepare, among the last 1,000 "
 	"decisions that came before their prepare.",
 	.labels = {{TYPE}},
-	.alert = "above 0: [commits without a prepare](../guide/operate.md#commits-without-a-prepare)"},
+	.alert =
+	    "above 0: [commits without a prepare](../guide/operate.md#commits-without-a-prepare)"},
 };
 
 const struct metric_table lookback_metric_table = {

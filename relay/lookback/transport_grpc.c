@@ -1,4 +1,5 @@
-/* grpc: a unary call of lookback.v1.Checker/Check (docs/reference/lookback.proto, docs/reference/lookback-check.md). */
+/* grpc: a unary call of lookback.v1.Checker/Check (docs/reference/lookback.proto,
+ * docs/reference/lookback-check.md). */
 #include <string.h>
 #include <strings.h>
 #include "checker.pb-c.h"

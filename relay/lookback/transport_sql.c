@@ -1,6 +1,6 @@
 /*
- * sql: a function in the business's own database (docs/reference/lookback-check.md), asked over a few
- * connections, each of them one question at a time:
+ * sql: a function in the business's own database (docs/reference/lookback-check.md), asked over a
+ * few connections, each of them one question at a time:
  *
  *   closed -> connecting -> free -> begins -> asks -> ends -> free
  *

@@ -17,9 +17,9 @@
  * `sequence` as far as nothing before it is open); commit no offset before, nor beyond what is not
  * done, and all that is lost in a crash comes again and is handled again.
  *
- * The line begins with the store that remembers the ids. docs/explain/dedup.md compares the stores and has
- * all settings; outbox_dedup_promise() says in words what each promises. A store that takes new ids
- * for done ones is lossy, and the line has to say so.
+ * The line begins with the store that remembers the ids. docs/explain/dedup.md compares the stores
+ * and has all settings; outbox_dedup_promise() says in words what each promises. A store that takes
+ * new ids for done ones is lossy, and the line has to say so.
  *
  * Owned by one thread at a time. Functions that fail return false (NULL), fill *error, and have
  * changed nothing unless they say otherwise; the answer to a failed check is never "new".

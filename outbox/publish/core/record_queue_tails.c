@@ -2,7 +2,8 @@
  * Tails: records that a former owner, or a lost producer, wrote and that no log row covers. A
  * partition queue opens once its partition was read from the logged offset (or the last
  * acknowledgement) to the end; rows that were found there count as acknowledged when they come by,
- * and are not sent again. record_queue_states.c has the states, and docs/reference/states.md draws them.
+ * and are not sent again. record_queue_states.c has the states, and docs/reference/states.md draws
+ * them.
  *
  * A row is recognised by its id and its event id, not by its position: windows outlive epochs, and
  * ids, like ticks, may be issued again by a database that went back in time, but no event id is.
