@@ -52,7 +52,9 @@ begin
 			then 'header_names_beginning_with_outbox_are_reserved' end;
 	if broken is not null then
 		raise exception 'value for message headers violates check constraint "%"', broken
-			using errcode = 'check_violation', constraint = broken;
+			using errcode = 'check_violation', constraint = broken, hint = case
+				when broken operator(pg_catalog.=) 'headers_fit_32768_bytes' then 'move data into the payload'
+				else 'the relay writes the headers outbox-...: choose another name' end;
 	end if;
 	return case
 	when kind operator(pg_catalog.=) 'object' then not headers operator(pg_catalog.@?) 'strict $.keyvalue().value ? (
@@ -176,7 +178,16 @@ begin
 				when broken operator(pg_catalog.=) 'payload_is_not_hex_of_bytes' then
 					'bytes came as text: write them to payload_bytes, '
 					'or cast the argument of outbox.publish: $3::bytea'
-				else 'see the comments on the columns of outbox.message' end;
+				when broken operator(pg_catalog.=) 'topic_is_a_kafka_topic_name' then
+					'a topic has 1 to 249 characters of A-Z, a-z, 0-9, ".", "_" and "-", and is not "." or ".."'
+				when broken operator(pg_catalog.=) 'key_fits_8192_bytes' then
+					'shorten the key: it may have 8192 bytes as UTF-8'
+				when broken operator(pg_catalog.=) 'partition_is_not_negative' then
+					'write null to choose the partition by the key'
+				when broken operator(pg_catalog.=) 'deliver_at_must_be_finite' then
+					'write null to publish at once'
+				else 'write {"name": value} or [["name", value], ...]; a value is a string, number, boolean, null, '
+					'or {"base64": "..."} for bytes; all of it can be converted to UTF-8' end;
 	end if;
 end $$;
 
@@ -256,10 +267,14 @@ comment on table outbox.message is 'One row is one Kafka record. Write it with o
 	'INSERT, in the transaction that it speaks of and after the row that it speaks of.';
 comment on column outbox.message.txid is 'the writing transaction (never a savepoint''s)';
 comment on column outbox.message.event_id is 'sent as the header outbox-id';
-comment on column outbox.message.key is 'text, published as UTF-8; without key and key_bytes: any partition, no order';
+comment on column outbox.message.key is 'text, published as UTF-8, at most 8192 bytes; without key and key_bytes: '
+	'any partition, no order';
 comment on column outbox.message.payload is 'text, published as UTF-8; without payload and payload_bytes: a tombstone';
 comment on column outbox.message.key_bytes is 'a binary key, instead of key';
 comment on column outbox.message.payload_bytes is 'a binary payload, instead of payload';
+comment on column outbox.message.topic is 'a Kafka topic: 1 to 249 of A-Z, a-z, 0-9, ".", "_" and "-"';
+comment on column outbox.message.headers is 'null, {"name": value} or [["name", value], ...]; a value is a string, number, '
+	'boolean, null, or {"base64": "..."} for bytes; names that begin with outbox- belong to the relay';
 comment on column outbox.message.partition is 'null: chosen by the key, as Kafka''s Java client does';
 comment on column outbox.message.deliver_at is 'null: at once; else not before this time';
 
