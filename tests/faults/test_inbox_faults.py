@@ -37,6 +37,7 @@ class Input:
         self.sequence = collections.Counter()
         self.over = threading.Event()
         self.held = threading.Lock()  # nothing is produced
+        self.called = None  # time at which produce() was called, while it runs
         self.thread = threading.Thread(target=self._run)
 
     def __enter__(self):
@@ -64,9 +65,17 @@ class Input:
     def _run(self):
         while not self.over.is_set():
             with self.held:
+                self.called = time.monotonic()
                 produce(self.bootstrap, self.topic,
                         [self._next() for _ in range(self.rate // 5)])
+                self.called = None
             self.over.wait(0.2)
+
+    def state(self):
+        """For the error of a wait: tells a consumer that hangs from a producer that does."""
+        called = self.called
+        return (f"{len(self.made)} ids made, thread {'alive' if self.thread.is_alive() else 'dead'}" +
+                (f", in produce() for {time.monotonic() - called:.1f} s" if called else ""))
 
     @property
     def ids(self):
@@ -97,36 +106,36 @@ class Fleet:
     def handled(self):
         return sum(member.stats()["handled"] for member in self.members)
 
-    def goes_on(self):
+    def goes_on(self, made):
         before = len(self.effects())
-        wait_for(lambda: len(self.effects()) > before + 50, 120, "effects that go on",
-                 interval=0.2)
+        wait_for(lambda: len(self.effects()) > before + 50, 120, interval=0.2, what=lambda:
+                 f"more than {before + 50} effects ({len(self.effects())} now; input: {made.state()})")
 
     def strike(self, end, made):
         if end in ("add_partition", "make_anew"):
             getattr(self, end)(made)
         else:
-            getattr(self, end)(self.chance.choice(self.members))
+            getattr(self, end)(self.chance.choice(self.members), made)
 
-    def killed(self, member):
+    def killed(self, member, _):
         self.deaths += 1
         time.sleep(self.chance.uniform(0, 0.5))  # the random moment itself
         member.kill()
         member.start()
 
-    def asked(self, member):
+    def asked(self, member, _):
         member.close()
         member.start()
 
-    def stopped(self, member):
+    def stopped(self, member, made):
         """For longer than max.poll.interval.ms: others have its partitions when it wakes up."""
         self.deaths += 1
         member.pause()
         time.sleep(POLL_MS / 1000 * 1.2)  # what stands still cannot say when it is over
-        self.goes_on()
+        self.goes_on(made)
         member.resume()
 
-    def broker(self, _):
+    def broker(self, *_):
         number = self.kafka.leader(self.topic, 0)
         self.kafka.kill(number)
         self.kafka.start_nodes([number])
@@ -197,7 +206,7 @@ def test_whoever_dies_each_message_has_its_effect_in_order(
             for end in ends:
                 fleet.strike(end, made)
                 if end != "killed" or chance.random() < 0.3:
-                    fleet.goes_on()
+                    fleet.goes_on(made)
         until_all(all_effects, made.ids)
         wait_committed(kafka3.bootstrap, topic, topic,
                        {partition: high for (_, partition), (_, high)
