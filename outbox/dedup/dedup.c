@@ -256,7 +256,7 @@ bool outbox_dedup_done(struct outbox_dedup *dedup, const struct outbox_dedup_id 
 		}
 
 	if (!dedup->store->type->add(dedup->store, dedup->turn.items, count, &err)) {
-		/* another process has some of the ids: this one must not try again */
+		/* another process took some of them, and the store has recorded the others */
 		if (err.kind == ERR_FENCED)
 			end_pending(dedup, dedup->turn.items, count);
 		return fail_dedup(error, &err);
