@@ -20,7 +20,7 @@ struct dedup_spec {
 	bool lossy;         /* the line has the word `lossy` */
 	char *form;         /* chooses among the forms of the store; NULL: not given */
 	int64_t ids;        /* planned maximum of different ids in a window */
-	double rate;        /* of false positives, over the whole window */
+	double rate;        /* false positive rate of the whole window */
 	double alarm;       /* observed rate above which there is an alarm; 0: never */
 	int64_t window_ms;  /* minimum time for which an id is kept; 0 until dedup_spec_check */
 	int64_t slices;     /* number of slices of the window */
