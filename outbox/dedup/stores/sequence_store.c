@@ -9,9 +9,10 @@
  * done positions next to it; at a checkpoint also over all positions whose records are before the
  * checkpoint's offset. So it is never beyond a position that is not done.
  *
- * A position between others that was not taken in must have a larger offset than they: then it is a
- * copy of a record from before this consumer's first one. Otherwise the caller mixes up the order
- * of the records, and the store cannot know whether the position is new: it is refused.
+ * A smaller position than the last one taken in, but one that was never taken in itself, must have
+ * a larger offset: then it is a copy of a record from before this consumer's first one. Otherwise
+ * the caller mixes up the order of the records, and the store cannot know whether the position is
+ * new: it is refused.
  *
  * Read struct line first, then look_at, make_done and advance_one.
  */
