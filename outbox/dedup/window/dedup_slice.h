@@ -39,7 +39,7 @@
 
 struct dedup_slice_plan {
 	struct key_log_head head;
-	uint64_t ids, lines; /* up to this number of ids the filter has the planned rate */
+	uint64_t ids, lines; /* as planned: with more than `ids` the filter exceeds its rate */
 };
 
 /* How a slice was opened. */
