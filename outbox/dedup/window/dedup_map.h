@@ -37,7 +37,7 @@ void dedup_map_note(struct dedup_map_head *head, struct dedup_map_known known, u
 /* Is the file a whole map without ids, which was made ready and not used? */
 bool dedup_map_is_empty(int folder, const char *name, uint64_t seed);
 
-/* The checksum of a sealed map: of the lines, the buckets, and the checksums of the pieces. */
+/* The checksum of a sealed map, over lines, buckets and the checksums of the pieces. */
 uint64_t dedup_map_sum(const struct dedup_map_head *head, const struct map_pieces *pieces);
 
 /* The id of the machine's present start; false: it cannot be read, and no map is believed. */

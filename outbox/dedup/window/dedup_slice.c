@@ -104,7 +104,7 @@ static void note_slice_known(struct dedup_slice *slice, struct dedup_map_known k
 	dedup_map_note(slice_map_head(slice), known, seed_of(slice));
 }
 
-/* Begins with a map of zeroes. It has no boot id yet, so that a map that was filled only in part is
+/* Begins a map, of zeroes. It has no boot id yet, so that a map that was filled only in part is
  * made again. */
 static void begin_map(struct dedup_slice *slice)
 {
@@ -140,8 +140,8 @@ static void stamp_map_boot(struct dedup_slice *slice)
 		memset(head->boot, 0, sizeof head->boot);
 }
 
-/* A log is never shorter than its map knows: what a killed process wrote remains while the machine
- * runs, and the units that a sealed map knows were durable before. */
+/* A log is never shorter than its map knows: units that a killed process wrote remain while the
+ * machine runs, and the units that a sealed map knows were durable before. */
 static bool check_log(const struct dedup_slice *slice, const char *name, struct err *err)
 {
 	return slice->known.units <= key_log_written(slice->log) ||

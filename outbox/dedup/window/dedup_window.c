@@ -45,13 +45,13 @@ struct dedup_window {
 	struct bloom_filter filters[BLOOM_FILTERS];
 	int count;
 	struct dedup_ahead next, next_sub; /* the next slice; the newest slice's next sub-slice */
-	struct dedup_hot hot;              /* valid until: the newest slice before the id expires */
+	struct dedup_hot hot;              /* until: the last `newest` with which an id is alive */
 	struct hash_set unwritten;         /* added ids that are not written yet */
 	bool proving;                      /* some filters have lines to prove before a look */
 	struct err broken;                 /* has a message if a slice is unusable */
 	double alarm;
 	struct stretch {
-		uint64_t looks, false_hits; /* looks for new ids, and their false hits */
+		uint64_t looks, false_hits; /* looks at ids that were new, and their false hits */
 	} stretch;
 	struct dedup_window_figures figures;
 };
@@ -336,8 +336,7 @@ void dedup_window_close(struct dedup_window *window)
 	dedup_ahead_finish(&window->next_sub);
 
 	for (int i = 0; i < window->count; i++) {
-		struct err
-		    err; /* ignored: without a seal a restart of the machine costs a rebuild */
+		struct err err; /* ignored: an unsealed map is rebuilt after a restart */
 		(void)!dedup_slice_seal(&window->slices[i], &err);
 		dedup_slice_close(&window->slices[i]);
 	}
@@ -417,7 +416,7 @@ bool dedup_window_may_have(
 		return false;
 	*ret_found = window->code->look(window->filters, window->count, hash);
 	if (!*ret_found && hash_set_has(&window->unwritten, hash))
-		*ret_found = UINT64_C(1) << (window->count - 1); /* any slice: no filter has it */
+		*ret_found = UINT64_C(1) << (window->count - 1); /* no filter has it yet */
 	window->figures.looks++;
 	window->figures.hits += (uint64_t)__builtin_popcountll(*ret_found);
 	return true;
