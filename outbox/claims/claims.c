@@ -100,8 +100,7 @@ static bool is_lost(const struct held *held)
 
 /* --- the watchdog --------------------------------------------------------------------------- */
 
-/* The claims of one call of the store. They are copies, so that the lock is free during the call.
- */
+/* Copies of the claims in one call of the store: the lock is free during the call. */
 struct round {
 	struct claims_id ids[RENEW_MOST];
 	uint64_t numbers[RENEW_MOST];

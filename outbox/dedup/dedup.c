@@ -310,8 +310,7 @@ bool outbox_dedup_release(struct outbox_dedup *dedup, const struct outbox_dedup_
 
 /* --- in a transaction ----------------------------------------------------------------------- */
 
-/* A pending id is locked by the store's own session: the transaction would wait for this process.
- */
+/* The store's own session locks a pending id: the transaction would wait for this process. */
 static bool check_not_pending(const struct outbox_dedup *dedup, size_t count, struct err *err)
 {
 	for (size_t i = 0; i < count; i++)

@@ -276,8 +276,7 @@ static bool remove_from_postgres(
 
 /* --- in the caller's transaction ------------------------------------------------------------ */
 
-/* 25000 and 54000 are refusals by the functions of the schema: the caller has to change the call.
- */
+/* 25000 and 54000 are refusals by the schema's functions: the caller has to change the call. */
 static bool classify_take_error(struct pg *pg, struct err *err)
 {
 	const char *sqlstate = pg_sqlstate(pg);

@@ -29,8 +29,7 @@ struct bloom_code {
 	uint64_t (*look)(const struct bloom_filter *filters, int count, struct fingerprint hash);
 };
 
-/* The implementations for this machine, the fastest first; the portable one, then NULL, are last.
- */
+/* The implementations for this machine, the fastest first, the portable one last; then NULL. */
 const struct bloom_code *const *bloom_codes(void);
 
 static inline uint64_t *bloom_line(const struct bloom_filter *filter, struct fingerprint hash)

@@ -58,8 +58,7 @@ struct dedup_window_figures {
  */
 struct dedup_window *dedup_window_open(
     const struct dedup_window_settings *settings, struct err *err);
-/* Seals the maps for another start of the machine. Ids added since the last checkpoint may be lost.
- */
+/* Seals the maps for the machine's next start. Ids added since the last checkpoint may be lost. */
 void dedup_window_close(struct dedup_window *window);
 
 uint64_t dedup_window_seed(const struct dedup_window *window);
