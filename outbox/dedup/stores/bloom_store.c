@@ -134,7 +134,7 @@ static bool look_by_filter(struct bloom_store *bloom, const struct dedup_item *i
 		if (bloom->found[hits])
 			bloom->places[hits++] = i;
 		else
-			dedup_window_judge(bloom->window, hash, 0, false);
+			dedup_window_judge(bloom->window, hash, 0, false); /* for the rate */
 	}
 
 	*ret_hits = hits;

@@ -66,7 +66,7 @@ enum dedup_setting {
 };
 extern const struct spec_setting dedup_settings[DEDUP_SETTINGS + 1];
 
-/* In the row of a store: DEDUP_TAKES(IDS) | DEDUP_TAKES(RATE). Every store takes the last two. */
+/* In the row of a store: DEDUP_TAKES_ALWAYS | DEDUP_TAKES(IDS) | DEDUP_TAKES(RATE). */
 #define DEDUP_TAKES(setting) (1U << DEDUP_SET_##setting)
 #define DEDUP_TAKES_ALWAYS (DEDUP_TAKES(LOSSY) | DEDUP_TAKES(PENDING))
 

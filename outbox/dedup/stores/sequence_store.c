@@ -230,6 +230,7 @@ static bool look_at(struct sequence_store *sequence, const struct dedup_item *it
 	const struct place *place = find_line_place(line, &position);
 	if (!place || !place->open)
 		*ret_state = OUTBOX_DEDUP_DONE;
+	/* neither taken in nor a copy: the caller mixes up the order */
 	return place || item->offset > line->offset ||
 	       outbox_position_compare(&line->mark, &position) >= 0 ||
 	       err_set(err, ERR_REJECT,
@@ -247,7 +248,7 @@ static bool look_up_positions(struct dedup_store *store, const struct dedup_item
 	return true;
 }
 
-/* Most positions are done in the order in which they came: this one needs no search then. */
+/* Is it the position behind the one that was done last? Most are, and need no search. */
 static bool is_next(const struct line *line, const struct dedup_item *item)
 {
 	if (line->next < line->first || line->next >= line->count || item->offset < 0)
@@ -273,6 +274,7 @@ static bool make_done(
 	}
 
 	line->places[line->next++].open = false;
+	/* without a checkpoint for long, the mark moves here: done places take memory */
 	while (line->count - line->first > MANY && advance_one(sequence, line, 0))
 		;
 	return true;
