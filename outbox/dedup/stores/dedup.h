@@ -128,8 +128,8 @@ OUTBOX_PUBLIC bool outbox_dedup_flush(struct outbox_dedup *dedup, struct outbox_
  * for each (publisher, shard, epoch).
  *
  * outbox_dedup_mark returns the mark's length without NUL; if that is size or more, the text is cut
- * off and useless. 0: another store. outbox_dedup_resume must come before the first check;
- * OUTBOX_REJECT: the text is no mark; OUTBOX_CONFIG: another store.
+ * off and useless. 0: another store, or nothing is done yet. outbox_dedup_resume must come before
+ * the first check; OUTBOX_REJECT: the text is no mark; OUTBOX_CONFIG: another store.
  */
 OUTBOX_PUBLIC size_t outbox_dedup_mark(
     const struct outbox_dedup *dedup, char *ret_text, size_t size);
