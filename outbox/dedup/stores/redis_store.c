@@ -182,7 +182,7 @@ struct round {
 	size_t asked[CHUNK], asked_count; /* items of the second and third request */
 };
 
-/* With a filter each item has two answers: of the claim, and of the filter. */
+/* With a filter each item has two answers: one to the claim, one from the filter. */
 static void see_claim(void *context, size_t number, const struct redis_answer *answer)
 {
 	struct round *round = context;
