@@ -1,3 +1,12 @@
+/*
+ * Claims of one process: a list of the claims that it holds, and a thread that renews them. The
+ * list is read by outbox_claims_check without a request to the server; is_lost decides by this
+ * process's clock. The store is called through two connections, one for the callers and one for the
+ * renewals, so that a slow call delays no renewal.
+ *
+ * Read struct outbox_claims first, then the list, the renewals (run_renewals, renew_all), opening
+ * and closing, and the calls of the header.
+ */
 #include "claims.h"
 
 #include <pthread.h>
@@ -10,13 +19,13 @@
 #include "outbox_error.h"
 #include "text.h"
 
-enum { RENEW_MOST = 1000 }; /* a call of the store */
+enum { RENEW_MOST = 1000 }; /* claims in one call of the store */
 
 struct held {
 	uint64_t number;
 	void *id;
 	size_t length;
-	int64_t token, ends_ms; /* clock_ms: the store keeps it at least as long */
+	int64_t token, ends_ms; /* by clock_ms; the server keeps the claim at least until then */
 	bool lost;
 };
 
@@ -24,13 +33,13 @@ struct outbox_claims {
 	const struct claims_store_type *type;
 	int64_t lease_ms;
 
-	pthread_mutex_t calling;      /* of the callers */
-	struct claims_store *store;   /* theirs */
-	struct claims_store *renewer; /* the watchdog's */
+	pthread_mutex_t calling;      /* held during a call of `store` */
+	struct claims_store *store;   /* connection of the callers */
+	struct claims_store *renewer; /* connection of the watchdog */
 
-	pthread_mutex_t lock; /* of what follows; never held while a store is asked */
+	pthread_mutex_t lock; /* protects the members below; never held during a store's call */
 	pthread_cond_t changed;
-	struct held *held; /* by number */
+	struct held *held; /* sorted by number */
 	size_t count, capacity;
 	uint64_t next;
 	bool closing;
@@ -60,15 +69,17 @@ static uint64_t keep_claim(
 		claims->capacity = claims->capacity ? claims->capacity * 2 : 16;
 		claims->held = xrealloc(claims->held, claims->capacity * sizeof *claims->held);
 	}
+
 	struct held *held = &claims->held[claims->count++];
 	*held = (struct held){++claims->next, xmalloc(length), length, token, ends_ms, false};
 	memcpy(held->id, id, length);
+
 	uint64_t number = held->number;
 	pthread_mutex_unlock(&claims->lock);
 	return number;
 }
 
-/* What is returned is the caller's: its id is to be freed. False: there is none. */
+/* The caller frees ret_held->id. False: there is no such claim. */
 static bool remove_held(struct outbox_claims *claims, uint64_t number, struct held *ret_held)
 {
 	pthread_mutex_lock(&claims->lock);
@@ -89,7 +100,7 @@ static bool is_lost(const struct held *held)
 
 /* --- the watchdog --------------------------------------------------------------------------- */
 
-/* Those that are renewed in one call: copies, so that the store may take its time. */
+/* Copies of the claims in one call of the store: the lock is free during the call. */
 struct round {
 	struct claims_id ids[RENEW_MOST];
 	uint64_t numbers[RENEW_MOST];
@@ -97,7 +108,10 @@ struct round {
 	size_t count;
 };
 
-/* Those behind `after`. What has ended by our clock has been lost, whatever the store says. */
+/*
+ * Collects the next claims, numbered above `after`. A claim that has ended by our clock is lost,
+ * even if the server still has it: it is not renewed.
+ */
 static void begin_round(struct outbox_claims *claims, uint64_t after, struct round *round)
 {
 	round->count = 0;
@@ -107,6 +121,7 @@ static void begin_round(struct outbox_claims *claims, uint64_t after, struct rou
 		held->lost = is_lost(held);
 		if (held->lost || held->number <= after)
 			continue;
+
 		void *id = memcpy(xmalloc(held->length), held->id, held->length);
 		round->ids[round->count] = (struct claims_id){id, held->length, held->token};
 		round->numbers[round->count++] = held->number;
@@ -122,23 +137,25 @@ static void end_round(
 		struct held *held = find_held(claims, round->numbers[i]);
 		free((void *)round->ids[i].id);
 		if (!held || !answered)
-			continue; /* released meanwhile; or it is to be tried again */
+			continue; /* released meanwhile, or the next round tries again */
 		held->lost = is_lost(held) || !round->held[i];
 		held->ends_ms = ends_ms;
 	}
 	pthread_mutex_unlock(&claims->lock);
 }
 
-/* False: the store does not answer. */
+/* False: the server does not answer. */
 static bool renew_all(struct outbox_claims *claims, struct round *round)
 {
 	uint64_t after = 0;
-	struct err err; /* who holds a claim is told by what becomes of it */
+	struct err err; /* ignored: the holder learns of the loss from its next call */
 	do {
+		/* the lease counts from before the request: the server's ends no earlier */
 		int64_t begin = clock_ms();
 		begin_round(claims, after, round);
 		if (round->count == 0)
 			return true;
+
 		after = round->numbers[round->count - 1];
 		bool answered = claims->type->renew(
 		    claims->renewer, round->ids, round->count, round->held, &err);
@@ -149,7 +166,7 @@ static bool renew_all(struct outbox_claims *claims, struct round *round)
 	return true;
 }
 
-/* False: it is to end. */
+/* False: the claims are being closed. */
 static bool wait_until_renewal(struct outbox_claims *claims, int64_t ms)
 {
 	struct timespec until;
@@ -158,6 +175,7 @@ static bool wait_until_renewal(struct outbox_claims *claims, int64_t ms)
 	ns += until.tv_nsec;
 	until.tv_sec += ns / 1000000000;
 	until.tv_nsec = ns % 1000000000;
+
 	pthread_mutex_lock(&claims->lock);
 	while (!claims->closing &&
 	       pthread_cond_timedwait(&claims->changed, &claims->lock, &until) == 0)
@@ -172,6 +190,7 @@ static void *run_renewals(void *context)
 	struct outbox_claims *claims = context;
 	struct round *round = xmalloc(sizeof *round);
 	bool answered = true;
+	/* after a failure the next attempt comes sooner, while the leases still last */
 	while (wait_until_renewal(claims, claims->lease_ms / (answered ? 3 : 12)))
 		answered = renew_all(claims, round);
 	free(round);
@@ -211,10 +230,12 @@ struct outbox_claims *claims_open(const struct claims_spec *spec, struct err *er
 	claims->type = type;
 	claims->lease_ms = spec->lease_ms;
 	init_claim_locks(claims);
+
 	claims->store = type->open(spec, err);
 	claims->renewer = claims->store ? type->open(spec, err) : NULL;
 	if (claims->renewer && pthread_create(&claims->watchdog, NULL, run_renewals, claims) == 0)
 		return claims;
+
 	if (claims->renewer)
 		err_set(
 		    err, ERR_RETRY, "no thread can be made to renew claims: lower their number");
@@ -226,14 +247,16 @@ void outbox_claims_close(struct outbox_claims *claims)
 {
 	if (!claims)
 		return;
+
 	pthread_mutex_lock(&claims->lock);
 	claims->closing = true;
 	pthread_cond_signal(&claims->changed);
 	pthread_mutex_unlock(&claims->lock);
 	pthread_join(claims->watchdog, NULL);
+
 	while (claims->count > 0) {
 		const struct outbox_claim claim = {.number = claims->held[0].number};
-		outbox_claims_release(claims, &claim, NULL); /* else the lease ends it */
+		outbox_claims_release(claims, &claim, NULL); /* on failure the lease ends it */
 	}
 	destroy_claims(claims);
 }
@@ -274,10 +297,12 @@ bool outbox_claims_take(struct outbox_claims *claims, const void *id, size_t len
 	int64_t token;
 	if (!check_claim_length(length, &err))
 		return fail_claim(error, &err);
+
 	pthread_mutex_lock(&claims->calling);
 	int64_t ends_ms = clock_ms() + claims->lease_ms;
 	bool good = claims->type->take(claims->store, id, length, &token, &err);
 	pthread_mutex_unlock(&claims->calling);
+
 	if (!good)
 		return fail_claim(error, &err);
 	*ret_taken = token != 0;
@@ -323,11 +348,13 @@ bool outbox_claims_release(
 		tell_unknown(&err);
 		return fail_claim(error, &err);
 	}
+
 	const struct claims_id id = {held.id, held.length, held.token};
 	pthread_mutex_lock(&claims->calling);
 	bool good = claims->type->release(claims->store, &id, &had, &err);
 	pthread_mutex_unlock(&claims->calling);
 	free(held.id);
+
 	if (is_lost(&held) || (good && !had))
 		good = tell_lost(claims, &err);
 	return good || fail_claim(error, &err);

@@ -19,7 +19,7 @@ static const char *const statements[STATEMENTS] = {
 struct claims_store {
 	struct postgres_session server;
 	char *name, *lease_ms;
-	char *sql[STATEMENTS]; /* with the schema's name in it */
+	char *sql[STATEMENTS]; /* with the name of the schema inserted */
 	struct pg_column ids, tokens;
 };
 
@@ -40,6 +40,7 @@ static struct claims_store *open_postgres_claims(const struct claims_spec *spec,
 	const char *schema = spec->schema ? spec->schema : "outbox";
 	if (!schema_text_check(schema, err))
 		return NULL;
+
 	struct claims_store *claims = xcalloc(1, sizeof *claims);
 	claims->name = xstrdup(spec->name);
 	claims->lease_ms = xformat("%" PRId64, spec->lease_ms);
@@ -47,6 +48,7 @@ static struct claims_store *open_postgres_claims(const struct claims_spec *spec,
 		claims->sql[i] = schema_text(statements[i], schema);
 	claims->ids.type = PG_COLUMN_BYTEA;
 	claims->tokens.type = PG_COLUMN_BIGINT;
+
 	postgres_session_init(
 	    &claims->server, spec->dsn, (int)spec->timeout_ms, POSTGRES_SESSION_ANY);
 	if (postgres_session_connect(&claims->server, err))
@@ -65,7 +67,7 @@ static bool take_postgres_claim(
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *token =
 	    postgres_session_ask(&claims->server, claims->sql[TAKE], params, 3, NULL, err);
-	if (token) /* NULL is 0 */
+	if (token) /* null: another holder has the id; pg_int reads it as 0 */
 		*ret_token = pg_int(token, 0, 0);
 	return token;
 }
@@ -79,6 +81,7 @@ static bool renew_postgres_claims(struct claims_store *claims, const struct clai
 		pg_column_add_bytes(&claims->ids, ids[i].id, ids[i].length);
 		pg_column_add_int(&claims->tokens, ids[i].token);
 	}
+
 	const struct pg_param params[] = {{claims->name}, pg_column_param(&claims->ids),
 	    pg_column_param(&claims->tokens), {claims->lease_ms}};
 	OWNED(owned_pg_result_destroy)

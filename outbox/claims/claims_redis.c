@@ -1,8 +1,8 @@
 /*
- * Claims on a server of Redis: NAME:claim:ID holds the token, for the lease. NAME:token is the
- * largest token that was given: the time in microseconds, made to rise, so that one lost in a
- * failover is passed all the same, unless the servers' clocks are further apart than the failover
- * takes.
+ * Claims on a Redis server. The key NAME:claim:ID holds the token, and expires after the lease.
+ * NAME:token is the largest token so far. A token is the time in microseconds, made to rise: so it
+ * also exceeds a token that a failover lost, unless the clocks of the servers are further apart
+ * than the failover takes.
  */
 #include <stdlib.h>
 #include "claims_store.h"
@@ -36,7 +36,7 @@ static struct claims_store *open_redis_claims(const struct claims_spec *spec, st
 	return NULL;
 }
 
-/* Until the next one is made. */
+/* The key is valid until the next call. */
 static struct redis_word redis_claim_key(struct claims_store *claims, const void *id, size_t length)
 {
 	text_clear(&claims->key);
@@ -59,9 +59,11 @@ static bool take_redis_claim(
 	    "local token = string.format('%.0f', math.max(last + 1, time[1] * 1000000 + time[2])) "
 	    "if not redis.call('SET', KEYS[1], token, 'NX', 'PX', ARGV[1]) then return 0 end "
 	    "redis.call('SET', KEYS[2], token) return tonumber(token)";
+
 	owned_text char *token_key = xformat("%s:token", claims->name);
 	if (!redis_session_begin(&claims->server, err))
 		return false;
+
 	const struct redis_word words[] = {redis_word("EVAL"), redis_word(script), redis_word("2"),
 	    redis_claim_key(claims, id, length), redis_word(token_key),
 	    redis_word(claims->lease_ms)};
@@ -74,12 +76,14 @@ static bool renew_redis_claims(struct claims_store *claims, const struct claims_
 {
 	int64_t *held = xcalloc(count, sizeof *held);
 	bool good = redis_session_begin(&claims->server, err);
+
 	for (size_t i = 0; good && i < count; i++) {
 		owned_text char *token = xformat("%lld", (long long)ids[i].token);
 		redis_session_say_renew(&claims->server,
 		    redis_claim_key(claims, ids[i].id, ids[i].length), redis_word(token),
 		    redis_word(claims->lease_ms));
 	}
+
 	good = good && redis_session_hear(&claims->server, store_claim_number, held, err);
 	for (size_t i = 0; good && i < count; i++)
 		ret_held[i] = held[i] == 1;

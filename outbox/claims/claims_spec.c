@@ -20,12 +20,14 @@ bool claims_spec_parse(const char *line, struct claims_spec *ret_spec, struct er
 	owned_text char *copy = xstrdup(line);
 	char *rest = copy;
 	const struct spec_type *type = spec_parse_type(&rest, types, "store of claims", err);
+
 	*ret_spec = (struct claims_spec){.type = (const struct claims_store_type *)type,
 	    .lease_ms = DEFAULT_LEASE,
 	    .timeout_ms = DEFAULT_TIMEOUT};
 	if (!type || !spec_parse_settings(rest, type, ret_spec, err) ||
 	    !spec_check_needs(type, ret_spec, err))
 		return false;
+
 	if (ret_spec->timeout_ms > ret_spec->lease_ms / 3)
 		ret_spec->timeout_ms = ret_spec->lease_ms / 3;
 	return true;

@@ -1,23 +1,24 @@
 #pragma once
-/* What claims.c needs of a store: one row of functions each. */
+/* The interface between claims.c and its stores: each store is a row of functions. */
 #include "errors.h"
 #include "spec.h"
 
-enum { CLAIMS_ID_MOST = 1024 }; /* bytes; as of dedup (OUTBOX_DEDUP_ID_MAX) */
+enum { CLAIMS_ID_MOST = 1024 }; /* bytes; the same as OUTBOX_DEDUP_ID_MAX */
 
-/* What a line of claims says. */
+/* The settings of a line. */
 struct claims_spec {
 	const struct claims_store_type *type;
-	char *name;         /* of what is claimed: it keeps the claims of others apart */
-	char *url;          /* of the server */
-	char *dsn, *schema; /* of the database, and of the table in it; NULL: not given */
+	char *name;         /* keeps these claims apart from others on the server */
+	char *url;          /* address of the Redis server */
+	char *dsn, *schema; /* database, and schema of the table; NULL: not given */
 	int64_t lease_ms;
-	int64_t timeout_ms; /* for an answer of a server */
+	int64_t timeout_ms; /* for an answer of the server */
 };
 
 /*
- * "redis url=redis://127.0.0.1 name=billing lease=30s". A timeout is a third of the lease at most,
- * so that a renewal can be tried again in time. ret_spec is to be finished in any case.
+ * Parses a line such as "redis url=redis://127.0.0.1 name=billing lease=30s". The timeout becomes
+ * at most a third of the lease, so that a failed renewal can be repeated in time. The caller
+ * finishes ret_spec in any case.
  */
 bool claims_spec_parse(const char *line, struct claims_spec *ret_spec, struct err *err) MUST_CHECK;
 void claims_spec_finish(struct claims_spec *spec);
@@ -31,22 +32,23 @@ struct claims_id {
 };
 
 struct claims_store_type {
-	struct spec_type spec; /* its name, and the settings of struct claims_spec that it takes */
-	/* Connects when it is first needed, and again after a failure. Owned by one thread. */
+	struct spec_type spec; /* the store's name, and the settings that it takes */
+	/* Connects; calls connect again after a failure. Owned by one thread. */
 	struct claims_store *(*open)(const struct claims_spec *spec, struct err *err);
 	void (*close)(struct claims_store *store);
-	/* ret_token 0: somebody has it. */
+	/* ret_token 0: another holder has the id. */
 	bool (*take)(struct claims_store *store, const void *id, size_t length, int64_t *ret_token,
 	    struct err *err);
-	/* Each that has this token still has it for a whole lease from now on. */
+	/* Renews each claim that the server still stores with this token, for a whole lease from
+	 * now. ret_held: one for each id, in their order; false: the claim is lost. */
 	bool (*renew)(struct claims_store *store, const struct claims_id *ids, size_t count,
 	    bool *ret_held, struct err *err);
-	/* ret_held: it had this token; nobody has it now. */
+	/* ret_held: the claim was still stored with this token; it is now removed. */
 	bool (*release)(struct claims_store *store, const struct claims_id *id, bool *ret_held,
 	    struct err *err);
 };
 
-/* Rows of struct spec_type. */
+/* Indexes of claims_settings. */
 enum claims_setting {
 	CLAIMS_DSN,
 	CLAIMS_SCHEMA,
@@ -62,5 +64,5 @@ extern const struct claims_store_type redis_claims;
 extern const struct claims_store_type postgres_claims;
 
 struct outbox_claims;
-/* outbox_claims_open, with the store spec->type. The spec is read while it opens only. */
+/* Like outbox_claims_open, with the store spec->type. Keeps no reference to the spec. */
 struct outbox_claims *claims_open(const struct claims_spec *spec, struct err *err);

@@ -1,3 +1,12 @@
+/*
+ * The front of all stores. It hashes ids, and keeps the set of ids that are pending in this
+ * process; the store remembers the ids that are done (dedup_store.h). A check passes only ids to
+ * the store that were not pending before, each once: copies within the call get their state from
+ * the first one.
+ *
+ * Read fill_turn first, which turns ids into items, then the check (make_pending, report_states),
+ * then done and release; outbox_dedup_take bypasses the set.
+ */
 #include "dedup.h"
 
 #include <stdlib.h>
@@ -9,11 +18,11 @@
 #include "outbox_error.h"
 #include "text.h"
 
-/* A call: its items, and of a check those that the store is asked about. */
+/* Buffers of one call: its items, and in a check the items that the store is asked about. */
 struct turn {
 	struct dedup_item *items, *asked;
-	enum outbox_dedup_state *answers;
-	size_t *places; /* of what is asked, in the caller's row */
+	enum outbox_dedup_state *answers; /* one for each asked item */
+	size_t *places;                   /* for each asked item, its index in the call */
 	size_t capacity;
 };
 
@@ -22,7 +31,7 @@ struct outbox_dedup {
 	struct hash_set pending;
 	int64_t most_pending;
 	struct turn turn;
-	uint64_t found[3]; /* by state */
+	uint64_t found[3]; /* number of answers, by state */
 };
 
 static bool fail_dedup(struct outbox_error *error, const struct err *err)
@@ -103,6 +112,7 @@ static bool fill_turn(
 {
 	int64_t now_ms = clock_wall_us() / 1000;
 	reserve_turn(&dedup->turn, count);
+
 	for (size_t i = 0; i < count; i++) {
 		const struct outbox_dedup_id *id = &ids[i];
 		if (!check_dedup_length(id, i, err))
@@ -115,6 +125,7 @@ static bool fill_turn(
 		    .offset = id->offset,
 		    .place = i,
 		};
+
 		hash_set_prefetch(&dedup->pending, dedup->turn.items[i].hash);
 	}
 	return true;
@@ -122,7 +133,7 @@ static bool fill_turn(
 
 /* --- check ---------------------------------------------------------------------------------- */
 
-/* Makes them pending, and brings together those that were not. */
+/* Makes the items pending, and collects in turn->asked those that were not pending before. */
 static size_t make_pending(struct outbox_dedup *dedup, size_t count)
 {
 	struct turn *turn = &dedup->turn;
@@ -142,14 +153,19 @@ static void end_pending(struct outbox_dedup *dedup, const struct dedup_item *ite
 		hash_set_remove(&dedup->pending, items[i].hash);
 }
 
-/* Of what is asked, where each is: open addressing, 0 is free. NULL: it has no copies. */
+/*
+ * A hash table of the asked items, with open addressing: the index of an item plus 1; 0: free.
+ * NULL: all items are asked, so that none of them is a copy.
+ */
 static uint32_t *find_places(const struct turn *turn, size_t count, size_t asked, size_t *ret_mask)
 {
 	size_t capacity = 1;
 	if (asked == count)
 		return NULL;
+
 	while (capacity < asked * 2)
 		capacity *= 2;
+
 	*ret_mask = capacity - 1;
 	uint32_t *places = xcalloc(capacity, sizeof *places);
 	for (size_t i = 0; i < asked; i++) {
@@ -161,8 +177,11 @@ static uint32_t *find_places(const struct turn *turn, size_t count, size_t asked
 	return places;
 }
 
-/* A copy of what the call asks already is pending if that is new, and else what it is. So is one of
- * what was pending before. */
+/*
+ * The state of an item that was not asked. If it is a copy of an asked item, it is pending when
+ * that item is new, and otherwise has that item's state. If it is not in the table, it was pending
+ * before the call, and still is.
+ */
 static enum outbox_dedup_state state_of_copy(
     const struct turn *turn, struct fingerprint hash, const uint32_t *places, size_t mask)
 {
@@ -181,9 +200,11 @@ static void report_states(
 	const struct turn *turn = &dedup->turn;
 	size_t next = 0, mask = 0;
 	OWNED(cleanup_free) uint32_t *places = find_places(turn, count, asked, &mask);
+
 	for (size_t i = 0; i < asked; i++)
 		if (turn->answers[i] != OUTBOX_DEDUP_NEW)
 			hash_set_remove(&dedup->pending, turn->asked[i].hash);
+
 	for (size_t i = 0; i < count; i++) {
 		if (next < asked && turn->places[next] == i)
 			ret_states[i] = turn->answers[next++];
@@ -225,6 +246,7 @@ bool outbox_dedup_done(struct outbox_dedup *dedup, const struct outbox_dedup_id 
 	struct err err;
 	if (!fill_turn(dedup, ids, count, &err))
 		return fail_dedup(error, &err);
+
 	for (size_t i = 0; i < count; i++)
 		if (!hash_set_has(&dedup->pending, dedup->turn.items[i].hash)) {
 			err_set(&err, ERR_REJECT,
@@ -232,16 +254,19 @@ bool outbox_dedup_done(struct outbox_dedup *dedup, const struct outbox_dedup_id 
 			    i + 1);
 			return fail_dedup(error, &err);
 		}
+
 	if (!dedup->store->type->add(dedup->store, dedup->turn.items, count, &err)) {
+		/* another process took some of them, and the store has recorded the others */
 		if (err.kind == ERR_FENCED)
 			end_pending(dedup, dedup->turn.items, count);
 		return fail_dedup(error, &err);
 	}
+
 	end_pending(dedup, dedup->turn.items, count);
 	return true;
 }
 
-/* Those that are pending come first. */
+/* Moves the pending items to the front, and returns their number. */
 static size_t part_pending(struct outbox_dedup *dedup, size_t count)
 {
 	struct dedup_item *items = dedup->turn.items;
@@ -260,11 +285,13 @@ static bool release_turn(struct outbox_dedup *dedup, size_t count, struct err *e
 	const struct dedup_store_type *type = dedup->store->type;
 	const struct dedup_item *items = dedup->turn.items;
 	size_t pending = part_pending(dedup, count);
+
 	if (pending < count && !type->remove)
 		return err_set(err, ERR_REJECT,
 		    "%zu of the ids are not pending, and '%s' cannot forget what is done: choose a "
 		    "store that can (docs/explain/dedup.md)",
 		    count - pending, type->promise.store);
+
 	if (pending && type->give_back && !type->give_back(dedup->store, items, pending, err))
 		return false;
 	end_pending(dedup, items, pending);
@@ -283,7 +310,7 @@ bool outbox_dedup_release(struct outbox_dedup *dedup, const struct outbox_dedup_
 
 /* --- in a transaction ----------------------------------------------------------------------- */
 
-/* The transaction would wait for ourselves. */
+/* The store's own session locks a pending id: the transaction would wait for this process. */
 static bool check_not_pending(const struct outbox_dedup *dedup, size_t count, struct err *err)
 {
 	for (size_t i = 0; i < count; i++)

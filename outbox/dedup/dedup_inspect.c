@@ -18,13 +18,15 @@ static bool has_ids(const struct state_folder_view *folder, const struct state_f
 		   state.st_size > KEY_LOG_HEAD);
 }
 
-/* Files that were there at a checkpoint. While the folder is in use, slices end. */
+/* Reports files that existed at a checkpoint and are missing. While a process has the folder open,
+ * a missing file is no damage, because slices end and their files are removed. */
 static void inspect_list(struct dedup_inspection *inspection)
 {
 	const struct state_folder_view *folder = inspection->folder;
 	struct file_list listed, there = {0};
 	struct err why;
 	int64_t newest = INT64_MIN;
+
 	for (size_t i = 0; i < folder->count; i++) {
 		const struct state_file *file = &folder->files[i];
 		if (has_ids(folder, file) && there.count < FILE_LIST_MOST)
@@ -32,10 +34,12 @@ static void inspect_list(struct dedup_inspection *inspection)
 		if (file->kind == STATE_FILE_LOG && file->number > newest)
 			newest = file->number;
 	}
+
 	if (!file_list_read(folder->fd, folder->head.seed, &listed, &why)) {
 		dedup_inspection_report(inspection, "files", 0, false, "%s", why.message);
 		return;
 	}
+
 	const struct file_name *missing =
 	    file_list_missing(&listed, &there, newest, (int)folder->head.slices);
 	if (missing && !inspection->live)
@@ -61,8 +65,8 @@ static bool has_known_store(const struct state_folder_view *folder)
 }
 
 /*
- * The store whose file it is. A folder without a head, or of no store, may be anybody's: the first
- * store that has such files. NULL: nobody.
+ * The store that the file belongs to; NULL: no store has such files. If the folder has no valid
+ * head, or its head names no known store, the first store with such files is returned.
  */
 static const struct dedup_store_type *store_of_file(
     const struct state_folder_view *folder, const struct state_file *file)
@@ -75,12 +79,14 @@ static const struct dedup_store_type *store_of_file(
 	return NULL;
 }
 
-/* Takes the file at *at, and the map of a log with it. */
+/* Inspects the file at *at. If it is a log with a map, *at moves to the map, which is inspected
+ * with it. */
 static bool inspect_file(struct dedup_inspection *inspection, size_t *at, struct err *err)
 {
 	const struct state_folder_view *folder = inspection->folder;
 	const struct state_file *file = &folder->files[*at];
 	const struct dedup_store_type *store = store_of_file(folder, file);
+
 	inspection->map = NULL;
 	inspection->part = (struct dedup_part){
 	    .file = file, .offset = -1, .first_ms = INT64_MAX, .last_ms = INT64_MIN};
@@ -88,6 +94,7 @@ static bool inspect_file(struct dedup_inspection *inspection, size_t *at, struct
 		dedup_inspection_report_foreign(inspection);
 		return true;
 	}
+
 	if (*at + 1 < folder->count && is_map_of(&folder->files[*at + 1], file))
 		inspection->map = &folder->files[++*at];
 	return store->inspect(inspection, err);
@@ -99,10 +106,12 @@ bool dedup_inspect(
 	OWNED(state_folder_view_close) struct state_folder_view folder;
 	struct dedup_inspection inspection = {
 	    .to = inspector, .folder = &folder, .compare = compare};
+
 	bool good = state_folder_view_open(&folder, path, err);
 	inspection.live = folder.holder != 0;
 	if (!good)
 		return false;
+
 	if (inspector->folder)
 		inspector->folder(inspector->context, &folder);
 	if (folder.fault)
@@ -110,6 +119,7 @@ bool dedup_inspect(
 		    "%s: use a new folder, and load the ids again", folder.fault);
 	if (!folder.fault)
 		inspect_list(&inspection);
+
 	for (size_t i = 0; good && i < folder.count; i++)
 		good = inspect_file(&inspection, &i, err) || err_prefix(err, "path=%s", path);
 	return good;

@@ -3,7 +3,7 @@
 #include "cleanup.h"
 #include "text.h"
 
-/* A new store is a word here, beside its file in stores/. */
+/* A new store needs a file in stores/, and its name here. */
 #define STORES(row)                                                                                \
 	row(bloom_store) row(exact_store) row(counting_store) row(bitmap_store)                    \
 	    row(bitmap_hash_store) row(redis_store) row(redis_bitmap_store) row(redis_bloom_store) \
@@ -28,7 +28,7 @@ static bool refuse_form(const struct dedup_spec *spec, struct err *err)
 	    spec->type->spec.name, forms.data);
 }
 
-/* Of the stores with this name the one that the setting `form` says. */
+/* Among the stores with this name, chooses the one that the setting `form` names. */
 static bool choose_form(struct dedup_spec *spec, struct err *err)
 {
 	if (!spec->form)

@@ -1,10 +1,10 @@
 #pragma once
-/* The stores that there are, and the line that chooses one of them. */
+/* All stores, and the line that chooses one of them. */
 #include "dedup_store.h"
 
-/* Rows, up to NULL. Rows with one name stand behind each other; the first is what a line without
- * `form` means. */
+/* Rows, up to NULL. Rows with the same name are neighbours; a line without `form` means the first
+ * of them. */
 extern const struct dedup_store_type *const dedup_stores[];
 
-/* The line as dedup_spec.h has it, checked. ret_spec is to be finished in any case. */
+/* Parses and checks a line (dedup_spec.h). The caller finishes ret_spec in any case. */
 bool dedup_spec_parse(const char *line, struct dedup_spec *ret_spec, struct err *err) MUST_CHECK;

@@ -1,13 +1,15 @@
 /*
- * One bit an id, for ever. Two forms:
+ * One bit for each id, for ever. Two forms:
  *
  *   plain  ids are integers from 0 to ids - 1, in decimal; the bit of an id is its number
- *   hash   any ids; the bit is the CRC32 of the id: of two ids with the same one the second is
- * taken for the first
+ *   hash   any ids; the bit is the CRC32 of the id, so that an id is taken for done if another id
+ *          with the same CRC32 is done
  *
- * The bits are in partitions of 2^22, each a file that is made when the first of its bits is set:
- * N.bits. For the form hash that is the classic scheme: 10 bits of the CRC32 are the partition, 22
- * the offset in it. The file `offset` has that of the last checkpoint.
+ * The bits are in partitions of 2^22, each in a file N.bits that is created when the first of its
+ * bits is set. For the form hash that is the classic scheme: 10 bits of the CRC32 are the
+ * partition, 22 the offset in it. The file `offset` has the offset of the last checkpoint.
+ *
+ * Read find_bit and set_bit first, then checkpoint_bitmap.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -37,7 +39,7 @@ struct bitmap_store {
 	bool hashes;
 	uint64_t size; /* bits */
 	struct part *parts;
-	uint64_t part_count, files, count; /* of bits that are set */
+	uint64_t part_count, files, count; /* partitions, existing files, set bits */
 	struct mapped_file offset;
 };
 
@@ -74,7 +76,7 @@ static bool bit_is_set(const struct bitmap_store *bitmap, uint64_t bit)
 	return part->file.head && *word_of_bit(part, bit) >> bit % 64 & 1;
 }
 
-/* After a loss of power the head may know of bits that are not there, and the other way round. */
+/* After a loss of power the head's count may be larger or smaller than the number of set bits. */
 static void count_bits(struct bitmap_store *bitmap, struct part *part)
 {
 	const uint64_t *words = part->file.bytes;
@@ -92,10 +94,12 @@ static bool open_bitmap_file(struct bitmap_store *bitmap, const char *name, stru
 	int end = 0;
 	if (sscanf(name, "%llu.bits%n", &number, &end) != 1 || !end || name[end])
 		return true;
+
 	if (number >= bitmap->part_count)
 		return err_set(err, ERR_CONFIG,
 		    "path=%s has ids up to %llu: raise ids, or use a new folder",
 		    bitmap->folder.path, (number + 1) * PARTITION_BITS);
+
 	if (!open_bitmap_part(bitmap, number, err))
 		return false;
 	count_bits(bitmap, &bitmap->parts[number]);
@@ -107,6 +111,7 @@ static bool open_bitmap_files(struct bitmap_store *bitmap, struct err *err)
 	const struct mapped_head wanted = {.kind = KIND_OFFSET, .seed = bitmap->store.seed};
 	if (!mapped_file_open(&bitmap->offset, bitmap->folder.fd, "offset", &wanted, false, err))
 		return err_prefix(err, "path=%s", bitmap->folder.path);
+
 	int copy = openat(bitmap->folder.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *list = copy < 0 ? NULL : fdopendir(copy);
 	const struct dirent *entry;
@@ -137,6 +142,7 @@ static struct dedup_store *open_bitmap_store(const struct dedup_spec *spec, stru
 	bitmap->size = bitmap->hashes ? HASH_BITS : (uint64_t)spec->ids;
 	bitmap->part_count = (bitmap->size - 1) / PARTITION_BITS + 1;
 	bitmap->parts = xcalloc(bitmap->part_count, sizeof *bitmap->parts);
+
 	bool good =
 	    state_folder_open(&bitmap->folder, spec->path, spec->type->folder, 0, 0, 0, err);
 	bitmap->store.seed = bitmap->folder.head.seed;
@@ -159,7 +165,7 @@ static bool refuse_bitmap_id(
 	    shown, (const char *)item->id, (unsigned long long)bitmap->size - 1);
 }
 
-/* One way to write a number: 007 and +7 would be other ids than 7. */
+/* A number has only one spelling: 007 and +7 would be other ids than 7. */
 static bool read_bitmap_number(
     const struct bitmap_store *bitmap, const struct dedup_item *item, uint64_t *ret_bit)
 {

@@ -1,5 +1,6 @@
 /*
- * The windowed filter, confirmed by its key log, or by a query of the business.
+ * The windowed filter (dedup_window.h). The key log confirms its hits, or a query of the business
+ * (dedup_confirm.h). Read look_by_log and look_by_query first.
  */
 #include <stdlib.h>
 #include "bloom_filter.h"
@@ -16,8 +17,8 @@ enum { AHEAD = 12 };
 struct bloom_store {
 	struct dedup_store store;
 	struct dedup_window *window;
-	struct dedup_confirmer *confirm; /* NULL: the log does it */
-	/* of a look: what the filters may have, and what of it is there */
+	struct dedup_confirmer *confirm; /* NULL: the log confirms */
+	/* buffers of look_by_query: for each hit its index, its filters, and whether it exists */
 	size_t *places, capacity;
 	uint64_t *found;
 	bool *there;
@@ -70,6 +71,7 @@ static struct dedup_store *open_bloom_store(const struct dedup_spec *spec, struc
 	bloom->store.type = spec->type;
 	bloom->confirm = sql ? dedup_confirm_open(spec, err) : NULL;
 	bloom->window = bloom->confirm || !sql ? dedup_window_open(&settings, err) : NULL;
+
 	if (!bloom->window) {
 		close_bloom_store(&bloom->store);
 		return NULL;
@@ -113,7 +115,7 @@ static void reserve_bloom_places(struct bloom_store *bloom, size_t count)
 	bloom->there = xrealloc(bloom->there, count * sizeof *bloom->there);
 }
 
-/* All but what the query is to be asked about: those are the hits. */
+/* Decides all items except the hits, which go to bloom->places for the query. */
 static bool look_by_filter(struct bloom_store *bloom, const struct dedup_item *items, size_t count,
     enum outbox_dedup_state *ret_states, size_t *ret_hits, struct err *err)
 {
@@ -122,23 +124,26 @@ static bool look_by_filter(struct bloom_store *bloom, const struct dedup_item *i
 	for (size_t i = 0; i < count; i++) {
 		struct fingerprint hash = items[i].hash;
 		prefetch_window(bloom->window, items, count, i);
+
 		ret_states[i] = state_from_done(dedup_window_is_hot(bloom->window, hash));
 		if (ret_states[i] == OUTBOX_DEDUP_DONE)
 			continue;
+
 		if (!dedup_window_may_have(bloom->window, hash, &bloom->found[hits], err))
 			return false;
 		if (bloom->found[hits])
 			bloom->places[hits++] = i;
 		else
-			dedup_window_judge(bloom->window, hash, 0, false);
+			dedup_window_judge(bloom->window, hash, 0, false); /* for the rate */
 	}
+
 	*ret_hits = hits;
 	return true;
 }
 
 /*
- * The business has committed before an id is done, so that the query sees what the filter has. An
- * id that it cannot be asked for is refused before it is a hit: not only when it comes again.
+ * The business commits before an id is done, so that the query sees each id of the filter. An id
+ * that the query cannot be run for is refused at once, and not only when it comes again as a hit.
  */
 static bool look_by_query(struct bloom_store *bloom, const struct dedup_item *items, size_t count,
     enum outbox_dedup_state *ret_states, struct err *err)
@@ -146,12 +151,14 @@ static bool look_by_query(struct bloom_store *bloom, const struct dedup_item *it
 	for (size_t i = 0; i < count; i++)
 		if (!dedup_confirm_takes(bloom->confirm, &items[i], err))
 			return false;
+
 	size_t hits = 0;
 	if (!look_by_filter(bloom, items, count, ret_states, &hits, err))
 		return false;
 	if (hits &&
 	    !dedup_confirm_ask(bloom->confirm, items, bloom->places, hits, bloom->there, err))
 		return false;
+
 	for (size_t i = 0; i < hits; i++) {
 		size_t place = bloom->places[i];
 		dedup_window_judge(
@@ -169,7 +176,7 @@ static bool look_up_bloom(struct dedup_store *store, const struct dedup_item *it
 	return look_by_log(bloom_of(store)->window, items, count, ret_states, err);
 }
 
-/* What was added before one failed is added once more by the next call: a log may say it twice. */
+/* If one id fails, the next call adds the ids before it once more: a log may have an id twice. */
 static bool add_to_bloom(
     struct dedup_store *store, const struct dedup_item *items, size_t count, struct err *err)
 {
@@ -198,6 +205,7 @@ static void read_bloom_stats(const struct dedup_store *store, struct outbox_dedu
 	const struct bloom_store *bloom = (const struct bloom_store *)store;
 	struct dedup_window_figures figures;
 	dedup_window_figures(bloom->window, &figures);
+
 	stats->ids = figures.ids;
 	stats->memory_bytes = figures.memory_bytes;
 	stats->disk_bytes = figures.bytes;

@@ -1,7 +1,11 @@
 /*
- * Counting filters, a slice of the window each, that are files mapped into memory: N.S.counts. As
- * in dedup_window.h an id is in the slice of its record's time, a full slice gets a sub-slice, and
- * one that is over is removed as a whole. There is no log: a hit is believed, which makes it lossy.
+ * Counting filters, one for each slice of the window, in files that are mapped into memory:
+ * N.S.counts. As in dedup_window.h an id is in the slice of its record's time, a full slice gets a
+ * sub-slice, and an expired slice is removed as a whole. There is no log that confirms a hit, which
+ * makes the store lossy.
+ *
+ * Read open_count_part and remove_old_parts first, then add_counts; find_only finds the filter from
+ * which an id may be removed.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -23,7 +27,7 @@ enum { AHEAD = 12, KIND = 1, NAME = 64 };
 struct part {
 	int64_t number;
 	int sub;
-	uint64_t ids; /* it has room for so many */
+	uint64_t ids; /* number of ids that it has room for */
 	struct mapped_file file;
 };
 
@@ -31,11 +35,11 @@ struct counting_store {
 	struct dedup_store store;
 	struct state_folder folder;
 	struct bloom_plan plan;
-	struct part parts[BLOOM_FILTERS]; /* by number and sub */
+	struct part parts[BLOOM_FILTERS]; /* sorted by number and sub */
 	struct bloom_filter filters[BLOOM_FILTERS];
 	int count;
 	int64_t newest, offset;
-	bool folder_dirty; /* files were made, and a loss of power may take them */
+	bool folder_dirty; /* files were created, and a loss of power may remove them */
 };
 _Static_assert((int)FILE_LIST_MOST >= (int)BLOOM_FILTERS, "a list has room for all slices");
 
@@ -65,10 +69,12 @@ static int insert_part(struct counting_store *counting, const struct part *part)
 {
 	int place = place_of_part(counting, part->number, part->sub),
 	    behind = counting->count++ - place;
+
 	memmove(
 	    &counting->parts[place + 1], &counting->parts[place], (size_t)behind * sizeof *part);
 	memmove(&counting->filters[place + 1], &counting->filters[place],
 	    (size_t)behind * sizeof *counting->filters);
+
 	counting->parts[place] = *part;
 	counting->filters[place] =
 	    (struct bloom_filter){part->file.bytes, part->file.head->bytes / BLOOM_LINE};
@@ -85,7 +91,7 @@ static uint64_t lines_of(const struct counting_store *counting, int sub)
 	return sub ? bloom_sub_lines(&counting->plan, sub, ids) : counting->plan.lines;
 }
 
-/* One that is there keeps its size, whatever the plan is now, and has room for what that allows. */
+/* An existing file keeps its size, whatever the plan is now; its room follows from the size. */
 static bool open_count_part(
     struct counting_store *counting, int64_t number, int sub, int *ret_place, struct err *err)
 {
@@ -95,13 +101,16 @@ static bool open_count_part(
 	    .bytes = lines_of(counting, sub) * BLOOM_LINE,
 	    .seed = counting->store.seed,
 	    .number = number};
+
 	if (counting->count == BLOOM_FILTERS)
 		return err_set(err, ERR_RETRY,
 		    "path=%s has %d slices and sub-slices, which is all it can have: raise ids",
 		    counting->folder.path, BLOOM_FILTERS);
+
 	name_count_file(number, sub, name);
 	if (!mapped_file_open(&part.file, counting->folder.fd, name, &wanted, true, err))
 		return err_prefix(err, "path=%s", counting->folder.path);
+
 	part.ids = bloom_room(&counting->plan, sub, part.file.head->bytes / BLOOM_LINE);
 	*ret_place = insert_part(counting, &part);
 	counting->folder_dirty = true;
@@ -119,6 +128,7 @@ static void remove_old_parts(struct counting_store *counting)
 		name_count_file(part->number, part->sub, name);
 		unlinkat(counting->folder.fd, name, 0);
 	}
+
 	counting->count -= gone;
 	memmove(counting->parts, counting->parts + gone,
 	    (size_t)counting->count * sizeof *counting->parts);
@@ -188,6 +198,7 @@ static struct dedup_store *open_counting_store(const struct dedup_spec *spec, st
 	    bloom_plan((uint64_t)spec->ids, spec->rate, (int)spec->slices, COUNTING_PLACES);
 	counting->newest = INT64_MIN;
 	counting->offset = -1;
+
 	bool good = state_folder_open(&counting->folder, spec->path, "counting", (int)spec->slices,
 	    dedup_spec_slice_ms(spec), 0, err);
 	counting->store.seed = counting->folder.head.seed;
@@ -199,7 +210,7 @@ static struct dedup_store *open_counting_store(const struct dedup_spec *spec, st
 
 /* --- use ------------------------------------------------------------------------------------ */
 
-/* The newest that may have it; -1: none. */
+/* The newest part that may have the id; -1: none. */
 static int find_counted_part(const struct counting_store *counting, struct fingerprint hash)
 {
 	int place = counting->count - 1;
@@ -224,7 +235,7 @@ static bool look_up_counts(struct dedup_store *store, const struct dedup_item *i
 	return true;
 }
 
-/* The last sub-slice of the slice, a new one if it is full. */
+/* Finds the last sub-slice of the slice; if it is full, opens a new one. */
 static bool find_part_with_room(
     struct counting_store *counting, int64_t number, int *ret_place, struct err *err)
 {
@@ -255,7 +266,8 @@ static bool add_counts(
 		int64_t before = counting->newest;
 		if (!find_part_with_room(
 			counting, part_number_of(counting, items[i].time_ms), &place, err))
-			return false; /* those before are counted twice then: they stay longer */
+			return false; /* a repeated call counts ids twice: they stay longer */
+
 		counting_add(&counting->filters[place], items[i].hash);
 		counting->parts[place].file.head->count++;
 		if (counting->newest > before)
@@ -265,8 +277,9 @@ static bool add_counts(
 }
 
 /*
- * To take an id out of a filter that only seems to have it would take others out with it. So where
- * several may have it, it is the one of its record's time, or none: it stays then.
+ * The part from which the id may be removed. Removing it from a filter that only seems to have it
+ * would remove other ids. So if several parts may have the id, the only one of its record's time is
+ * chosen; -1: there is no such part, and the id stays.
  */
 static int find_only(const struct counting_store *counting, const struct dedup_item *item)
 {
@@ -282,6 +295,7 @@ static int find_only(const struct counting_store *counting, const struct dedup_i
 			found_of_time++;
 		}
 	}
+
 	return found == 1 ? any : found_of_time == 1 ? of_time : -1;
 }
 
@@ -306,15 +320,19 @@ static bool checkpoint_counts(struct dedup_store *store, int64_t offset, struct 
 	struct counting_store *counting = counting_of(store);
 	if (!state_folder_check(&counting->folder, err))
 		return false;
+
 	for (int i = 0; i < counting->count; i++)
 		if (!mapped_file_sync(&counting->parts[i].file, err))
 			return err_prefix(err, "path=%s", counting->folder.path);
 	if (counting->count == 0)
 		return true;
+
 	const struct file_list there = list_count_files(counting);
 	if (counting->folder_dirty && !file_list_write(&counting->folder, &there, err))
 		return false;
 	counting->folder_dirty = false;
+
+	/* the offset comes last, because it is valid for all files */
 	if (!mapped_file_sync_offset(&counting->parts[counting->count - 1].file, offset, err))
 		return err_prefix(err, "path=%s", counting->folder.path);
 	if (offset > counting->offset)
@@ -336,6 +354,7 @@ static void read_counting_stats(const struct dedup_store *store, struct outbox_d
 			    1 - bloom_rate((double)head->count / (double)counting->filters[i].lines,
 				    COUNTING_PLACES);
 	}
+
 	stats->disk_bytes = stats->memory_bytes;
 	stats->slices = counting->count;
 	stats->planned_rate = 1 - none;

@@ -9,10 +9,10 @@ struct dedup_confirmer {
 	struct postgres_session server;
 	char *query;
 	struct pg_array ids;
-	struct text id; /* with a NUL behind it */
+	struct text id; /* the last id, with a NUL behind it */
 };
 
-/* What pg.h advises is about tables of ours: the message of the server without it. */
+/* Cuts off the advice of pg.h, which is about the relay's own tables. */
 static void cut_advice(char *message)
 {
 	char *code = strstr(message, " (SQLSTATE ");
@@ -22,8 +22,9 @@ static void cut_advice(char *message)
 }
 
 /*
- * Of the classes of SQLSTATE, 42 is what is written wrongly, 22 what a value cannot be. 08P01 of a
- * connection that goes on: it wants another number of parameters.
+ * SQLSTATE class 42 means that the query is written wrongly, except 42501: the role lacks a
+ * privilege. Class 22 means that a value is invalid. 08P01 on a connection that is still usable
+ * means that the query wants another number of parameters.
  */
 static void judge_sqlstate(const char *sqlstate, struct err *err)
 {
@@ -98,7 +99,7 @@ static bool is_valid_id_text(const char *at, size_t length)
 	return at == end;
 }
 
-/* With a NUL behind it. */
+/* The id with a NUL behind it, valid until the next call. */
 static const char *id_text_of(struct dedup_confirmer *confirm, const struct dedup_item *item)
 {
 	text_clear(&confirm->id);
@@ -125,7 +126,7 @@ static bool refuse_unasked_row(const char *id, struct err *err)
 	    id ? id : "null");
 }
 
-/* Which rows came: as hashes of their text, with a seed that does not matter. */
+/* Collects the returned ids as hashes of their text; any seed would do. */
 static bool gather_confirmed_ids(const struct pg_result *rows, const struct hash_set *asked,
     struct hash_set *ret_there, struct err *err)
 {
@@ -153,9 +154,11 @@ bool dedup_confirm_ask(struct dedup_confirmer *confirm, const struct dedup_item 
 		pg_array_add_text(&confirm->ids, id_text_of(confirm, &items[places[i]]));
 		hash_set_add(&asked, hash_of(&items[places[i]]));
 	}
+
 	OWNED(owned_pg_result_destroy) struct pg_result *rows = ask_confirm_query(confirm, err);
 	if (!rows || !gather_confirmed_ids(rows, &asked, &there, err))
 		return false;
+
 	for (size_t i = 0; i < count; i++)
 		ret_there[i] = hash_set_has(&there, hash_of(&items[places[i]]));
 	return true;

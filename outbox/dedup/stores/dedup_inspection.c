@@ -25,7 +25,6 @@ void dedup_inspection_report_foreign(struct dedup_inspection *inspection)
 	    "it is no file of this store, and is left alone");
 }
 
-/* A file that is gone was removed when its slice was over. */
 bool dedup_inspection_fail_unless_gone(const char *name, struct err *err)
 {
 	bool denied = errno == EACCES || errno == EPERM;

@@ -15,7 +15,7 @@ static uint64_t count_nibbles(uint64_t word)
 	return pairs * UINT64_C(0x0101010101010101) >> 56;
 }
 
-/* How many ids the body stands for; a counter that is full stands for nobody knows how many. */
+/* Counts the ids of the body. ret_sure false: a counter is full, and its true value is unknown. */
 static uint64_t count_body(FILE *file, bool counters, bool *ret_sure)
 {
 	uint64_t words[512], count = 0;
@@ -29,10 +29,12 @@ static uint64_t count_body(FILE *file, bool counters, bool *ret_sure)
 			if (counters && (full & full >> 2 & UINT64_C(0x1111111111111111)))
 				*ret_sure = false;
 		}
+
 	return counters ? count / BLOOM_BITS : count;
 }
 
-/* Between an id and its count a process may have been killed. */
+/* A process may have been killed between changing the body and the count: a difference of one is no
+ * fault. */
 static void inspect_mapped_body(
     struct dedup_inspection *inspection, FILE *file, uint64_t ids, bool counters)
 {
@@ -65,11 +67,13 @@ bool dedup_inspect_mapped(struct dedup_inspection *inspection, struct err *err)
 	struct dedup_part *part = &inspection->part;
 	struct mapped_head head = {0};
 	struct stat state;
+
 	int fd =
 	    openat(inspection->folder->fd, part->file->name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	owned_file FILE *file = fd < 0 ? NULL : fdopen(fd, "re");
 	if (!file || fstat(fd, &state))
 		return dedup_inspection_fail_unless_gone(part->file->name, err);
+
 	part->bytes = (uint64_t)state.st_size;
 	bool whole = fread(&head, sizeof head, 1, file) == 1 && part->bytes >= MAPPED_HEAD;
 	if (mapped_file_is_blank(fd, part->bytes))
@@ -84,6 +88,7 @@ bool dedup_inspect_mapped(struct dedup_inspection *inspection, struct err *err)
 			inspect_mapped_body(
 			    inspection, file, head.count, part->file->kind == STATE_FILE_COUNTS);
 	}
+
 	if (part->file->kind == STATE_FILE_COUNTS && !inspection->folder->fault)
 		part->slice_ms = inspection->folder->head.slice_ms;
 	dedup_inspection_end_part(inspection);

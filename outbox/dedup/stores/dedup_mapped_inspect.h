@@ -1,6 +1,6 @@
 #pragma once
-/* Looks at a file that is memory, for the row of a store: as struct dedup_store_type has `inspect`.
- * Counters, bits, or the file of an offset (mapped_file.h). */
+/* Inspects a mapped file (mapped_file.h) with counters, bits or an offset; for `inspect` in the row
+ * of a store (dedup_store.h). */
 #include "dedup_inspection.h"
 #include "errors.h"
 

@@ -1,7 +1,9 @@
 /*
- * Key logs, and the maps beside them. A log is read as it will be when the store is opened: what
- * was durable has to be whole, and what is torn behind it will be cut. Of a map that will be
- * believed each id of the log is looked up.
+ * Inspects key logs and their maps. A log is read as if the store were opened: its durable part
+ * must be whole, and a torn tail behind that will be cut. If the map will be believed, each id of
+ * the log is looked up in it.
+ *
+ * Read inspect_key_log first, then inspect_slice_log with judge_gap, then inspect_slice_map.
  */
 #include "dedup_slice_inspect.h"
 
@@ -14,10 +16,10 @@
 #include "key_spans.h"
 #include "text.h"
 
-/* Of the ids of a log, what its map has not. */
+/* Ids of a log that are missing in its map. */
 struct missing {
-	uint64_t ids, count;
-	int64_t byte; /* of the first */
+	uint64_t ids, count; /* compared ids, missing ids */
+	int64_t byte;        /* where in the map the first one is missing */
 };
 
 struct slice {
@@ -26,7 +28,7 @@ struct slice {
 	struct key_view log;
 	struct dedup_map_view map;
 	struct missing from_filter, from_index;
-	struct hash_set there; /* of exact */
+	struct hash_set there; /* ids that are present; only for the store `exact` */
 	bool exact;
 };
 
@@ -44,12 +46,14 @@ static bool check_start(struct slice *slice)
 	const char *why = key_log_start_fault(start);
 	if (slice->log.units < KEY_FIRST_UNIT)
 		return true;
+
 	if (!why && !folder->fault && start->seed != folder->head.seed)
 		why = "was written with another seed than the folder's";
 	if (!why && (start->slice != file->number || start->sub != file->sub))
 		why = "is of another slice than its name says";
 	if (!why && !folder->fault && start->slice_ms != folder->head.slice_ms)
 		why = "is of a window that is cut otherwise";
+
 	if (why)
 		dedup_inspection_report(
 		    inspection, file->name, 0, false, "%s: the store is refused", why);
@@ -102,11 +106,12 @@ static void see_batch(struct slice *slice, const struct key_view_batch *batch)
 		if (compare)
 			compare_entry(slice, &entry, batch->unit + i);
 	}
+
 	if (batch->offset > slice->inspection->part.offset)
 		slice->inspection->part.offset = batch->offset;
 }
 
-/* So much of the log must be whole. */
+/* The number of units of the log that must be whole. */
 static uint64_t whole_units(const struct slice *slice)
 {
 	uint64_t known =
@@ -115,13 +120,14 @@ static uint64_t whole_units(const struct slice *slice)
 	return known > durable ? known : durable;
 }
 
-/* From this unit on up to `end` there is no whole batch. */
+/* Reports the units from `unit` up to `end`, which are not part of a whole batch. */
 static void judge_gap(struct slice *slice, uint64_t unit, uint64_t end)
 {
 	struct dedup_inspection *inspection = slice->inspection;
 	uint64_t bytes = slice->log.bytes - unit * KEY_UNIT;
 	int64_t at = (int64_t)(unit * KEY_UNIT);
 	const char *name = inspection->part.file->name;
+
 	if (end == slice->log.units && end < whole_units(slice))
 		dedup_inspection_report(inspection, name, (int64_t)slice->log.bytes, false,
 		    "it is shorter than the %" PRIu64
@@ -140,14 +146,16 @@ static void judge_gap(struct slice *slice, uint64_t unit, uint64_t end)
 		    bytes);
 }
 
-/* Up to what will be cut. */
+/* Reads the log up to the torn tail. */
 static void inspect_slice_log(struct slice *slice)
 {
 	struct key_view_batch batch;
 	uint64_t unit = KEY_FIRST_UNIT;
 	if (slice->log.units < KEY_FIRST_UNIT)
 		return;
+
 	while (key_view_next(&slice->log, unit, &batch)) {
+		/* a whole batch behind a torn one is cut with it: key_log.h */
 		if (batch.unit > unit && unit >= whole_units(slice))
 			break;
 		if (batch.unit > unit)
@@ -183,6 +191,7 @@ static const char *why_rebuilt(const struct slice *slice)
 		return dedup_map_fault(&slice->map.head, slice->log.seed);
 	if (!slice->map.filter.words)
 		return "is shorter or longer than its head says";
+
 	if (slice->map.wrong_sum)
 		return "is not as it was when it was sealed";
 	if (was_being_made(&slice->map.head))
@@ -198,6 +207,7 @@ static void inspect_slice_map(struct slice *slice)
 	bool rebuilt = slice->map.use == DEDUP_MAP_REBUILT;
 	if (rebuilt && inspection->live)
 		return; /* it is being made */
+
 	if (!slice->map_file || !slice->map.bytes)
 		dedup_inspection_report(inspection, inspection->part.file->name, DEDUP_WHOLE_FILE,
 		    true, "it has no map: one will be made from it");
@@ -212,6 +222,7 @@ static void inspect_slice_map(struct slice *slice)
 		    " bytes that its map knows: ids are lost; use a new folder, and load them "
 		    "again",
 		    slice->map.known.units * KEY_UNIT);
+
 	judge_missing(slice, &slice->from_filter, "filter");
 	judge_missing(slice, &slice->from_index, "index");
 }
@@ -230,6 +241,7 @@ static bool inspect_key_log(struct dedup_inspection *inspection, bool exact, str
 	OWNED(close_slice)
 	struct slice slice = {.inspection = inspection, .map_file = map_file, .exact = exact};
 	int folder = inspection->folder->fd;
+
 	if (!key_view_open(&slice.log, folder, part->file->name))
 		return dedup_inspection_fail_unless_gone(part->file->name, err);
 	if (slice.log.units < KEY_FIRST_UNIT)
@@ -237,11 +249,13 @@ static bool inspect_key_log(struct dedup_inspection *inspection, bool exact, str
 	if (map_file &&
 	    !dedup_map_view_open(&slice.map, folder, map_file->name, &slice.log, inspection->live))
 		return dedup_inspection_fail_unless_gone(map_file->name, err);
+
 	part->bytes = slice.log.bytes;
 	part->map_bytes = slice.map.bytes;
 	part->slice_ms = slice.log.start.slice_ms;
 	part->has_map = !exact;
 	part->use = slice.map.use;
+
 	if (check_start(&slice)) {
 		inspect_slice_log(&slice);
 		if (!exact)
@@ -273,7 +287,7 @@ bool dedup_inspect_slice(struct dedup_inspection *inspection, struct err *err)
 	return inspect_key_log(inspection, false, err);
 }
 
-/* Sub-slices are of windows. */
+/* Only the store `bloom` has sub-slices of logs. */
 bool dedup_inspect_log(struct dedup_inspection *inspection, struct err *err)
 {
 	if (inspection->part.file->sub == 0)

@@ -1,9 +1,9 @@
 #pragma once
-/* Looks at key logs, for the row of a store: as struct dedup_store_type has `inspect`. */
+/* Inspects key logs; for `inspect` in the row of a store (dedup_store.h). */
 #include "dedup_inspection.h"
 #include "errors.h"
 
-/* A log of a window, with its map; or a map that has no log. */
+/* Inspects a log of a window with its map, or a map without a log. */
 bool dedup_inspect_slice(struct dedup_inspection *inspection, struct err *err) MUST_CHECK;
-/* A log without a map, in which ids may be released. */
+/* Inspects a log of the store `exact`: it has no map, and may have entries of releases. */
 bool dedup_inspect_log(struct dedup_inspection *inspection, struct err *err) MUST_CHECK;

@@ -28,7 +28,7 @@ static bool set_rate(
 	return true;
 }
 
-/* 0: never. */
+/* A rate; 0: never. */
 static bool set_alarm(
     void *object, const struct spec_setting *setting, const char *value, struct err *err)
 {
@@ -103,20 +103,22 @@ void dedup_spec_finish(struct dedup_spec *spec)
 	dedup_spec_init(spec, NULL);
 }
 
-/* --- what belongs together ------------------------------------------------------------------ */
+/* --- checks --------------------------------------------------------------------------------- */
 
-/* A false positive of these would drop a message for good: nobody gets one unasked. */
+/* A false positive of a lossy store drops a message for good, so the line must enable it. */
 static bool check_lossy(const struct dedup_spec *spec, struct err *err)
 {
 	const struct dedup_store_type *type = spec->type;
 	bool lossy = type->promise.lossy;
 	const char *store = type->spec.name, *equals = type->form ? " form=" : "";
 	const char *form = type->form ? type->form : "";
+
 	if (lossy && !spec->lossy)
 		return err_set(err, ERR_CONFIG,
 		    "'%s%s%s' takes some new ids for done ones, whose messages are lost: write "
 		    "'%s lossy%s%s' if that may be, or choose bloom or exact",
 		    store, equals, form, store, equals, form);
+
 	return lossy || !spec->lossy ||
 	       err_set(err, ERR_CONFIG, "'%s%s%s' is not lossy: leave the word out", store, equals,
 		   form);
@@ -128,10 +130,12 @@ bool dedup_spec_check(struct dedup_spec *spec, struct err *err)
 	if (!spec_check_needs(&type->spec, spec, err) || !check_lossy(spec, err) ||
 	    (type->check && !type->check(spec, err)))
 		return false;
+
 	if (spec->window_ms == 0)
 		spec->window_ms = DEDUP_WINDOW_MS;
 	if (spec->pending == 0)
 		spec->pending = DEFAULT_PENDING;
+
 	return spec->window_ms >= spec->slices ||
 	       err_set(err, ERR_CONFIG,
 		   "window=%" PRId64 "ms is shorter than its %" PRId64

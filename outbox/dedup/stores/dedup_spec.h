@@ -1,6 +1,6 @@
 #pragma once
 /*
- * What a store is opened with, from one line of a configuration (spec.h):
+ * The settings of a store, from one line of a configuration (spec.h):
  *
  *   bloom ids=50M rate=0.1% window=24h path=/var/lib/billing/dedup
  *   redis lossy form=bitmap ids=100M url=redis://127.0.0.1 name=billing
@@ -17,32 +17,32 @@
 
 struct dedup_spec {
 	const struct dedup_store_type *type;
-	bool lossy;         /* the word is there */
-	char *form;         /* how the store does it, where there are several ways */
-	int64_t ids;        /* at most that many different ones in a window, as planned */
-	double rate;        /* of false positives, of the whole window */
-	double alarm;       /* tell when the observed rate is larger; 0: never */
-	int64_t window_ms;  /* so long an id is remembered; 0 until dedup_spec_check */
-	int64_t slices;     /* the window is cut into so many */
-	int64_t hot;        /* ids in the exact layer in front; 0: none */
-	int64_t pending;    /* at most so many at a time; 0 until dedup_spec_check */
-	char *path;         /* the folder of its state; NULL: not given */
-	bool confirm_sql;   /* a query confirms what the filter has */
-	char *dsn, *query;  /* of the database that confirms, or that has the table */
-	char *schema;       /* of the table */
-	char *url;          /* of the server */
-	char *name;         /* of what is deduplicated: shared stores keep it apart by that */
-	int64_t lease_ms;   /* what is pending in a shared store is so for so long */
+	bool lossy;         /* the line has the word `lossy` */
+	char *form;         /* chooses among the forms of the store; NULL: not given */
+	int64_t ids;        /* planned maximum of different ids in a window */
+	double rate;        /* false positive rate of the whole window */
+	double alarm;       /* observed rate above which there is an alarm; 0: never */
+	int64_t window_ms;  /* minimum time for which an id is kept; 0 until dedup_spec_check */
+	int64_t slices;     /* number of slices of the window */
+	int64_t hot;        /* number of ids in the exact layer in front; 0: none */
+	int64_t pending;    /* maximum number of pending ids; 0 until dedup_spec_check */
+	char *path;         /* the folder of the store's state; NULL: not given */
+	bool confirm_sql;   /* a query confirms the hits of the filter */
+	char *dsn, *query;  /* dsn: the database of the query, or of the table */
+	char *schema;       /* schema of the table */
+	char *url;          /* address of the server */
+	char *name;         /* shared stores keep ids under different names apart */
+	int64_t lease_ms;   /* time for which an id is pending in a shared store */
 	int64_t timeout_ms; /* for an answer of a server */
-	/* Memory of one store with all planned ids, computed by the check; 0: `ids` plans none.
-	 * Every assigned partition has a local store of its own. */
+	/* Memory of one store with all planned ids, computed by the check; 0: `ids` plans no
+	 * memory. Every assigned partition has a local store of its own. */
 	uint64_t planned_bytes;
 };
 
-/* A store that is given no `window` remembers ids for so long. */
+/* Defaults of `window`, and of `hot` with a filter. */
 enum { DEDUP_WINDOW_MS = 86400000, DEDUP_HOT = 4096 };
 
-/* Rows of struct spec_type. */
+/* Indexes of dedup_settings. */
 enum dedup_setting {
 	DEDUP_SET_LOSSY,
 	DEDUP_SET_IDS,
@@ -66,27 +66,28 @@ enum dedup_setting {
 };
 extern const struct spec_setting dedup_settings[DEDUP_SETTINGS + 1];
 
-/* In the row of a store: DEDUP_TAKES(IDS) | DEDUP_TAKES(RATE). Every store takes the last two. */
+/* In the row of a store: DEDUP_TAKES_ALWAYS | DEDUP_TAKES(IDS) | DEDUP_TAKES(RATE). */
 #define DEDUP_TAKES(setting) (1U << DEDUP_SET_##setting)
 #define DEDUP_TAKES_ALWAYS (DEDUP_TAKES(LOSSY) | DEDUP_TAKES(PENDING))
 
-/* A slice of the window has this length: no part of the window is left out. */
+/* The length of a slice, rounded up so that the slices cover the whole window. */
 static inline int64_t dedup_spec_slice_ms(const struct dedup_spec *spec)
 {
 	return (spec->window_ms + spec->slices - 1) / spec->slices;
 }
 
-/* The defaults; a setting that has none, or only dedup_spec_check's, is 0 or NULL. */
+/* Sets the defaults. A setting without a default, or with one that the check sets, is 0 or NULL; an
+ * `alarm` of -1 means the same. */
 void dedup_spec_init(struct dedup_spec *spec, const struct dedup_store_type *type);
 void dedup_spec_finish(struct dedup_spec *spec);
 
-/* Does the spec have all that its store needs, and does it fit together? Sets the defaults that
- * follow from other settings. */
+/* Does the spec have every setting that its store needs, and do the settings fit together? Sets the
+ * defaults that follow from other settings. */
 bool dedup_spec_check(struct dedup_spec *spec, struct err *err) MUST_CHECK;
 
-/* The spec of a window of slices; its path is that of the spec. */
+/* The settings of a window of slices. The path still belongs to the spec. */
 struct dedup_window_settings dedup_spec_window(const struct dedup_spec *spec);
-/* For the check of a store: sets planned_bytes. False: the machine has less memory. by_rate: a
- * larger rate needs less. */
+/* For the function `check` of a store: sets planned_bytes. False: the machine has less memory.
+ * by_rate: a larger rate needs less memory. */
 bool dedup_spec_check_memory(
     struct dedup_spec *spec, uint64_t bytes, bool by_rate, struct err *err) MUST_CHECK;

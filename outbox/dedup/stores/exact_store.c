@@ -1,6 +1,6 @@
 /*
- * Ids in memory, exactly; with a path they are in key logs as well, and are read from there after a
- * restart.
+ * Remembers ids exactly, in memory. With a path the ids are also in key logs, from which they are
+ * read after a restart.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -103,7 +103,7 @@ static bool look_up_exact(struct dedup_store *store, const struct dedup_item *it
 	return true;
 }
 
-/* What was added before one failed is added once more by the next call: a log may say it twice. */
+/* If one id fails, the next call adds the ids before it once more: a log may have an id twice. */
 static bool add_exact_ids(
     struct dedup_store *store, const struct dedup_item *items, size_t count, struct err *err)
 {

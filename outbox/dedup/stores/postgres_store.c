@@ -1,16 +1,20 @@
 /*
- * The table `processed` of a Postgres (sql/migrations/0012_processed.sql), in two ways.
+ * The table `processed` of a PostgreSQL database (sql/migrations/0012_processed.sql), used in two
+ * ways.
  *
- * In a session of the store's own an id that is new is claimed by a lock of that session, until it
- * is recorded or given back. Whoever dies loses the session and with it the locks, at once. When
- * the connection is lost while ids are pending, their locks are gone as well, and somebody else may
- * have them: `add` then claims them anew. What is new still is recorded, since nobody has done it;
- * what somebody else has done is not ours any more (ERR_FENCED); of what somebody holds nothing is
- * known yet, since that may be the lost session, whose end the server has not noticed (ERR_RETRY).
- * An `add` of which no answer came may have been committed: what it was about is doubtful, and if
- * it turns out to be done by then, it is done.
+ * In a session of the store's own: a new id is claimed by a lock of that session, until it is
+ * recorded or given back. A process that dies loses its session, and the locks with it, at once.
+ * When the connection is lost while ids are pending, their locks are gone too, and another session
+ * may take them: `add` then claims them again. An id that is still new is recorded, since no other
+ * process has done it. An id that another process has done is lost (ERR_FENCED). An id that another
+ * session holds is undecided (ERR_RETRY): that may be the lost session, if the server has not
+ * noticed its end. An `add` without an answer may have been committed: its ids are doubtful, and a
+ * doubtful id that is found to be done counts as done by this process.
  *
- * In the transaction of the effect, on the caller's connection, all is left to the server: take.
+ * In the transaction of the effect, on the caller's connection: the server does everything
+ * (take_in_transaction).
+ *
+ * Read struct postgres_store first, then claim_in_postgres, then record_in_postgres.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -24,7 +28,7 @@
 #include "text.h"
 
 enum { MOST_LOCKS = 1000 };
-enum { MOST_IDS = 1000 }; /* a call, and a transaction: as the functions of the schema have it */
+enum { MOST_IDS = 1000 }; /* in a call and in a transaction: the limit of the schema's functions */
 
 enum statement { CLAIM, ADD, GIVE_BACK, REMOVE, TAKE, STATEMENTS };
 static const char *const statements[STATEMENTS] = {
@@ -38,12 +42,12 @@ static const char *const statements[STATEMENTS] = {
 struct postgres_store {
 	struct dedup_store store;
 	char *name, *window_ms;
-	char *sql[STATEMENTS]; /* with the schema's name in it */
+	char *sql[STATEMENTS]; /* with the name of the schema inserted */
 	struct postgres_session server;
-	int session;              /* of the server, in which these are locked: */
-	struct hash_set held;     /* pending ids */
-	struct hash_set doubtful; /* pending ids that an `add` without an answer was about */
-	struct dedup_item *row;   /* of a call, some of its items, each once: MOST_IDS */
+	int session;              /* number of the session that has the locks of `held` */
+	struct hash_set held;     /* pending ids that are locked */
+	struct hash_set doubtful; /* pending ids of an `add` without an answer */
+	struct dedup_item *row;   /* buffer: some items of a call, each once; MOST_IDS */
 	struct pg_column ids, times;
 	int64_t offset;
 };
@@ -55,7 +59,7 @@ static struct postgres_store *postgres_of(struct dedup_store *store)
 
 /* --- asking --------------------------------------------------------------------------------- */
 
-/* Fills what statements are called with; all of them take two or four of the four. */
+/* Fills all parameters, and returns how many of them the statement takes: two or four. */
 static int fill_parameters(struct postgres_store *postgres, enum statement what,
     const struct dedup_item *items, size_t count, struct pg_param ret_params[4])
 {
@@ -92,8 +96,7 @@ static struct pg_result *ask_postgres(struct postgres_store *postgres, enum stat
 	return result;
 }
 
-/* One row for each id, each a state: a message must not be dropped for an answer that is missing.
- */
+/* Has the result one valid state for each id? A missing answer must not drop a message. */
 static bool has_states(const struct pg_result *rows, size_t count, int most, struct err *err)
 {
 	if ((size_t)pg_rows(rows) != count)
@@ -124,10 +127,12 @@ static bool claim_in_postgres(struct dedup_store *store, const struct dedup_item
 	struct postgres_store *postgres = postgres_of(store);
 	if (count == 0)
 		return true;
+
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *states = ask_postgres(postgres, CLAIM, items, count, err);
 	if (states && !has_states(states, count, OUTBOX_DEDUP_DONE, err))
 		return false;
+
 	for (size_t i = 0; states && i < count; i++) {
 		ret_states[i] = (enum outbox_dedup_state)pg_int(states, (int)i, 0);
 		if (ret_states[i] == OUTBOX_DEDUP_NEW)
@@ -148,8 +153,8 @@ static void forget_claims(
 }
 
 /*
- * Of the items those that are in the set, or those that are not, each once, into the row. All of
- * them are pending, so that there is room.
+ * Copies to `row` the items that are in the set (in: true), or those that are not, each once. They
+ * have room, because all of them are pending.
  */
 static size_t choose_items(struct postgres_store *postgres, const struct hash_set *set, bool in,
     const struct dedup_item *items, size_t count)
@@ -172,8 +177,8 @@ static bool wait_for_holder(size_t held, size_t count, struct err *err)
 }
 
 /*
- * Claims anew what is not locked any more. ret_lost: how many somebody else has done. Those that
- * are locked afterwards are to be recorded.
+ * Claims the ids again whose locks are gone. ret_lost: the number of ids that another process has
+ * done. The ids that are locked afterwards are to be recorded.
  */
 static bool reclaim_lost(struct postgres_store *postgres, const struct dedup_item *items,
     size_t count, size_t *ret_lost, struct err *err)
@@ -182,11 +187,13 @@ static bool reclaim_lost(struct postgres_store *postgres, const struct dedup_ite
 	const struct dedup_item *again = postgres->row;
 	size_t open = choose_items(postgres, &postgres->held, false, items, count), elsewhere = 0;
 	int session = postgres->session;
+
 	*ret_lost = 0;
 	if (!claim_in_postgres(&postgres->store, again, open, states, err))
 		return false;
-	if (postgres->session != session) /* what was locked before is not any more */
+	if (postgres->session != session) /* the earlier locks are gone now */
 		return err_set(err, ERR_RETRY, "the connection was lost once more meanwhile");
+
 	for (size_t i = 0; i < open; i++) {
 		elsewhere += states[i] == OUTBOX_DEDUP_PENDING;
 		*ret_lost += states[i] == OUTBOX_DEDUP_DONE &&
@@ -206,7 +213,7 @@ static bool record_held(
 	return false;
 }
 
-/* What is ours is recorded even when the rest is not: it was done. */
+/* Records the ids that are locked even if others are lost, because their messages were handled. */
 static bool record_in_postgres(
     struct dedup_store *store, const struct dedup_item *items, size_t count, struct err *err)
 {
@@ -214,12 +221,15 @@ static bool record_in_postgres(
 	size_t lost;
 	if (count == 0)
 		return true;
+
 	if (!postgres_session_connect(&postgres->server, err))
 		return false;
 	forget_lost_locks(postgres);
+
 	if (!reclaim_lost(postgres, items, count, &lost, err) ||
 	    !record_held(postgres, items, count, err))
 		return false;
+
 	forget_claims(postgres, items, count);
 	return lost == 0 ||
 	       err_set(err, ERR_FENCED,
@@ -230,7 +240,7 @@ static bool record_in_postgres(
 
 /* --- give back, remove ---------------------------------------------------------------------- */
 
-/* Doubtful ones may stand in the table, where they would be taken for done. */
+/* Doubtful ids may be in the table, and would be taken for done. */
 static bool remove_doubtful(
     struct postgres_store *postgres, const struct dedup_item *items, size_t count, struct err *err)
 {
@@ -238,7 +248,7 @@ static bool remove_doubtful(
 	return execute_statement(postgres, REMOVE, postgres->row, doubtful, err);
 }
 
-/* What cannot be unlocked is unlocked by the end of the session. */
+/* If the server does not release the locks, the end of the session does. */
 static bool release_in_postgres(
     struct dedup_store *store, const struct dedup_item *items, size_t count, struct err *err)
 {
@@ -266,7 +276,7 @@ static bool remove_from_postgres(
 
 /* --- in the caller's transaction ------------------------------------------------------------ */
 
-/* What the functions of the schema refuse is the caller's to change. */
+/* 25000 and 54000 are refusals by the schema's functions: the caller has to change the call. */
 static bool classify_take_error(struct pg *pg, struct err *err)
 {
 	const char *sqlstate = pg_sqlstate(pg);
@@ -286,9 +296,11 @@ static bool take_in_transaction(struct dedup_store *store, struct pg_conn *conne
 		    "%zu ids in a call: at most are %d in a transaction, since each takes a lock "
 		    "of the server; take fewer in more transactions",
 		    count, MOST_IDS);
+
 	OWNED(owned_pg_destroy) struct pg *pg = pg_borrow(connection, err);
 	if (!pg)
 		return false;
+
 	int used = fill_parameters(postgres, TAKE, items, count, params);
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *fresh = pg_query(pg, postgres->sql[TAKE], params, used, err);
@@ -296,6 +308,7 @@ static bool take_in_transaction(struct dedup_store *store, struct pg_conn *conne
 		return classify_take_error(pg, err);
 	if (!has_states(fresh, count, 1, err))
 		return false;
+
 	for (size_t i = 0; i < count; i++)
 		ret_states[i] = pg_int(fresh, (int)i, 0) ? OUTBOX_DEDUP_NEW : OUTBOX_DEDUP_DONE;
 	return true;
@@ -311,6 +324,7 @@ static void close_postgres_store(struct dedup_store *store)
 	hash_set_finish(&postgres->doubtful);
 	pg_column_finish(&postgres->ids);
 	pg_column_finish(&postgres->times);
+
 	for (int i = 0; i < STATEMENTS; i++)
 		free(postgres->sql[i]);
 	free(postgres->name);
@@ -319,7 +333,7 @@ static void close_postgres_store(struct dedup_store *store)
 	free(postgres);
 }
 
-/* Each id that is pending has a lock of the server, of which that has a few thousand. */
+/* Each pending id takes a lock of the server, which has a few thousand of them. */
 static bool check_pending_locks(struct dedup_spec *spec, struct err *err)
 {
 	if (spec->pending == 0)
@@ -331,12 +345,14 @@ static bool check_pending_locks(struct dedup_spec *spec, struct err *err)
 		   spec->pending, MOST_LOCKS);
 }
 
-/* Without a dsn nobody may want a session: PG* variables say where, when the first check comes. */
+/* Without a dsn the store may never need a session: the first check connects, with the PG*
+ * variables. */
 static struct dedup_store *open_postgres_store(const struct dedup_spec *spec, struct err *err)
 {
 	const char *schema = spec->schema ? spec->schema : "outbox";
 	if (!schema_text_check(schema, err))
 		return NULL;
+
 	struct postgres_store *postgres = xcalloc(1, sizeof *postgres);
 	postgres->store.type = spec->type;
 	postgres->name = xstrdup(spec->name);
@@ -347,6 +363,7 @@ static struct dedup_store *open_postgres_store(const struct dedup_spec *spec, st
 	postgres->ids.type = PG_COLUMN_BYTEA;
 	postgres->times.type = PG_COLUMN_TIMESTAMPTZ;
 	postgres->offset = -1;
+
 	postgres_session_init(
 	    &postgres->server, spec->dsn, (int)spec->timeout_ms, POSTGRES_SESSION_OWN);
 	if (!spec->dsn || postgres_session_connect(&postgres->server, err))
@@ -355,7 +372,7 @@ static struct dedup_store *open_postgres_store(const struct dedup_spec *spec, st
 	return NULL;
 }
 
-/* What was added is committed. */
+/* Done ids are committed already. */
 static bool note_postgres_offset(struct dedup_store *store, int64_t offset, struct err *err)
 {
 	(void)err;

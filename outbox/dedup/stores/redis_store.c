@@ -1,14 +1,16 @@
 /*
- * Ids on a server of Redis, shared between machines. What is pending has a key with a lease, that
- * only this process can take away; what is done is, by form:
+ * Ids on a Redis server, shared between machines. A pending id has a key with a lease, which only
+ * this process can remove. The form says how a done id is stored:
  *
- *   key     that same key, with the window as its time to live
+ *   key     the same key, with the window as its time to live
  *   bitmap  a bit of NAME:bitmap:PARTITION, as in the classic scheme: 10 bits of the id's CRC32 are
  *           the partition, 22 the offset in it
- *   bloom   in NAME:bloom, a filter of the module RedisBloom
+ *   bloom   an item of NAME:bloom, a filter of the module RedisBloom
  *
- * The claim is made before the filter is asked, and the filter is told before the claim ends: who
- * gets the claim sees all that was done under another.
+ * An id is claimed before the filter is queried, and added to the filter before the claim ends: so
+ * the next holder of a claim sees everything that was done under earlier ones.
+ *
+ * Read struct form first; then ask_round, which claims, settles doubts and renews; then add_chunk.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -25,10 +27,10 @@ enum { CHUNK = 1000, OFFSET_BITS = 22 };
 struct redis_store;
 struct form {
 	const char *name;
-	const char *claims; /* keys of what is pending begin with it */
-	/* One command, whose answer is the number 1 if it is done. NULL: the claim tells. */
+	const char *claims; /* the keys of pending ids begin with it, behind the store's name */
+	/* Sends one command, whose answer is 1 if the id is done. NULL: the claim's key says it. */
 	void (*say_look)(struct redis_store *redis, const struct dedup_item *item);
-	/* Any number of commands. NULL: the claim becomes it. */
+	/* Sends any number of commands that store done ids. NULL: the claim's key stores them. */
 	void (*say_add)(struct redis_store *redis, const struct dedup_item *items, size_t count);
 	bool (*prepare)(struct redis_store *redis, const struct dedup_spec *spec, struct err *err);
 };
@@ -38,13 +40,13 @@ struct redis_store {
 	const struct form *form;
 	struct redis_session server;
 	char *name, *lease_ms, *window_ms; /* words of commands */
-	/* What stands at a key: a number that only this store has, below 0 when it is done. Of
-	 * numbers the server makes no strings, which saves it memory and time. */
+	/* Values of a claim's key: a number that only this store has, negative when the id is done.
+	 * The server stores a number without a string, which saves it memory and time. */
 	char *pending, *done;
 	struct text key;
-	size_t prefix; /* bytes of it that are of every claim */
+	size_t prefix; /* number of its first bytes, which all claims share */
 	struct dedup_hot hot;
-	int64_t hot_ms; /* what is done is believed for so long; 0: not at all */
+	int64_t hot_ms; /* how long a done id of the hot layer is believed; 0: no hot layer */
 	int64_t offset;
 };
 
@@ -53,7 +55,7 @@ static struct redis_store *redis_of(struct dedup_store *store)
 	return (struct redis_store *)store;
 }
 
-/* A UUID as it is usually written is the same in 16 bytes, which costs the server less. */
+/* Is the id a UUID in its usual spelling? Its 16 bytes cost the server less. */
 static bool is_uuid(const struct dedup_item *item, char ret_bytes[UUID_BYTES])
 {
 	char written[UUID_TEXT];
@@ -63,7 +65,7 @@ static bool is_uuid(const struct dedup_item *item, char ret_bytes[UUID_BYTES])
 	return memcmp(written, item->id, UUID_TEXT) == 0;
 }
 
-/* NAME:id:ID, and NAME:id=BYTES of a UUID. Until the next one is made. */
+/* NAME:id:ID, or NAME:id=BYTES for a UUID. Valid until the next call. */
 static struct redis_word redis_id_key(struct redis_store *redis, const struct dedup_item *item)
 {
 	char uuid[UUID_BYTES];
@@ -129,7 +131,7 @@ static void store_number(void *context, size_t number, const struct redis_answer
 	*(int64_t *)context = answer->number;
 }
 
-/* Another process may be as fast: its filter is as good. */
+/* If another process creates the filter first, that one is used. */
 static bool reserve_redis_filter(
     struct redis_store *redis, const struct dedup_spec *spec, struct err *err)
 {
@@ -137,11 +139,13 @@ static bool reserve_redis_filter(
 	redis_sayf(redis->server.redis, "EXISTS %s:bloom", redis->name);
 	if (!redis_session_hear(&redis->server, store_number, &exists, err) || exists)
 		return exists;
+
 	owned_text char *rate = xformat("%.9g", spec->rate);
 	redis_sayf(redis->server.redis, "BF.RESERVE %s:bloom %s %lld EXPANSION 2", redis->name,
 	    rate, (long long)spec->ids);
 	if (redis_session_hear(&redis->server, store_number, &exists, err))
 		return true;
+
 	if (strstr(err->message, "item exists"))
 		return redis_session_begin(&redis->server, err);
 	if (strstr(err->message, "unknown command"))
@@ -173,11 +177,12 @@ struct round {
 	const struct dedup_item *items[CHUNK];
 	enum outbox_dedup_state *states[CHUNK];
 	bool claimed[CHUNK], done[CHUNK];
-	bool old[CHUNK]; /* the claim, if it is ours, is of an earlier call */
+	bool old[CHUNK]; /* a claim of this process, if any, was made by an earlier call */
 	size_t count;
-	size_t asked[CHUNK], asked_count; /* the places of what was asked once more */
+	size_t asked[CHUNK], asked_count; /* items of the second and third request */
 };
 
+/* With a filter each item has two answers: one to the claim, one from the filter. */
 static void see_claim(void *context, size_t number, const struct redis_answer *answer)
 {
 	struct round *round = context;
@@ -207,7 +212,8 @@ static void ask_once_more(struct round *round, size_t at)
 	round->asked[round->asked_count++] = at;
 }
 
-/* What stands where we could not claim; of what was claimed and is done, that it is not claimed. */
+/* Reads the value of a key that could not be claimed. The answer to the removal of a claim is a
+ * number, and changes nothing. */
 static void see_doubt(void *context, size_t number, const struct redis_answer *answer)
 {
 	struct round *round = context;
@@ -219,6 +225,10 @@ static void see_doubt(void *context, size_t number, const struct redis_answer *a
 	round->done[at] = answer->text[0] == '-';
 }
 
+/*
+ * Settles two cases: the filter has an id that was claimed, so the claim is removed; or an id was
+ * neither claimed nor done, so its key is read.
+ */
 static bool ask_doubts(struct round *round, struct err *err)
 {
 	struct redis_store *redis = round->redis;
@@ -226,6 +236,7 @@ static bool ask_doubts(struct round *round, struct err *err)
 	for (size_t i = 0; i < round->count; i++) {
 		if (round->claimed[i] != round->done[i])
 			continue;
+
 		struct redis_word key = redis_id_key(redis, round->items[i]);
 		const struct redis_word words[] = {redis_word("GET"), key};
 		if (round->claimed[i])
@@ -235,6 +246,7 @@ static bool ask_doubts(struct round *round, struct err *err)
 		round->old[i] = !round->claimed[i];
 		ask_once_more(round, i);
 	}
+
 	return redis_session_hear(&redis->server, see_doubt, round, err);
 }
 
@@ -244,7 +256,7 @@ static void see_renewed(void *context, size_t number, const struct redis_answer 
 	round->claimed[round->asked[number]] = answer->number == 1;
 }
 
-/* A claim of ours whose answer was lost has lived for some of its lease. */
+/* A claim whose answer was lost has already used a part of its lease. */
 static bool renew_old(struct round *round, struct err *err)
 {
 	struct redis_store *redis = round->redis;
@@ -286,7 +298,7 @@ static bool ask_round(struct round *round, struct err *err)
 	return true;
 }
 
-/* What a look that failed has claimed is found to be ours by the next, or free after the lease. */
+/* If a look fails, the next one finds the claims that it made, or they end with their lease. */
 static bool claim_in_redis(struct dedup_store *store, const struct dedup_item *items, size_t count,
     enum outbox_dedup_state *ret_states, struct err *err)
 {
@@ -297,6 +309,7 @@ static bool claim_in_redis(struct dedup_store *store, const struct dedup_item *i
 			ret_states[i] = OUTBOX_DEDUP_DONE;
 			continue;
 		}
+
 		round.items[round.count] = &items[i];
 		round.states[round.count++] = &ret_states[i];
 		if (round.count < CHUNK)
@@ -305,6 +318,7 @@ static bool claim_in_redis(struct dedup_store *store, const struct dedup_item *i
 			return false;
 		round.count = 0;
 	}
+
 	return ask_round(&round, err);
 }
 
@@ -315,7 +329,8 @@ struct sum {
 	size_t lost;
 };
 
-/* What stood at the key: our claim, or nothing any more, or what we said before a lost answer. */
+/* Reads the value that the key had before. The id is lost unless it was this store's claim, or
+ * nothing, or this store's `done` from a call whose answer was lost. */
 static void see_replaced(void *context, size_t number, const struct redis_answer *answer)
 {
 	struct sum *sum = context;
@@ -348,8 +363,8 @@ static void say_remove(struct redis_store *redis, const struct dedup_item *items
 		    &redis->server, redis_id_key(redis, &items[i]), redis_word(redis->pending));
 }
 
-/* The claim ends when the server has said that it knows: one that is full would take that and
- * refuse this. */
+/* Waits for the answer before the claim ends: a server whose memory is full would refuse the
+ * addition, and yet remove the claim. */
 static bool tell_filter(
     struct redis_store *redis, const struct dedup_item *items, size_t count, struct err *err)
 {
@@ -414,7 +429,7 @@ static bool release_in_redis(
 	return run_each(redis_of(store), items, count, say_remove, err);
 }
 
-/* What is pending with somebody stays so. */
+/* Does not touch an id that is pending in some process. */
 static void say_forget(struct redis_store *redis, const struct dedup_item *items, size_t count)
 {
 	static const char script[] = "local is = redis.call('GET', KEYS[1]) "
@@ -451,8 +466,8 @@ static void close_redis_store(struct dedup_store *store)
 	free(redis);
 }
 
-/* A key has a time to live, and others can release it: ids in the hot layer would not know of it.
- * The other forms forget nothing. */
+/* These forms forget nothing, so that the hot layer is always right. With form=key it is off by
+ * default: a key expires, and another process can release it, without the hot layer noticing. */
 static bool check_redis_filter(struct dedup_spec *spec, struct err *err)
 {
 	if (spec->hot == 0)
@@ -478,10 +493,12 @@ static struct dedup_store *open_redis_store(const struct dedup_spec *spec, struc
 	text_addf(&redis->key, "%s:%s", redis->name, redis->form->claims);
 	redis->prefix = redis->key.length;
 	redis->offset = -1;
+
 	if (spec->hot) {
 		dedup_hot_init(&redis->hot, (uint64_t)spec->hot);
 		redis->hot_ms = spec->window_ms;
 	}
+
 	if (redis_session_init(&redis->server, spec->url, (int)spec->timeout_ms, spec->name, err) &&
 	    redis_session_begin(&redis->server, err) &&
 	    (!redis->form->prepare || redis->form->prepare(redis, spec, err)))
@@ -490,7 +507,7 @@ static struct dedup_store *open_redis_store(const struct dedup_spec *spec, struc
 	return NULL;
 }
 
-/* What was added is there, as durable as the server keeps it. */
+/* Done ids are on the server already, as durable as it keeps them. */
 static bool note_redis_offset(struct dedup_store *store, int64_t offset, struct err *err)
 {
 	(void)err;

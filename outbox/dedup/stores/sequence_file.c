@@ -13,13 +13,13 @@
 
 enum { MOST = 1 << 24 };
 
-/* The last line, behind these. */
+/* The last line: the checksum of the text before it. */
 static char *seal_line(const char *text, size_t length)
 {
 	return xformat("%016" PRIx64 "\n", (uint64_t)XXH3_64bits(text, length));
 }
 
-/* Cuts the text behind the marks. */
+/* Checks the checksum, reads the offset, and cuts the text behind the marks. */
 static bool verify_seal(char *text, int64_t *ret_offset)
 {
 	char *offset = strchr(text, '\n'), *end = offset ? strchr(offset + 1, '\n') : NULL;

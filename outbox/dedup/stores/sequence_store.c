@@ -1,16 +1,20 @@
 /*
- * Messages of our own relay, told apart by their positions: at first occurrence they grow along
- * each (publisher, identity, shard, epoch) of a partition, so that the largest is all there is to
- * remember.
+ * Messages of outbox-relay, told apart by their positions: at first occurrence these grow along
+ * each (publisher, identity, shard, epoch) of a partition, so that only the largest one must be
+ * remembered.
  *
- * Behind the watermark, below which all is done, are the positions that were taken in since, in
- * order, each open until it is done. The watermark goes over those at its end that are done, at a
- * checkpoint or when there are many, and with a checkpoint over all whose records are before its
- * offset; so it never is beyond what is done.
+ * Each (publisher, identity, shard, epoch) has a line with a watermark, up to which all positions
+ * are done. Behind the watermark the line has the positions that were taken in since, in order,
+ * each open until it is done. At a checkpoint, or when there are many, the watermark moves over the
+ * done positions next to it; at a checkpoint also over all positions whose records are before the
+ * checkpoint's offset. So it is never beyond a position that is not done.
  *
- * A position between them that was not taken in came with a larger offset, if all is well: it is a
- * copy of a record from before this consumer's first one. Else the caller mixes up the order, and
- * nobody can say whether it is new: refused.
+ * A smaller position than the last one taken in, but one that was never taken in itself, must have
+ * a larger offset: then it is a copy of a record from before this consumer's first one. Otherwise
+ * the caller mixes up the order of the records, and the store cannot know whether the position is
+ * new: it is refused.
+ *
+ * Read struct line first, then look_at, make_done and advance_one.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -28,24 +32,24 @@ enum { MOST_OPEN = 1 << 20, MANY = 1 << 12, EPOCHS = 4 };
 
 struct place {
 	int64_t tick, id, offset;
-	uint32_t check; /* of the id's hash */
+	uint32_t check; /* low bits of the id's hash */
 	bool open;
 };
 
 struct line {
 	struct outbox_position mark; /* tick -1: nothing is done yet */
-	struct place *places;        /* behind it, in order: from first to count */
+	struct place *places;        /* positions behind the mark, in order: from first to count */
 	size_t first, count, capacity;
-	size_t next;    /* behind the last one that was done, unless places moved */
-	int64_t offset; /* of the last that was taken in; -1: not known */
-	uint64_t used;  /* when that was: a larger number is later */
+	size_t next;    /* index behind the position that was done last, unless places moved */
+	int64_t offset; /* offset of the position that was taken in last; -1: not known */
+	uint64_t used;  /* when that one was taken in: a larger number is later */
 };
 
 struct sequence_store {
 	struct dedup_store store;
 	struct state_folder folder; /* path NULL: none */
 	struct line *lines;
-	size_t count, recent; /* recent: the line of the last one that was done */
+	size_t count, recent; /* recent: the line of the position that was done last */
 	uint64_t uses, open;  /* open: places of all lines */
 	int64_t offset;
 	struct text text; /* the marks, as of the last checkpoint */
@@ -75,8 +79,11 @@ static struct line *find_shard_line(
 	return NULL;
 }
 
-/* A shard begins a new epoch after a rare accident; what came in those long before is not sent any
- * more. NULL: it has no more than EPOCHS. */
+/*
+ * The line to reuse for a new epoch of the shard: the least recently used one without open
+ * positions. A shard begins a new epoch only after a rare accident, and records of much earlier
+ * epochs no longer come. NULL: the shard has fewer than EPOCHS lines, or all are in use.
+ */
 static struct line *oldest_epoch(
     const struct sequence_store *sequence, const struct outbox_position *position)
 {
@@ -103,6 +110,7 @@ static struct line *make_line(
 		line = &sequence->lines[sequence->count++];
 		*line = (struct line){0};
 	}
+
 	line->mark = *position;
 	line->mark.tick = line->mark.id = -1;
 	line->first = line->count = 0;
@@ -136,22 +144,25 @@ static void add_line_place(struct sequence_store *sequence, struct line *line,
 {
 	if (line->first == line->count)
 		line->first = line->count = 0;
+
 	if (line->count == line->capacity && line->first > line->capacity / 2) {
 		line->count -= line->first;
 		memmove(
 		    line->places, line->places + line->first, line->count * sizeof *line->places);
 		line->first = 0;
 	}
+
 	if (line->count == line->capacity) {
 		line->capacity = line->capacity ? line->capacity * 2 : 64;
 		line->places = xrealloc(line->places, line->capacity * sizeof *line->places);
 	}
+
 	line->places[line->count++] = (struct place){
 	    position->tick, position->id, item->offset, (uint32_t)item->hash.low, true};
 	sequence->open++;
 }
 
-/* The mark goes over the first place, if that is done, or before the offset. */
+/* Moves the mark over the first place if that is done, or if its record is before the offset. */
 static bool advance_one(struct sequence_store *sequence, struct line *line, int64_t offset)
 {
 	if (line->first == line->count)
@@ -207,15 +218,19 @@ static bool look_at(struct sequence_store *sequence, const struct dedup_item *it
 	struct outbox_position position;
 	if (!read_position(item, &position, err))
 		return false;
+
 	struct line *line = find_shard_line(sequence, &position);
 	if (!line)
 		line = make_line(sequence, &position);
+
 	*ret_state = OUTBOX_DEDUP_NEW;
 	if (is_later(line, &position))
 		return admit_position(sequence, line, &position, item, err);
+
 	const struct place *place = find_line_place(line, &position);
 	if (!place || !place->open)
 		*ret_state = OUTBOX_DEDUP_DONE;
+	/* neither taken in nor a copy: the caller mixes up the order */
 	return place || item->offset > line->offset ||
 	       outbox_position_compare(&line->mark, &position) >= 0 ||
 	       err_set(err, ERR_REJECT,
@@ -233,7 +248,7 @@ static bool look_up_positions(struct dedup_store *store, const struct dedup_item
 	return true;
 }
 
-/* Most are done in the order in which they came. */
+/* Is it the position behind the one that was done last? Most are, and need no search. */
 static bool is_next(const struct line *line, const struct dedup_item *item)
 {
 	if (line->next < line->first || line->next >= line->count || item->offset < 0)
@@ -252,12 +267,14 @@ static bool make_done(
 			return false;
 		line = find_shard_line(sequence, &position);
 		struct place *place = line ? find_line_place(line, &position) : NULL;
-		if (!place)
+		if (!place) /* the mark is beyond it already */
 			return true;
 		line->next = (size_t)(place - line->places);
 		sequence->recent = (size_t)(line - sequence->lines);
 	}
+
 	line->places[line->next++].open = false;
+	/* without a checkpoint for long, the mark moves here: done places take memory */
 	while (line->count - line->first > MANY && advance_one(sequence, line, 0))
 		;
 	return true;
@@ -304,6 +321,7 @@ static bool resume_marks(struct dedup_store *store, const char *text, struct err
 			    "'%.60s' is no mark of 'sequence': it has positions, with blanks "
 			    "between",
 			    at);
+
 		struct line *line = find_shard_line(sequence, &position);
 		if (!line)
 			line = make_line(sequence, &position);
@@ -311,6 +329,7 @@ static bool resume_marks(struct dedup_store *store, const char *text, struct err
 			line->mark = position;
 		at += length + (at[length] == ' ');
 	}
+
 	write_marks(sequence);
 	return true;
 }
@@ -382,6 +401,7 @@ static bool inspect_positions(struct dedup_inspection *inspection, struct err *e
 {
 	struct dedup_part *part = &inspection->part;
 	struct stat state;
+
 	owned_text char *marks = sequence_file_read(inspection->folder->fd, &part->offset);
 	if (!marks && errno != EBADMSG)
 		return dedup_inspection_fail_unless_gone(part->file->name, err);
@@ -389,6 +409,7 @@ static bool inspect_positions(struct dedup_inspection *inspection, struct err *e
 		dedup_inspection_report(inspection, part->file->name, DEDUP_WHOLE_FILE, false,
 		    "it is not as it was written: the store is refused; remove it, and what came "
 		    "since the offset that is committed may come twice");
+
 	if (fstatat(inspection->folder->fd, part->file->name, &state, 0) == 0)
 		part->bytes = (uint64_t)state.st_size;
 	dedup_inspection_end_part(inspection);

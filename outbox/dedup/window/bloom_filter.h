@@ -1,15 +1,15 @@
 #pragma once
 /*
- * A blocked Bloom filter: an id has 8 bits in one line of 64 bytes, one in each of its 8 words, so
- * that a look costs one line of memory. The line is (high * lines) >> 64, the bit of word i is bits
- * 6i to 6i+5 of low. All 54 and more bits come from one hash and none is used twice, so that the
- * rate is that of theory (bloom_size.h).
+ * A blocked Bloom filter: an id has 8 bits in one line of 64 bytes, one bit in each of its 8 words,
+ * so that a look reads one line of memory. The line is (high * lines) >> 64, the bit of word i is
+ * bits 6i to 6i+5 of low. All 54 and more bits come from one hash and none is used twice, so that
+ * the rate is that of theory (bloom_size.h).
  *
- * On disk and in memory a word is 64 bits, little-endian. AVX2, NEON and portable code give the
- * same bits: a filter that one wrote is read by another.
+ * On disk and in memory a word is 64 bits, little-endian. AVX2, NEON and portable code produce the
+ * same bits: each can read a filter that another one wrote.
  *
  * The memory is the caller's: lines * 64 bytes, at a multiple of 64, zero in the beginning. One
- * thread adds; others may look meanwhile in no filter that it adds to.
+ * thread adds; meanwhile other threads may look only in filters that it does not add to.
  */
 #include <stdbool.h>
 #include "fingerprint.h"
@@ -21,15 +21,15 @@ struct bloom_filter {
 	uint64_t lines;
 };
 
-/* One way to do it. */
+/* An implementation of the filter. */
 struct bloom_code {
 	const char *name;
 	void (*add)(const struct bloom_filter *filter, struct fingerprint hash);
-	/* Bit i: filter i may have it. count <= BLOOM_FILTERS. */
+	/* Bit i of the result: filter i may have the id. count <= BLOOM_FILTERS. */
 	uint64_t (*look)(const struct bloom_filter *filters, int count, struct fingerprint hash);
 };
 
-/* What this machine can do, the fastest first; the last is the portable one, behind it NULL. */
+/* The implementations for this machine, the fastest first, the portable one last; then NULL. */
 const struct bloom_code *const *bloom_codes(void);
 
 static inline uint64_t *bloom_line(const struct bloom_filter *filter, struct fingerprint hash)
@@ -39,7 +39,7 @@ static inline uint64_t *bloom_line(const struct bloom_filter *filter, struct fin
 	return filter->words + line * (BLOOM_LINE / sizeof(uint64_t));
 }
 
-/* Brings the lines of an id that is looked at, or added, a little later. */
+/* Prefetches the lines of an id that is looked up or added a little later. */
 static inline void bloom_prefetch(
     const struct bloom_filter *filters, int count, struct fingerprint hash)
 {

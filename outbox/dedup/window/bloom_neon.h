@@ -1,7 +1,7 @@
 #pragma once
 /*
- * The filter's code for NEON. Whoever includes it has included arm_neon.h, or a model of it (the
- * unit test on other machines).
+ * The filter's code for NEON. Include arm_neon.h before it, or a model of that (the unit test on
+ * other machines).
  */
 #include "bloom_filter.h"
 
@@ -28,6 +28,7 @@ static uint64_t neon_look(const struct bloom_filter *filters, int count, struct 
 	uint64_t found = 0;
 	for (int pair = 0; pair < BLOOM_BITS / 2; pair++)
 		bits[pair] = neon_bits(low, pair);
+
 	for (int i = 0; i < count; i++) {
 		const uint64_t *line = bloom_line(&filters[i], hash);
 		uint64x2_t missing = vdupq_n_u64(0);

@@ -3,7 +3,7 @@
 #include <math.h>
 #include "bloom_filter.h"
 
-/* Beyond 12 standard deviations a Poisson distribution has less than a double can tell. */
+/* Beyond 12 standard deviations a Poisson distribution is smaller than a double can show. */
 double bloom_rate(double load, int places)
 {
 	double sum = 0;

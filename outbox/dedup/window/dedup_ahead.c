@@ -3,7 +3,7 @@
 static void *prepare_slice(void *context)
 {
 	struct dedup_ahead *ahead = context;
-	struct err err; /* the caller's own attempt tells it */
+	struct err err; /* ignored: the owner opens the slice itself, and sees the error */
 	for (int i = 0; i < ahead->gone_count; i++)
 		dedup_slice_remove(&ahead->gone[i], ahead->folder);
 	ahead->gone_count = 0;
@@ -54,7 +54,7 @@ bool dedup_ahead_has(const struct dedup_ahead *ahead, int64_t number, int sub)
 	       ahead->plan.head.sub == sub;
 }
 
-/* Something else is ready: does it do? */
+/* Is another slice ready, or being made, that can be renamed? */
 static bool is_other(const struct dedup_ahead *ahead, int sub)
 {
 	return sub == 0 && (ahead->running || ahead->slice.log) && ahead->plan.head.sub == 0;
@@ -63,7 +63,7 @@ static bool is_other(const struct dedup_ahead *ahead, int sub)
 bool dedup_ahead_take(
     struct dedup_ahead *ahead, int64_t number, int sub, struct dedup_slice *ret_slice)
 {
-	struct err err; /* the caller's own attempt tells it */
+	struct err err; /* ignored: the caller opens the slice itself, and sees the error */
 	bool wanted = dedup_ahead_has(ahead, number, sub), other = !wanted && is_other(ahead, sub);
 	join_ahead_thread(ahead);
 	if ((!wanted && !other) || !ahead->slice.log)

@@ -1,19 +1,19 @@
 #pragma once
 /*
- * What a window has done beside it, so that its owner never waits for a disk when a slice ends: a
- * thread makes the files of the slice that comes next, and removes those that are over. There is a
- * thread only while there is something to do.
+ * Prepares slices in a thread, so that the owner of a window never waits for a disk when a slice
+ * ends: the thread creates the files of the next slice, and removes the files of expired slices. It
+ * runs only while there is work.
  *
- * A slice that was made ready and is not used is removed; one that a killed process left has an
+ * A slice that was made ready and is not used is removed. A slice that a killed process left has an
  * empty log or none, and is removed when the window is opened.
  *
- * Owned by one thread, and not moved while it works.
+ * Owned by one thread, and not moved while the work is under way.
  */
 #include <pthread.h>
 #include "dedup_slice.h"
 
 struct dedup_ahead {
-	/* dedup_ahead.c's own; the thread's while it runs */
+	/* private to dedup_ahead.c; while the thread runs, the thread's */
 	pthread_t thread;
 	bool running;
 	int folder;
@@ -23,21 +23,22 @@ struct dedup_ahead {
 	int gone_count;
 };
 
-/* folder stays the caller's. */
+/* folder: a descriptor, which stays the caller's. */
 void dedup_ahead_init(struct dedup_ahead *ahead, int folder);
-/* Waits, and removes what is not used. */
+/* Waits for the thread, and removes the slice that is ready. */
 void dedup_ahead_finish(struct dedup_ahead *ahead);
 
-/* Makes a slice by this plan ready; removes those that are over, which are its own from now on. */
+/* Waits for the work before, then begins to make a slice of this plan ready, and to remove the
+ * expired slices `gone`, which it owns from now on. */
 void dedup_ahead_begin(struct dedup_ahead *ahead, const struct dedup_slice_plan *plan,
     const struct dedup_slice *gone, int count);
 
 /*
- * The slice that is ready, made this one's if it is another slice's (no sub-slice), which is not
- * needed any more; false: it is to be opened by the caller, now that no thread works. Waits for the
- * thread if it has not ended.
+ * Waits for the thread, and takes the slice that is ready. If that is another slice (no sub-slice),
+ * it is no longer needed, and is renamed to this number. False: the caller opens the slice itself,
+ * now that no thread works.
  */
 bool dedup_ahead_take(
     struct dedup_ahead *ahead, int64_t number, int sub, struct dedup_slice *ret_slice);
-/* Is it ready, or being made? */
+/* Is this slice ready, or being made? */
 bool dedup_ahead_has(const struct dedup_ahead *ahead, int64_t number, int sub);

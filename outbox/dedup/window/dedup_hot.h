@@ -1,8 +1,9 @@
 #pragma once
 /*
  * Ids that were seen a moment ago, exactly: one place for each value of some bits of the
- * fingerprint, in which the last one stays. Most duplicates come soon, and are told from here
- * without asking further. Until when an entry is believed is counted in what the owner likes.
+ * fingerprint, which has the last id with these bits. Most duplicates come soon, and are found here
+ * without a look into the store. The owner chooses the unit of `until`, up to which an entry is
+ * valid.
  *
  * Owned by one thread.
  */

@@ -53,7 +53,7 @@ const struct dedup_map_known *dedup_map_known(const struct dedup_map_head *head,
 	return newest;
 }
 
-/* A process that is killed here leaves the other one. */
+/* If the process is killed meanwhile, the newer one remains. */
 void dedup_map_note(struct dedup_map_head *head, struct dedup_map_known known, uint64_t seed)
 {
 	const struct dedup_map_known *newest = dedup_map_known(head, seed);
@@ -95,6 +95,7 @@ bool dedup_map_boot(uint8_t ret_boot[DEDUP_MAP_BOOT])
 	owned_file FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
 	bool good = file && fread(text, 1, 36, file) == 36;
 	int place = 0;
+
 	for (char *at = text; good && *at && place < DEDUP_MAP_BOOT; at++)
 		if (*at != '-') {
 			unsigned value;
@@ -102,6 +103,7 @@ bool dedup_map_boot(uint8_t ret_boot[DEDUP_MAP_BOOT])
 			ret_boot[place++] = (uint8_t)value;
 			at++;
 		}
+
 	return good && place == DEDUP_MAP_BOOT;
 }
 

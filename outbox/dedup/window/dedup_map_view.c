@@ -12,21 +12,23 @@
 static bool read_map_bytes(struct dedup_map_view *view, int fd)
 {
 	size_t at = 0;
-	/* filters are looked at by the line */
+	/* the filter needs aligned lines */
 	view->memory = aligned_alloc(BLOOM_LINE, (view->bytes + BLOOM_LINE) & ~(BLOOM_LINE - 1ULL));
 	if (!view->memory)
 		return false;
+
 	while (at < view->bytes) {
 		ssize_t length = pread(fd, (char *)view->memory + at, view->bytes - at, (off_t)at);
 		if (length == 0 || (length < 0 && errno != EINTR))
 			break;
 		at += length > 0 ? (size_t)length : 0;
 	}
+
 	view->bytes = at;
 	return true;
 }
 
-/* Are its parts where the head says? */
+/* Has the file the size that the head says? */
 static bool head_fits_map(const struct dedup_map_view *view)
 {
 	const struct dedup_map_head *head = &view->head;
@@ -53,15 +55,16 @@ static bool unit_begins_batch(struct key_view *log, uint64_t unit, uint64_t end)
 				  batch.unit == unit);
 }
 
-/* As dedup_slice.c does. */
+/* Must decide as dedup_slice.c does when it opens the slice. */
 static enum dedup_map_use judge_map_use(
     struct dedup_map_view *view, struct key_view *log, bool live)
 {
 	const struct dedup_map_head *head = &view->head;
-	/* a shorter one was being made */
+	/* a log that is shorter than its head was being created */
 	uint64_t end = log->units > KEY_FIRST_UNIT ? log->units : KEY_FIRST_UNIT;
 	bool of_this_boot = dedup_map_is_of_this_boot(head);
 	view->wrong_sum = head->sealed && (head->sealed != 1 || !is_sealed(view, log->seed));
+
 	if (live)
 		return DEDUP_MAP_USED;
 	if (view->wrong_sum || (!of_this_boot && !head->sealed))
@@ -89,12 +92,15 @@ bool dedup_map_view_open(
 	*ret_view = (struct dedup_map_view){0};
 	if (fd < 0 || fstat(fd, &state))
 		return fd < 0 && errno == ENOENT;
+
 	ret_view->bytes = (uint64_t)state.st_size;
 	if (!read_map_bytes(ret_view, fd) || ret_view->bytes < DEDUP_MAP_HEAD)
 		return ret_view->memory;
+
 	memcpy(&ret_view->head, ret_view->memory, sizeof ret_view->head);
 	if (dedup_map_fault(&ret_view->head, log->seed) || !head_fits_map(ret_view))
 		return true;
+
 	ret_view->known = *dedup_map_known(&ret_view->head, log->seed);
 	lay_out(ret_view);
 	ret_view->use = judge_map_use(ret_view, log, live);

@@ -1,3 +1,12 @@
+/*
+ * A slice's two files. When they are opened, use_map decides whether the map is believed, and
+ * read_slice_log brings into the map what the log has behind it: the map's `known` says up to which
+ * unit. A write does the same with the units that it has added. Whenever the map proves to be
+ * damaged, rebuild_slice_map makes it anew from the log.
+ *
+ * Read open_slice_files first, then judge_slice_map, then see_entry and fill_one, then
+ * dedup_slice_has and dedup_slice_write.
+ */
 #include "dedup_slice.h"
 
 #include <errno.h>
@@ -31,24 +40,27 @@ static uint64_t seed_of(const struct dedup_slice *slice)
 	return slice->plan.head.seed;
 }
 
-/* A file of another size is that of another plan, or was being made. */
+/* A file of another size is of another plan, or was being created: it is emptied. */
 static bool open_map(struct dedup_slice *slice, const char *name, int folder, struct err *err)
 {
 	struct stat state;
 	slice->map_fd = openat(folder, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (slice->map_fd < 0 || fstat(slice->map_fd, &state))
 		return disk_error_fail(name, "opened", err);
-	/* a page that finds no room on the disk later would be a SIGBUS */
+
+	/* all room is taken now: a page that finds none on the disk later would be a SIGBUS */
 	if ((uint64_t)state.st_size != slice->map_bytes &&
 	    (ftruncate(slice->map_fd, 0) ||
 		(errno = posix_fallocate(slice->map_fd, 0, (off_t)slice->map_bytes))))
 		return disk_error_fail(name, "made", err);
+
 	slice->map =
 	    mmap(NULL, slice->map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, slice->map_fd, 0);
 	if (slice->map == MAP_FAILED) {
 		slice->map = NULL;
 		return disk_error_fail(name, "mapped", err);
 	}
+
 	char *filter = (char *)slice->map + DEDUP_MAP_HEAD;
 	slice->filter.words = (void *)filter;
 	slice->index.buckets = (void *)(filter + slice->filter.lines * BLOOM_LINE);
@@ -62,7 +74,8 @@ static bool is_of_plan(const struct dedup_slice *slice)
 	       head->buckets == slice->index.count;
 }
 
-/* What was sealed is proved at once after another start; else piece by piece, as it is read. */
+/* A sealed map of an earlier start of the machine is proved at once; one of this start piece by
+ * piece, as it is read. */
 static enum dedup_slice_origin judge_slice_map(struct dedup_slice *slice)
 {
 	const struct dedup_map_head *head = slice_map_head(slice);
@@ -91,7 +104,8 @@ static void note_slice_known(struct dedup_slice *slice, struct dedup_map_known k
 	dedup_map_note(slice_map_head(slice), known, seed_of(slice));
 }
 
-/* Of zeroes. Believed by nobody yet: one that is half filled is made again. */
+/* Begins a map, of zeroes. It has no boot id yet, so that a map that was filled only in part is
+ * made again. */
 static void begin_map(struct dedup_slice *slice)
 {
 	struct dedup_map_head *head = slice_map_head(slice);
@@ -104,7 +118,7 @@ static void begin_map(struct dedup_slice *slice)
 	note_slice_known(slice, (struct dedup_map_known){.units = KEY_FIRST_UNIT, .offset = -1});
 }
 
-/* Without touching each page; there must be nobody who looks at it. */
+/* Empties the map without touching each page. Nothing may read the map meanwhile. */
 static bool make_map(struct dedup_slice *slice, const char *name, struct err *err)
 {
 	if (ftruncate(slice->map_fd, 0) ||
@@ -126,8 +140,8 @@ static void stamp_map_boot(struct dedup_slice *slice)
 		memset(head->boot, 0, sizeof head->boot);
 }
 
-/* What a killed process wrote is there as long as the machine runs, and what a map that was sealed
- * knows of was durable before. */
+/* A log is never shorter than its map knows: units that a killed process wrote remain while the
+ * machine runs, and the units that a sealed map knows were durable before. */
 static bool check_log(const struct dedup_slice *slice, const char *name, struct err *err)
 {
 	return slice->known.units <= key_log_written(slice->log) ||
@@ -137,9 +151,10 @@ static bool check_log(const struct dedup_slice *slice, const char *name, struct 
 		   name);
 }
 
-/* --- what is in the log --------------------------------------------------------------------- */
+/* --- from the log into the map -------------------------------------------------------------- */
 
-/* A ring: the lines and buckets of what is behind come from memory meanwhile. */
+/* Entries on their way into the map. They wait in a ring while the memory brings their lines and
+ * buckets. */
 struct filling {
 	struct dedup_slice *slice;
 	const struct bloom_code *code;
@@ -148,11 +163,11 @@ struct filling {
 		uint32_t unit;
 	} ring[AHEAD];
 	uint64_t seen, done;
-	bool again; /* a killed process may have begun with it */
-	bool wrong; /* a piece of the map is not as it was sealed, or an id had no room */
+	bool again; /* a killed process may have put some of them into the map */
+	bool wrong; /* a piece of the map has changed since its seal, or an id had no room */
 };
 
-/* A look reads buckets until one has room. */
+/* Proves the buckets that a look reads: up to the first one with room. */
 static bool prove_buckets(struct dedup_slice *slice, struct fingerprint hash)
 {
 	uint64_t first = key_index_bucket(&slice->index, hash);
@@ -187,10 +202,11 @@ static void fill_one(struct filling *filling)
 		filling->wrong = true;
 		return;
 	}
+
 	filling->code->add(&slice->filter, hash);
 	if (filling->again && key_index_find(&slice->index, hash, is_wanted_unit, &unit))
 		return;
-	/* it has half as much again as ids are planned: only one that is damaged is full */
+	/* the index has room for half as many ids again as planned: only a damaged one is full */
 	if (!key_index_add(&slice->index, hash, unit))
 		filling->wrong = true;
 }
@@ -207,7 +223,7 @@ static void see_entry(void *context, uint64_t unit, const struct key_entry *entr
 	key_index_prefetch(&filling->slice->index, entry->hash);
 }
 
-/* Now the map has all that is written. */
+/* Afterwards the map has everything that is written. */
 static void end_filling(struct filling *filling)
 {
 	struct dedup_slice *slice = filling->slice;
@@ -228,13 +244,14 @@ static bool fail_full(const struct dedup_slice *slice, struct err *err)
 	    (long long)slice->plan.head.slice, slice->plan.head.sub);
 }
 
-/* The map is damaged; what it was made from is not. */
+/* Makes a damaged map anew from the log, whose batches are verified. */
 static bool rebuild_slice_map(struct dedup_slice *slice, struct err *err)
 {
 	struct filling filling = {.slice = slice, .code = *bloom_codes()};
 	memset(slice->map, 0, slice->map_bytes);
 	begin_map(slice);
 	slice->origin = SLICE_REBUILT;
+
 	bool good = key_log_show(slice->log, KEY_FIRST_UNIT, see_entry, &filling, err);
 	if (good)
 		end_filling(&filling);
@@ -242,6 +259,7 @@ static bool rebuild_slice_map(struct dedup_slice *slice, struct err *err)
 		stamp_map_boot(slice);
 		return true;
 	}
+
 	wipe_map_magic(slice);
 	return good && fail_full(slice, err);
 }
@@ -269,7 +287,7 @@ static bool use_map(struct dedup_slice *slice, const char *name, struct err *err
 		return false;
 	if (key_log_begins(slice->log, slice->known.units))
 		return true;
-	slice->origin = SLICE_REBUILT; /* it says something that no process writes */
+	slice->origin = SLICE_REBUILT; /* no process writes such a number of units */
 	return make_map(slice, name, err);
 }
 
@@ -284,7 +302,7 @@ static bool open_slice_files(struct dedup_slice *slice, int folder, struct err *
 	slice_map_head(slice)->sealed = 0;
 	if (!read_slice_log(slice, err))
 		return false;
-	stamp_map_boot(slice); /* not before: one that was half filled is made again */
+	stamp_map_boot(slice); /* only now: a map that was filled in part is made again */
 	return true;
 }
 
@@ -372,7 +390,8 @@ static bool is_it(void *context, uint32_t unit)
 	       entry->hash.high == question->hash.high;
 }
 
-/* The index takes it for an id whose tag is the same. Is it one, or was it that one? */
+/* The index says that the id at this unit has the wanted tag. True: it has not, or the log is
+ * damaged there, and may have had the wanted id. */
 static bool is_wrong(void *context, uint32_t unit)
 {
 	struct question *question = context;
@@ -389,7 +408,7 @@ static bool find_in_slice(struct dedup_slice *slice, struct fingerprint hash)
 	return key_index_find(&slice->index, hash, is_it, &question);
 }
 
-/* What was not found: is it as it should be? Looks that come to this are few. */
+/* An id that the filter may have was not found: checks index and log. Few looks come to this. */
 static bool recheck_missing_id(
     struct dedup_slice *slice, struct fingerprint hash, bool *ret_there, struct err *err)
 {
@@ -449,7 +468,7 @@ bool dedup_slice_sync(struct dedup_slice *slice, struct err *err)
 {
 	if (key_log_sync(slice->log, err))
 		return true;
-	if (err->kind == ERR_FATAL) /* the log is read whole, and written again */
+	if (err->kind == ERR_FATAL) /* the next opening reads the whole log, and writes it again */
 		wipe_map_magic(slice);
 	return false;
 }

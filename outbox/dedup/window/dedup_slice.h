@@ -1,13 +1,13 @@
 #pragma once
 /*
- * A slice of the window, or a sub-slice: a key log, and one file beside it that is mapped, with the
- * filter and the index over the log. The map is only a hastened reading of the log, and knows what
- * is written there: it is believed while the machine has not been started again since it was
- * written, for then the kernel has every bit that a killed process set; or when it was sealed and
- * its checksums are right. Otherwise it is made again from the log.
+ * A slice of the window, or a sub-slice: a key log, and a map, which is a mapped file with the
+ * filter and the index over the log. The map only makes the log faster to read, and records how
+ * much of the log it has. It is believed while the machine has not been started again since it was
+ * written, because then the kernel has every bit that a killed process set; or when it was sealed
+ * and its checksums are right. Otherwise it is made again from the log.
  *
- * What a log or a sealed map has is verified when it is read: when the store is opened, or, where
- * that would take too long, when the first id comes that reads it.
+ * The bytes of a log and of a sealed map are verified when they are read: when the store is opened,
+ * or, where that would take too long, when the first id comes that reads them.
  *
  * The map's file, little-endian:
  *
@@ -20,9 +20,9 @@
  *     buckets    8   of the index
  *     checksum   8   when sealed: XXH3, 64 bits, of the checksums behind the index; its seed is the
  *                    XXH3, 64 bits, with the seed, of lines and buckets
- *     known     64   twice, written by turns; the one with more units counts:
- *       units    8   of the log that are in the map
- *       ids      8   of them
+ *     known     64   twice, written by turns; the one with more units is valid:
+ *       units    8   number of units of the log that are in the map
+ *       ids      8   number of ids among them
  *       offset   8   the largest of the batches in the map; -1: none
  *       checksum 8   XXH3, 64 bits, with the seed, of the 24 bytes before it
  *   filter   lines * 64     bloom_filter.h
@@ -39,10 +39,10 @@
 
 struct dedup_slice_plan {
 	struct key_log_head head;
-	uint64_t ids, lines; /* as planned; the filter's rate is right up to so many ids */
+	uint64_t ids, lines; /* as planned: with more than `ids` the filter exceeds its rate */
 };
 
-/* How it was opened. */
+/* How a slice was opened. */
 enum dedup_slice_origin { SLICE_NEW, SLICE_MAPPED, SLICE_SEALED, SLICE_REBUILT };
 
 struct dedup_slice {
@@ -51,8 +51,8 @@ struct dedup_slice {
 	struct bloom_filter filter;
 	struct key_index index;
 	enum dedup_slice_origin origin;
-	/* the rest is dedup_slice.c's own */
-	struct dedup_map_known known; /* as the map has it */
+	/* the rest is private to dedup_slice.c */
+	struct dedup_map_known known; /* as stored in the map */
 	struct map_pieces pieces;
 	void *map;
 	size_t map_bytes;
@@ -60,44 +60,47 @@ struct dedup_slice {
 };
 
 /*
- * folder: a descriptor, which stays the caller's. What is there is read, what is torn is cut, what
- * is missing is made. Errors as key_log_open; ERR_RETRY for want of room, too.
+ * Opens the files: reads existing ones, cuts a torn tail, and creates missing ones. folder: a
+ * descriptor, which stays the caller's. Errors as key_log_open; also ERR_RETRY: no room on the
+ * disk.
  */
 bool dedup_slice_open(struct dedup_slice *ret_slice, int folder,
     const struct dedup_slice_plan *plan, struct err *err) MUST_CHECK;
 /* Writes nothing. Takes {0} as well. */
 void dedup_slice_close(struct dedup_slice *slice);
-/* Has the kernel make its pages, so that the first ids need not wait for them. */
+/* Makes the kernel provide the map's pages, so that the first ids need not wait for them. */
 void dedup_slice_touch(const struct dedup_slice *slice);
-/* Makes one that is empty that of another time; on failure it is closed. */
+/* Turns an empty slice into that of another time; on failure the slice is closed. */
 bool dedup_slice_rename(
     struct dedup_slice *slice, int folder, int64_t number, struct err *err) MUST_CHECK;
-/* Closes it, and removes its files. */
+/* Closes the slice, and removes its files. */
 void dedup_slice_remove(struct dedup_slice *slice, int folder);
 
-/* Comes into the file, and so into filter and index, with the next dedup_slice_write. */
+/* Keeps the entry in memory; the next dedup_slice_write puts it into log, filter and index. */
 void dedup_slice_add(struct dedup_slice *slice, const struct key_entry *entry);
-/* Before a look at the filter: the line of the id is as it was, or the map is made anew from the
- * log. ERR_FATAL: that is damaged. */
+/* Call this before a look at the filter: it verifies the id's line, and makes a damaged map anew
+ * from the log. ERR_FATAL: the log is damaged. */
 bool dedup_slice_prove(struct dedup_slice *slice, struct fingerprint hash, struct err *err);
 /*
- * Is it written? Exact: by the index and the log. For an id that the filter may have. ERR_FATAL:
- * the log is damaged where it may be; the slice is refused when it is opened again.
+ * Is the id written? The answer is exact, by the index and the log; call this for an id that the
+ * filter may have. ERR_FATAL: the log is damaged where the id may be; the slice is refused when it
+ * is opened again.
  */
 bool dedup_slice_has(struct dedup_slice *slice, struct fingerprint hash, bool *ret_there,
     struct err *err) MUST_CHECK;
-bool dedup_slice_is_full(const struct dedup_slice *slice); /* no unit behind fits into the index */
-uint64_t dedup_slice_ids(const struct dedup_slice *slice); /* with those that were added */
-uint64_t dedup_slice_bytes(const struct dedup_slice *slice); /* of both files */
+bool dedup_slice_is_full(const struct dedup_slice *slice);   /* the index takes no further unit */
+uint64_t dedup_slice_ids(const struct dedup_slice *slice);   /* including ids not yet written */
+uint64_t dedup_slice_bytes(const struct dedup_slice *slice); /* size of both files */
 
 int64_t dedup_slice_offset(const struct dedup_slice *slice); /* key_log_offset */
 
-/* key_log_write, key_log_sync, and the map knows it. Once one was ERR_FATAL, it is closed. */
+/* Like key_log_write and key_log_sync; they also keep the map. After ERR_FATAL the slice is to be
+ * closed. */
 bool dedup_slice_write(struct dedup_slice *slice, int64_t offset, struct err *err) MUST_CHECK;
 bool dedup_slice_sync(struct dedup_slice *slice, struct err *err) MUST_CHECK;
 
 /*
- * Makes the map believable after the next start of the machine: what it knows of, its checksums and
- * its bytes go to the disk. Takes its time; in what was sealed nothing must be added.
+ * Makes the map valid after the next start of the machine: the log's units that it has, its
+ * checksums and its bytes go to the disk. This is slow. Add nothing to a sealed slice.
  */
 bool dedup_slice_seal(struct dedup_slice *slice, struct err *err) MUST_CHECK;

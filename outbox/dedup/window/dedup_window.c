@@ -1,3 +1,13 @@
+/*
+ * The window is an array of slices in the order of time. Their filters are in a second array, so
+ * that one look goes through all of them. A record of a later time moves the window
+ * (advance_window): expired slices are removed, and the next slice is made ready in a thread
+ * (dedup_ahead.h). An added id waits in its slice's log and in the set `unwritten`; a flush or a
+ * checkpoint writes it, and brings it into the slice's map.
+ *
+ * Read struct dedup_window first, then begin_slice and advance_window, then the opening, then
+ * dedup_window_has, dedup_window_add and dedup_window_checkpoint.
+ */
 #include "dedup_window.h"
 
 #include <dirent.h>
@@ -21,27 +31,27 @@
 #include "hash_set.h"
 #include "text.h"
 
-enum { STRETCH = 1 << 16 };
+enum { STRETCH = 1 << 16 }; /* looks */
 _Static_assert((int)FILE_LIST_MOST >= (int)BLOOM_FILTERS, "a list has room for all slices");
 
 struct dedup_window {
 	struct state_folder folder;
-	bool folder_dirty; /* files were made, and the folder was not synced */
+	bool folder_dirty; /* files were created, and the folder was not synced */
 	struct bloom_plan plan;
 	const struct bloom_code *code;
-	int64_t newest; /* slice; INT64_MIN: none yet */
-	/* by slice and sub-slice; filters beside them for a look at all */
+	int64_t newest; /* number of the newest slice; INT64_MIN: none yet */
+	/* sorted by slice and sub-slice; filters[i] is a copy of slices[i].filter */
 	struct dedup_slice slices[BLOOM_FILTERS];
 	struct bloom_filter filters[BLOOM_FILTERS];
 	int count;
-	struct dedup_ahead next, next_sub; /* of the newest slice */
-	struct dedup_hot hot; /* until the slice that is the last in which it is alive */
-	struct hash_set unwritten;
-	bool proving;      /* lines of some of the filters are to be proved before a look */
-	struct err broken; /* a message: a slice is of no use any more */
+	struct dedup_ahead next, next_sub; /* the next slice; the newest slice's next sub-slice */
+	struct dedup_hot hot;              /* until: the last `newest` with which an id is alive */
+	struct hash_set unwritten;         /* added ids that are not written yet */
+	bool proving;                      /* some filters have lines to prove before a look */
+	struct err broken;                 /* has a message if a slice is unusable */
 	double alarm;
 	struct stretch {
-		uint64_t looks, false_hits; /* at ids that were new */
+		uint64_t looks, false_hits; /* looks at ids that were new, and their false hits */
 	} stretch;
 	struct dedup_window_figures figures;
 };
@@ -64,7 +74,8 @@ static int place_of_slice(const struct dedup_window *window, int64_t number, int
 	return place;
 }
 
-/* A sub-slice is twice as large as the one before: there are never many. */
+/* Each sub-slice is twice as large as the one before, so that there are never many. least: the
+ * number of units in an existing log. */
 static struct dedup_slice_plan plan_of(
     const struct dedup_window *window, int64_t number, int sub, uint64_t least)
 {
@@ -76,10 +87,13 @@ static struct dedup_slice_plan plan_of(
 	    .ids = window->plan.ids,
 	    .lines = window->plan.lines,
 	};
+
 	for (int i = 1; i < sub; i++)
 		plan.ids *= 2;
-	if (plan.ids + plan.ids / 4 < least) /* of a larger plan, before; some units are no ids */
+	/* an existing log may be of a larger plan; not all of its units are ids */
+	if (plan.ids + plan.ids / 4 < least)
 		plan.ids = least;
+
 	if (sub > 0)
 		plan.lines = bloom_sub_lines(&window->plan, sub, plan.ids);
 	else if (plan.ids > window->plan.ids)
@@ -88,8 +102,10 @@ static struct dedup_slice_plan plan_of(
 	return plan;
 }
 
-/* What is made ready for the slice that comes next is for a later one as well, when none of that
- * time came; not for an older one, behind which that is needed still. */
+/*
+ * Takes the slice that was made ready. The next slice can also become a later one, if no record of
+ * its own time came; it cannot become an older one, because it is still needed itself.
+ */
 static bool take_ready_slice(
     struct dedup_window *window, const struct dedup_slice_plan *plan, struct dedup_slice *ret_slice)
 {
@@ -108,7 +124,7 @@ static bool get_slice(struct dedup_window *window, const struct dedup_slice_plan
 	       err_prefix(err, "path=%s", window->folder.path);
 }
 
-/* Returns its place. */
+/* Inserts the slice in order, and returns its place. */
 static int insert_slice(struct dedup_window *window, const struct dedup_slice *slice)
 {
 	int64_t number = slice->plan.head.slice;
@@ -144,6 +160,7 @@ static bool begin_slice(
 	return true;
 }
 
+/* Makes the set of unwritten ids anew, without those of the first `gone` slices. */
 static void forget_unwritten(struct dedup_window *window, int gone)
 {
 	hash_set_clear(&window->unwritten);
@@ -154,7 +171,7 @@ static void forget_unwritten(struct dedup_window *window, int gone)
 	}
 }
 
-/* The slice that comes next is made ready, and those that are over are removed. */
+/* Begins to make the next slice ready, and to remove the expired ones. */
 static void advance_window(struct dedup_window *window)
 {
 	int gone = 0;
@@ -163,8 +180,10 @@ static void advance_window(struct dedup_window *window)
 					   window->newest - (int64_t)window->folder.head.slices;
 	     gone++)
 		unwritten += key_log_added(window->slices[gone].log);
+
 	if (unwritten)
 		forget_unwritten(window, gone);
+
 	const struct dedup_slice_plan next = plan_of(window, window->newest + 1, 0, 0);
 	dedup_ahead_begin(&window->next, &next, window->slices, gone);
 	window->count -= gone;
@@ -182,7 +201,8 @@ static void count_origin(struct dedup_window *window, enum dedup_slice_origin or
 	window->figures.mapped += origin != SLICE_REBUILT;
 }
 
-/* One with an empty log was made ready, and the process was killed before it was needed. */
+/* A slice with an empty log was made ready by a process that was killed before it needed the slice:
+ * it is removed. */
 static bool open_window_file(
     struct dedup_window *window, const char *name, int64_t *newest, struct err *err)
 {
@@ -192,19 +212,23 @@ static bool open_window_file(
 	int sub, end = 0;
 	if (sscanf(name, "%lld.%d.log%n", &number, &sub, &end) != 2 || !end || name[end])
 		return true;
+
 	*newest = number > *newest ? number : *newest;
 	if (fstatat(window->folder.fd, name, &state, 0))
 		return state_folder_fail(&window->folder, "a key log cannot be looked at", err);
+
 	const struct dedup_slice_plan plan =
 	    plan_of(window, number, sub, (uint64_t)state.st_size / KEY_UNIT);
 	if (!check_room(window, err))
 		return false;
 	if (!dedup_slice_open(&slice, window->folder.fd, &plan, err))
 		return err_prefix(err, "path=%s", window->folder.path);
+
 	if (key_log_written(slice.log) == KEY_FIRST_UNIT) {
 		dedup_slice_remove(&slice, window->folder.fd);
 		return true;
 	}
+
 	count_origin(window, slice.origin);
 	window->proving |= slice.pieces.left > 0;
 	insert_slice(window, &slice);
@@ -232,7 +256,7 @@ static bool check_map(const struct dedup_window *window, const char *name, struc
 	    window->folder.path, name);
 }
 
-/* ret_newest: of all files, empty ones as well. */
+/* ret_newest: the newest number of all logs, including empty ones. */
 static bool open_window_files(struct dedup_window *window, int64_t *ret_newest, struct err *err)
 {
 	*ret_newest = INT64_MIN;
@@ -240,12 +264,14 @@ static bool open_window_files(struct dedup_window *window, int64_t *ret_newest, 
 	DIR *list = copy < 0 ? NULL : fdopendir(copy);
 	const struct dirent *entry;
 	bool good = list || state_folder_fail(&window->folder, "the folder cannot be read", err);
+
 	while (good && (entry = readdir(list))) {
 		size_t length = strlen(entry->d_name);
 		bool map = length > 4 && text_equal(entry->d_name + length - 4, ".map");
 		good = map ? check_map(window, entry->d_name, err)
 			   : open_window_file(window, entry->d_name, ret_newest, err);
 	}
+
 	if (list)
 		closedir(list);
 	return good;
@@ -279,6 +305,7 @@ struct dedup_window *dedup_window_open(
 	window->figures.offset = -1;
 	window->code = *bloom_codes();
 	window->plan = bloom_plan(settings->ids, settings->rate, settings->slices, BLOOM_PLACES);
+
 	bool good = state_folder_open(
 	    &window->folder, settings->path, "bloom", settings->slices, settings->slice_ms, 0, err);
 	dedup_ahead_init(&window->next, window->folder.fd);
@@ -287,11 +314,14 @@ struct dedup_window *dedup_window_open(
 		dedup_window_close(window);
 		return NULL;
 	}
-	if (!window->count) /* as the next, the present one: most records are of now */
+
+	/* an empty window makes the present slice ready: most records are of now */
+	if (!window->count)
 		window->newest = slice_of(window, clock_wall_us() / 1000) - 1;
 	advance_window(window);
 	if (!window->count)
 		window->newest = INT64_MIN;
+
 	for (int i = 0; i < window->count; i++)
 		if (dedup_slice_offset(&window->slices[i]) > window->figures.offset)
 			window->figures.offset = dedup_slice_offset(&window->slices[i]);
@@ -304,11 +334,13 @@ void dedup_window_close(struct dedup_window *window)
 		return;
 	dedup_ahead_finish(&window->next);
 	dedup_ahead_finish(&window->next_sub);
+
 	for (int i = 0; i < window->count; i++) {
-		struct err err; /* without it the map is made anew after another start */
+		struct err err; /* ignored: an unsealed map is rebuilt after a restart */
 		(void)!dedup_slice_seal(&window->slices[i], &err);
 		dedup_slice_close(&window->slices[i]);
 	}
+
 	state_folder_close(&window->folder);
 	dedup_hot_finish(&window->hot);
 	hash_set_finish(&window->unwritten);
@@ -340,7 +372,8 @@ static void note_hot_hash(struct dedup_window *window, struct fingerprint hash, 
 	dedup_hot_put(&window->hot, hash, number + (int64_t)window->folder.head.slices);
 }
 
-/* What a slice failed with, all fail with from then on: its filter may be empty. */
+/* After the ERR_FATAL of one slice each call fails with it: the filter may be empty, and a look
+ * would call its ids new. */
 static bool fail_window(struct dedup_window *window, struct err *err)
 {
 	err_prefix(err, "path=%s", window->folder.path);
@@ -383,13 +416,13 @@ bool dedup_window_may_have(
 		return false;
 	*ret_found = window->code->look(window->filters, window->count, hash);
 	if (!*ret_found && hash_set_has(&window->unwritten, hash))
-		*ret_found = UINT64_C(1) << (window->count - 1); /* in no filter yet */
+		*ret_found = UINT64_C(1) << (window->count - 1); /* no filter has it yet */
 	window->figures.looks++;
 	window->figures.hits += (uint64_t)__builtin_popcountll(*ret_found);
 	return true;
 }
 
-/* The rate is judged by so many looks that chance is not taken for it. */
+/* A stretch has so many looks that the observed rate is not a matter of chance. */
 static void end_stretch(struct dedup_window *window)
 {
 	struct stretch *stretch = &window->stretch;
@@ -433,8 +466,10 @@ bool dedup_window_has(
 	*ret_there = dedup_window_is_hot(window, hash) || hash_set_has(&window->unwritten, hash);
 	if (*ret_there)
 		return true;
+
 	if (!dedup_window_may_have(window, hash, &found, err))
 		return false;
+
 	for (; found; found &= found - 1) {
 		struct dedup_slice *slice = &window->slices[__builtin_ctzll(found)];
 		if (!slice_has(window, slice, hash, ret_there, err))
@@ -446,11 +481,13 @@ bool dedup_window_has(
 		window->figures.false_hits++;
 		window->stretch.false_hits++;
 	}
+
 	end_stretch(window);
 	return true;
 }
 
-/* The last sub-slice of the slice, a new one if it is full. */
+/* Finds the last sub-slice of the slice; if it is full, begins a new one. While there is an alarm,
+ * a quarter of the planned ids fills it. */
 static bool find_slice_with_room(
     struct dedup_window *window, int64_t number, struct dedup_slice **ret_slice, struct err *err)
 {
@@ -463,6 +500,7 @@ static bool find_slice_with_room(
 			return true;
 		sub = last->plan.head.sub + 1;
 	}
+
 	if (!begin_slice(window, number, sub, &place, err))
 		return false;
 	*ret_slice = &window->slices[place];
@@ -488,16 +526,21 @@ bool dedup_window_add(struct dedup_window *window, struct fingerprint hash, int6
 {
 	int64_t number = slice_of(window, time_ms < now_ms ? time_ms : now_ms);
 	struct dedup_slice *slice;
+
+	/* an id from before the window goes to the oldest slice that is alive */
 	if (window->newest != INT64_MIN &&
 	    number < window->newest - (int64_t)window->folder.head.slices)
 		number = window->newest - (int64_t)window->folder.head.slices;
+
 	bool later = number > window->newest;
 	if (!check_whole(window, err) || !find_slice_with_room(window, number, &slice, err))
 		return false;
+
 	const struct key_entry entry = {hash, offset, time_ms};
 	dedup_slice_add(slice, &entry);
 	hash_set_add(&window->unwritten, hash);
 	note_hot_hash(window, hash, number);
+
 	if (later)
 		advance_window(window);
 	else if (number == window->newest && is_nearly_full(slice))
@@ -523,7 +566,7 @@ bool dedup_window_flush(struct dedup_window *window, struct err *err)
 	return true;
 }
 
-/* The offset comes last: it speaks for all slices. */
+/* The offset is written last, because it is valid for all slices. */
 static bool write_window_slices(struct dedup_window *window, int64_t offset, struct err *err)
 {
 	for (int i = 0; i < window->count - 1; i++)
@@ -561,6 +604,7 @@ void dedup_window_figures(
 				    window->unwritten.capacity * sizeof *window->unwritten.places;
 	ret_figures->newest_ms =
 	    window->newest == INT64_MIN ? INT64_MIN : window->newest * window->folder.head.slice_ms;
+
 	for (int i = 0; i < window->count; i++) {
 		const struct dedup_slice *slice = &window->slices[i];
 		ret_figures->ids += dedup_slice_ids(slice);
@@ -572,5 +616,6 @@ void dedup_window_figures(
 						   (double)slice->filter.lines,
 					BLOOM_PLACES);
 	}
+
 	ret_figures->planned_rate = 1 - none;
 }

@@ -18,6 +18,7 @@ bool key_index_add(const struct key_index *index, struct fingerprint hash, uint3
 		uint8_t place = bucket->count;
 		if (place >= KEY_BUCKET_UNITS)
 			continue;
+
 		bucket->units[place] = unit;
 		bucket->tags[place] = key_index_tag(hash);
 		__atomic_store_n(&bucket->count, (uint8_t)(place + 1), __ATOMIC_RELEASE);

@@ -1,9 +1,9 @@
 #pragma once
 /*
- * Where in the key log an id is: buckets of one cache line, each with up to 12 units and as many
- * tags of 8 bits, so that a look costs a line, and a unit of the log for what has the tag. The
- * bucket is (low * buckets) >> 64, the tag the lowest byte of high. What has no room in its bucket
- * is in the next one that has.
+ * Finds the unit of an id in the key log. A bucket is one cache line, with up to 12 units and a tag
+ * of 8 bits for each, so that a look reads one line, and the unit of the log for each equal tag.
+ * The bucket is (low * buckets) >> 64, the tag is the lowest byte of high. If the bucket has no
+ * room, the entry is in the next bucket that has.
  *
  *   unit   12 * 4   of the key log
  *   tag    12 * 1
@@ -11,8 +11,8 @@
  *   count       1
  *
  * The memory is the caller's: buckets * 64 bytes at a multiple of 64, zero in the beginning. It may
- * be shared with the file it is mapped from: count is stored last, so that a process that is killed
- * leaves no entry of which a part is missing. Owned by one thread.
+ * be a shared mapping of a file: count is stored last, so that a killed process leaves no
+ * incomplete entry. Owned by one thread.
  */
 #include <stdbool.h>
 #include "fingerprint.h"
@@ -31,7 +31,7 @@ struct key_index {
 	uint64_t count;
 };
 
-/* The number of the bucket in which an id is, unless it was full. */
+/* The number of the bucket that has the id, unless the bucket was full. */
 static inline uint64_t key_index_bucket(const struct key_index *index, struct fingerprint hash)
 {
 	__extension__ typedef unsigned __int128 wide;
@@ -43,19 +43,19 @@ static inline uint8_t key_index_tag(struct fingerprint hash)
 	return (uint8_t)hash.high;
 }
 
-/* Has the index place for this unit? */
+/* Can the index store a unit with this number? */
 static inline bool key_index_takes(uint64_t unit)
 {
 	return unit <= UINT32_MAX;
 }
 
-/* Buckets for so many ids: never 0, and more room than that by half. */
+/* The number of buckets for these ids: at least 1, with room for half as many ids again. */
 uint64_t key_index_buckets(uint64_t ids);
 
 /* False: all buckets are full. */
 bool key_index_add(const struct key_index *index, struct fingerprint hash, uint32_t unit);
 
-/* Shows units that may have the id until `is_it` says that one has; false: none has. */
+/* Calls `is_it` for each unit that may have the id, until it returns true; false: none has. */
 bool key_index_find(const struct key_index *index, struct fingerprint hash,
     bool (*is_it)(void *context, uint32_t unit), void *context);
 
