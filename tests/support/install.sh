@@ -26,6 +26,7 @@ declare -A packages=(
 	[ruby]="ruby ruby-pg ruby-sequel ruby-activerecord"
 	[go]="golang-go ca-certificates"
 	[rust]="rustc-web cargo-web libc6-dev gcc pkg-config librdkafka-dev" # rustc itself is too old
+	[figures]="graphviz fonts-dejavu-core" # only docs/figures/draw
 	[filters]="golang-go openjdk-17-jdk-headless maven ca-certificates"
 	[versions]="patchelf debian-archive-keyring"
 	[tools]="python3-pytest python3-pytest-xdist python3-jsonschema python3-grpcio python3-protobuf protobuf-compiler
