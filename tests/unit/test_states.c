@@ -1,9 +1,9 @@
 /*
- * State tables are whole, and docs/reference/states.md is printed from them:
+ * State tables are whole, and docs/reference/states.md and its diagrams are printed from them:
  *
- *   build/release/tests/unit/test_states --print > docs/reference/states.md
+ *   build/release/tests/unit/test_states --print docs && docs/figures/draw
  *
- * The argument of the test is the page.
+ * The argument of the test is the folder docs.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,13 +27,14 @@ static const struct state_table *const tables[] = {
 };
 enum { TABLES = sizeof tables / sizeof *tables };
 
-static const char *page_path;
+static const char *docs;
 
 static const char introduction[] =
     "# States\n"
     "\n"
     "Each object below has a table of its states in the code, and one function that moves it. Test "
-    "builds check each move. `tests/unit/test_states.c` prints this page from the tables.\n";
+    "builds check each move. `tests/unit/test_states.c` prints this page and its diagrams from the "
+    "tables. In a diagram the dot leads to the first state, and last states are green.\n";
 
 /* --- the page ------------------------------------------------------------------------------- */
 
@@ -42,19 +43,39 @@ static bool may_follow(const struct state_table *table, int from, int to)
 	return table->rows[from].next >> to & 1;
 }
 
-static void add_diagram(struct text *page, const struct state_table *table)
+/* "record of the publisher": states_record_of_the_publisher */
+static void add_figure_name(struct text *name, const struct state_table *table)
 {
-	text_addf(page, "\n```mermaid\nstateDiagram-v2\n    [*] --> %s\n",
-	    table->rows[table->first].name);
-	for (int from = 0; from < table->count; from++) {
+	text_add(name, "states_");
+	for (const char *c = table->object; *c; c++)
+		text_addf(name, "%c", *c == ' ' ? '_' : *c);
+}
+
+static void add_figure(struct text *page, const struct state_table *table)
+{
+	text_addf(
+	    page, "\n![States of the %s, and the moves between them](../figures/", table->object);
+	add_figure_name(page, table);
+	text_add(page, ".svg)\n");
+}
+
+/* For Graphviz (docs/figures/draw). */
+static char *print_diagram(const struct state_table *table)
+{
+	struct text dot = {0};
+	text_addf(&dot, "// States of the %s\n", table->object);
+	text_add(&dot, "digraph states {\n\tranksep=0.4\n\tbegin [shape=point]\n");
+	for (int s = 0; s < table->count; s++)
+		text_addf(&dot, "\t%s%s\n", table->rows[s].name,
+		    table->rows[s].next ? "" : " [class=\"store\"]");
+	text_addf(&dot, "\tbegin -> %s\n", table->rows[table->first].name);
+	for (int from = 0; from < table->count; from++)
 		for (int to = 0; to < table->count; to++)
 			if (may_follow(table, from, to))
-				text_addf(page, "    %s --> %s\n", table->rows[from].name,
+				text_addf(&dot, "\t%s -> %s\n", table->rows[from].name,
 				    table->rows[to].name);
-		if (table->rows[from].next == 0)
-			text_addf(page, "    %s --> [*]\n", table->rows[from].name);
-	}
-	text_add(page, "```\n");
+	text_add(&dot, "}\n");
+	return dot.data;
 }
 
 static void add_rows(struct text *page, const struct state_table *table)
@@ -79,24 +100,56 @@ static char *print_page(void)
 	for (int i = 0; i < TABLES; i++) {
 		text_addf(
 		    &page, "\n## %c%s\n", tables[i]->object[0] - 'a' + 'A', tables[i]->object + 1);
-		add_diagram(&page, tables[i]);
+		add_figure(&page, tables[i]);
 		add_rows(&page, tables[i]);
 	}
 	return page.data;
 }
 
-static void the_page_is_printed_from_the_tables(void **state)
+/* For each file that is printed: its path and its contents. */
+static void with_each_file(void (*act)(const char *path, const char *printed))
+{
+	for (int i = -1; i < TABLES; i++) {
+		struct text path = {0};
+		text_addf(&path, "%s/", docs);
+		if (i < 0) {
+			text_add(&path, "reference/states.md");
+		} else {
+			text_add(&path, "figures/");
+			add_figure_name(&path, tables[i]);
+			text_add(&path, ".dot");
+		}
+		char *printed = i < 0 ? print_page() : print_diagram(tables[i]);
+		act(text_string(&path), printed);
+		free(printed);
+		text_finish(&path);
+	}
+}
+
+static void write_file(const char *path, const char *printed)
+{
+	FILE *file = fopen(path, "w");
+	if (!file || fputs(printed, file) < 0 || fclose(file) != 0) {
+		perror(path);
+		exit(1);
+	}
+}
+
+static void compare_file(const char *path, const char *printed)
+{
+	char *stored = calloc(1, strlen(printed) + 2);
+	FILE *file = fopen(path, "r");
+	assert_non_null(file);
+	stored[fread(stored, 1, strlen(printed) + 1, file)] = '\0';
+	fclose(file);
+	assert_string_equal(stored, printed);
+	free(stored);
+}
+
+static void the_page_and_its_diagrams_are_printed_from_the_tables(void **state)
 {
 	(void)state;
-	char *page = print_page();
-	char *stored = calloc(1, strlen(page) + 2);
-	FILE *file = fopen(page_path, "r");
-	assert_non_null(file);
-	stored[fread(stored, 1, strlen(page) + 1, file)] = '\0';
-	fclose(file);
-	assert_string_equal(stored, page);
-	free(stored);
-	free(page);
+	with_each_file(compare_file);
 }
 
 /* --- the tables ----------------------------------------------------------------------------- */
@@ -132,19 +185,18 @@ static void each_state_is_reached_from_the_first(void **state)
 int main(int count, char **arguments)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(the_page_is_printed_from_the_tables),
+	    cmocka_unit_test(the_page_and_its_diagrams_are_printed_from_the_tables),
 	    cmocka_unit_test(each_state_has_a_name_of_its_own_and_a_meaning),
 	    cmocka_unit_test(each_state_is_reached_from_the_first),
 	};
-	if (count != 2) {
-		fputs("usage: test_states PAGE | --print\n", stderr);
+	bool print = count == 3 && strcmp(arguments[1], "--print") == 0;
+	if (count != 2 && !print) {
+		fputs("usage: test_states [--print] DOCS\n", stderr);
 		return 2;
 	}
-	page_path = arguments[1];
-	if (strcmp(page_path, "--print") == 0) {
-		char *page = print_page();
-		fputs(page, stdout);
-		free(page);
+	docs = arguments[count - 1];
+	if (print) {
+		with_each_file(write_file);
 		return 0;
 	}
 	return cmocka_run_group_tests(tests, NULL, NULL);
