@@ -82,6 +82,6 @@ int deliver_call_operate(const struct call *call, const char *verb)
 }
 
 const struct command_option deliver_operate_options[] = {
-    {"reason", "TEXT", "Why, for the log. Needed."},
+    {"reason", "TEXT", "The reason, for the log. Required."},
     {0},
 };
