@@ -80,7 +80,8 @@ static int run_deliver_redrive(const struct call *call)
 	struct err err;
 	if (!call_flag(call, "dry-run") && !call_flag(call, "yes") && !confirm_can_ask()) {
 		err_set(&err, ERR_REJECT,
-		    "nobody can be asked: look first with --dry-run, then say --yes");
+		    "there is no terminal to ask: look first with --dry-run, then repeat with "
+		    "--yes");
 		return session_failed(&err);
 	}
 	return redrive_all(call, &err) ? 0 : session_failed(&err);

@@ -145,7 +145,7 @@ static void print_conflicts(const struct pg_result *conflicts)
 	for (int i = 0; i < pg_rows(conflicts); i++) {
 		OWNED(text_finish) struct text line = {0};
 
-		text_addf(&line, "%s of %s at %s was refused, %s stood",
+		text_addf(&line, "%s of %s at %s was refused, %s is final",
 		    pg_value(conflicts, i, CONFLICT_REFUSED),
 		    pg_value(conflicts, i, CONFLICT_SOURCE), pg_value(conflicts, i, CONFLICT_AT),
 		    pg_value(conflicts, i, CONFLICT_KEPT));

@@ -173,7 +173,7 @@ static bool split_or_cancel(struct session *session, struct err *err)
 	if (call_flag(call, "cancel")) {
 		if (!call_sql(&split, sql_publisher_split_cancel, 1, NULL, err))
 			return false;
-		printf("publisher %s: no split is under way any more\n", split.publisher);
+		printf("publisher %s: its split has ended\n", split.publisher);
 		return true;
 	}
 	if (!split.shards)

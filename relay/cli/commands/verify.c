@@ -48,7 +48,7 @@ static void print_unjudged(const struct verify_verdict *verdict)
 		    "before the start", verdict->before, "of the publisher, or of its identity");
 	if (verdict->expired)
 		print_verify_count("not judged", verdict->expired,
-		    "rows: Kafka has deleted what stood there by retention or compaction");
+		    "rows: Kafka has deleted their records by retention or compaction");
 	if (verdict->unmarked)
 		print_verify_count("not judged", verdict->unmarked,
 		    "rows: their topics have headers = none, and records do not name their rows");
