@@ -107,9 +107,11 @@ def test_the_settings_of_dedup_are_those_of_the_program():
     assert explained == taken
 
 
-def test_the_example_of_dedup_is_shown_as_it_is():
-    shown = between("guide/dedup.md", "example").removeprefix("```c\n").removesuffix("\n```\n")
-    assert shown in (DOCS / "examples/dedup.c").read_text(encoding="utf-8")
+@pytest.mark.parametrize("name,part", [("dedup", "example"), ("inbox", "example handle"),
+                                       ("inbox", "example settings")])
+def test_the_examples_in_c_are_shown_as_they_are(name, part):
+    shown = between(f"guide/{name}.md", part).removeprefix("```c\n").removesuffix("\n```\n")
+    assert shown in (DOCS / f"examples/{name}.c").read_text(encoding="utf-8")
 
 
 def test_the_example_of_dedup_handles_each_message_once(tmp_path):
