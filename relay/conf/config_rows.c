@@ -320,7 +320,7 @@ const struct config_row config_rows[] = {
 	{DELIVER(batch), .type = CONFIG_INTEGER, .default_value = "32", .low = 1, .high = 1000,
 		.help = "The most messages in one request (form = batch)."},
 	{DELIVER(dedup), .type = CONFIG_TEXT, .default_value = "",
-		.help = "The store that tells copies from first ones, a line as docs/explain/dedup.md has it. "
+		.help = "The store that tells copies from first ones, a line as docs/reference/dedup.md has it. "
 			"`ids=` counts the ids of one partition, and each assigned partition takes that "
 			"memory. Empty: copies are delivered like any other."},
 	{DELIVER(path), .type = CONFIG_TEXT, .default_value = "",

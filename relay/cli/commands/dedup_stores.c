@@ -69,7 +69,7 @@ static int run_dedup_stores(const struct call *call)
 
 static const struct command_option dedup_stores_options[] = {
     {"json", NULL, "Prints JSON."},
-    {"markdown", NULL, "Prints the table of docs/explain/dedup.md."},
+    {"markdown", NULL, "Prints the table of docs/reference/dedup.md."},
     {0},
 };
 
