@@ -1,7 +1,7 @@
 #pragma once
 /*
- * What a group has committed of a partition, and to commit it, from outside: as nobody of the group
- * is at work. Blocks; owned by one thread.
+ * Reads the offsets that a group has committed for a partition, and commits offsets, from outside
+ * the group: while no member of the group runs. Blocks; owned by one thread.
  */
 #include "cleanup.h"
 #include "subscription.h"

@@ -11,13 +11,13 @@
 #include "text.h"
 
 /*
- * librdkafka's simple consumer: assign() wants a group.id, which costs a group's privileges and
+ * librdkafka's simple consumer: assign() requires a group.id, which needs a group's privileges and
  * makes the cluster look for a coordinator; consume_start does not. All partitions feed one queue.
  *
- * What librdkafka keeps ready is bounded, in bytes and in number, since a small record takes half a
- * kilobyte there; it measures the one queue for each partition. With so much ready it stops
- * fetching, and looks whether that is still so only after up to a second, however soon all was
- * taken; a start makes it look at once.
+ * The records that librdkafka keeps ready are bounded in bytes and in number, since a small record
+ * takes half a kilobyte there. librdkafka compares the one queue with the bound of each partition.
+ * At the bound it stops fetching, and checks again only after up to a second, however soon the
+ * queue was emptied; a start makes it check at once.
  */
 enum {
 	BATCH = 1000,
@@ -93,14 +93,14 @@ static bool open_consumer_client(struct consumer *consumer, const struct kafka_s
 	return true;
 }
 
-/* What lies behind a range is not fetched while other partitions are still read. */
+/* Records behind a range are not fetched while other partitions are still read. */
 static void rest_reading(struct consumer *consumer, struct reading *reading)
 {
 	if (consumer->range.to_ms == INT64_MAX)
 		return;
 	reading->resting = true;
 	rd_kafka_consume_stop(reading->topic, reading->partition);
-	consumer->run += READY_MESSAGES; /* what is void now may have counted as ready */
+	consumer->run += READY_MESSAGES; /* records that are void now may have counted as ready */
 }
 
 /* OFFSET_END: no record is as late as that. */
@@ -358,9 +358,9 @@ static ssize_t take_queued_messages(struct consumer *consumer, int timeout_ms, i
 }
 
 /*
- * Nothing is ready. If so much was that librdkafka may have stopped fetching, all partitions are
- * started again where they are. What arrived meanwhile is void and taken off the queue: it would
- * count as ready. An error may be there all the same.
+ * Nothing is ready. If so many records were ready that librdkafka may have stopped fetching, this
+ * starts all partitions again at their positions. Records that arrived meanwhile are void and taken
+ * off the queue, because they would count as ready. An error may be in the queue nevertheless.
  */
 static bool restart_stopped_fetch(struct consumer *consumer, struct err *err)
 {

@@ -1,5 +1,5 @@
 #pragma once
-/* What consumer.c and tail.c share. */
+/* Declarations that consumer.c and tail.c share. */
 #include <librdkafka/rdkafka.h>
 #include "consumer.h"
 

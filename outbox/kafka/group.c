@@ -12,9 +12,9 @@
 #include "text.h"
 
 /*
- * Rebalances come as events in the same queue as records: the thread that reads meets them in
- * order, and may take its time with the answer. Only the eager way is used, in which all partitions
- * are taken away before some are given: what was read before is then nobody's business any more.
+ * Rebalances come as events in the same queue as records: the reading thread meets them in order,
+ * and may take its time with the answer. Only the eager protocol is used, which revokes all
+ * partitions before it assigns any: after that, no member needs the records that were read before.
  */
 enum { READY_MESSAGES = 5000, READY_BYTES = 1 << 20, ASK_AGAIN_MS = 200 };
 
@@ -303,7 +303,9 @@ bool group_read(struct group *group, int timeout_ms, struct consumer_record *ret
 	fetch_wake_look(&group->wake, group->handle, group->queue);
 	if (group->unanswered && clock_ms() >= group->ask_at && !answer_assignment(group, err))
 		return false;
-	/* The end of one partition is met again and again, and records of others stand behind it.
+	/*
+	 * The end of one partition comes again and again, with records of other partitions behind
+	 * it.
 	 */
 	while (!*ret_some && !rebalanced) {
 		int64_t left = until - clock_ms();
@@ -334,8 +336,8 @@ static rd_kafka_topic_partition_list_t *list_of_group_places(
 }
 
 /*
- * By assigning anew: a partition whose offset was not there is not fetched any more, and
- * rd_kafka_seek_partitions refuses it.
+ * Seeks by a new assignment: librdkafka no longer fetches a partition whose offset did not exist,
+ * and rd_kafka_seek_partitions refuses it.
  */
 bool group_seek(struct group *group, const struct group_place *places, int count, struct err *err)
 {
@@ -371,6 +373,6 @@ void group_note(struct group *group, const struct group_place *places, int count
 {
 	rd_kafka_topic_partition_list_t *list = list_of_group_places(group, places, count);
 
-	rd_kafka_commit(group->handle, list, 1); /* what comes of it is nobody's concern */
+	rd_kafka_commit(group->handle, list, 1); /* the result does not matter */
 	rd_kafka_topic_partition_list_destroy(list);
 }

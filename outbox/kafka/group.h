@@ -1,14 +1,14 @@
 #pragma once
 /*
- * A member of a consumer group that reads one topic. Where each partition begins is the caller's to
- * say: it keeps the offsets, in the same transaction as what comes of the records. Those that Kafka
- * keeps for the group are written now and then (group_note), for people and their tools, and never
- * read.
+ * A member of a consumer group that reads one topic. The caller decides where each partition
+ * begins: it stores the offsets, in the same transaction as the effects of the records. The offsets
+ * that Kafka keeps for the group are written now and then (group_note), for people and their tools,
+ * and never read.
  *
- * An offset that Kafka does not have (any more) is an error and nothing is skipped
+ * An offset that Kafka does not have, or no longer has, is an error, and nothing is skipped
  * (auto.offset.reset = error).
  *
- * One thread owns it. Calls block as long as they say.
+ * One thread owns it. Calls block for their timeout.
  */
 #include "consumer.h"
 
@@ -25,7 +25,10 @@ struct group_callbacks {
 	 * it cannot say (*err), and is asked again by a later group_read.
 	 */
 	bool (*assigned)(void *context, struct group_place *places, int count, struct err *err);
-	/* They are not any more. What was read and not yet stored is another member's to read. */
+	/*
+	 * These partitions are revoked. Records that were read and not yet stored belong to another
+	 * member.
+	 */
 	void (*revoked)(void *context);
 	void *context;
 };
@@ -39,21 +42,21 @@ struct group *group_create(const struct kafka_settings *kafka, const char *name,
 void group_destroy(struct group *group, int wait_ms);
 
 /*
- * The next record; *ret_some false: none came within timeout_ms, or partitions came or went. Calls
- * back from here only. Keys, payloads and headers of the records stay valid, and in memory, until
- * group_release.
+ * Returns the next record; *ret_some is false if none came within timeout_ms, or if partitions were
+ * assigned or revoked. Callbacks run only inside this call. Keys, payloads and headers of the
+ * records stay valid, and in memory, until group_release.
  *
- * False: something is amiss, and what was read before holds all the same. ERR_RETRY: brokers are
- * away, an offset is not known yet; it goes on by itself. ERR_FATAL: an offset that is not there;
- * its partition stands still until a group_seek, the others go on.
+ * False: an error. Records that were returned before stay valid. ERR_RETRY: brokers are away, or an
+ * offset is not known yet; reading goes on by itself. ERR_FATAL: an offset does not exist; its
+ * partition is blocked until a group_seek, and the others go on.
  */
 bool group_read(struct group *group, int timeout_ms, struct consumer_record *ret_record,
     bool *ret_some, struct err *err) MUST_CHECK;
 void group_release(struct group *group);
 
 /*
- * Reads on from these places, which are all of this member's, also where an offset was not there;
- * what is kept ready is dropped, and positions are not known any more.
+ * Continues at these places, which must be all partitions of this member, also where an offset did
+ * not exist. Records that are ready are dropped, and positions are unknown afterwards.
  */
 bool group_seek(
     struct group *group, const struct group_place *places, int count, struct err *err) MUST_CHECK;

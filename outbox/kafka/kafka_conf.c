@@ -39,7 +39,7 @@ static const char why_protocol[] = "the relay shares partitions by the classic p
 static const char why_reading[] = "the relay chooses what it reads, and from where, itself";
 
 static const struct rule rules[] = {
-    /* what a promise stands on */
+    /* promises depend on these */
     {"enable.idempotence", PRODUCER, "true", "without it a retry doubles and reorders records"},
     {"enable.gapless.guarantee", PRODUCER, "true",
 	"without it the followers of a refused record pass it"},
@@ -57,7 +57,7 @@ static const struct rule rules[] = {
     {"transactional.id", PRODUCER, "", "the relay names its transactions itself"},
     {"delivery.report.only.error", PRODUCER, "false",
 	"a record without a report could never be acknowledged"},
-    /* what the relay sets for itself */
+    /* the relay sets these itself */
     {"queue.buffering.max.messages", PRODUCER, "", why_memory},
     {"queue.buffering.max.kbytes", PRODUCER, "", why_memory},
     {"enabled_events", BOTH, "", why_events},
@@ -77,7 +77,7 @@ static const struct rule rules[] = {
     {"isolation.level", CONSUMER, "", why_reading},
     {"enable.partition.eof", CONSUMER, "", why_reading},
     {"auto.offset.reset", CONSUMER, "", why_reading},
-    /* any value, but for one side only */
+    /* any value, but only for producers or only for consumers */
     {"linger.ms", PRODUCER},
     {"queue.buffering.max.ms", PRODUCER},
     {"queue.buffering.backpressure.threshold", PRODUCER},
@@ -239,15 +239,16 @@ static enum log_level level_of(int level, const char *facility, const char *text
 const char kafka_conf_epoch[] = "a new epoch could double the records of other partitions";
 
 /*
- * After an answer "out of order" behind a request that failed, as when a leader dies, librdkafka's
- * idempotent producer begins a new epoch without a word. What other partitions have no answer for
- * is then sent once more, and the broker cannot tell that it has these records already
- * (github.com/confluentinc/librdkafka, issue 4953). It says so before it does it, to those who
- * debug "eos"; a producer with a fatal error begins no epoch, and the next one reads the tails.
- * epoch_check.c finds out whether the librdkafka that runs says so at all.
+ * After an answer "out of order" behind a request that failed, for example when a leader dies,
+ * librdkafka's idempotent producer silently begins a new epoch. It then sends again the records of
+ * other partitions that have no answer yet, and the broker cannot tell that it has these records
+ * already (github.com/confluentinc/librdkafka, issue 4953). librdkafka announces the new epoch
+ * beforehand, in the debug context "eos". A producer with a fatal error begins no epoch, and its
+ * successor reads the tails. epoch_check.c checks that the running librdkafka makes this
+ * announcement.
  *
- * Against the rule that nothing of librdkafka may be called here: at this place it makes its own
- * errors fatal in the same way when it sees no way out, in the same thread and without a lock.
+ * This breaks the rule that a log callback may not call librdkafka. It is safe here: at this place
+ * librdkafka itself raises fatal errors in the same way, in the same thread and without a lock.
  */
 static void refuse_new_epoch(const rd_kafka_t *handle, const char *facility)
 {
@@ -345,8 +346,8 @@ static int64_t largest_record(rd_kafka_conf_t *conf)
 }
 
 /*
- * So that librdkafka's queue is never what fills: the caller keeps out at most `bytes` and what one
- * record has beyond them. A larger record than message.max.bytes never comes into the queue.
+ * librdkafka's queue must never fill up: the caller has at most `bytes` in flight, plus the part of
+ * one record that exceeds them. A record larger than message.max.bytes never enters the queue.
  */
 static bool set_queue(rd_kafka_conf_t *conf, int64_t bytes, int64_t messages, struct err *err)
 {
@@ -422,8 +423,9 @@ rd_kafka_conf_t *kafka_conf_reader(const struct kafka_settings *kafka, const cha
 }
 
 /*
- * What only shows when a client is made (a certificate that cannot be read, a mechanism that is not
- * built in, values that exclude each other): made without a broker to go to, nothing is connected.
+ * Finds errors that only appear when a client is created (a certificate that cannot be read, a
+ * mechanism that is not built in, values that exclude each other). The client has no broker, so it
+ * connects to nothing.
  */
 static bool check_by_making(rd_kafka_type_t type, rd_kafka_conf_t *conf,
     const struct kafka_settings *kafka, struct err *err)

@@ -37,7 +37,10 @@ rd_kafka_conf_t *kafka_conf_client(const struct kafka_settings *kafka, struct er
 rd_kafka_conf_t *kafka_conf_reader(const struct kafka_settings *kafka, const char *isolation,
     const char *reset, const char *const *defaults, struct err *err);
 
-/* What a reader keeps ready of each partition at most: then librdkafka fetches no more of it. */
+/*
+ * Bounds the records of each partition that a reader keeps ready: at the bound librdkafka fetches
+ * no more of that partition.
+ */
 bool kafka_conf_bound_ready(
     rd_kafka_conf_t *conf, int64_t messages, int64_t bytes, struct err *err) MUST_CHECK;
 

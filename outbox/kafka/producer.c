@@ -17,10 +17,10 @@
 
 /*
  * Delivery reports come as events on the client's main queue. librdkafka writes the eventfd when
- * that queue stops being empty, once until somebody reads the queue again; so the order in
- * producer_poll matters: the eventfd is read only after the queue was found empty, and then the
- * queue is asked once more. What arrives between the two is seen by the second question, what
- * arrives later writes anew.
+ * that queue stops being empty, once until somebody reads the queue again. So the order in
+ * producer_poll matters: it reads the eventfd only after it found the queue empty, and then checks
+ * the queue again. Events between the two are found by the second check; later events write the
+ * eventfd anew.
  */
 struct producer_topic {
 	rd_kafka_topic_t *handle;
@@ -32,7 +32,10 @@ struct producer_topic {
 /* Calls of a transactional producer wait for the broker in slices of this length. */
 enum { SLICE_MS = 200 };
 
-/* The thread that makes them. `call` is set before it is told, and the outcome before it tells. */
+/*
+ * The thread that makes blocking calls. `call` is set before the thread is woken, and the outcome
+ * before it reports.
+ */
 struct caller {
 	pthread_t thread;
 	bool runs;
@@ -270,7 +273,9 @@ void producer_destroy(struct producer *producer, int wait_ms)
 		rd_kafka_set_log_level(producer->handle, -1);
 		drop_everything(producer, wait_ms);
 		close_producer_topics(producer);
-		/* Closing may go on in the background: nothing writes to the eventfd any more. */
+		/*
+		 * Closing may go on in the background: nothing writes to the eventfd from now on.
+		 */
 		rd_kafka_queue_io_event_enable(producer->queue, -1, NULL, 0);
 		rd_kafka_queue_destroy(producer->queue);
 		if (!kafka_client_close(producer->handle, wait_ms))
@@ -330,7 +335,7 @@ bool producer_knows(
 
 	if (topic->partitions >= partitions || wait_ms == 0)
 		return topic->partitions >= partitions;
-	/* What it learns it keeps: the answer updates librdkafka's own picture of the topic. */
+	/* librdkafka keeps the answer: it updates its own picture of the topic. */
 	if (rd_kafka_metadata(producer->handle, 0, topic->handle, &answer, wait_ms) !=
 	    RD_KAFKA_RESP_ERR_NO_ERROR)
 		return false;
@@ -408,7 +413,7 @@ static void take_producer_error(struct producer *producer, rd_kafka_event_t *eve
 		producer->last_error_ms = clock_ms();
 	}
 	if (rd_kafka_event_error_is_fatal(event))
-		return; /* routine: who makes a new producer says so */
+		return; /* routine: the caller that creates a new producer logs it */
 	log_warn("kafka_error", {"client", LOG_TEXT(rd_kafka_name(producer->handle))},
 	    {"code", LOG_TEXT(rd_kafka_err2name(code))},
 	    {"text", LOG_TEXT(rd_kafka_event_error_string(event))});
@@ -419,7 +424,7 @@ static int64_t statistics_number(const json_t *object, const char *name)
 	return (int64_t)json_integer_value(json_object_get(object, name));
 }
 
-/* The slowest broker's average: what a record may wait for. */
+/* The slowest broker's average: the time that a record may wait. */
 static int64_t slowest_rtt_us(json_t *brokers)
 {
 	const char *name;
@@ -469,10 +474,10 @@ static void take_statistics(struct producer *producer, rd_kafka_event_t *event)
 }
 
 /*
- * What still waits to be sent goes back, so that it does not pass a record that failed. Once is not
- * enough: a request that was in flight behind the refused one is answered "out of order" and queued
- * for a retry that a broken producer never makes. What waits for its answer is left alone: it may
- * turn out to be written.
+ * Gives back the records that wait to be sent, so that none of them passes a record that failed.
+ * Once is not enough: a request that was in flight behind the refused one is answered "out of
+ * order" and queued for a retry that a broken producer never makes. Records that wait for their
+ * answer are left alone, since they may turn out to be written.
  */
 static void give_back_queue(struct producer *producer)
 {

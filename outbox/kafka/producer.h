@@ -13,14 +13,14 @@
 #include "kafka_settings.h"
 
 /*
- * What a failed record looks like (librdkafka 2.0.2 against Kafka 3.9.1, measured):
+ * The reports of a failed record (librdkafka 2.0.2 against Kafka 3.9.1, measured):
  *
  * The broker refuses one record of a batch (MSG_SIZE_TOO_LARGE over the topic's max.message.bytes,
  * INVALID_RECORD for a null key on a compacted topic, INVALID_TIMESTAMP): every record of that
  * batch, innocent ones included, is reported with that code, purged = false; nothing of the batch
- * is written. The producer is fatal by then (_GAPLESS_GUARANTEE). Alone in its batch, only the
- * guilty one carries the code. What was still queued is reported _PURGE_QUEUE. Batches that were in
- * flight behind the refused one:
+ * is written. The producer is fatal by then (_GAPLESS_GUARANTEE). If the record is alone in its
+ * batch, only that record has the code. Records in the queue are reported _PURGE_QUEUE. Batches
+ * that were in flight behind the refused one:
  *   - established producer (a batch of this partition was acknowledged before): not written; the
  *     broker answers "out of order", and 2.0.2 would keep those records for ever without a report,
  *     so producer_poll purges them (_PURGE_QUEUE) as long as the producer is fatal;
@@ -29,10 +29,11 @@
  * The broker forgets a producer after producer.id.expiration.ms (one day) without a batch for the
  * partition: it is fresh there once more.
  *
- * A topic that is not there: no report for 30 s (topic.metadata.propagation.max.ms), then
- * UNKNOWN_TOPIC_OR_PART; a topic deleted under way: _UNKNOWN_PARTITION. librdkafka calls neither
- * fatal and sends later records when the topic comes back, which would pass the failed ones: so
- * here any failed record makes the producer fatal, gives back what is queued and refuses more.
+ * A missing topic: no report for 30 s (topic.metadata.propagation.max.ms), then
+ * UNKNOWN_TOPIC_OR_PART; a topic that is deleted meanwhile: _UNKNOWN_PARTITION. librdkafka calls
+ * neither fatal and sends later records when the topic comes back, which would pass the failed
+ * ones: so here any failed record makes the producer fatal; it gives back the queued records and
+ * refuses new ones.
  *
  * After producer_is_fatal: poll every few milliseconds until every record is reported (records
  * in flight may yet turn out to be written) or patience ends, destroy, send the unacknowledged ones
@@ -63,9 +64,9 @@ struct producer_record {
 
 struct producer_report {
 	void *opaque;
-	int64_t offset; /* of the record in its partition; -1 if unknown */
+	int64_t offset; /* the record's offset in its partition; -1 if unknown */
 	int32_t error;  /* rd_kafka_resp_err_t; 0: written with acks=all */
-	bool purged;    /* not at fault: _PURGE_QUEUE, _PURGE_INFLIGHT, _FATAL; send again */
+	bool purged;    /* innocent: _PURGE_QUEUE, _PURGE_INFLIGHT, _FATAL; send again */
 };
 
 /*
@@ -88,11 +89,11 @@ void producer_destroy(struct producer *producer, int wait_ms);
 
 /*
  * Transactions. INIT comes first, once: it fences every other producer with that id, ends their
- * transaction one way or the other and begins one of ours. COMMIT, once every record of the open
- * transaction was reported as written, begins the next one. Both go on in the background, through
- * brokers that are away, until producer_work tells what came of it; meanwhile no record may be
- * sent. After a failure nothing is known of the open transaction: destroy the producer; the next
- * one's INIT settles it, and what was committed stands in the topics.
+ * transaction one way or the other, and begins one of ours. COMMIT, once every record of the open
+ * transaction was reported as written, begins the next one. Both go on in the background, also
+ * while brokers are away, until producer_work reports the outcome; meanwhile no record may be sent.
+ * After a failure the state of the open transaction is unknown: destroy the producer. The next
+ * producer's INIT settles it, and committed records are in the topics.
  */
 enum producer_call { PRODUCER_INIT, PRODUCER_COMMIT };
 enum producer_outcome { PRODUCER_NO_CALL, PRODUCER_CALLING, PRODUCER_DONE, PRODUCER_FAILED };
@@ -164,8 +165,8 @@ struct producer_figures {
 struct producer_figures producer_figures(const struct producer *producer);
 
 /*
- * What to do about a report's error (kafka_error_kind): ERR_REJECT: Kafka refuses this record for
- * good when it was alone in its batch; anything else: send again. Any thread.
+ * The reaction to the error of a report (kafka_error_kind). ERR_REJECT: Kafka refuses this record
+ * for good if it was alone in its batch. Any other kind: send it again. Any thread.
  */
 enum err_kind producer_error_kind(int32_t error);
 const char *producer_error_text(int32_t error); /* for people; static */

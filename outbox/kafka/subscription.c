@@ -14,19 +14,19 @@
 #include "text.h"
 
 /*
- * A rebalance is met in rd_kafka_consumer_poll. What is given is noted there and answered after
- * that, by as many steps as it takes to learn what is committed; what is taken away is let go at
- * once.
+ * A rebalance happens inside rd_kafka_consumer_poll. Assigned partitions are noted there and
+ * answered later, in as many steps as it takes to learn their committed offsets. Revoked partitions
+ * are released at once.
  *
- * Records come by a queue of their own, to which those of the partitions are forwarded, and in
- * bulk: rd_kafka_consume_callback_queue takes the queue's lock once and not for each record, and
- * yet looks at each in its turn whether its partition was taken away or paused meanwhile, as the
- * calls that return an array do not (they skip offsets, up to 2.1). They want a queue that nothing
- * but records comes by.
+ * Records come by a queue of their own, to which the queues of the partitions are forwarded, and in
+ * bulk: rd_kafka_consume_callback_queue takes the queue's lock once instead of for each record, and
+ * yet checks for each record whether its partition was revoked or paused meanwhile. The calls that
+ * return an array do not check that (they skip offsets, up to 2.1). These calls need a queue that
+ * carries nothing except records.
  */
 enum {
 	ANSWER_MS = 5000,
-	LEADER_MS = 2000, /* what only a partition's leader knows */
+	LEADER_MS = 2000, /* only a partition's leader knows the answer */
 	COMMIT_MS = 10000,
 	ASK_AGAIN_MS = 1000, /* after a commit that failed */
 	READY_MESSAGES = 10000,
@@ -152,8 +152,8 @@ static rd_kafka_topic_partition_list_t *list_with_offsets(
 }
 
 /*
- * A partition's queue is forwarded until it is not read any more, and librdkafka does not do it
- * again. Its thread stops them all before it answers the next question.
+ * librdkafka forwards a partition's queue until the partition is no longer read, and does not
+ * forward it again. Its thread stops all partitions before it answers the next request.
  */
 static void stop_reading(struct subscription *subscription)
 {
@@ -188,7 +188,7 @@ static bool answer_rebalance(struct subscription *subscription, struct err *err)
 	return known;
 }
 
-/* --- what the coordinator grants ------------------------------------------------------------ */
+/* --- grants of the coordinator -------------------------------------------------------------- */
 
 static int64_t sooner_deadline(int64_t one, int64_t other)
 {
@@ -205,7 +205,7 @@ static void note_granted(struct subscription *subscription, int64_t asked_ms)
 		subscription->granted_ms = asked_ms;
 }
 
-/* context: when it was asked. A topic that is not there any more is refused by itself. */
+/* context: the time of the request. Kafka refuses a topic that no longer exists separately. */
 static void on_commit(rd_kafka_t *handle, rd_kafka_resp_err_t code,
     rd_kafka_topic_partition_list_t *offsets, void *context)
 {
@@ -382,7 +382,7 @@ static void take_subscription_message(rd_kafka_message_t *message, void *context
 	reading->bytes += message->key_len + message->len;
 	const struct consumer_record record = consumer_record_of(message);
 	if (!reading->see(reading->context, &record))
-		rd_kafka_yield(subscription->handle); /* what is left stays in the queue */
+		rd_kafka_yield(subscription->handle); /* the others stay in the queue */
 }
 
 bool subscription_step(struct subscription *subscription, struct err *err)

@@ -31,13 +31,14 @@ struct subscription_callbacks {
 	bool (*assigned)(
 	    void *context, struct subscription_place *places, int count, struct err *err);
 	/*
-	 * None is any more, once this returns. What is committed during it (waiting) still counts,
-	 * unless they are lost: others may have them already.
+	 * The member has no partition when this returns. Offsets that it commits during the call
+	 * (waiting) still count, unless the partitions are lost: other members may have them
+	 * already.
 	 */
 	void (*revoked)(void *context, bool lost);
 	/* This offset is not in the partition: nothing is read of it until subscription_again. */
 	void (*out_of_range)(void *context, const char *topic, int32_t partition);
-	/* The topic or the partition is not there (any more). */
+	/* The topic or the partition does not exist, or no longer exists. */
 	void (*missing)(void *context, const char *topic, int32_t partition);
 	/* A commit that was not waited for did not happen. */
 	void (*not_committed)(void *context, const struct err *err);
@@ -81,13 +82,18 @@ int64_t subscription_held_until(const struct subscription *subscription);
 /* No commit was sent for so long that it is time for one, if only for that. */
 bool subscription_is_to_ask(const struct subscription *subscription);
 
-/* Nothing of it is handed out until it goes on; what was read ahead is read again then. */
+/*
+ * Hands out no record of the partition until it is resumed, and then reads again the records that
+ * it had read ahead.
+ */
 bool subscription_pause(struct subscription *subscription, const struct subscription_place *place,
     bool pause, struct err *err) MUST_CHECK;
 /* The partitions are asked about anew (assigned), as if they had just been given. */
 bool subscription_again(struct subscription *subscription, struct err *err) MUST_CHECK;
-/* These of them are read from these offsets on, whether they were read before or not; none is
- * paused. What was read ahead of others is read again. */
+/*
+ * Reads these partitions from these offsets on, whether they were read before or not; none is
+ * paused. Records that were read ahead of other partitions are read again.
+ */
 bool subscription_begin(struct subscription *subscription, const struct subscription_place *places,
     int count, struct err *err) MUST_CHECK;
 
@@ -98,6 +104,9 @@ bool subscription_commit(struct subscription *subscription, const struct subscri
 /* The first offset that there is, and the end. Waits for the broker. */
 bool subscription_range(struct subscription *subscription, const char *topic, int32_t partition,
     int64_t *ret_low, int64_t *ret_high, struct err *err) MUST_CHECK;
-/* Of the first record with this time or a later one; INT64_MAX: there is none. Waits as well. */
+/*
+ * The offset of the first record with this time or a later one; INT64_MAX: there is none. Waits as
+ * well.
+ */
 bool subscription_at(struct subscription *subscription, const char *topic, int32_t partition,
     int64_t time_ms, int64_t *ret_offset, struct err *err) MUST_CHECK;

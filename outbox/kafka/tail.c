@@ -19,23 +19,23 @@
  * How a partition is read to its end.
  *
  * The end must be that of a moment after the question, and everything acknowledged before must lie
- * below it. A Fetch that finds no more does not tell it: a leader that was elected just now may
- * answer with a high watermark below what its predecessor acknowledged. ListOffsets does: such a
- * leader refuses it until its high watermark has caught up (KIP-207). librdkafka sends one, without
- * blocking, for a partition that is started at OFFSET_END, and then tells the answer as the offset
- * of the EOF (or of a record) that it meets there. So the end is asked for first, and then what
- * lies before it is read. The fetch at the end also tells the partition's first offset and its high
- * watermark; with read_committed the end is the last stable offset, and is asked for again until it
- * has reached the high watermark of the first answer.
+ * below it. A Fetch that finds no more records does not show that: a newly elected leader may
+ * answer with a high watermark below the one that its predecessor acknowledged. ListOffsets does
+ * show it: such a leader refuses it until its high watermark has caught up (KIP-207). librdkafka
+ * sends one, without blocking, for a partition that is started at OFFSET_END, and then reports the
+ * answer as the offset of the EOF (or of a record) there. So the end is requested first, and then
+ * the records before it are read. The fetch at the end also shows the partition's first offset and
+ * its high watermark; with read_committed the end is the last stable offset, and is requested again
+ * until it has reached the high watermark of the first answer.
  *
- * librdkafka puts off a ListOffsets by half a second when it does not know the leader yet, while it
- * fetches as soon as it does. So at first one fetches far beyond any end, and the refusal says that
- * the leader is known: half a second for one round trip.
+ * librdkafka delays a ListOffsets by half a second if it does not know the leader yet, while it
+ * fetches as soon as it does. So at first the reader fetches far beyond any end, and the refusal
+ * shows that the leader is known: half a second is saved for one round trip.
  *
  * Each change is a stop and a start. A stop waits for librdkafka's main thread, which waits for
- * nobody (10 microseconds); what was queued before is dropped by librdkafka. Whatever goes wrong,
- * the partition is stopped and begins again from the position reached, so that nothing hangs on the
- * state that librdkafka left it in.
+ * nobody (10 microseconds); librdkafka drops the records that were queued before. After any failure
+ * the partition is stopped and begins again from the position reached, so that nothing depends on
+ * the state in which librdkafka left it.
  */
 enum {
 	PATIENCE_MS = 5000,     /* silence of a partition that is worth telling */
@@ -102,7 +102,7 @@ struct tail {
 	const char *isolation;
 	int64_t idle_ms;
 	rd_kafka_t *handle;      /* NULL: no client */
-	rd_kafka_queue_t *queue; /* of all partitions and the client's own errors */
+	rd_kafka_queue_t *queue; /* events of all partitions, and the client's own errors */
 	int wake_fd;             /* written by librdkafka; -1: never asked anything */
 	struct topic *topics;
 	rd_kafka_event_t *shown; /* the last event points into it; NULL: none */
@@ -139,13 +139,13 @@ static const char *const defaults[] = {"fetch.wait.max.ms", "2", "fetch.error.ba
     "topic.metadata.propagation.max.ms", "2000", "socket.timeout.ms", "10000", NULL};
 
 /*
- * Not the section's to set: keep_tail_fetching stands on them. What is ready is bounded in number
- * as well, since a small record takes half a kilobyte here.
+ * A section may not set these: keep_tail_fetching depends on them. Ready records are bounded in
+ * number as well, since a small record takes half a kilobyte here.
  */
 static bool set_bounds(rd_kafka_conf_t *conf, struct err *err)
 {
 	return kafka_conf_bound_ready(conf, READY_MESSAGES, READY_BYTES, err) &&
-	       /* From leaders only: a near follower may lag behind what was acknowledged. */
+	       /* From leaders only: a near follower may lag behind the acknowledged records. */
 	       kafka_conf_set(conf, "client.rack", "", err);
 }
 
@@ -657,7 +657,9 @@ static bool take_partition_error(struct tail *tail, struct question *question,
 	}
 }
 
-/* Of the cluster as a whole: a broker that is away, a password. librdkafka goes on trying. */
+/*
+ * An error of the whole cluster: a broker that is away, a wrong password. librdkafka keeps trying.
+ */
 static bool take_cluster_error(
     struct tail *tail, rd_kafka_event_t *event, struct tail_event *ret_event)
 {
@@ -698,8 +700,8 @@ static bool take_tail_message(
 }
 
 /*
- * Does librdkafka know of it? This is its one function that says so without waiting for Kafka and
- * without making the partition up; it stores nothing of what nobody assigned.
+ * Does librdkafka know the partition? This is its only function that answers without waiting for
+ * Kafka and without inventing the partition; it stores nothing for partitions that nobody assigned.
  */
 static bool is_known_partition(const struct topic *topic, int32_t partition)
 {
@@ -818,8 +820,8 @@ static void wake_tail_fd(int fd)
 
 /*
  * librdkafka writes the eventfd when the queue stops being empty, once until somebody reads the
- * queue. So it is read only after the queue was found empty, and then that is asked once more; who
- * finds something then writes it again.
+ * queue. So it is read only after the queue was found empty, and then the queue is checked again;
+ * if that finds something, the eventfd is written again.
  */
 static bool take_some(struct tail *tail, int64_t now, struct tail_event *ret_event)
 {

@@ -1,11 +1,11 @@
 #pragma once
 /*
- * Reads partitions from a known offset to their end, beside an event loop: what stands in Kafka
- * already, asked at a take-over and after a producer was made anew. Costs nothing while nothing is
- * asked: the client (threads, connections) is made at the first question and ended idle_ms after
- * the last answer.
+ * Reads partitions from a known offset to their end, next to an event loop: finds the records that
+ * are in Kafka already, at a take-over and after a new producer was created. It costs nothing while
+ * no question is open: the client (threads, connections) is created at the first question and
+ * destroyed idle_ms after the last answer.
  *
- * One thread owns it. Nothing here waits for the network; making the client takes a few
+ * One thread owns it. Nothing here waits for the network; creating the client takes a few
  * milliseconds, a question some microseconds.
  */
 #include "consumer.h"
@@ -26,14 +26,14 @@ struct tail *tail_create(
 void tail_destroy(struct tail *tail, int wait_ms);
 
 /*
- * Read the partition from `offset` to its end as it stands now or later: every record that was
- * acknowledged before comes as TAIL_RECORD ahead of TAIL_END. TAIL_FROM_END: only where the end is.
- * Asking again begins anew; nothing of the former question comes any more.
+ * Reads the partition from `offset` to its present end or a later one: every record that was
+ * acknowledged before comes as TAIL_RECORD ahead of TAIL_END. TAIL_FROM_END: returns only the end.
+ * A second question for a partition replaces the first one, which gets no more events.
  *
  * With read_committed the answer waits for the end of every transaction, foreign ones too, that had
- * records there when it was asked: what was committed may lie behind them. A commit does not wait
- * for its markers, by which it becomes visible; init_transactions does. TAIL_FROM_END does not
- * wait, and its end is the last stable offset.
+ * records there at the time of the question, because committed records may lie behind them. A
+ * commit does not wait for its markers, by which it becomes visible; init_transactions does.
+ * TAIL_FROM_END does not wait, and its end is the last stable offset.
  */
 struct tail_question {
 	const char *topic;
@@ -78,8 +78,9 @@ struct tail_event {
 };
 
 /*
- * The next event; false: nothing now. To be called when tail_fd is readable until it says false,
- * and at tail_wait. What the event points to is valid until the next call of any function here.
+ * Returns the next event; false: none now. Call it when tail_fd is readable, until it returns
+ * false, and at tail_wait. Pointers in the event are valid until the next call of any function
+ * here.
  */
 bool tail_next(struct tail *tail, int64_t now, struct tail_event *ret_event);
 

@@ -17,11 +17,11 @@
 #include "text.h"
 
 /*
- * Thousands of topics may be looked at each second. So the entry that is due next is the first of a
- * list, and many that are due are asked for with one request.
+ * Thousands of topics may be looked up each second. So the entry that is due next is the first of a
+ * list, and one request covers many due entries.
  *
- * librdkafka keeps what it learns of a topic, some kilobytes for each partition, until its client
- * ends. So the client is made anew after so many topics: who asks with it holds `client`.
+ * librdkafka keeps its knowledge of a topic, some kilobytes for each partition, until its client
+ * ends. So the client is created anew after so many topics: a thread that uses it holds `client`.
  */
 enum {
 	ASK_AGAIN_MS = 1000, /* after a missing topic or no answer */

@@ -22,7 +22,7 @@ struct redis {
 
 /* --- errors --------------------------------------------------------------------------------- */
 
-/* What the server's errors begin with, and what they mean here. */
+/* The beginnings of the server's errors, and their kinds. */
 static const struct meaning {
 	const char *begin;
 	enum err_kind kind;
@@ -171,7 +171,7 @@ bool redis_is_open(const struct redis *redis)
 
 enum { AT_ONCE = 64 };
 
-/* The server works on what was said while the rest is being said. */
+/* The server works on the commands that it has received while the rest is being sent. */
 static void note_said(struct redis *redis)
 {
 	int done;
@@ -253,7 +253,7 @@ static struct redis_answer read_answer(const redisReply *reply)
 	}
 }
 
-/* Of the answer, or of one of those that it is a list of; NULL: it is none. */
+/* The error of the answer, or of one of its elements if it is a list; NULL: there is none. */
 static const char *error_of(const redisReply *reply)
 {
 	const char *error = reply->type == REDIS_REPLY_ERROR ? reply->str : NULL;

@@ -16,7 +16,7 @@
 
 struct redis;
 
-/* Within that time, but for the resolver, when a host is given by name. */
+/* Takes at most that time, except for the resolver, if a host is given by name. */
 struct redis *redis_connect(const struct redis_address *address, int timeout_ms, struct err *err);
 void redis_destroy(struct redis *redis); /* takes NULL */
 DEFINE_OWNED(struct redis, redis_destroy)

@@ -61,7 +61,7 @@ static bool read_database(const char *text, struct redis_address *address, struc
 	       refuse_redis_url(err, "a database that is no number");
 }
 
-/* What stands before the mark is cut off there; NULL: it is not there. */
+/* Cuts off and returns the text before the mark; NULL: the mark is not there. */
 static char *cut_at_mark(char *text, const char *mark)
 {
 	char *at = strstr(text, mark);
