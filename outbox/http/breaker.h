@@ -13,7 +13,7 @@
 enum breaker_state { BREAKER_CLOSED, BREAKER_HALF_OPEN, BREAKER_OPEN, BREAKER_STATES };
 extern const char *const breaker_states[BREAKER_STATES];
 
-/* What the end of a request says about the peer. */
+/* The result of a request, as evidence about the peer. */
 enum breaker_outcome {
 	BREAKER_SUCCESS,
 	BREAKER_FAILURE,
