@@ -189,11 +189,13 @@ bool pg_dsn_is_exposed(const char *dsn)
 {
 	PQconninfoOption *options = PQconninfoParse(dsn, NULL), *defaults = PQconndefaults();
 	bool exposed = false;
+
 	if (options && defaults) {
 		const char *hosts = option_or_default(options, defaults, "hostaddr");
 		const char *mode = option_or_default(options, defaults, "sslmode");
 		if (!hosts || !*hosts)
 			hosts = option_or_default(options, defaults, "host");
+
 		/* prefer goes on without TLS when an attacker in between says there is none */
 		exposed = hosts && has_remote_host(hosts) &&
 			  (!mode || text_equal(mode, "disable") || text_equal(mode, "allow") ||

@@ -29,7 +29,8 @@ struct pg {
 	bool flooded;                   /* the limit was exceeded */
 
 	char sqlstate[SQLSTATE_SIZE];
-	struct err farewell; /* why the connection must be given up: the server's FATAL, …; or "" */
+	struct err
+	    farewell; /* why the connection must be given up, e.g. the server's FATAL; or "" */
 	char place[320];
 };
 

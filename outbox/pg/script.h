@@ -6,7 +6,8 @@
 
 struct script_place {
 	const char *name;  /* of a-z and _ */
-	const char *value; /* contains no quote: numbers, names of publishers, snapshots, arrays */
+	const char *value; /* contains no quote: a number, name of a publisher, snapshot, or array
+			      of them */
 	bool bare;         /* a number, inserted without quotes */
 };
 
