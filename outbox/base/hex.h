@@ -5,9 +5,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-int hex_digit(char c); /* -1: it is none */
+int hex_digit(char c); /* -1: not a digit */
 
-/* Two digits for each byte, no NUL; returns their end. */
+/* Writes two digits for each byte, no NUL; returns their end. */
 char *hex_write(char *at, const void *bytes, size_t size);
 /* Reads 2 * size digits. False: one of the characters is not a digit. */
 bool hex_read(const char *digits, size_t size, void *ret_bytes);

@@ -19,7 +19,7 @@ struct metric {
 	struct family *family;
 	char *values[METRIC_LABELS]; /* values of the family's labels; NULL: this one and the later
 					ones are open */
-	_Atomic double value;        /* the value; of a histogram, its sum */
+	_Atomic double value;        /* the sum of a histogram, otherwise the value */
 	_Atomic uint64_t *filled;    /* of a histogram: counts of the buckets, not cumulative */
 	struct metric *next;
 };

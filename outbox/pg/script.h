@@ -5,10 +5,10 @@
 #include <stdbool.h>
 
 struct script_place {
-	const char *name;  /* of a-z and _ */
-	const char *value; /* contains no quote: a number, name of a publisher, snapshot, or array
-			      of them */
-	bool bare;         /* a number, inserted without quotes */
+	const char *name; /* of a-z and _ */
+	const char
+	    *value; /* holds no quote: numbers, names of publishers, snapshots, arrays of these */
+	bool bare;  /* a number, inserted without quotes */
 };
 
 /*
