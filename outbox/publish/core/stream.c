@@ -70,6 +70,7 @@ int64_t stream_most_uncovered(const struct stream_settings *settings)
 struct stream *stream_create(const struct stream_settings *settings)
 {
 	struct stream *stream = xcalloc(1, sizeof *stream);
+
 	stream->settings = *settings;
 	stream->random = settings->seed;
 	stream->queue = record_queue_create(settings);
@@ -131,6 +132,7 @@ static bool fits_stream_state(const struct stream *stream)
 {
 	enum stream_call call = stream->call.tick.call;
 	bool forgetting = stream_is_forgetting(stream);
+
 	switch (stream->state) {
 	case STREAM_STANDBY:
 	case STREAM_GONE:
@@ -216,6 +218,7 @@ struct stream_status stream_status(const struct stream *stream, int64_t now)
 	const struct message *oldest = record_queue_oldest(queue);
 	const char *denied_error = NULL;
 	const char *denied_topic = record_queue_denied_topic(queue, &denied_error);
+
 	return (struct stream_status){
 	    .state = stream->state,
 	    .n = stream->n,

@@ -92,7 +92,7 @@ struct stream_lookup {
 
 struct stream_tick {
 	enum stream_call call;
-	int64_t n, nonce; /* of the row that this owner wrote last */
+	int64_t n, nonce; /* the number and nonce of this owner's last row */
 	int64_t new_nonce;
 	int64_t fresh_epoch; /* TAKE */
 	int64_t lease_ms;    /* 0: release the shard */
@@ -115,9 +115,9 @@ struct stream_tick {
 	int32_t after_partition;
 	struct deaths deaths;
 	/*
-	 * DESTINATIONS: of the topics, an array of names in Postgres' text form; topics NULL: a
-	 * page of the open topics after the topic `after`. CLOSED: a page of the closed topics.
-	 * Valid until the answer is given.
+	 * DESTINATIONS reads the topics, an array of names in Postgres' text form; if that is NULL,
+	 * a page of the open topics after the topic `after`. CLOSED reads a page of the closed
+	 * topics. Valid until the answer is given.
 	 */
 	const char *topics, *after;
 	int max_topics, max_partitions; /* of a page */

@@ -73,7 +73,7 @@ void stream_taken(struct stream *stream, int64_t now, const struct stream_taken 
 	stream->inherited_tick = taken->first_tick + taken->windows;
 	record_queue_keys_taken(stream->queue, taken->parked, stream->inherited_tick);
 
-	/* What the dead owners may have had in flight or read: max_in_flight, or a page. */
+	/* The dead owners may have had so many rows in flight, or have read a page. */
 	int64_t most = stream_most_uncovered(&stream->settings);
 	poison_guard_begin(&stream->guard, &taken->deaths, stream->inherited_tick,
 	    most < PAGE_ROWS_MAX ? PAGE_ROWS_MAX : most);
@@ -268,8 +268,7 @@ void stream_worked(struct stream *stream, int64_t now, int64_t took_ms)
 	if (took_ms > allowed)
 		stream->batch = stream->batch * allowed / earlier_of(took_ms, 4 * allowed);
 	else
-		stream->batch +=
-		    stream->batch / 16 + 1; /* slowly: the TICK may have had little to do */
+		stream->batch += stream->batch / 16 + 1; /* slowly: it may have had little to do */
 
 	if (stream->batch < least)
 		stream->batch = least;
@@ -419,6 +418,7 @@ void stream_log_failed(struct stream *stream, int64_t now, bool unknown, bool la
 static void unsure_written(struct stream *stream, int64_t now, int windows, int64_t listed_tick)
 {
 	const struct stream_tick *tick = &stream->call.tick;
+
 	stream_move(stream, STREAM_OWNER);
 	if (tick->call == STREAM_RENEW) {
 		stream_renewed(stream, now, true);

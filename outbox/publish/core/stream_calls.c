@@ -170,6 +170,7 @@ static struct poison_guard_row next_guard_row(struct stream *stream, int64_t now
 		     now - stream->marked_at > stream->settings.stall_after_ms,
 	    .first_tick = stream->first_tick + (notes ? stream_published_windows(stream) : 0),
 	};
+
 	return poison_guard_next(&stream->guard, &step);
 }
 
@@ -273,6 +274,7 @@ static struct stream_tick destinations_call(struct stream *stream)
 	    .after = text_string(&stream->open_after),
 	    .max_topics = TOPICS_A_PAGE,
 	    .max_partitions = PARTITIONS_A_PAGE};
+
 	if (stream->open_unknown)
 		return tick;
 	pg_array_clear(&stream->topics);

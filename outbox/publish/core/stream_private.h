@@ -60,8 +60,8 @@ struct stream {
 	enum stream_state state; /* stream_move sets it */
 	uint64_t random;
 	int64_t n, nonce;
-	int64_t epoch;          /* of the positions that we send */
-	int64_t logged_epoch;   /* for the next owner; differs from epoch after a refusal */
+	int64_t epoch;          /* the epoch in the positions that we send */
+	int64_t logged_epoch;   /* the epoch in the log; another one after a refusal */
 	struct window *windows; /* oldest first */
 	int window_count, window_capacity;
 	int64_t first_tick; /* of the acknowledged snapshot: windows[0] is first_tick + 1 */

@@ -82,6 +82,7 @@ bool stream_wants_page(const struct stream *stream, int64_t now)
 struct stream_page stream_read_call(struct stream *stream, int64_t now)
 {
 	struct stream_page page = {0};
+
 	if (!stream_wants_page(stream, now) || now < stream->read_at)
 		return page;
 	const struct window *window = stream_reading_window(stream);
@@ -127,6 +128,7 @@ static void page_is_over(struct window *window)
 void stream_row(struct stream *stream, const struct message *message)
 {
 	struct window *window = stream_reading_window(stream);
+
 	if (stream->rows == ROWS_NONE || !is_new_row(window, message)) {
 		struct message unwanted = *message;
 		message_release(&unwanted);
@@ -149,6 +151,7 @@ static void window_complete(struct stream *stream)
 void stream_page_end(struct stream *stream, int64_t now, bool last, int64_t upto_id)
 {
 	struct window *window = stream_reading_window(stream);
+
 	stream->read_failures = 0;
 	if (stream->rows == ROWS_NONE)
 		return;
