@@ -217,6 +217,7 @@ void record_queue_forget(struct record_queue *queue)
 			record_queue_release(queue, record);
 	}
 	assert(queue->bytes == 0);
+
 	queue->last_topic = NULL;
 	queue->covered = queue->acked = queue->next = queue->highest_sent = queue->looked =
 	    queue->end;
@@ -777,6 +778,7 @@ void record_queue_producer_lost(struct record_queue *queue)
 {
 	record_queue_tails_lost(queue);
 	record_queue_reset_partitions(queue);
+
 	for (uint64_t s = queue->acked; s < queue->end; s++) {
 		struct record *record = record_queue_at(queue, s);
 		/* Records that Kafka has, and those that are kept back, do not go again. */

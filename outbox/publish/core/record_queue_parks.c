@@ -277,7 +277,7 @@ char *record_queue_parks_json(struct record_queue *queue, int most)
 		    record->later ? scheduled : rows, parked_row_json(&queue->parks[i], record));
 	}
 
-	/* Recovered places are told only when all of their rows are noted. */
+	/* Recovered places are reported only when all of their rows are noted. */
 	json_t *recovered = recovered_json(queue, count == queue->park_count);
 	json_t *parks = json_pack("{s:o,s:o,s:o,s:I,s:I,s:I}", "rows", rows, "scheduled", scheduled,
 	    "recovered", recovered, "first_ms", (json_int_t)queue->parking.retry_first_ms, "max_ms",

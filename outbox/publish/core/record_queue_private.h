@@ -275,12 +275,11 @@ struct record_queue {
 	int64_t unreported; /* records in flight without any report of the producer */
 	int64_t written;    /* records in the open transaction, of all partitions */
 	int64_t skipped, parked, scheduled;
-	struct topic *topics; /* by name */
-	struct topic
-	    *last_topic; /* the topic of the record before, as most tables have few topics */
-	int64_t now;     /* time of the last turn */
-	int64_t idle_ms; /* an unused topic is closed after this time; 0: never */
-	int64_t move_ms; /* interval at which offsets of silent partitions move up */
+	struct topic *topics;     /* by name */
+	struct topic *last_topic; /* the last record's topic: most tables have few topics */
+	int64_t now;              /* time of the last turn */
+	int64_t idle_ms;          /* an unused topic is closed after this time; 0: never */
+	int64_t move_ms;          /* interval at which offsets of silent partitions move up */
 	int round_count, unready_count;
 	struct topic *round, *unready, *visits, *waiting, *unloaded, *changed;
 	struct topic *row_topics; /* topics in the row in flight */

@@ -196,6 +196,7 @@ static void unload_topic(struct record_queue *queue, struct topic *topic)
 		free(topic->partition_queues[p]);
 	}
 	free(topic->partition_queues);
+
 	topic->partition_queues = NULL;
 	topic->changed_first = topic->changed_last = NULL;
 	topic->partition_queue_count = topic->count = topic->logging = 0;

@@ -88,6 +88,7 @@ void stream_destroy(struct stream *stream)
 {
 	if (!stream)
 		return;
+
 	record_queue_destroy(stream->queue);
 	poison_guard_end(&stream->guard);
 	text_finish(&stream->destinations);

@@ -34,6 +34,7 @@ static void forget_shard(struct stream *stream, int64_t now, enum stream_state s
 		stream->producer_verdict = stream_lost_shard;
 	else
 		record_queue_forget(stream->queue);
+
 	poison_guard_end(&stream->guard);
 	stream->window_count = 0;
 	stream->call = (struct call){0};
@@ -438,6 +439,7 @@ void stream_newest(
     struct stream *stream, int64_t now, int64_t n, int64_t nonce, int windows, int64_t listed_tick)
 {
 	assert(stream->state == STREAM_UNSURE);
+
 	if (n == stream->n + 1 && nonce == stream->call.tick.new_nonce) {
 		unsure_written(stream, now, windows, listed_tick);
 	} else if (n == stream->n && nonce == stream->nonce) {

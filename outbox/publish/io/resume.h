@@ -1,7 +1,7 @@
 #pragma once
 /*
- * Answers a stream's questions about tails (stream.h): what stands in Kafka already. Internal to
- * outbox/publish; owned by the shard_worker's thread; nothing blocks.
+ * Answers a stream's questions about tails (stream.h): which records are in Kafka already. Internal
+ * to outbox/publish; owned by the shard worker's thread; nothing blocks.
  */
 #include "publisher_settings.h"
 #include "publish_metrics.h"
