@@ -20,8 +20,9 @@ extern const char *const preflight_severity_names[];
 
 struct preflight_finding {
 	enum preflight_severity severity;
-	enum err_kind kind; /* of a failure: gives the exit status; ERR_CONFIG unless changed */
-	char *place;        /* "postgres main", "kafka main", "topic orders" */
+	enum err_kind
+	    kind;    /* of a failure: determines the exit status; ERR_CONFIG unless changed */
+	char *place; /* "postgres main", "kafka main", "topic orders" */
 	char *what;
 	char *cure; /* "" if there is nothing to do */
 	/*

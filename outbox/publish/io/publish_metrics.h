@@ -27,9 +27,9 @@ void publish_metrics_init(struct publish_metrics *metrics, const char *publisher
 void publish_metrics_read(struct publish_metrics *metrics, uint64_t sequence, int64_t due_us);
 void publish_metrics_sent(struct publish_metrics *metrics, uint64_t sequence);
 void publish_metrics_acked(struct publish_metrics *metrics, uint64_t sequence);
-void publish_metrics_forget(struct publish_metrics *metrics); /* the sample, not the figures */
+void publish_metrics_forget(struct publish_metrics *metrics); /* forgets only the sample */
 
-/* librdkafka's own figures; they begin again with each producer. */
+/* Notes librdkafka's own figures; they begin again with each producer. */
 void publish_metrics_kafka(struct publish_metrics *metrics, const struct producer_figures *figures);
 
 void publish_metrics_note(struct publish_metrics *metrics, const struct stream_status *status);

@@ -25,9 +25,9 @@ void record_headers_finish(struct record_headers *headers);
 bool record_headers_begin(
     struct record_headers *headers, const struct message *message, struct err *err) MUST_CHECK;
 
-/* Adds `outbox-id`. Pointers of `message` are not kept. */
+/* Adds `outbox-id`. Keeps no pointer into `message`. */
 void record_headers_add_id(struct record_headers *headers, const struct message *message);
 
-/* Neither name nor value is copied; both stay valid until the record was handed over. */
+/* Does not copy name and value: both must stay valid until the record was handed over. */
 void record_headers_add(
     struct record_headers *headers, const char *name, const void *value, size_t length);

@@ -20,10 +20,10 @@ struct record_sender *record_sender_create(const struct publisher_settings *publ
 /* Ends the producer first: afterwards it no longer uses the memory of any record. */
 void record_sender_destroy(struct record_sender *sender);
 
-/* The shard is lost: another owner had a right to fence our producer. */
+/* The shard is lost: another owner has rightly fenced our producer. */
 void record_sender_forget(struct record_sender *sender);
 
-/* One turn. True: there may be more to do at once. */
+/* Does one turn. True: there may be more to do at once. */
 bool record_sender_step(struct record_sender *sender, int64_t now);
 /*
  * May records go to this many partitions? If that is not known, asks the brokers and waits for at

@@ -62,7 +62,7 @@ struct shard_worker {
 	bool reading, copying; /* a statement is in flight on the read connection; it is a page */
 	bool first_row;        /* the next row is the page's first */
 	struct stream_page page;
-	int64_t page_rows, page_bytes, page_id; /* of the page so far; page_id: its last row */
+	int64_t page_rows, page_bytes, page_id; /* the page so far, and its last row */
 	int64_t topics_asked_at, unready_asked_at, status_at, stop_at;
 	bool topics_told;  /* metadata_fd was written: a topic changed */
 	int topics_to_ask; /* topics in use that are left in this round */
@@ -175,7 +175,8 @@ static void log_call_failed(struct shard_worker *shard_worker, int64_t now, cons
 		    pg_state(shard_worker->log.pg) == PG_LOST;
 	enum stream_call call = shard_worker->log_call;
 	shard_worker->log_call = STREAM_NONE;
-	bool fenced = err && err->kind == ERR_FENCED; /* not a problem: another owner was first */
+	bool fenced =
+	    err && err->kind == ERR_FENCED; /* this is no failure: another owner was first */
 	if (err && !fenced)
 		log_problem(shard_worker, "log_call_failed", err);
 

@@ -30,7 +30,7 @@ struct bounds {
 	char *low_xid, *sure_xid, *upto, *stragglers;
 	char *next_xid;            /* where the next chunk begins; NULL: at the first xid */
 	int64_t low_id, high_id;   /* of the main range; high_id 0: it has no row */
-	int64_t first_id, last_id; /* of the main range and the stragglers */
+	int64_t first_id, last_id; /* the same with the stragglers */
 	char *listed;              /* ids of a listed window; NULL: the members above are valid */
 };
 

@@ -18,10 +18,10 @@ const char *statements_identity(const struct statements *statements);
 
 /* --- the log connection --------------------------------------------------------------------- */
 
-/* For the link of the log connection; theirs. */
+/* The prepared statements for the link of the log connection; `statements` owns them. */
 const struct link_statement *statements_repeated(const struct statements *statements);
 
-/* Sends what stream_log_call wants; the link must be ready. */
+/* Sends the call of stream_log_call; the link must be ready. */
 bool statements_send_call(struct statements *statements, const struct link *log,
     const struct stream_tick *call, struct err *err) MUST_CHECK;
 
