@@ -289,7 +289,7 @@ static bool release_turn(struct outbox_dedup *dedup, size_t count, struct err *e
 	if (pending < count && !type->remove)
 		return err_set(err, ERR_REJECT,
 		    "%zu of the ids are not pending, and '%s' cannot forget what is done: choose a "
-		    "store that can (docs/explain/dedup.md)",
+		    "store that can (docs/reference/dedup.md)",
 		    count - pending, type->promise.store);
 
 	if (pending && type->give_back && !type->give_back(dedup->store, items, pending, err))

@@ -46,7 +46,7 @@ static bool set_secrets(struct http_peer *peer, const struct http_peer_texts *te
     const char **ret_key, struct err *err)
 {
 	if (texts->old_secret[0] && !texts->secret[0])
-		return refuse_peer_key(err, ret_key, "old_secret", "there is no secret beside it");
+		return refuse_peer_key(err, ret_key, "old_secret", "secret is not set");
 	return add_secret(peer, "secret", texts->secret, ret_key, err) &&
 	       add_secret(peer, "old_secret", texts->old_secret, ret_key, err);
 }

@@ -92,7 +92,7 @@ enum outbox_inbox_start {
 	/*
 	 * The partition is blocked until somebody sets its offset and resumes it or opens it again.
 	 */
-	OUTBOX_INBOX_STAND_STILL,
+	OUTBOX_INBOX_BLOCK,
 };
 
 /* A topic for failed messages, and how long they wait there. */
@@ -200,7 +200,7 @@ OUTBOX_PUBLIC void outbox_inbox_pause(struct outbox_inbox *inbox, const char *to
 struct outbox_inbox_stats {
 	/* now */
 	int partitions;       /* assigned to this consumer */
-	int standing;         /* partitions that are blocked until an operator helps */
+	int blocked;          /* partitions that are blocked until an operator helps */
 	uint64_t messages;    /* in memory: waiting, being handled, waiting for another try */
 	uint64_t bytes;       /* of them */
 	uint64_t in_progress; /* messages that a handler has */

@@ -302,7 +302,7 @@ static void begin_as_set(const struct inbox_settings *settings, struct inbox_par
 	commit->there = false;
 	if (place->offset >= 0)
 		inbox_partition_log_gone(assigned, place->offset);
-	if (settings->given.start == OUTBOX_INBOX_STAND_STILL)
+	if (settings->given.start == OUTBOX_INBOX_BLOCK)
 		inbox_partition_stop_unset(assigned);
 	place->offset = earliest ? range->low : range->high;
 	if (commit->offset > range->high)
@@ -351,8 +351,9 @@ static void tell_foreign(
 	log_warn("inbox_foreign_text", {"topic", LOG_TEXT(assigned->topic)},
 	    {"partition", LOG_INT(assigned->partition)}, {"offset", LOG_INT(place->offset)},
 	    {"consequence",
-		LOG_TEXT("the offset is taken, the text beside it is not: somebody else commits "
-			 "for this group, or did; messages beyond the offset are handled again")});
+		LOG_TEXT("the offset is used, but not the text stored with it: another program "
+			 "commits for this group, or did; messages beyond the offset are handled "
+			 "again")});
 }
 
 static void set_offsets(struct inbox_partition *assigned, const struct subscription_place *place,
@@ -537,7 +538,7 @@ static void miss_id(
     struct inbox_partition *assigned, const struct inbox_settings *settings, struct item *item)
 {
 	static const char *const consequences[] = {"it is a dead letter",
-	    "it is handled, and its copies are not known", "its partition stands still"};
+	    "it is handled, and its copies are not recognised", "its partition is blocked"};
 	enum outbox_inbox_policy policy = settings->given.without_id;
 	if (!settings->told[assigned->topic_number])
 		log_warn("inbox_without_id", {"topic", LOG_TEXT(assigned->topic)},
@@ -880,7 +881,7 @@ bool inbox_partition_checkpoint(
 	size_t length =
 	    settings->by_position ? outbox_dedup_mark(assigned->own.dedup, mark, sizeof mark) : 0;
 	if (length >= sizeof mark) {
-		assigned->stops |= STOP_STANDING;
+		assigned->stops |= STOP_BLOCKED;
 		return err_set(err, ERR_RETRY,
 		    "the positions of sequence take %zu bytes, and a commit has room for %d: read "
 		    "topics of fewer publishers and shards",

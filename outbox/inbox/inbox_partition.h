@@ -22,12 +22,12 @@ struct inbox_partition_store {
 
 /* Why the loop takes no new records from a partition. */
 enum inbox_partition_stop {
-	STOP_TEXT = 1 << 0,     /* the text of the commit gets too long */
-	STOP_ITEMS = 1 << 1,    /* it uses its part of the memory */
-	STOP_FULL = 1 << 2,     /* the memory of all partitions is full */
-	STOP_STANDING = 1 << 3, /* blocked until an operator helps */
-	STOP_PAUSED = 1 << 4,   /* outbox_inbox_pause */
-	STOP_DUE = 1 << 5,      /* retry topic: its next message is not due yet */
+	STOP_TEXT = 1 << 0,    /* the text of the commit gets too long */
+	STOP_ITEMS = 1 << 1,   /* it uses its part of the memory */
+	STOP_FULL = 1 << 2,    /* the memory of all partitions is full */
+	STOP_BLOCKED = 1 << 3, /* blocked until an operator helps */
+	STOP_PAUSED = 1 << 4,  /* outbox_inbox_pause */
+	STOP_DUE = 1 << 5,     /* retry topic: its next message is not due yet */
 };
 
 /*

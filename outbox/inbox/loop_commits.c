@@ -116,15 +116,15 @@ static void note_figures(struct loop *loop)
 {
 	struct outbox_inbox_stats *stats = &loop->stats;
 	stats->partitions = loop->partition_count + loop->late_count;
-	stats->standing = 0;
+	stats->blocked = 0;
 	stats->filter_hits = stats->false_hits = 0;
 	stats->dedup_memory_bytes = stats->dedup_disk_bytes = 0;
 	stats->observed_rate = 0;
 	stats->sub_slices = 0;
 	for (int i = 0; i < loop->partition_count; i++) {
 		const struct inbox_partition *assigned = loop->partitions[i];
-		stats->standing +=
-		    assigned->stops & STOP_STANDING || assigned->state == ASSIGNED_UNSET;
+		stats->blocked +=
+		    assigned->stops & STOP_BLOCKED || assigned->state == ASSIGNED_UNSET;
 		add_dedup(assigned->own.dedup, stats);
 	}
 	add_dedup(loop->common.dedup, stats);

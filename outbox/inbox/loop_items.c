@@ -58,8 +58,8 @@ static void stop_at_item(struct loop *loop, struct item *item)
 {
 	struct inbox_partition *assigned = item->assigned;
 	(void)loop;
-	item_move(item, ITEM_STANDING);
-	assigned->stops |= STOP_STANDING;
+	item_move(item, ITEM_BLOCKED);
+	assigned->stops |= STOP_BLOCKED;
 	log_error("inbox_stands_still", {"topic", LOG_TEXT(assigned->topic)},
 	    {"partition", LOG_INT(assigned->partition)}, {"offset", LOG_INT(item->public.offset)},
 	    {"reason", LOG_TEXT(item->reason)},

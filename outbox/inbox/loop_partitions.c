@@ -376,7 +376,7 @@ void loop_on_out_of_range(void *context, const char *topic, int32_t partition)
 	if (!assigned || assigned->state != ASSIGNED_READING)
 		return;
 	inbox_partition_log_gone(assigned, assigned->read);
-	if (loop->settings->given.start == OUTBOX_INBOX_STAND_STILL)
+	if (loop->settings->given.start == OUTBOX_INBOX_BLOCK)
 		inbox_partition_stop_unset(assigned);
 	else
 		inbox_partition_move(assigned, ASSIGNED_SKIPPING);

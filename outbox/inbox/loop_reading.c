@@ -179,14 +179,14 @@ static bool is_paused(const struct loop *loop, const char *topic)
 
 /* When a topic is resumed, its blocked partitions are tried once more; a missing offset is
  * requested again. */
-static void wake_standing(struct loop *loop, struct inbox_partition *assigned)
+static void wake_blocked(struct loop *loop, struct inbox_partition *assigned)
 {
 	if (assigned->state == ASSIGNED_UNSET && !loop->again_at)
 		loop->again_at = clock_ms();
-	assigned->stops &= ~(unsigned)STOP_STANDING;
+	assigned->stops &= ~(unsigned)STOP_BLOCKED;
 	for (struct item *item = key_queues_first(&loop->key_queues); item;
 	     item = key_queues_after(&loop->key_queues, item))
-		if (item->assigned == assigned && item->state == ITEM_STANDING) {
+		if (item->assigned == assigned && item->state == ITEM_BLOCKED) {
 			item->tries = 0;
 			item->public.attempt++;
 			loop_rest(loop, item, 0);
@@ -205,7 +205,7 @@ void loop_apply_pauses(struct loop *loop)
 	pthread_mutex_unlock(&loop->mutex);
 	for (int i = 0; resumed && i < loop->partition_count; i++)
 		if (!(loop->partitions[i]->stops & STOP_PAUSED))
-			wake_standing(loop, loop->partitions[i]);
+			wake_blocked(loop, loop->partitions[i]);
 }
 
 void loop_look_at_pauses(struct loop *loop)

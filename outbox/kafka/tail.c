@@ -58,7 +58,7 @@ static const struct {
 	unsigned next;
 	const char *comment;
 } states[] = {
-    [QUIET] = {"quiet", TO(KNOCKING) | TO(ASKING), "nothing is asked"},
+    [QUIET] = {"quiet", TO(KNOCKING) | TO(ASKING), "no query is running"},
     [KNOCKING] = {"knocking", TO(QUIET) | TO(KNOCKING) | TO(ASKING) | TO(WAITING),
 	"whether the leader is there"},
     [ASKING] = {"asking", TO(QUIET) | TO(KNOCKING) | TO(ASKING) | TO(READING) | TO(WAITING),

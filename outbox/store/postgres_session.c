@@ -44,7 +44,7 @@ static bool judge_postgres_session(
 		    place);
 	if (server->kind == POSTGRES_SESSION_OWN && !text_equal(pg_value(session, 0, 0), "t"))
 		return err_set(err, ERR_CONFIG,
-		    "%s: a pooler stands between, and locks need a session of their own: name the "
+		    "%s: a pooler is between, and locks need a session of their own: name the "
 		    "server itself in the dsn, or take ids in the transaction of their effect "
 		    "(outbox_dedup_take)",
 		    place);

@@ -91,8 +91,8 @@ static bool check_mark(struct redis_session *server, struct err *err)
 		return false;
 	if (server->mark && !text_equal(mark, server->mark))
 		return err_set(err, ERR_FATAL,
-		    "%s: it was started without its data, or emptied: what was done is not known "
-		    "any more; open the store again to go on without that",
+		    "%s: it was started without its data, or emptied: the done ids are lost; "
+		    "open the store again to continue without them",
 		    server->address.place);
 	if (!server->mark)
 		server->mark = xstrdup(mark);

@@ -17,8 +17,8 @@ static json_t *section_json(const char *name, struct deliver *deliver)
 
 	return json_pack("{s:s, s:b, s:b, s:s, s:i, s:i, s:I, s:I, s:I, s:I, s:o, s:o}", "section",
 	    name, "works", status.works, "paused", status.paused, "breaker",
-	    breaker_states[status.sends.breaker], "partitions", status.partitions, "standing",
-	    status.standing, "messages", (json_int_t)status.messages, "in_progress",
+	    breaker_states[status.sends.breaker], "partitions", status.partitions, "blocked",
+	    status.blocked, "messages", (json_int_t)status.messages, "in_progress",
 	    (json_int_t)status.in_progress, "handled", (json_int_t)status.handled, "dead_letters",
 	    (json_int_t)status.dead_letters, "error", api_text(status.error), "last_error",
 	    api_text(status.last_error));

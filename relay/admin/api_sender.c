@@ -89,7 +89,7 @@ static void log_silence(struct api_sender *sender, const char *topic)
 		producer_last_error(sender->producer, error, sizeof error);
 	log_warn("api_not_acknowledged", {"kafka", LOG_TEXT(sender->kafka->name)},
 	    {"topic", LOG_TEXT(topic)}, {"error", LOG_TEXT(error)},
-	    {"consequence", LOG_TEXT("senders are told to try again")});
+	    {"consequence", LOG_TEXT("senders are answered with \"try again\"")});
 }
 
 static void tell_late(struct api_sender *sender, struct outgoing_record *outgoing)

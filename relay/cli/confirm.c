@@ -37,9 +37,9 @@ bool confirm_check(const struct call *call, struct err *err)
 		return err_set(err, ERR_REJECT, "say why: --reason TEXT is kept in outbox.audit%s",
 		    asks || call_flag(call, "yes")
 			? ""
-			: "; nobody can be asked here, so that --yes is needed as well");
+			: "; there is no terminal to ask, so --yes is required as well");
 	return asks || call_flag(call, "yes") ||
-	       err_set(err, ERR_REJECT, "nobody can be asked here; repeat with --yes to do it");
+	       err_set(err, ERR_REJECT, "there is no terminal to ask; repeat with --yes");
 }
 
 bool confirm_call(const struct call *call, const char *question, struct err *err)

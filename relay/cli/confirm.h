@@ -9,10 +9,11 @@
 /* Options of each such command. */
 #define CONFIRM_OPTIONS                                                                            \
 	{"reason", "TEXT",                                                                         \
-	    "Why; kept in outbox.audit. Needed in scripts and with --yes, except for --dry-run."}, \
-	    {"dry-run", NULL, "Shows what would be done, and changes nothing."},                   \
+	    "The reason, stored in outbox.audit. Required in scripts and with --yes, except for "  \
+	    "--dry-run."},                                                                         \
+	    {"dry-run", NULL, "Shows the changes without making them."},                           \
 	{                                                                                          \
-		"yes", NULL, "Do not ask. Needed, with --reason, where no terminal is."            \
+		"yes", NULL, "Does not ask. Required, together with --reason, without a terminal." \
 	}
 
 /* Only a terminal can answer. */

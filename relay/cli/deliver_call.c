@@ -46,7 +46,7 @@ void deliver_call_add_section(struct text *out, const json_t *section)
 	    "  %s, %lld partitions (%lld are blocked), %lld of %lld messages in progress\n"
 	    "  %lld handled, %lld dead letters, breaker %s\n",
 	    section_word(section), section_number(section, "partitions"),
-	    section_number(section, "standing"), section_number(section, "in_progress"),
+	    section_number(section, "blocked"), section_number(section, "in_progress"),
 	    section_number(section, "messages"), section_number(section, "handled"),
 	    section_number(section, "dead_letters"), breaker ? breaker : "-");
 	add_section_error(out, section, "error", "");
@@ -82,6 +82,6 @@ int deliver_call_operate(const struct call *call, const char *verb)
 }
 
 const struct command_option deliver_operate_options[] = {
-    {"reason", "TEXT", "Why, for the log. Needed."},
+    {"reason", "TEXT", "The reason, for the log. Required."},
     {0},
 };

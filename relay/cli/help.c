@@ -6,20 +6,18 @@
 enum { WIDTH = 80 };
 
 const struct command_exit command_exits[] = {
-    {0, "Done; with `run`, ended by SIGTERM or SIGINT after a clean handover (`run --drain`: when "
-	"everything is published)."},
+    {0, "Success. For `run`: SIGTERM or SIGINT, and a clean handover (`run --drain`: everything "
+	"is published)."},
     {EXIT_FOUND, "A check found something: `doctor` a failure, `verify` a broken promise, `dedup "
-		 "verify` a damaged file, `migrate "
-		 "status` a "
-		 "migration to apply or a changed one."},
+		 "verify` a damaged file, `migrate status` a pending or changed migration."},
     {EXIT_USAGE, "The command line is wrong, or names no command."},
-    {65, "Refused for good as it is: the message says what to change."},
-    {69, "Postgres or Kafka does not answer, or not in time, or `run --drain` was ended by a "
-	 "signal; the same call may succeed later."},
-    {70, "An error that should not be, with what the server or the library said."},
+    {65, "Refused: the same call will be refused again. The message says what to change."},
+    {69, "Postgres or Kafka does not answer in time, or a signal ended `run --drain`; the same "
+	 "call may succeed later."},
+    {70, "Internal error, with the message of the server or library."},
     {EXIT_OUTPUT, "The output could not be written (a full disk, a closed pipe)."},
-    {75, "Somebody else holds it now; or `run` was ended before a shard was handed over."},
-    {77, "A password is wrong or a privilege is missing."},
+    {75, "Another process holds it now; or `run` ended before it had handed a shard over."},
+    {77, "A password is wrong, or a privilege is missing."},
     {78, "The configuration is wrong, an address is occupied, or the schema does not fit this "
 	 "program."},
     {0, NULL},
@@ -89,8 +87,9 @@ static void add_example(const char *example, struct text *out)
 	text_addf(out, "\nExample:\n  %s\n", example);
 }
 
-static const struct command_option config_option = {
-    "config", "FILE", "The configuration (else OUTBOX_RELAY_CONFIG, else the environment alone)."};
+static const struct command_option config_option = {"config", "FILE",
+    "Configuration file (default: OUTBOX_RELAY_CONFIG, else only the "
+    "environment)."};
 
 void help_command(const struct command *command, struct text *out)
 {
@@ -237,14 +236,18 @@ void help_markdown_command(const struct command *command, struct text *out)
 void help_markdown(struct text *out)
 {
 	text_add(out,
-	    "# Commands\n\n<!-- Written by `outbox-relay help --markdown`. -->\n\n"
-	    "One program, `outbox-relay [--config FILE] COMMAND`. The configuration is "
-	    "the file that "
-	    "`--config` or `OUTBOX_RELAY_CONFIG` names, and the environment "
+	    "# Commands\n"
+	    "\n"
+	    "<!-- Written by `outbox-relay help --markdown`. -->\n"
+	    "\n"
+	    "One program, `outbox-relay [--config FILE] COMMAND`. Its configuration comes from "
+	    "the file that `--config` or `OUTBOX_RELAY_CONFIG` names, and from the environment "
 	    "([configuration](configuration.md)). Without a command the program prints a short "
-	    "usage and ends with the status 64. `-h`, `--help` and `help` print help, "
-	    "`-v`, `--version` and `version` print the version, and both end with "
-	    "0.\n\n| command | |\n|---|---|\n");
+	    "usage and exits with 64. `-h`, `--help` and `help` print help, `-v`, `--version` "
+	    "and `version` print the version, and both exit with 0.\n"
+	    "\n"
+	    "| command | |\n"
+	    "|---|---|\n");
 	for (const struct command *const *row = commands; *row; row++)
 		text_addf(out, "| `%s` | %s |\n", (*row)->name, (*row)->summary);
 	text_add(out, "\n");

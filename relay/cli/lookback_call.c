@@ -201,7 +201,7 @@ int lookback_call_order(const struct call *call, enum lookback_verb verb)
 }
 
 const struct command_option lookback_order_options[] = {
-    {"all", NULL, "Everything that is overdue or parked, as far as the other options choose it."},
+    {"all", NULL, "Selects every overdue or parked id that the other options match."},
     LOOKBACK_SELECTION_OPTIONS,
     CONFIRM_OPTIONS,
     LOOKBACK_POSTGRES_OPTION,

@@ -12,19 +12,19 @@ int lookback_call_run(const struct call *call,
 
 /* Options of each command that can select ids by them. */
 #define LOOKBACK_SELECTION_OPTIONS                                                                 \
-	{"type", "TYPE", "Only ids of this business type."},                                       \
-	    {"section", "NAME", "Only those of this [lookback] section."},                         \
-	    {"state", "STATE", "Only those that are overdue, or parked."},                         \
-	    {"service", "NAME", "Only those that this [check] section is asked about."},           \
-	    {"error", "TEXT", "Only those with this as a part of their last error."},              \
-	    {"from", "TIME", "Only those prepared at this time (UTC) or later."},                  \
+	{"type", "TYPE", "Selects ids of this business type."},                                    \
+	    {"section", "NAME", "Selects ids of this [lookback] section."},                        \
+	    {"state", "STATE", "Selects ids that are overdue, or parked."},                        \
+	    {"service", "NAME", "Selects ids that this [check] section answers for."},             \
+	    {"error", "TEXT", "Selects ids whose last error contains this text."},                 \
+	    {"from", "TIME", "Selects ids that were prepared at this time (UTC) or later."},       \
 	{                                                                                          \
-		"to", "TIME", "Only those prepared before this time."                              \
+		"to", "TIME", "Selects ids that were prepared before this time."                   \
 	}
 #define LOOKBACK_POSTGRES_OPTION                                                                   \
 	{                                                                                          \
 		"postgres", "SECTION",                                                             \
-		    "The [postgres] section; that of the [lookback] section unless given."         \
+		    "The [postgres] section (default: that of the [lookback] section)."            \
 	}
 
 /* Reads LOOKBACK_SELECTION_OPTIONS into `chosen`. */
@@ -39,6 +39,7 @@ extern const struct command_option lookback_order_options[];
 
 /* A part of the description of each of these commands. */
 #define LOOKBACK_ORDER_HELP                                                                        \
-	"Ids are named with their type, all or none of them are changed; or --all takes what is "  \
-	"overdue or parked, and options that must all hold choose among it. It is done when the "  \
-	"command ends, in one transaction, and noted in outbox.audit with who and why.\n"
+	"Name a type and its ids; the command changes all of them or none. Or use --all for "      \
+	"every overdue or parked id, with options to select among them, all of which must match. " \
+	"The command works in one transaction, which has committed when the command exits, and "   \
+	"records the operator and the reason in outbox.audit.\n"

@@ -178,10 +178,10 @@ int parked_call_request(const struct call *call, enum parked_verb verb)
 }
 
 const struct command_option parked_request_options[] = {
-    {"all", NULL, "Every parked row of the publisher."},
+    {"all", NULL, "Selects every parked row of the publisher."},
     CONFIRM_OPTIONS,
-    {"wait", NULL, "Waits until it is carried out."},
-    {"timeout", "SECONDS", "The longest --wait; 30 unless given.", 1, 86400},
+    {"wait", NULL, "Waits until the request is carried out."},
+    {"timeout", "SECONDS", "Timeout of --wait (default 30).", 1, 86400},
     PARKED_PUBLISHER_OPTION,
     {0},
 };

@@ -12,16 +12,16 @@ int parked_call_run(const struct call *call,
 #define PARKED_PUBLISHER_OPTION                                                                    \
 	{                                                                                          \
 		"publisher", "NAME",                                                               \
-		    "Whose rows; the only publisher of the configuration, or \"main\"."            \
+		    "The publisher whose rows are meant (default: the only one of the "            \
+		    "configuration, else \"main\")."                                               \
 	}
 /* A part of the description of each command that takes terms. */
 #define PARKED_TERMS_HELP                                                                          \
-	"TERMs choose rows, each given once, and all must hold: topic=orders; key=42, or "         \
+	"TERMs select rows; each may be given once, and all must match: topic=orders; key=42, or " \
 	"key=\\x00ff in hexadecimal; error=TEXT, a part of the error; "                            \
-	"parked=2026-01-02..2026-01-03T12:00, when it was parked (UTC), the first end included; "  \
-	"state=waiting|dead|stalled|free|behind; ids=10..20, both ends included. One end of a "    \
-	"range may "                                                                               \
-	"be left open.\n"
+	"parked=2026-01-02..2026-01-03T12:00, the time of parking (UTC), without the second time " \
+	"itself; state=waiting|dead|stalled|free|behind; ids=10..20, with both ids. A range may "  \
+	"be open at one end.\n"
 
 /* The body of `parked retry` and `parked skip`. Returns the exit status. */
 int parked_call_request(const struct call *call, enum parked_verb verb);

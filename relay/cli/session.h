@@ -21,7 +21,7 @@ const struct postgres_settings *session_postgres(
 #define SESSION_POSTGRES_OPTION                                                                    \
 	{                                                                                          \
 		"postgres", "SECTION",                                                             \
-		    "The [postgres] section, when there are several; \"main\" unless given."       \
+		    "The [postgres] section, if there are several (default \"main\")."             \
 	}
 
 /* A command about one database. */
@@ -44,7 +44,7 @@ const char *session_table(const struct call *call);
 bool session_check_table(const struct call *call, struct err *err) MUST_CHECK;
 #define SESSION_TABLE_OPTION                                                                       \
 	{                                                                                          \
-		"table", "TABLE", "message or lookback; both unless given."                        \
+		"table", "TABLE", "message or lookback (default: both)."                           \
 	}
 
 /* The [publisher] section of --publisher; without it the only one, or "main". */

@@ -64,7 +64,7 @@ static const char *const transports[] = {"http", "grpc", "sql", NULL};
 static const char *const forms[] = {"single", "batch", NULL};
 static const char *const modes[] = {"binary", "structured", NULL};
 static const char *const policies[] = {"dead-letter", "process", "fail", NULL};
-static const char *const starts[] = {"earliest", "latest", "stand-still", NULL};
+static const char *const starts[] = {"earliest", "latest", "block", NULL};
 static const char *const answers[] = {"no", "yes", NULL};
 static const char *const levels[] = {"debug", "info", "warn", "error", NULL};
 static const char *const formats[] = {"logfmt", "json", NULL};
@@ -320,7 +320,7 @@ const struct config_row config_rows[] = {
 	{DELIVER(batch), .type = CONFIG_INTEGER, .default_value = "32", .low = 1, .high = 1000,
 		.help = "The most messages in one request (form = batch)."},
 	{DELIVER(dedup), .type = CONFIG_TEXT, .default_value = "",
-		.help = "The store that tells copies from first ones, a line as docs/explain/dedup.md has it. "
+		.help = "The store that tells copies from first ones, a line as docs/reference/dedup.md has it. "
 			"`ids=` counts the ids of one partition, and each assigned partition takes that "
 			"memory. Empty: copies are delivered like any other."},
 	{DELIVER(path), .type = CONFIG_TEXT, .default_value = "",
@@ -330,8 +330,9 @@ const struct config_row config_rows[] = {
 			"with commas (docs/guide/rules.md)."},
 	{DELIVER(without_id), .type = CONFIG_CHOICE, .default_value = "dead-letter",
 		.choices = policies,
-		.help = "What becomes of a message in which id finds nothing: it is dead-lettered, "
-			"delivered as if it had an id of its own, or its partition stands still."},
+		.help = "What becomes of a message in which id finds nothing: it is "
+			"dead-lettered, delivered as if it had an id of its own, or its "
+			"partition is blocked."},
 	{DELIVER(rules), .type = CONFIG_LINES, .default_value = "",
 		.help = "How often messages of a key may come, in lines as docs/guide/rules.md has them, with a | "
 			"between two."},
@@ -362,7 +363,7 @@ const struct config_row config_rows[] = {
 			"none, and the partition of such a message stands still."},
 	{DELIVER(start), .type = CONFIG_CHOICE, .default_value = "earliest", .choices = starts,
 		.help = "Where the group begins in a partition of which it has committed nothing, or whose "
-			"committed offset is not there any more; stand-still: nowhere until its offset is set."},
+			"committed offset is not there any more; block: nowhere until its offset is set."},
 	{DELIVER_MS(commit_every), "1s", 10, MINUTE,
 		.help = "The time between two commits of what is finished."},
 	{DELIVER_MS(drain), "10s", 0, HOUR,

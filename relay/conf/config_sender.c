@@ -74,9 +74,8 @@ static bool check_tokens(const struct config *config, const struct config_source
 		if (config_list_has(&config->api.send_tokens, token))
 			return config_source_refuse(err, source, CONFIG_SENDER, sender->name,
 			    "tokens",
-			    "token %d stands in [api] send_tokens as well, and speaks for "
-			    "everything "
-			    "there; take it out of one of them",
+			    "token %d is also one of [api] send_tokens, and speaks for "
+			    "everything there; take it out of one of them",
 			    i + 1);
 		for (const struct config_sender *other = config->senders; other < sender; other++)
 			if (config_list_has(&other->tokens, token))

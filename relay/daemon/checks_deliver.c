@@ -34,7 +34,7 @@ static void check_deliver_section(struct checks *checks, const struct config_del
 		    "requests are not signed: the application cannot tell who asks");
 	if (!section->dead_letter_topic[0])
 		preflight_add(report, PREFLIGHT_WARN, place, "set dead_letter_topic",
-		    "there is no topic for dead letters: a partition stands still behind the first "
+		    "there is no topic for dead letters: a partition is blocked by the first "
 		    "message that cannot be delivered");
 	if (section->connect_timeout_ms > section->timeout_ms)
 		preflight_add(report, PREFLIGHT_WARN, place, "set connect_timeout below timeout",

@@ -231,7 +231,7 @@ static void check_service_url(const struct service *service)
 	if (!*url && !*service->check->allow)
 		add_service_finding(service, PREFLIGHT_FAIL,
 		    "set url, or in allow the destinations that messages may bring",
-		    "nobody can be asked: neither url nor allow is set");
+		    "no service can be called: neither url nor allow is set");
 	/* an empty list refuses every URL; this is its refusal of a well-formed URL */
 	if (*url && !http_guard_url(&none, url, &refusal) &&
 	    !text_equal(refusal.code, "not_listed"))
@@ -346,7 +346,7 @@ static void check_database(const struct service *service)
 
 	if (!*service->check->dsn)
 		add_service_finding(service, PREFLIGHT_FAIL, "set dsn_file, or dsn",
-		    "nobody can be asked: transport = sql needs a dsn");
+		    "no service can be called: transport = sql needs a dsn");
 	else if (!ask_function(service, &err))
 		add_service_failure(service, "dsn", &err);
 }

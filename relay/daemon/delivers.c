@@ -63,8 +63,8 @@ static void add_state(const struct deliver_status *status, struct text *report)
 {
 	text_addf(report, "reads %d partitions, delivers %" PRIu64 " of %" PRIu64 " messages",
 	    status->partitions, status->in_progress, status->messages);
-	if (status->standing > 0)
-		text_addf(report, ", %d partitions stand still", status->standing);
+	if (status->blocked > 0)
+		text_addf(report, ", %d partitions are blocked", status->blocked);
 	if (status->sends.breaker != BREAKER_CLOSED)
 		text_add(report, ", the application failed too often");
 	if (status->paused)
@@ -80,7 +80,7 @@ static void add_state(const struct deliver_status *status, struct text *report)
 static bool section_ready(
     const struct deliver_status *status, const char *name, struct text *report)
 {
-	bool trouble = status->standing > 0 || status->sends.breaker != BREAKER_CLOSED;
+	bool trouble = status->blocked > 0 || status->sends.breaker != BREAKER_CLOSED;
 
 	text_addf(report, "[%s] deliver %s: ", !status->works ? "-" : trouble ? "!" : "+", name);
 	if (status->works)

@@ -212,7 +212,7 @@ static void step_publisher_looking(
 	if (shards == 0)
 		log_warn("publisher_dropped",
 		    {"publisher", LOG_TEXT(publisher->config->settings.name)},
-		    {"consequence", LOG_TEXT("it is not published any more")});
+		    {"consequence", LOG_TEXT("it is no longer published")});
 	publisher->start_at = shards == publisher->shards_before ? now + AGAIN_MS : now;
 	move_publisher(publishers, publisher, PUBLISHER_IDLE);
 }
@@ -449,7 +449,7 @@ static void describe_shard(const struct shard_worker_status *status, struct text
 	if (status->missing_topic[0])
 		text_addf(report, ", waits for topic %s", status->missing_topic);
 	if (stands_still(status))
-		text_add(report, " and stands still: nothing more may be sent before it is there");
+		text_add(report, " and is blocked: it sends nothing before the topic exists");
 	if (!is_owner(status) && status->holder[0])
 		text_addf(report, " behind %s", status->holder);
 	text_add(report, "\n");

@@ -77,7 +77,7 @@ static void note_stats(struct deliver *deliver)
 	deliver_metrics_note(deliver->metrics, &stats, sender.figures.breaker);
 	pthread_mutex_lock(&deliver->mutex);
 	status->partitions = stats.partitions;
-	status->standing = stats.standing;
+	status->blocked = stats.blocked;
 	status->messages = stats.messages;
 	status->in_progress = stats.in_progress;
 	status->handled = deliver->handled_before + stats.handled;
@@ -93,7 +93,7 @@ static void note_closed(struct deliver *deliver)
 	pthread_mutex_lock(&deliver->mutex);
 	deliver->handled_before = status->handled;
 	deliver->dead_before = status->dead_letters;
-	status->partitions = status->standing = 0;
+	status->partitions = status->blocked = 0;
 	status->messages = status->in_progress = 0;
 	pthread_mutex_unlock(&deliver->mutex);
 }

@@ -35,7 +35,7 @@ struct deliver_status {
 	bool paused;     /* by deliver_pause */
 	char error[512]; /* why it does not work; "" */
 	int64_t turn_ms; /* clock_ms of the last turn of the one that turns least often */
-	int partitions, standing;
+	int partitions, blocked;
 	uint64_t messages; /* in memory */
 	uint64_t in_progress;
 	uint64_t handled, dead_letters; /* since the process began */

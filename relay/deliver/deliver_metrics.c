@@ -56,7 +56,7 @@ static const struct metric_row deliver_rows[] = {
 	.alert = "above the delay that your users accept"},
     {"relay_deliver_partitions", METRIC_GAUGE, STATS(partitions),
 	"Partitions assigned to this process."},
-    {"relay_deliver_blocked_partitions", METRIC_GAUGE, STATS(standing),
+    {"relay_deliver_blocked_partitions", METRIC_GAUGE, STATS(blocked),
 	"Assigned partitions that are blocked until an operator intervenes.",
 	.alert = "above 0: `outbox-relay status` shows the reason"},
     {"relay_deliver_paused", METRIC_GAUGE, STATS(paused),

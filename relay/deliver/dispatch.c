@@ -315,7 +315,7 @@ void dispatch_refused(
 
 void dispatch_drain(struct dispatch *dispatch, int64_t after_ms)
 {
-	end_waiting(dispatch, after_ms, "nothing is sent any more");
+	end_waiting(dispatch, after_ms, "sending has stopped");
 }
 
 void dispatch_abandon(struct dispatch *dispatch, int64_t now, const char *why)

@@ -339,7 +339,7 @@ static void end_unsent(
 
 	for (size_t i = 0; i < count; i++)
 		ends[i] = (struct outbox_inbox_end){
-		    messages[i]->ticket, OUTBOX_INBOX_WAIT, "nothing is sent any more", REST_MS};
+		    messages[i]->ticket, OUTBOX_INBOX_WAIT, "sending has stopped", REST_MS};
 	sender->options.finish(sender->options.context, ends, count);
 }
 

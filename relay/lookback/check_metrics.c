@@ -103,7 +103,7 @@ static void log_change(
 	if (host->breaker == BREAKER_CLOSED)
 		log_info("lookback_breaker_closed", {"section", LOG_TEXT(metrics->lookback->name)},
 		    {"host", LOG_TEXT(host->name)},
-		    {"consequence", LOG_TEXT("it answers, and is asked again")});
+		    {"consequence", LOG_TEXT("it answers, and the relay calls it again")});
 	else
 		log_warn("lookback_breaker_opened", {"section", LOG_TEXT(metrics->lookback->name)},
 		    {"host", LOG_TEXT(host->name)}, {"error", LOG_TEXT(host->error)},

@@ -458,7 +458,7 @@ static bool open_service(struct checker *checker, int64_t now, int number)
 	text_copy(service->error, sizeof service->error, err.message);
 	log_error("lookback_service_unusable", {"section", LOG_TEXT(checker_section(checker))},
 	    {"service", LOG_TEXT(check->name)}, {"error", LOG_TEXT(err.message)},
-	    {"consequence", LOG_TEXT("nobody is asked there, and no attempt is spent")});
+	    {"consequence", LOG_TEXT("the relay makes no calls there, and no attempt is used")});
 	return false;
 }
 

@@ -213,12 +213,12 @@ static const struct config_check *check_of_section(
 	if (!section->check)
 		refusal_set(ret_refusal, "no_route",
 		    "it names neither check_service nor check_url, and [lookback \"%s\"] has no "
-		    "check: nobody could be asked about it",
+		    "check: no service could be called about it",
 		    section->name);
 	else if (!serves_type(section->check, biz_type))
 		refusal_set(ret_refusal, "no_route",
 		    "it names neither check_service nor check_url, and [check \"%s\"] is not for "
-		    "the business type %s: nobody could be asked about it",
+		    "the business type %s: no service could be called about it",
 		    section->check->name, biz_type);
 	else
 		return section->check;
@@ -235,8 +235,8 @@ static bool judge_place(const struct route *route, const struct config_check *ch
 		       refuse_url(ret_refusal, biz_type, check->name, &why);
 	return check->transport == CHECK_SQL || check->url[0] ||
 	       refusal_set(ret_refusal, "no_route",
-		   "it brings no check_url, and [check \"%s\"] has no URL: nobody could be asked "
-		   "about it",
+		   "it brings no check_url, and [check \"%s\"] has no URL: no service could be "
+		   "called about it",
 		   check->name);
 }
 
@@ -267,7 +267,7 @@ static bool judge_times(const struct lookback_request *request,
 	if (expire_ms > check_ms)
 		return true;
 	return refusal_set(ret_refusal, "expired",
-	    "it expires %" PRId64 " ms after it was prepared, and the business would be asked "
+	    "it expires %" PRId64 " ms after it was prepared, and the business would be called "
 	    "after %" PRId64 " ms",
 	    expire_ms, check_ms);
 }

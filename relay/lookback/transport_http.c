@@ -78,8 +78,8 @@ static bool read_pairs(struct reply *reply, const json_t *object)
 
 	if (!json_is_array(answers) || json_object_size(object) != 1)
 		return reply_fail(reply, "answer",
-		    "it was asked about several ids, and answers with JSON that is not answers, "
-		    "an array");
+		    "it was called about several ids, and answers with JSON without answers, an "
+		    "array");
 	json_array_foreach(answers, index, pair)
 	{
 		if (!read_pair(reply, pair))

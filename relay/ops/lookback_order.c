@@ -72,7 +72,7 @@ static bool refuse_selected_row(
 		return refuse_decided(id.data, rows, i, err);
 	if (order->verb == LOOKBACK_RETRY && text_equal(state, "undecided"))
 		return err_set(err, ERR_REJECT,
-		    "%s is not overdue: the business is asked first at %s", id.data,
+		    "%s is not overdue: the business is called first at %s", id.data,
 		    pg_value(rows, i, SELECTION_NEXT_AT));
 	return true;
 }

@@ -53,7 +53,7 @@ static int64_t note_log_failure(struct log_upkeep *upkeep, const struct err *err
 		    {"error", LOG_TEXT(err->message)},
 		    {"consequence",
 			LOG_TEXT(
-			    "the log's partitions stay as they are, and a publisher stands still "
+			    "the log's partitions stay as they are, and a publisher is blocked "
 			    "where the last one ends; tried again")});
 	text_copy(upkeep->problem, sizeof upkeep->problem, err->message);
 	pg_destroy(upkeep->pg);

@@ -71,9 +71,9 @@ class Guide:
 
 
 def pages():
-    """read/python, write/java, …: all but the list of them."""
-    return sorted(os.path.relpath(os.path.join(folder, name), PAGES).removesuffix(".md")
-                  for folder, _, names in os.walk(PAGES) for name in names if name != "README.md")
+    """read/python, write/java, …: the pages of languages."""
+    return sorted(f"{folder}/{name.removesuffix('.md')}" for folder in ("read", "write")
+                  for name in os.listdir(os.path.join(PAGES, folder)))
 
 
 def text_of(page):

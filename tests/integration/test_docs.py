@@ -79,13 +79,13 @@ def between(name, marker):
 
 
 def test_the_table_of_stores_is_fresh():
-    assert between("explain/dedup.md", "stores") == printed("dedup", "stores", "--markdown")
+    assert between("reference/dedup.md", "stores") == printed("dedup", "stores", "--markdown")
 
 
 def test_the_stores_are_the_same_in_json_and_for_people():
     stores = json.loads(printed("dedup", "stores", "--json"))
     rows = [[cell.strip() for cell in row.strip("|\n").split(" | ")]
-            for row in between("explain/dedup.md", "stores").splitlines()[2:]]
+            for row in between("reference/dedup.md", "stores").splitlines()[2:]]
     words = {True: "yes", False: "no"}
     assert [[words.get(value, value) for value in store.values()] for store in stores] == [
         [cell.strip("`") for cell in row] for row in rows]
@@ -95,7 +95,7 @@ def test_the_stores_are_the_same_in_json_and_for_people():
 
 
 def test_the_settings_of_dedup_are_those_of_the_program():
-    section = page("explain/dedup.md").split("\n## The line\n")[1].split("\n## ")[0]
+    section = page("reference/dedup.md").split("\n## The line\n")[1].split("\n## ")[0]
     rows = re.findall(r"^\| `(\w+)` \| ([\w, ]+) \| ", section, re.MULTILINE)
     explained = {(name, store) for name, stores in rows for store in stores.split(", ")}
     taken = set()
@@ -107,9 +107,11 @@ def test_the_settings_of_dedup_are_those_of_the_program():
     assert explained == taken
 
 
-def test_the_example_of_dedup_is_shown_as_it_is():
-    shown = between("explain/dedup.md", "example").removeprefix("```c\n").removesuffix("\n```\n")
-    assert shown in (DOCS / "examples/dedup.c").read_text(encoding="utf-8")
+@pytest.mark.parametrize("name,part", [("dedup", "example"), ("inbox", "example handle"),
+                                       ("inbox", "example settings")])
+def test_the_examples_in_c_are_shown_as_they_are(name, part):
+    shown = between(f"guide/{name}.md", part).removeprefix("```c\n").removesuffix("\n```\n")
+    assert shown in (DOCS / f"examples/{name}.c").read_text(encoding="utf-8")
 
 
 def test_the_example_of_dedup_handles_each_message_once(tmp_path):

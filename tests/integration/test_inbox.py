@@ -177,7 +177,7 @@ def test_without_dead_letters_a_partition_stands_still_until_it_is_resumed(
         make_inbox, kafka, topic, effects):
     produce(kafka.bootstrap, topic, [("a", "k", "seq=1 retry=3", 1), ("b", "k", "seq=2", 1)])
     inbox = make_inbox(attempts=2, retry_first_ms=10)
-    inbox.wait_stats(standing=1)
+    inbox.wait_stats(blocked=1)
     assert "stands_still" in inbox.wait_event("inbox_stands_still")[0]
     produce(kafka.bootstrap, topic, [("c", "x", "seq=1", 2)])
     effects.wait_ids("c")
@@ -185,7 +185,7 @@ def test_without_dead_letters_a_partition_stands_still_until_it_is_resumed(
     inbox.ask("resume")
     effects.wait_ids("ab")
     assert [effect.id for effect in effects.all()] == ["c", "a", "b"]
-    wait_for(lambda: inbox.stats()["standing"] == 0, 10, "a partition that goes on")
+    wait_for(lambda: inbox.stats()["blocked"] == 0, 10, "a partition that goes on")
 
 
 def test_wait_costs_no_try(make_inbox, kafka, topic, effects):
@@ -245,7 +245,7 @@ def test_without_an_id_the_policy_decides(make_inbox, kafka, topic, other_topic,
     inbox.wait_stats(handled=2)
     inbox.close()
     inbox = make_inbox(group=f"{topic}-fail", without_id=2)
-    assert inbox.wait_stats(standing=1)["handled"] == 0
+    assert inbox.wait_stats(blocked=1)["handled"] == 0
 
 
 def test_long_ids_keys_and_headers_are_taken_whole(make_inbox, kafka, topic, effects):
@@ -371,7 +371,7 @@ def test_what_another_program_committed_is_told_and_its_offset_holds(
     commit(kafka.bootstrap, topic, topic, 0, 4, "somebody else's notes")
     inbox = make_inbox()
     effects.wait_ids(f"id-{i}" for i in range(4, 10))
-    assert "somebody else commits" in inbox.wait_event("inbox_foreign_text")[0]
+    assert "another program commits" in inbox.wait_event("inbox_foreign_text")[0]
     assert {effect.id for effect in effects.all()} == {f"id-{i}" for i in range(4, 10)}
 
 
@@ -611,23 +611,23 @@ def test_an_offset_that_is_gone_is_told_and_the_rest_is_handled(
 
 
 @pytest.mark.parametrize("committed_before", [None, 5000])
-def test_stand_still_waits_for_an_offset_and_skips_nothing(
+def test_block_waits_for_an_offset_and_skips_nothing(
         make_inbox, kafka, topic, effects, committed_before):
     produce(kafka.bootstrap, topic, [(f"id-{i}", "k", f"seq={i}", 0) for i in range(10)])
     if committed_before:
         commit(kafka.bootstrap, topic, topic, 0, committed_before, "")
     inbox = make_inbox(start=2)
-    inbox.wait_stats(standing=6)
+    inbox.wait_stats(blocked=6)
     produce(kafka.bootstrap, topic, [("late", "k", "seq=10", 0)])
     inbox.ask("resume")  # nobody has set an offset
-    inbox.wait_stats(rebalances=2, standing=6)
+    inbox.wait_stats(rebalances=2, blocked=6)
     inbox.close()
     assert not effects.all()
     assert committed(kafka.bootstrap, topic, topic)[0] == (committed_before or -1)
     commit(kafka.bootstrap, topic, topic, 0, 3, "")
     inbox = make_inbox(start=2)
     effects.wait_ids([*(f"id-{i}" for i in range(3, 10)), "late"])
-    assert inbox.wait_stats(standing=5)["handled"] == 8
+    assert inbox.wait_stats(blocked=5)["handled"] == 8
     wait_committed(kafka.bootstrap, topic, topic, {0: 11})
 
 

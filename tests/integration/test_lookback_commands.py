@@ -198,7 +198,7 @@ def test_an_id_is_shown_with_conflicts_and_the_places_in_kafka(shop, look):
     output = look("show", "order", "f")
     assert "decision     commit by message at 20" in output and ", partition 0, offset 9\n" in output
     assert "conflict     rollback of message at 20" in output
-    assert "was refused, commit stood; partition 0, offset 11\n" in output
+    assert "was refused, commit is final; partition 0, offset 11\n" in output
     output = look("show", "order", "h")
     assert "state        tombstone\n" in output and "told         commit\n" in output
     assert "came by      partition 0, offset 8\n" in output and "payload" not in output
@@ -288,7 +288,7 @@ BAD_INPUT = [
     (["retry", "--state", "parked", *WHY], REFUSED, ["nothing says which ids", "--all"]),
     (["commit", "order", "a", "--yes"], REFUSED, ["say why: --reason"]),
     (["rollback", "--all", "--yes", "--reason", " "], REFUSED, ["say why: --reason"]),
-    (["commit", "order", "a", "--reason", "x"], REFUSED, ["nobody can be asked", "--yes"]),
+    (["commit", "order", "a", "--reason", "x"], REFUSED, ["no terminal to ask", "--yes"]),
     (["commit", "order", "a", "--all", *WHY], REFUSED, ["--all does not go with ids"]),
     (["commit", "order", "a", "--type", "order", *WHY], REFUSED, ["--type does not go with ids"]),
     (["commit", "order", *WHY], REFUSED, ["'order' names no id: write TYPE ID"]),
@@ -301,7 +301,7 @@ BAD_INPUT = [
     (["commit", "order", "h", *WHY], REFUSED, ["order h: its commit came, and its prepare has not"]),
     (["rollback", "order", "f", *WHY], REFUSED, ["order f was decided: commit by message at 20"]),
     (["commit", "order", "a", "g", *WHY], REFUSED, ["order g was decided: rollback by message"]),
-    (["retry", "order", "e", *WHY], REFUSED, ["order e is not overdue: the business is asked first at 20"]),
+    (["retry", "order", "e", *WHY], REFUSED, ["order e is not overdue: the business is called first at 20"]),
     (["commit", "--all", "--type", "none", *WHY], REFUSED, ["nothing that matches is overdue or parked"]),
     (["commit", "--all", "--type", "none", "--dry-run"], REFUSED, ["nothing that matches"]),
     (["list", "a"], USAGE, ["lookback list does not expect 'a'"]),

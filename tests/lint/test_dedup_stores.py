@@ -30,7 +30,7 @@ def faults_of_store(row, name, shared, texts):
 
     word = name.split()[0]
     places = {"outbox/dedup/dedup_stores.c": has("outbox/dedup/dedup_stores.c", f"row({row})"),
-              "docs/explain/dedup.md": has("docs/explain/dedup.md", f"\n| `{name}` |")}
+              "docs/reference/dedup.md": has("docs/reference/dedup.md", f"\n| `{name}` |")}
     if shared:
         places[f"tests/integration/test_dedup_{word}.py"] = f"tests/integration/test_dedup_{word}.py" in texts
     else:
@@ -59,7 +59,7 @@ def test_nobody_else_compares_names_of_stores():
 
 
 ONE = 'const struct dedup_store_type a_store = {\n    .promise = {.store = "a form=b",\n\t.lossy = true},\n};\n'
-PLACES = {"outbox/dedup/dedup_stores.c": "row(a_store)", "docs/explain/dedup.md": "\n| `a form=b` |",
+PLACES = {"outbox/dedup/dedup_stores.c": "row(a_store)", "docs/reference/dedup.md": "\n| `a form=b` |",
           "relay/bench/bench_dedup_stores.c": '{"a lossy form=b rate=1%", 0}',
           "tests/unit/test_dedup_stores.c": '{.line = "a lossy form=b ids=5"}'}
 

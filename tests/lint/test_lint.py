@@ -36,7 +36,7 @@ def walk():
     for folder, names, files in os.walk(ROOT):
         names[:] = sorted(name for name in names if name == ".ci" or not (
             name.startswith((".", "build")) or name == "__pycache__"))
-        for name in sorted(files):
+        for name in sorted(set(files) - {".git"}):  # a file in a linked worktree
             yield os.path.relpath(os.path.join(folder, name), ROOT)
 
 

@@ -354,14 +354,14 @@ static void print_stats(struct outbox_inbox *inbox)
 {
 	struct outbox_inbox_stats s;
 	outbox_inbox_stats(inbox, &s);
-	printf("partitions=%d standing=%d messages=%" PRIu64 " bytes=%" PRIu64
+	printf("partitions=%d blocked=%d messages=%" PRIu64 " bytes=%" PRIu64
 	       " in_progress=%" PRIu64 " oldest_ms=%" PRId64 " paused=%d handled=%" PRIu64
 	       " duplicates=%" PRIu64 " refused=%" PRIu64 " retries=%" PRIu64
 	       " retry_records=%" PRIu64 " dead_letters=%" PRIu64 " rebalances=%" PRIu64
 	       " abandoned=%" PRIu64 " commits=%" PRIu64 " failed_commits=%" PRIu64
 	       " filter_hits=%" PRIu64 " false_hits=%" PRIu64 " dedup_memory_bytes=%" PRIu64
 	       " dedup_disk_bytes=%" PRIu64 "\n",
-	    s.partitions, s.standing, s.messages, s.bytes, s.in_progress, s.oldest_ms, s.paused,
+	    s.partitions, s.blocked, s.messages, s.bytes, s.in_progress, s.oldest_ms, s.paused,
 	    s.handled, s.duplicates, s.refused, s.retries, s.retry_records, s.dead_letters,
 	    s.rebalances, s.abandoned, s.commits, s.failed_commits, s.filter_hits, s.false_hits,
 	    s.dedup_memory_bytes, s.dedup_disk_bytes);

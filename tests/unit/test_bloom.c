@@ -80,7 +80,7 @@ static void a_filter_of_one_code_is_read_by_every_other(void **state)
 		free(filters[i].words);
 }
 
-/* Written down in docs/explain/dedup.md: a change makes the files of those who have some
+/* Written down in docs/reference/dedup.md: a change makes the files of those who have some
  * unreadable. */
 static void the_bits_are_where_the_format_has_them(void **state)
 {

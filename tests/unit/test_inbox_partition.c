@@ -346,11 +346,11 @@ static void what_is_not_in_the_partition_begins_as_the_settings_say(void **state
 	}
 }
 
-static void stand_still_reads_and_commits_nothing(void **state)
+static void block_reads_and_commits_nothing(void **state)
 {
 	int64_t from;
 	(void)state;
-	set(&(struct outbox_inbox_settings){.dedup = exact, .start = OUTBOX_INBOX_STAND_STILL});
+	set(&(struct outbox_inbox_settings){.dedup = exact, .start = OUTBOX_INBOX_BLOCK});
 	for (int64_t committed = -1; committed < 5000; committed += 5000) {
 		struct inbox_partition *assigned = open_at(committed, &from);
 		assert_int_equal(assigned->state, ASSIGNED_UNSET);
@@ -501,7 +501,7 @@ int main(void)
 	    TEST(the_window_of_one_that_lags_is_that_of_its_stream),
 	    TEST(a_state_beyond_the_end_is_of_another_topic_and_not_believed),
 	    TEST(what_is_not_in_the_partition_begins_as_the_settings_say),
-	    TEST(stand_still_reads_and_commits_nothing),
+	    TEST(block_reads_and_commits_nothing),
 	    TEST(a_damaged_mark_is_not_taken),
 	    TEST(a_message_without_an_id_is_told_once_a_topic),
 	    TEST(what_is_too_far_behind_an_unfinished_one_waits_for_it),

@@ -18,7 +18,7 @@
  * no offset before that checkpoint, and none beyond a message that is not done: then each message
  * whose id is lost in a crash comes again and is handled again.
  *
- * The line begins with the store that remembers the ids. docs/explain/dedup.md compares the stores
+ * The line begins with the store that remembers the ids. docs/reference/dedup.md compares the stores
  * and has all settings; outbox_dedup_promise() has the promises of each store in words. A store
  * that takes some new ids for done ones is lossy, and must be enabled with the word `lossy`.
  *
@@ -156,7 +156,7 @@ struct outbox_dedup_stats {
 OUTBOX_PUBLIC void outbox_dedup_stats(
     const struct outbox_dedup *dedup, struct outbox_dedup_stats *ret_stats);
 
-/* The promises of a store, in words for people: a row of the table in docs/explain/dedup.md. */
+/* The promises of a store, in words for people: a row of the table in docs/reference/dedup.md. */
 struct outbox_dedup_promise {
 	const char *store; /* the beginning of a line */
 	bool lossy;        /* may take a new id for a done one; the line needs the word `lossy` */

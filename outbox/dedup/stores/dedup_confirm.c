@@ -122,7 +122,7 @@ static bool refuse_unasked_row(const char *id, struct err *err)
 {
 	return err_set(err, ERR_CONFIG,
 	    "query: it returned '%.60s', which was not asked for: it is to return ids as they "
-	    "stand in $1, and no others",
+	    "are in $1, and no others",
 	    id ? id : "null");
 }
 

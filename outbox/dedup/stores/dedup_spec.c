@@ -67,7 +67,7 @@ const struct spec_setting dedup_settings[DEDUP_SETTINGS + 1] = {
 	spec_set_number, AT(pending), units_count, 1, MOST_PLACES},
     [DEDUP_SET_PATH] = {"path", "a folder, as path=/var/lib/billing/dedup", spec_set_text,
 	AT(path)},
-    [DEDUP_SET_FORM] = {"form", "the way in which the store keeps ids (docs/explain/dedup.md)",
+    [DEDUP_SET_FORM] = {"form", "the way in which the store keeps ids (docs/reference/dedup.md)",
 	spec_set_text, AT(form)},
     [DEDUP_SET_CONFIRM] = {"confirm", "log, or sql with a query", set_confirm, AT(confirm_sql)},
     [DEDUP_SET_QUERY] = {"query",

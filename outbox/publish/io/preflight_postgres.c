@@ -87,8 +87,8 @@ static void check_pooling(const struct subject *subject, const struct pg_result 
 {
 	if (pg_int(facts, 0, 5) != local_port(pg_fd(subject->pg)))
 		preflight_add(subject->report, PREFLIGHT_INFO, subject->place, NULL,
-		    "a pooler or proxy stands between; transaction and session pooling both work, "
-		    "statement pooling does not");
+		    "a pooler or proxy is between relay and server; transaction and session "
+		    "pooling both work, statement pooling does not");
 }
 
 static void check_sequence(const struct subject *subject, const struct pg_result *facts)

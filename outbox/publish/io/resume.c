@@ -235,7 +235,7 @@ static void log_failure(struct resume *resume, const struct tail_event *event, i
 	    {"partition", LOG_INT(event->topic ? event->partition : -1)},
 	    {"error", LOG_TEXT(event->failure.message)},
 	    {"consequence", LOG_TEXT(for_good && !reads_committed_only(resume)
-					 ? "what stands there already may be published again"
+					 ? "records that are there already may be published again"
 					 : "its records wait until it is")});
 }
 

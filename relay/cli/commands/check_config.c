@@ -27,12 +27,13 @@ const struct command command_check_config = {
     .arguments = "",
     .summary = "Checks the configuration without connecting to anything.",
     .description =
-	"Reads the file and the environment as `run` does, and refuses what `run` would refuse "
-	"without a server. librdkafka checks the properties of each [kafka] section, and libpq "
-	"checks each dsn. In [check] and [deliver] sections, the command checks the URL, the "
-	"secrets, the TLS files, dedup, the rules, and that the folder of `path` exists. A URL "
-	"whose host is a private address, or localhost, needs a line in `networks`, which the "
-	"error names. The first error is printed with its place.\n",
+	"Reads the file and the environment as `run` does, and refuses everything that `run` "
+	"would refuse without asking a server. librdkafka checks the properties of each [kafka] "
+	"section, and libpq checks each dsn. In [check] and [deliver] sections, the command "
+	"checks the URL, the secrets, the TLS files, dedup, the rules, and that the folder of "
+	"`path` exists. A URL whose host is a private address, or localhost, needs a line in "
+	"`networks`, which the error names. It prints the first error with its place in the "
+	"file.\n",
     .example = "outbox-relay check-config --config relay.ini",
     .run = run_check_config,
 };

@@ -16,17 +16,17 @@ static int run_config(const struct call *call)
 }
 
 static const struct command_option config_options[] = {
-    {"print-sample", NULL, "A commented file with every key at its default. The default."},
-    {"print-reference", NULL, "The same as a page of documentation."},
+    {"print-sample", NULL, "Prints a commented file with every key at its default (the default)."},
+    {"print-reference", NULL, "Prints the same as a page of documentation."},
     {0},
 };
 
 const struct command command_config = {
     .name = "config",
     .arguments = "",
-    .summary = "Prints what can be configured.",
-    .description = "Sections, keys, types, ranges, defaults and help, from the table that also "
-		   "parses them.\n",
+    .summary = "Prints every configuration key.",
+    .description = "Prints sections, keys, types, ranges, defaults and descriptions, from the "
+		   "table that the parser uses.\n",
     .options = config_options,
     .example = "outbox-relay config --print-sample",
     .run = run_config,

@@ -258,12 +258,12 @@ static int run_dedup_load(const struct call *call)
 
 static const struct command_option dedup_load_options[] = {
     {"sql", "QUERY",
-	"One or two columns: the id (text, bytea, uuid or a whole number), and the time of its "
-	"record (timestamptz; without it, now); needed."},
+	"A query with one or two columns: the id (text, bytea, uuid or a whole number), and the "
+	"time of its record (timestamptz; default: now). Required."},
     {"dsn", "DSN",
-	"The database that is asked, as libpq takes it; that of the configuration unless given."},
+	"Connection string of the database, in libpq's form (default: that of the configuration)."},
     SESSION_POSTGRES_OPTION,
-    {"batch", "N", "Rows a batch; 10000 unless given.", 1, MOST_BATCH},
+    {"batch", "N", "Number of rows per batch (default 10000).", 1, MOST_BATCH},
     {0},
 };
 
@@ -272,18 +272,18 @@ const struct command command_dedup_load = {
     .arguments = "LINE",
     .least_arguments = 1,
     .most_arguments = 1,
-    .summary = "Loads the ids that a query returns into a store of dedup.",
+    .summary = "Loads the ids that a query returns into a dedup store.",
     .description =
-	"For a first start, and for a folder that was lost. LINE is that with which the "
-	"application opens the store, as \"bloom ids=50M path=/var/lib/billing/dedup\"; no "
-	"process may have its folder open.\n"
-	"An id is the bytes of its text, of bytea the bytes themselves: what consumers ask for. "
-	"What is older than the window takes part of it until the oldest slice ends; leave it "
-	"out, as where created_at > now() - interval '24 hours'.\n"
-	"The rows come from a cursor in one transaction that only reads; a batch of them is in "
-	"memory at a time, and durable in the store before the next one is asked for. What is "
-	"there is not loaded twice, so that the same call may be repeated, and goes on after a "
-	"failure. Each second a line on stderr tells how far it is.\n",
+	"Use it before a first start, and after a folder was lost. LINE is the line with which "
+	"the application opens the store, such as \"bloom ids=50M path=/var/lib/billing/dedup\". "
+	"No process may have its folder open.\n"
+	"An id is the bytes of its text, or the bytes of a bytea: the same bytes that consumers "
+	"ask for. Ids older than the window occupy it until the oldest slice ends, so leave them "
+	"out, for example with: where created_at > now() - interval '24 hours'.\n"
+	"The command reads the rows through a cursor in one read-only transaction. It has one "
+	"batch in memory, and makes it durable in the store before it reads the next one. It "
+	"does not load an id twice, so the same call may be repeated and continues after a "
+	"failure. It prints its progress to stderr each second.\n",
     .options = dedup_load_options,
     .example =
 	"outbox-relay dedup load \"bloom ids=9M path=/srv/ids\" --sql \"select id from jobs\"",

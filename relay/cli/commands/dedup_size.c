@@ -130,26 +130,29 @@ static int run_dedup_size(const struct call *call)
 }
 
 static const struct command_option dedup_size_options[] = {
-    {"ids", "N", "Different ids in a window, as 50M; needed."},
-    {"rate", "SHARE", "False positives of the whole window, as 0.1% or 0.001; 0.1% unless given."},
-    {"window", "TIME", "So long an id is remembered, as 24h, which it is unless given."},
-    {"slices", "N", "The window is cut into so many; 5 unless given."},
-    {"partitions", "N", "Partitions that one process has at a time (default 1).", 1, 1000000},
-    {"json", NULL, "As JSON."},
+    {"ids", "N", "Number of different ids in a window, such as 50M. Required."},
+    {"rate", "SHARE",
+	"Rate of false positives over the whole window, such as 0.1% or 0.001 "
+	"(default 0.1%)."},
+    {"window", "TIME", "Time for which an id is remembered (default 24h)."},
+    {"slices", "N", "Number of slices of the window (default 5)."},
+    {"partitions", "N", "Number of partitions that one process has at a time (default 1).", 1,
+	1000000},
+    {"json", NULL, "Prints JSON."},
     {0},
 };
 
 const struct command command_dedup_size = {
     .name = "dedup size",
     .arguments = "",
-    .summary = "Computes the filter that so many ids and such a rate need.",
+    .summary = "Computes the size of a filter from the number of ids and the error rate.",
     .description =
-	"By the formula of a blocked filter, whose ids have all their bits in one cache "
-	"line, and the classic one beside it. The index is in memory as far as it is "
-	"read: 8 bytes an id; on disk are filter, index and key log.\n"
-	"The inbox and the sidecar keep such a filter for each assigned partition, since "
-	"--ids, like `ids=`, counts the ids of one partition: --partitions multiplies the "
-	"memory and the disk.\n",
+	"Uses the formula of a blocked filter, in which all bits of an id are in one cache line, "
+	"and shows the classic filter for comparison. The disk holds filter, index and key log. "
+	"Memory holds the filter, and the pages of the index that are read: up to 8 bytes per "
+	"id.\n"
+	"The inbox and the sidecar have one such filter for each assigned partition. --ids, like "
+	"`ids=`, counts the ids of one partition; --partitions multiplies memory and disk.\n",
     .options = dedup_size_options,
     .example = "outbox-relay dedup size --ids 50M --window 24h --partitions 6",
     .run = run_dedup_size,

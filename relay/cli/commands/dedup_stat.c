@@ -180,7 +180,7 @@ static int run_dedup_stat(const struct call *call)
 }
 
 static const struct command_option dedup_stat_options[] = {
-    {"json", NULL, "As JSON."},
+    {"json", NULL, "Prints JSON."},
     {0},
 };
 
@@ -189,16 +189,16 @@ const struct command command_dedup_stat = {
     .arguments = "PATH",
     .least_arguments = 1,
     .most_arguments = 1,
-    .summary = "Shows what a folder of a local store of dedup has in it.",
+    .summary = "Shows the contents of the folder of a local dedup store.",
     .description =
-	"Of the folder: the store, the version of its format, the seed, the window, and whether a "
-	"process has it open. Of each file: the time that its slice is of, how many ids are in "
-	"it, the offset that is durable, the first and the last record's time, and what becomes "
-	"of the map beside it when the store is opened next with the same ids and rate: as it is "
-	"(of this start of the machine), snapshot (sealed before, its checksum is right), rebuilt "
-	"(from the log), refused (its log is shorter than it was).\n"
-	"It locks and writes nothing, and may run while the folder is in use. Key logs are read "
-	"whole. A process of another container or machine is not seen.\n",
+	"Shows for the folder: the store, its format version, the seed, the window, and whether "
+	"a process has it open. Shows for each file: the time of its slice, the number of ids, "
+	"the durable offset, the times of the first and the last record, and how the store will "
+	"open the map next to it with the same ids and rate: as it is (written since the machine "
+	"started), snapshot (sealed earlier, with a right checksum), rebuilt (from the log), "
+	"refused (its log has become shorter).\n"
+	"The command locks and writes nothing, and may run while the folder is in use. It reads "
+	"whole key logs. It does not see a process in another container or on another machine.\n",
     .options = dedup_stat_options,
     .example = "outbox-relay dedup stat /var/lib/outbox-relay/dedup",
     .run = run_dedup_stat,

@@ -68,18 +68,19 @@ static int run_dedup_stores(const struct call *call)
 }
 
 static const struct command_option dedup_stores_options[] = {
-    {"json", NULL, "As JSON."},
-    {"markdown", NULL, "As the table of docs/explain/dedup.md."},
+    {"json", NULL, "Prints JSON."},
+    {"markdown", NULL, "Prints the table of docs/reference/dedup.md."},
     {0},
 };
 
 const struct command command_dedup_stores = {
     .name = "dedup stores",
     .arguments = "",
-    .summary = "Lists the stores of dedup, and what each promises.",
+    .summary = "Lists the dedup stores and the promises of each.",
     .description =
-	"False positives (a new id that is taken for one that is done) and negatives, what is "
-	"there after a restart, whose copies are seen, and what an id costs.\n",
+	"Shows for each store: false positives (a new id that the store takes for a done one) "
+	"and false negatives, the ids that survive a restart, the consumers whose copies it "
+	"recognises, and the cost of an id.\n",
     .options = dedup_stores_options,
     .example = "outbox-relay dedup stores",
     .run = run_dedup_stores,

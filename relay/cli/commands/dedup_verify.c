@@ -49,19 +49,21 @@ const struct command command_dedup_verify = {
     .arguments = "PATH",
     .least_arguments = 1,
     .most_arguments = 1,
-    .summary = "Reads a folder of a local store of dedup whole, and tells what is damaged.",
+    .summary = "Reads the whole folder of a local dedup store and reports damage.",
     .description =
-	"Key logs: the head, every batch and its checksum, their order, and is all there that was "
-	"durable? Maps: is each id of the log in the filter and in the index, is what was sealed "
-	"as it was? "
-	"Counters and bits: the head, and are there as many as it counts?\n"
+	"In key logs it checks the header, every batch with its checksum, the order of the "
+	"batches, and that every durable byte exists. In maps it checks that each id of the log "
+	"is in the filter and in the index, and that sealed slices are unchanged. In counters "
+	"and bits it checks the header, and that their number is the one in it.\n"
 	"Each finding is a line with the file and the byte at which it begins. Damaged: ids are "
-	"lost, or may be. Harmless: the next who opens the store puts it right, as a torn tail, "
-	"which a crash leaves, which was never said to be durable, and which will be cut.\n"
-	"It locks and writes nothing. While a process has the folder open, what that has "
-	"written is judged, and what it is writing is left out. It takes the memory of one map.\n"
-	"The exit status is 0 when all is whole and 1 when something is damaged; any other says "
-	"that nothing could be said.\n",
+	"lost, or may be. Harmless: the next process that opens the store repairs it. An example "
+	"is a torn tail, which a crash leaves; its bytes were never reported as durable, and "
+	"opening cuts them off.\n"
+	"The command locks and writes nothing. While a process has the folder open, it checks "
+	"the bytes that the process has written and ignores those it is writing. It needs the "
+	"memory of one map.\n"
+	"The exit status is 0 if nothing is damaged and 1 if something is; any other status "
+	"means that the check could not be made.\n",
     .example = "outbox-relay dedup verify /var/lib/outbox-relay/dedup",
     .run = run_dedup_verify,
 };

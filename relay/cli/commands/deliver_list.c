@@ -44,17 +44,17 @@ static int run_deliver_list(const struct call *call)
 }
 
 static const struct command_option deliver_list_options[] = {
-    {"json", NULL, "As a JSON object."},
+    {"json", NULL, "Prints a JSON object."},
     {0},
 };
 
 const struct command command_deliver_list = {
     .name = "deliver list",
     .arguments = "",
-    .summary = "Shows how the [deliver] sections of a process are.",
+    .summary = "Shows the state of each [deliver] section of a process.",
     .description =
-	"Asks the process at [api] listen, with the first of operate_tokens or read_tokens. "
-	"Counts are since that process began.\n",
+	"Queries the process at [api] listen, with the first of operate_tokens or read_tokens. "
+	"Counters start with that process.\n",
     .options = deliver_list_options,
     .example = "outbox-relay deliver list --json",
     .run = run_deliver_list,

@@ -13,10 +13,10 @@ const struct command command_deliver_pause = {
     .most_arguments = 1,
     .summary = "Stops a [deliver] section from taking new messages.",
     .description =
-	"Asks the process at [api] listen, with the first of operate_tokens. What it has in memory "
-	"is delivered, its partitions stay its own, and nothing new is taken until `deliver "
-	"resume`, or until the process ends. Other processes that run the section go on with "
-	"their partitions.\n",
+	"Calls the process at [api] listen, with the first of operate_tokens. The process "
+	"delivers the messages that it has in memory and keeps its partitions, but takes no new "
+	"messages until `deliver resume` or its own end. Other processes that run the section "
+	"continue with their partitions.\n",
     .options = deliver_operate_options,
     .example = "outbox-relay deliver pause orders --reason maintenance",
     .run = run_deliver_pause,

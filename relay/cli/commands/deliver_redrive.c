@@ -80,7 +80,8 @@ static int run_deliver_redrive(const struct call *call)
 	struct err err;
 	if (!call_flag(call, "dry-run") && !call_flag(call, "yes") && !confirm_can_ask()) {
 		err_set(&err, ERR_REJECT,
-		    "nobody can be asked: look first with --dry-run, then say --yes");
+		    "there is no terminal to ask: look first with --dry-run, then repeat with "
+		    "--yes");
 		return session_failed(&err);
 	}
 	return redrive_all(call, &err) ? 0 : session_failed(&err);
@@ -88,16 +89,18 @@ static int run_deliver_redrive(const struct call *call)
 
 static const struct command_option deliver_redrive_options[] = {
     {"id", "ID",
-	"Dead letters of the message that the application knows by this id, or with this "
+	"Selects dead letters of the message that the application knows by this id, or with this "
 	"outbox-id."},
-    {"key", "KEY", "Dead letters with this key."},
-    {"topic", "TOPIC", "Dead letters of messages that were in this topic first."},
-    {"reason-has", "TEXT", "Dead letters whose reason contains this text."},
-    {"from", "MOMENT", "Dead letters of messages of this moment or later (RFC 3339, UTC)."},
-    {"to", "MOMENT", "Dead letters of messages before this moment."},
-    {"limit", "N", "At most so many, the oldest of each partition first.", 1, INT64_MAX},
-    {"dry-run", NULL, "Shows what would go back, and sends nothing."},
-    {"yes", NULL, "Asks nobody."},
+    {"key", "KEY", "Selects dead letters with this key."},
+    {"topic", "TOPIC", "Selects dead letters whose messages came from this topic."},
+    {"reason-has", "TEXT", "Selects dead letters whose reason contains this text."},
+    {"from", "MOMENT",
+	"Selects dead letters whose messages have this time or later (RFC 3339, "
+	"UTC)."},
+    {"to", "MOMENT", "Selects dead letters whose messages are from before this time."},
+    {"limit", "N", "Sends at most N, the oldest of each partition first.", 1, INT64_MAX},
+    {"dry-run", NULL, "Shows the matching dead letters without sending them."},
+    {"yes", NULL, "Does not ask."},
     {0},
 };
 
@@ -106,14 +109,15 @@ const struct command command_deliver_redrive = {
     .arguments = "NAME",
     .least_arguments = 1,
     .most_arguments = 1,
-    .summary = "Sends dead letters of a section back to be delivered once more.",
+    .summary = "Sends dead letters of a section back to their topics, to be delivered again.",
     .description =
-	"Reads the section's dead_letter_topic and sends the dead letters that match back to the "
-	"topics that their messages were in first, for this section's group alone: with their "
-	"key, payload, and headers. All that match by default; each dead letter once, since what "
-	"went back is noted with Kafka, as the group GROUP.redriven. They come behind all that is "
-	"in those topics now: their place in the order of their key is gone.\n"
-	"It shows the first 20 and how many there are, and asks.\n",
+	"Reads the section's dead_letter_topic and sends the matching dead letters back to the "
+	"original topics of their messages, with their key, payload and headers; only this "
+	"section's group handles them. By default it sends all that match, and each dead letter "
+	"once, because Kafka stores which ones went back as offsets of the group GROUP.redriven. "
+	"They come after all records that these topics have now, so they lose their place in the "
+	"order of their key.\n"
+	"It shows the first 20 dead letters and their number, and asks.\n",
     .options = deliver_redrive_options,
     .example = "outbox-relay deliver redrive orders --limit 100 --dry-run",
     .run = run_deliver_redrive,

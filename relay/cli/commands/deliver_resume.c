@@ -11,10 +11,10 @@ const struct command command_deliver_resume = {
     .arguments = "NAME",
     .least_arguments = 1,
     .most_arguments = 1,
-    .summary = "Lets a [deliver] section go on that was paused.",
+    .summary = "Resumes a paused [deliver] section.",
     .description =
-	"Asks the process at [api] listen, with the first of operate_tokens. One that was not "
-	"paused stays as it is.\n",
+	"Calls the process at [api] listen, with the first of operate_tokens. A section that is "
+	"not paused does not change.\n",
     .options = deliver_operate_options,
     .example = "outbox-relay deliver resume orders --reason repaired",
     .run = run_deliver_resume,

@@ -51,11 +51,10 @@ static int run_dev_broker(const struct call *call)
 }
 
 static const struct command_option dev_broker_options[] = {
-    {"brokers", "N", "Brokers of the cluster, 1 unless given.", 1, MOST_BROKERS},
-    {"port", "N",
-	"Port of the first broker, and the next ones for the others. Free ports unless given.",
+    {"brokers", "N", "Number of brokers (default 1).", 1, MOST_BROKERS},
+    {"port", "N", "Port of the first broker; the others get the next ones (default: free ports).",
 	1024, 65535 - MOST_BROKERS},
-    {"partitions", "N", "Partitions of a topic made on first use, 4 unless given.", 1,
+    {"partitions", "N", "Partitions of a topic that is created on first use (default 4).", 1,
 	MOST_PARTITIONS},
     {0},
 };
@@ -66,17 +65,14 @@ const struct command command_dev_broker = {
     .most_arguments = CALL_ARGUMENTS,
     .summary = "Runs an embedded Kafka to try things out.",
     .description =
-	"librdkafka's mock cluster, in memory, on loopback ports: it prints its "
-	"bootstrap.servers and runs until SIGINT or SIGTERM. Topics are made on first use, or at "
-	"once "
-	"when they are named.\n"
-	"Clients of librdkafka, the Java client and franz-go produce, consume and commit offsets "
-	"in "
-	"groups. The cluster knows no administration: it neither creates topics on request nor "
-	"tells "
-	"or changes settings.\n"
-	"It keeps 5 MiB a partition, nothing on disk, and can say nothing about durability, "
-	"transactions or the settings of a topic: never publish to it what matters.\n",
+	"Runs librdkafka's mock cluster, in memory, on loopback ports. It prints its "
+	"bootstrap.servers and runs until SIGINT or SIGTERM. It creates topics on first use, and "
+	"at once those that you name.\n"
+	"Clients of librdkafka, the Java client and franz-go can produce, consume, and commit "
+	"offsets in groups. The cluster has no administration: it neither creates topics on "
+	"request nor shows or changes settings.\n"
+	"It keeps 5 MiB per partition and nothing on disk, and does not model durability, "
+	"transactions or topic settings. Use it for trials only.\n",
     .options = dev_broker_options,
     .example = "outbox-relay dev-broker --port 9092 orders:12",
     .run = run_dev_broker,

@@ -137,36 +137,33 @@ static int run_doctor(const struct call *call)
 }
 
 static const struct command_option doctor_options[] = {
-    {"json", NULL, "A JSON array of objects {severity, place, finding, cure}."},
+    {"json", NULL, "Prints a JSON array of objects {severity, place, finding, cure}."},
     {0},
 };
 
 const struct command command_doctor = {
     .name = "doctor",
     .arguments = "",
-    .summary = "Checks all that publishing needs, with the cure.",
+    .summary = "Checks everything that publishing depends on, and suggests fixes.",
     .description =
-	"The checks that `run` makes at its start and at the first use of a topic, and whether "
-	"topics may be read (resume = tail). ok, info and "
-	"warn "
-	"are no failure; `unsafe` is a cluster that can lose acknowledged records, a failure with "
-	"safety = strict; `fail` keeps the relay from working. Ends with 1 when something failed, "
-	"with 69 or 77 when Postgres or Kafka could not be asked.\n"
-	"Findings with one cure are one line: three missing topics have one command.\n"
-	"The topics are those that the publishers have published to and those of the newest 10,000 "
-	"rows, "
-	"those that [lookback] sections name, and those that [deliver] sections read and write; of "
-	"a topic that is only read `doctor` checks that it exists. A configuration that only "
-	"delivers needs no database.\n"
-	"Each URL of a [deliver] or [check] section is resolved and connected to: a private "
+	"Makes the checks that `run` makes at its start and at the first use of a topic, and "
+	"checks that topics may be read (resume = tail). The severities ok, info and warn are no "
+	"failures. `unsafe` is a cluster that can lose acknowledged records; with safety = "
+	"strict it is a failure. `fail` keeps the relay from working. Exits with 1 if a check "
+	"failed, and with 69 or 77 if Postgres or Kafka could not be queried.\n"
+	"Findings with the same cure share a line: three missing topics have one command.\n"
+	"It checks the topics that the publishers have published to, the topics of the newest "
+	"10,000 rows, those that [lookback] sections name, and those that [deliver] sections "
+	"read and write. For a topic that is only read, it checks only that the topic exists. A "
+	"configuration that only delivers needs no database.\n"
+	"It resolves and connects to each URL of a [deliver] or [check] section. A private "
 	"address needs a line in `networks`, which the cure names.\n"
-	"Of the look-back also: whether a publisher publishes what it commits, and whether the "
-	"settings "
-	"of each [check] section can work; a service that is a database is asked for its "
-	"function. And its figures, by section and type: what is overdue and parked (a warning), "
-	"conflicts, decisions without a prepare (a warning), and, of the newest 100,000 rows of "
-	"the "
-	"journal, what brought decisions and what is undecided.\n",
+	"For the look-back it also checks that a publisher publishes the committed messages, and "
+	"that the settings of each [check] section can work; it looks for the function of a "
+	"service that is a database. It reports figures by section and business type: overdue "
+	"and parked ids (a warning), conflicts, decisions without a prepare (a warning), and, "
+	"for the newest 100,000 rows of the journal, the sources of decisions and the number of "
+	"undecided ids.\n",
     .options = doctor_options,
     .example = "outbox-relay doctor --config relay.ini",
     .run = run_doctor,

@@ -34,7 +34,7 @@ static int run_help(const struct call *call)
 }
 
 static const struct command_option help_options[] = {
-    {"markdown", NULL, "All commands as a page of documentation."},
+    {"markdown", NULL, "Prints all commands as a page of documentation."},
     {0},
 };
 
@@ -42,8 +42,8 @@ const struct command command_help = {
     .name = "help",
     .arguments = "[COMMAND]",
     .most_arguments = 2,
-    .summary = "Tells what a command does.",
-    .description = "Without a name it lists all commands and the exit statuses.\n",
+    .summary = "Describes a command.",
+    .description = "Without a name it lists all commands and exit statuses.\n",
     .options = help_options,
     .example = "outbox-relay help publisher create",
     .run = run_help,

@@ -10,12 +10,11 @@ const struct command command_lookback_commit = {
     .name = "lookback commit",
     .arguments = "[TYPE ID…]",
     .most_arguments = CALL_ARGUMENTS,
-    .summary = "Decides that prepared messages are published.",
-    .description = "Writes the messages of these ids to the outbox, as if the business had said "
-		   "commit. The first "
-		   "decision stands: what the business says afterwards is noted as a conflict, so "
-		   "ask it first. An "
-		   "id that is named need not be overdue.\n" LOOKBACK_ORDER_HELP,
+    .summary = "Commits prepared messages: they are published.",
+    .description = "Writes the messages of these ids to the outbox, as if the business had "
+		   "answered commit. The first decision is final: a different later answer of "
+		   "the business is recorded as a conflict, so ask the business first. An id "
+		   "that you name need not be overdue.\n" LOOKBACK_ORDER_HELP,
     .options = lookback_order_options,
     .example = "outbox-relay lookback commit order 4711 --dry-run",
     .run = run_lookback_commit,

@@ -179,9 +179,9 @@ static int run_lookback_list(const struct call *call)
 
 static const struct command_option lookback_list_options[] = {
     LOOKBACK_SELECTION_OPTIONS,
-    {"undecided", NULL, "Those that are not due yet as well."},
+    {"undecided", NULL, "Also shows prepares that are not due yet."},
     {"json", NULL, "One JSON object; 64-bit numbers are strings."},
-    {"limit", "N", "Shows at most so many rows; the totals are of all.", 1, INT64_MAX},
+    {"limit", "N", "Shows at most N rows; the totals count all.", 1, INT64_MAX},
     LOOKBACK_POSTGRES_OPTION,
     {0},
 };
@@ -189,17 +189,16 @@ static const struct command_option lookback_list_options[] = {
 const struct command command_lookback_list = {
     .name = "lookback list",
     .arguments = "",
-    .summary = "Lists the ids whose business has not decided in time.",
+    .summary = "Lists the ids that are still undecided after their deadline.",
     .description =
-	"By type and id, a line each: state, section, when it was prepared, how many requests were "
-	"sent and how many of them were answered with pending, when it is asked next, when it is "
-	"parked at the latest, where it is asked, and what came of the last request. Then how many "
-	"there are in each state. All options that choose must hold.\n"
-	"overdue: the business is asked again at its time. parked: nobody is asked any more, as "
-	"the "
-	"attempts or the time are used up; an operator decides. With --undecided also the prepares "
-	"that are not due, behind the others and by their ids; that takes a pass over the "
-	"journal.\n",
+	"Prints one line per id, by type and id: state, section, time of the prepare, number of "
+	"requests and of answers `pending`, time of the next request, latest time of parking, "
+	"URL or function that is called, and result of the last request. Totals by state follow. "
+	"All selecting options must match.\n"
+	"States: overdue: the relay calls the business again at the time shown. parked: the "
+	"attempts or the time are used up and the relay calls no longer; an operator decides. "
+	"--undecided adds the prepares that are not due yet, after the others and by their ids; "
+	"that reads the whole journal.\n",
     .options = lookback_list_options,
     .example = "outbox-relay lookback list --type order --state overdue",
     .run = run_lookback_list,

@@ -10,12 +10,10 @@ const struct command command_lookback_retry = {
     .name = "lookback retry",
     .arguments = "[TYPE ID…]",
     .most_arguments = CALL_ARGUMENTS,
-    .summary = "Has the business asked anew, at once.",
+    .summary = "Calls the business again at once.",
     .description =
-	"Puts overdue and parked ids to the front with their attempts counted from 0, and gives "
-	"them as "
-	"much time as they had until they are parked. It decides "
-	"nothing.\n" LOOKBACK_ORDER_HELP,
+	"Moves overdue and parked ids to the front, counts their attempts from 0, and gives them "
+	"the full time again until they are parked. It decides nothing.\n" LOOKBACK_ORDER_HELP,
     .options = lookback_order_options,
     .example = "outbox-relay lookback retry --all --type order --state parked --dry-run",
     .run = run_lookback_retry,

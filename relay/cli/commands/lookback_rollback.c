@@ -10,13 +10,11 @@ const struct command command_lookback_rollback = {
     .name = "lookback rollback",
     .arguments = "[TYPE ID…]",
     .most_arguments = CALL_ARGUMENTS,
-    .summary = "Decides that prepared messages are never published.",
+    .summary = "Rolls back prepared messages: they are never published.",
     .description =
-	"Drops the messages of these ids, as if the business had said rollback. The first decision "
-	"stands: a commit that comes afterwards is noted as a conflict and nothing is published, "
-	"so ask "
-	"the business first. An id that is named need not be "
-	"overdue.\n" LOOKBACK_ORDER_HELP,
+	"Discards the messages of these ids, as if the business had answered rollback. The first "
+	"decision is final: a later commit is recorded as a conflict and publishes nothing, so "
+	"ask the business first. An id that you name need not be overdue.\n" LOOKBACK_ORDER_HELP,
     .options = lookback_order_options,
     .example = "outbox-relay lookback rollback order 4711 --dry-run",
     .run = run_lookback_rollback,

@@ -145,7 +145,7 @@ static void print_conflicts(const struct pg_result *conflicts)
 	for (int i = 0; i < pg_rows(conflicts); i++) {
 		OWNED(text_finish) struct text line = {0};
 
-		text_addf(&line, "%s of %s at %s was refused, %s stood",
+		text_addf(&line, "%s of %s at %s was refused, %s is final",
 		    pg_value(conflicts, i, CONFLICT_REFUSED),
 		    pg_value(conflicts, i, CONFLICT_SOURCE), pg_value(conflicts, i, CONFLICT_AT),
 		    pg_value(conflicts, i, CONFLICT_KEPT));
@@ -360,16 +360,14 @@ const struct command command_lookback_show = {
     .arguments = "TYPE ID",
     .least_arguments = 2,
     .most_arguments = 2,
-    .summary = "Shows everything that is known of one id.",
+    .summary = "Shows everything that is known about one id.",
     .description =
-	"Its prepare with its place in the look-back topic, how often the business was asked and "
-	"what "
-	"it said last, the decision with who made it and why, decisions that came before the "
-	"prepare, "
-	"what came and was refused (conflicts), what operators did to it by name, the message that "
-	"a commit wrote with its state in each publisher, and the payload: as text when a terminal "
-	"shows "
-	"it as it is, else in hexadecimal. `outbox_reader` sees all but the payload.\n",
+	"Shows the prepare with its place in the look-back topic, the number of calls to the "
+	"business and its last answer, the decision with its author and reason, decisions that "
+	"came before the prepare, refused decisions (conflicts), actions of operators on this "
+	"id, the message that a commit wrote with its state in each publisher, and the payload: "
+	"as text if it is printable, else in hexadecimal. The role `outbox_reader` sees "
+	"everything except the payload.\n",
     .options = lookback_show_options,
     .example = "outbox-relay lookback show order 4711",
     .run = run_lookback_show,

@@ -23,9 +23,8 @@ static int run_migrate_print(const struct call *call)
 }
 
 static const struct command_option migrate_print_options[] = {
-    {"no-roles", NULL, "Leave out roles and grants."},
-    {"max-message-bytes", "N",
-	"The most that the payload of a row may weigh; 1000000 unless given.", 1, 1000000000},
+    {"no-roles", NULL, "Leaves out roles and grants."},
+    {"max-message-bytes", "N", "Maximum size of a payload (default 1000000).", 1, 1000000000},
     SESSION_POSTGRES_OPTION,
     {0},
 };
@@ -35,8 +34,9 @@ const struct command command_migrate_print = {
     .arguments = "",
     .summary = "Prints the whole schema as a script for psql.",
     .description =
-	"For a database whose changes go through other hands. The script records what it "
-	"does, so that `migrate up` can go on from there. Nothing is connected to.\n",
+	"Use it where somebody else applies changes to the database. The script records the "
+	"migrations it applies, so that a later `migrate up` continues after them. The command "
+	"connects to nothing.\n",
     .options = migrate_print_options,
     .example = "outbox-relay migrate print --no-roles",
     .run = run_migrate_print,

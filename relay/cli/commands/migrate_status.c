@@ -48,7 +48,7 @@ static int run_migrate_status(const struct call *call)
 }
 
 static const struct command_option migrate_status_options[] = {
-    {"json", NULL, "A JSON array with an object for each migration."},
+    {"json", NULL, "Prints a JSON array with an object for each migration."},
     SESSION_POSTGRES_OPTION,
     {0},
 };
@@ -56,8 +56,8 @@ static const struct command_option migrate_status_options[] = {
 const struct command command_migrate_status = {
     .name = "migrate status",
     .arguments = "",
-    .summary = "Lists the migrations and what became of each.",
-    .description = "Ends with 1 when one is pending or was changed after it was applied.\n",
+    .summary = "Lists the migrations and the state of each.",
+    .description = "Exits with 1 if a migration is pending, or was changed after it was applied.\n",
     .options = migrate_status_options,
     .example = "outbox-relay migrate status --config relay.ini",
     .run = run_migrate_status,

@@ -67,11 +67,10 @@ static int run_migrate_up(const struct call *call)
 
 static const struct command_option migrate_up_options[] = {
     {"no-roles", NULL,
-	"Leave out roles and grants: for a role without CREATEROLE, or a policy of your own."},
+	"Leaves out roles and grants: for a role without CREATEROLE, or a policy of your own."},
     {"max-message-bytes", "N",
-	"The most that the payload of a row may weigh; 1000000 at first, "
-	"then as it is.",
-	1, 1000000000},
+	"Maximum size of a payload (default 1000000 for a new schema, else unchanged).", 1,
+	1000000000},
     SESSION_POSTGRES_OPTION,
     {0},
 };
@@ -79,15 +78,15 @@ static const struct command_option migrate_up_options[] = {
 const struct command command_migrate_up = {
     .name = "migrate up",
     .arguments = "",
-    .summary = "Brings the database's schema up to this program.",
+    .summary = "Brings the database's schema up to this program's version.",
     .description =
-	"Each file is one transaction, recorded with its checksum; a second run, also at the same "
-	"time, does nothing twice. For a new schema it prints the next steps: which login needs "
-	"which role. Needs a role that may create the schema, or owns it; no "
-	"superuser. "
-	"The schema's name is the setting `schema` of the [postgres] section.\n"
-	"Refused: a file that was changed after it was applied, and a schema that needs a newer "
-	"program.\n",
+	"Each migration file runs in one transaction and is recorded with its checksum, so a "
+	"second run, even at the same time, applies nothing twice. After creating a new schema "
+	"the command prints the next steps: which login needs which role. It needs a role that "
+	"may create the schema or owns it, but no superuser. The key `schema` of the [postgres] "
+	"section names the schema.\n"
+	"It refuses a file that was changed after it was applied, and a schema that needs a "
+	"newer program.\n",
     .options = migrate_up_options,
     .example = "outbox-relay migrate up --config relay.ini",
     .run = run_migrate_up,

@@ -199,7 +199,7 @@ static int run_parked_list(const struct call *call)
 
 static const struct command_option parked_list_options[] = {
     {"json", NULL, "One JSON object; 64-bit numbers are strings."},
-    {"limit", "N", "Shows at most so many rows; the totals are of all.", 1, INT64_MAX},
+    {"limit", "N", "Shows at most N rows; the totals count all.", 1, INT64_MAX},
     PARKED_PUBLISHER_OPTION,
     {0},
 };
@@ -208,19 +208,17 @@ const struct command command_parked_list = {
     .name = "parked list",
     .arguments = "[TERM…]",
     .most_arguments = CALL_ARGUMENTS,
-    .summary = "Lists the messages that Kafka refused, and those behind them.",
+    .summary = "Lists the messages that Kafka refused, and those that wait behind them.",
     .description =
-	"In the order of ids, a line each: topic, key, state, attempts, when it is tried next, "
-	"since "
-	"when it is parked, what was requested, and the error. Then how many there are in each "
-	"state, and a line for each request that is not worked off: how many rows were looked at, "
-	"and how many of them were retried or skipped.\n" PARKED_TERMS_HELP
-	"waiting: tried again, alone, at its time. dead: tried "
-	"`max_attempts` times, or it kills the relay; only an operator "
-	"moves it. stalled: its partition took nothing for `stall_after` or answers with errors, "
-	"or its topic was missing; goes when it is there again. free: goes as soon as possible. "
-	"behind: waits for the first "
-	"of its topic and key.\n",
+	"Prints one line per message, by id: topic, key, state, attempts, time of the next "
+	"attempt, time of parking, request of an operator, and error. Totals by state follow, "
+	"and a line for each request in progress: how many rows it has examined, and how many of "
+	"them it retried or skipped.\n" PARKED_TERMS_HELP
+	"States: waiting: the relay tries it again, alone, at the time shown. dead: it was tried "
+	"`max_attempts` times, or it crashes the relay; only an operator moves it. stalled: its "
+	"partition accepted nothing for `stall_after` or answers with errors, or its topic is "
+	"missing; it is published when the partition works again. free: it is published as soon "
+	"as possible. behind: it waits for an earlier message of its topic and key.\n",
     .options = parked_list_options,
     .example = "outbox-relay parked list topic=orders state=dead",
     .run = run_parked_list,

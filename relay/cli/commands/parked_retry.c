@@ -10,20 +10,17 @@ const struct command command_parked_retry = {
     .name = "parked retry",
     .arguments = "[ID…|TERM…]",
     .most_arguments = CALL_ARGUMENTS,
-    .summary = "Asks for parked messages to be tried once more.",
+    .summary = "Requests another attempt for parked messages.",
     .description =
-	"Notes a request for rows that are waiting or dead: the relay tries each again at its next "
-	"look, alone, with its attempts counted from 0, and lets those behind it follow once Kafka "
-	"takes it. A row behind another is not retried by itself: as an ID it is refused, by TERMs "
-	"it "
-	"is left out and counted.\n"
-	"IDs are noted all or none, and not while another request means one of them. Rows parked "
-	"after the request are not meant. Many rows are retried in batches: `parked list` shows "
-	"how "
-	"far it is.\n" PARKED_TERMS_HELP
-	"--wait tells how many were published; a row that Kafka refused again is an error (65) "
-	"with "
-	"what Kafka said, a time that passes another (69), and the request stays noted.\n",
+	"The command records a request for rows that are waiting or dead. The owner of the shard "
+	"tries each of them again soon, alone, with its attempts counted from 0, and publishes "
+	"the rows behind it once Kafka accepts it. A row behind another one is not retried by "
+	"itself: its ID is refused, and TERMs leave it out and count it.\n"
+	"A request covers all given IDs or none, and is refused while another request covers one "
+	"of them. It does not cover rows that are parked later. Many rows are retried in "
+	"batches: `parked list` shows the progress.\n" PARKED_TERMS_HELP
+	"--wait reports how many rows were published. It exits with 65 and Kafka's error if "
+	"Kafka refuses a row again, and with 69 after the timeout; the request remains.\n",
     .options = parked_request_options,
     .example = "outbox-relay parked retry topic=orders --dry-run",
     .run = run_parked_retry,

@@ -180,11 +180,11 @@ const struct command command_parked_show = {
     .arguments = "ID",
     .least_arguments = 1,
     .most_arguments = 1,
-    .summary = "Shows everything of one parked message.",
+    .summary = "Shows everything about one parked message.",
     .description =
-	"The row, what it waits behind and how many wait behind it, what operators requested and "
-	"why, and the payload: as text when a terminal shows it as it is, else in hexadecimal. "
-	"`outbox_reader` sees all but the payload.\n",
+	"Shows the row, the message that it waits behind, the number of messages behind it, the "
+	"requests of operators with their reasons, and the payload: as text if it is printable, "
+	"else in hexadecimal. The role `outbox_reader` sees everything except the payload.\n",
     .options = parked_show_options,
     .example = "outbox-relay parked show 4711",
     .run = run_parked_show,

@@ -10,20 +10,17 @@ const struct command command_parked_skip = {
     .name = "parked skip",
     .arguments = "[ID…|TERM…]",
     .most_arguments = CALL_ARGUMENTS,
-    .summary = "Asks for parked messages never to be published.",
+    .summary = "Requests that parked messages are never published.",
     .description =
-	"Notes a request for rows in any state: the relay takes them out of outbox.parked at its "
-	"next "
-	"look, and those behind them follow. Consumers never see them; `replay` can still send "
-	"them "
-	"while their partition stays. "
-	"IDs are noted all or none, and not while another request means one of them. Rows parked "
-	"after the request are not meant. Many rows are skipped in batches, and no parked row of "
-	"the shard is retried until they are: `parked list` shows how far it "
-	"is.\n" PARKED_TERMS_HELP
-	"--wait tells when they are gone; a time that passes is an error (69), and the request "
-	"stays "
-	"noted.\n",
+	"The command records a request for rows in any state. The owner of the shard soon "
+	"removes them from outbox.parked, and publishes the rows behind them. Consumers never "
+	"see the skipped rows; `replay` can still send them while their partition exists. A "
+	"request covers all given IDs or none, and is refused while another request covers one "
+	"of them. It does not cover rows that are parked later. Many rows are skipped in "
+	"batches, and meanwhile no parked row of the shard is retried: `parked list` shows the "
+	"progress.\n" PARKED_TERMS_HELP
+	"--wait returns when the rows are gone. It exits with 69 after the timeout; the request "
+	"remains.\n",
     .options = parked_request_options,
     .example = "outbox-relay parked skip 4711 --dry-run",
     .run = run_parked_skip,

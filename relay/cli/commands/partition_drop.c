@@ -239,12 +239,12 @@ static int run_partition_drop(const struct call *call)
 }
 
 static const struct command_option partition_drop_options[] = {
-    {"detach", NULL, "Leave it as a table of its own, to be archived."},
+    {"detach", NULL, "Keeps the partition as a table of its own, to be archived."},
     CONFIRM_OPTIONS,
     {"force", "WORD,…",
-	"Although the configuration keeps it: retain (it is younger than `retain`), retention "
-	"(`retention = detach`), unpublished (some publisher has not published its rows), "
-	"undecided (a look-back prepare), window (a consumer's window has not passed)."},
+	"Drops the partition despite: retain (it is younger than `retain`), retention "
+	"(`retention = detach`), unpublished (a publisher has not published its rows), undecided "
+	"(an undecided prepare), window (a consumer's window has not passed)."},
     SESSION_POSTGRES_OPTION,
     {0},
 };
@@ -254,15 +254,15 @@ const struct command command_partition_drop = {
     .arguments = "NAME",
     .least_arguments = 1,
     .most_arguments = 1,
-    .summary = "Drops one partition of which no row is needed any more.",
+    .summary = "Drops a partition whose rows are no longer needed.",
     .description =
-	"`run` does it by itself after `retain`. The command shows the partition's rows and asks. "
-	"It refuses a partition that is younger than `retain`, and one with a message that some "
-	"publisher has not published, with a prepare that is undecided, or with an id of a "
-	"consumer whose window has not passed, unless --force names what it contradicts. Rows that "
-	"are forced out are never published. No writer waits for it longer than 50 ms; when the "
-	"lock is not to be had that way within 10 s, it ends with 69. outbox.audit keeps who "
-	"dropped it and why.\n",
+	"`run` drops partitions by itself after `retain`. The command shows the partition's rows "
+	"and asks. It refuses a partition that is younger than `retain`, that has a message "
+	"which some publisher has not published, an undecided prepare, or an id of a consumer "
+	"whose window has not passed, unless --force names that reason. Unpublished rows of a "
+	"dropped partition are never published. No writer waits longer than 50 ms for the "
+	"command; if it cannot get the lock that way within 10 s, it exits with 69. outbox.audit "
+	"stores the operator and the reason.\n",
     .options = partition_drop_options,
     .example = "outbox-relay partition drop message_p20260102 --detach",
     .run = run_partition_drop,

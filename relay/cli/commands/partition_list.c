@@ -73,7 +73,7 @@ static int run_partition_list(const struct call *call)
 }
 
 static const struct command_option partition_list_options[] = {
-    {"json", NULL, "A JSON array with an object for each partition."},
+    {"json", NULL, "Prints a JSON array with an object for each partition."},
     SESSION_TABLE_OPTION,
     SESSION_POSTGRES_OPTION,
     {0},
@@ -82,12 +82,12 @@ static const struct command_option partition_list_options[] = {
 const struct command command_partition_list = {
     .name = "partition list",
     .arguments = "",
-    .summary = "Lists the partitions of the tables that are kept by time.",
+    .summary = "Lists the partitions of the tables that are partitioned by time.",
     .description =
-	"With the time each covers (UTC), its size, and who keeps it: of the message table "
-	"the publisher and shard that has not published all of its rows, of the look-back's "
-	"the section of a prepare that is undecided, of what was processed a consumer whose "
-	"window has not passed.\n",
+	"Shows the time that each partition covers (UTC), its size, and the reason why it is "
+	"kept: in the message table a publisher and shard with unpublished rows, in the "
+	"look-back's tables a section with an undecided prepare, in the table of processed ids a "
+	"consumer whose window has not passed.\n",
     .options = partition_list_options,
     .example = "outbox-relay partition list --table message",
     .run = run_partition_list,

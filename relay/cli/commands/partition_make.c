@@ -86,8 +86,8 @@ static int run_partition_make(const struct call *call)
 
 static const struct command_option partition_make_options[] = {
     {"from", "MOMENT",
-	"One partition from there, as wide as partition_every: 2026-01-02 or "
-	"2026-01-02T03:00:00, UTC."},
+	"Creates one partition that begins at this time and is as wide as partition_every: "
+	"2026-01-02 or 2026-01-02T03:00:00, UTC."},
     SESSION_TABLE_OPTION,
     SESSION_POSTGRES_OPTION,
     {0},
@@ -96,9 +96,10 @@ static const struct command_option partition_make_options[] = {
 const struct command command_partition_make = {
     .name = "partition make",
     .arguments = "",
-    .summary = "Makes the partitions that should be there, or one.",
+    .summary = "Creates the missing partitions, or a given one.",
     .description =
-	"Without --from: from now to `partitions_ahead` periods ahead, as `run` does by itself.\n",
+	"Without --from it creates the partitions from now to `partitions_ahead` periods ahead, "
+	"as `run` does by itself.\n",
     .options = partition_make_options,
     .example = "outbox-relay partition make --table message",
     .run = run_partition_make,

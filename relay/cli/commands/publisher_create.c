@@ -57,11 +57,11 @@ static int run_publisher_create(const struct call *call)
 }
 
 static const struct command_option publisher_create_options[] = {
-    {"shards", "N", "Shards by key hash, each with an owner of its own; 1 unless given.", 1, 64},
+    {"shards", "N", "Number of shards by key hash, each with an owner of its own (default 1).", 1,
+	64},
     {"start", "now|beginning|TIME",
-	"What it publishes: what commits from here on, every row that is in the table, or every "
-	"row "
-	"whose created_at is TIME or later, as 2026-01-02T03:04:05Z; beginning unless given."},
+	"Publishes rows that commit from now on, every row in the table, or every row whose "
+	"created_at is TIME or later, such as 2026-01-02T03:04:05Z (default: beginning)."},
     SESSION_POSTGRES_OPTION,
     {0},
 };
@@ -71,16 +71,16 @@ const struct command command_publisher_create = {
     .arguments = "NAME",
     .least_arguments = 1,
     .most_arguments = 1,
-    .summary = "Makes a publisher: a reader with its own progress.",
+    .summary = "Creates a publisher: a reader of the table with its own progress.",
     .description =
-	"The publisher \"main\" exists from the first migration on. A publisher that nobody "
-	"publishes keeps partitions from being dropped.\n"
-	"A publisher that starts at a time publishes exactly the rows created then or later: "
-	"those of transactions that were open at that time, or still are, among them, and "
-	"of a transaction that wrote before and after it only the later ones. created_at "
-	"is the database's clock when the row was written, not when it was committed. "
-	"Rows whose partition is gone are not published. The time is not in the future. "
-	"The partition in which it lies is read once for this.\n",
+	"The first migration creates the publisher \"main\". A publisher that no process runs "
+	"keeps partitions from being dropped.\n"
+	"A publisher that starts at a time publishes exactly the rows whose created_at is that "
+	"time or later, also those of transactions that were open at that time or still are. "
+	"From a transaction that wrote before and after that time it publishes only the later "
+	"rows. created_at is the time of the database's clock when the row was written, not when "
+	"it was committed. Rows of dropped partitions are not published. The time must not lie "
+	"in the future. The command reads the partition that contains it once.\n",
     .options = publisher_create_options,
     .example = "outbox-relay publisher create billing --shards 4 --start now",
     .run = run_publisher_create,

@@ -102,8 +102,8 @@ static int run_publisher_drop(const struct call *call)
 static const struct command_option publisher_drop_options[] = {
     CONFIRM_OPTIONS,
     {"force", "WORD,…",
-	"owned: also while a process owns one of its shards, which that process lets go of; last: "
-	"also the last publisher; configured: also one that the configuration names."},
+	"owned: also while a process owns one of its shards (the process then releases it); "
+	"last: also the last publisher; configured: also one that the configuration names."},
     SESSION_POSTGRES_OPTION,
     {0},
 };
@@ -115,10 +115,10 @@ const struct command command_publisher_drop = {
     .most_arguments = 1,
     .summary = "Drops a publisher and its progress.",
     .description =
-	"The command shows what goes with the publisher and asks; outbox.audit keeps who dropped "
-	"it and why. The publisher publishes none of its remaining rows, which stay in the table "
-	"until their partition goes. A publisher made anew under the same name begins where "
-	"`--start` says.\n",
+	"The command shows everything that it would drop, and asks; outbox.audit stores the "
+	"operator and the reason. The publisher's unpublished rows are not published by it any "
+	"longer; they stay in the table until their partition is dropped. A new publisher of the "
+	"same name begins where its `--start` says.\n",
     .options = publisher_drop_options,
     .example = "outbox-relay publisher drop billing",
     .run = run_publisher_drop,

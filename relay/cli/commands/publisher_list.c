@@ -51,7 +51,7 @@ static int run_publisher_list(const struct call *call)
 }
 
 static const struct command_option publisher_list_options[] = {
-    {"json", NULL, "A JSON array with an object for each shard."},
+    {"json", NULL, "Prints a JSON array with an object for each shard."},
     SESSION_POSTGRES_OPTION,
     {0},
 };
@@ -60,7 +60,7 @@ const struct command command_publisher_list = {
     .name = "publisher list",
     .arguments = "",
     .summary = "Lists the publishers in the database and who owns their shards.",
-    .description = "`status` tells more: lag, partitions, rates.\n",
+    .description = "`status` shows more: lag, partitions, rates.\n",
     .options = publisher_list_options,
     .example = "outbox-relay publisher list",
     .run = run_publisher_list,

@@ -103,10 +103,12 @@ static int run_publisher_rebase(const struct call *call)
 }
 
 static const struct command_option publisher_rebase_options[] = {
-    {"all", NULL, "Every publisher of the database. Needed where there are several, or none."},
+    {"all", NULL,
+	"Changes every publisher of the database; required if there are several, or "
+	"none."},
     {"new-identity", NULL,
-	"For a copy whose original goes on publishing: each publisher gets an identity of its "
-	"own."},
+	"Gives each publisher an identity of its own: for a copy whose original continues to "
+	"publish."},
     CONFIRM_OPTIONS,
     SESSION_POSTGRES_OPTION,
     {0},
@@ -116,33 +118,29 @@ const struct command command_publisher_rebase = {
     .name = "publisher rebase",
     .arguments = "[NAME]",
     .most_arguments = 1,
-    .summary = "Goes on after a dump was restored, or makes a copy independent of its original.",
+    .summary = "Makes a restored or copied database publish again.",
     .description =
-	"Rows that a dump or logical replication carried here have transaction ids of another "
-	"database cluster, and the relay publishes nothing of such a database. This gives new ones "
-	"to the rows that a publisher has not published, and to those whose own would mean "
-	"something "
-	"else here, and begins a new epoch for every shard: what no publisher had published by its "
-	"log comes next, by id, and nothing else comes again. Parked messages stay parked, a split "
-	"under way is cancelled, replays that had not finished are over.\n"
-	"A row has one transaction id for all publishers, so it is done for all of them: a NAME "
-	"alone "
-	"is "
-	"enough only where there is one publisher. It is one transaction that reads the whole "
-	"message table and rewrites those rows; writers go on meanwhile. A relay may run.\n"
-	"Refused (65) in a database that nothing was carried into, unless --new-identity is given, "
-	"and while a publisher is owned. The clock of the server must not be behind the one that "
-	"the "
-	"dump comes from.\n"
-	"A publisher's identity is in the position of each of its records, and in its "
-	"transactional "
-	"ids. A rebase keeps it, so that the publisher finds what it had sent and not noted; two "
-	"databases of which one is a copy of the other must not both publish with it. With "
-	"--new-identity the publishers of the copy get identities of their own, and a new epoch: "
-	"to "
-	"them all records in Kafka are those of another database. It works for a copy of the disk "
-	"and for one in the same cluster as well, where it changes no row. Rows that the original "
-	"had not published when it was copied come from both.\n",
+	"Rows that came with a dump or by logical replication have transaction ids of another "
+	"database cluster, and the relay publishes nothing from such a database. The command "
+	"gives new transaction ids to the rows that a publisher has not published, and to rows "
+	"whose ids would mean something else here, and begins a new epoch for every shard. "
+	"Afterwards the publishers publish the rows that their logs do not call published, by "
+	"id, and repeat no other row. Parked messages stay parked. A running split is cancelled, "
+	"and unfinished replays end.\n"
+	"A row has one transaction id for all publishers, so the command changes all publishers; "
+	"a NAME alone is enough only if there is one. It runs one transaction that reads the "
+	"whole message table and rewrites those rows, while writers continue. A relay may run.\n"
+	"It is refused (65) while a process owns a publisher, and, without --new-identity, in a "
+	"database that was not restored or copied. The server's clock must not be behind the "
+	"clock of the server that the dump comes from.\n"
+	"A publisher's identity is part of the position of each of its records, and of its "
+	"transactional ids. A rebase keeps the identity, so that the publisher finds the records "
+	"that it had sent and not noted. An original and its copy must not both publish with one "
+	"identity. With --new-identity the publishers of the copy get identities of their own "
+	"and a new epoch, and treat all records in Kafka as those of another database. That also "
+	"works for a copy of the disk and for a copy in the same cluster, where it changes no "
+	"row. Rows that the original had not published when it was copied are published by "
+	"both.\n",
     .options = publisher_rebase_options,
     .example = "outbox-relay publisher rebase billing --dry-run",
     .run = run_publisher_rebase,

@@ -173,7 +173,7 @@ static bool split_or_cancel(struct session *session, struct err *err)
 	if (call_flag(call, "cancel")) {
 		if (!call_sql(&split, sql_publisher_split_cancel, 1, NULL, err))
 			return false;
-		printf("publisher %s: no split is under way any more\n", split.publisher);
+		printf("publisher %s: its split has ended\n", split.publisher);
 		return true;
 	}
 	if (!split.shards)
@@ -191,9 +191,10 @@ static int run_publisher_split(const struct call *call)
 }
 
 static const struct command_option publisher_split_options[] = {
-    {"shards", "N", "How many shards the publisher has then.", 1, 64},
-    {"timeout", "SECONDS", "Give up and cancel after so long; 300 unless given.", 1, 86400},
-    {"cancel", NULL, "End a split whose command was killed: the publisher goes on as before."},
+    {"shards", "N", "The new number of shards.", 1, 64},
+    {"timeout", "SECONDS", "Cancels the split after this time (default 300).", 1, 86400},
+    {"cancel", NULL,
+	"Cancels a split whose command was killed: the publisher continues as before."},
     SESSION_POSTGRES_OPTION,
     {0},
 };
@@ -205,13 +206,12 @@ const struct command command_publisher_split = {
     .most_arguments = 1,
     .summary = "Changes a publisher's number of shards while relays run.",
     .description =
-	"All shards publish up to one common snapshot and stop there; then the new ones begin. The "
-	"order within each key is kept. While they drain, rows that commit later wait: seconds, "
-	"when "
-	"the publisher is not behind.\n"
-	"Ctrl-C and the timeout cancel the split, and the publisher goes on as before. A "
-	"configuration "
-	"that names another number of shards is refused at its next start.\n",
+	"All shards publish up to one common snapshot and stop there; then the new shards begin. "
+	"Each key keeps its order. Rows that commit meanwhile wait until the old shards are "
+	"done: seconds, if the publisher has no backlog.\n"
+	"Ctrl-C and the timeout cancel the split, and the publisher continues as before. A "
+	"process whose configuration names another number of shards is refused at its next "
+	"start.\n",
     .options = publisher_split_options,
     .example = "outbox-relay publisher split billing --shards 8",
     .run = run_publisher_split,

@@ -321,20 +321,21 @@ static int run_replay(const struct call *call)
 }
 
 static const struct command_option replay_options[] = {
-    {"to", "TOPIC", "Every record goes to this topic instead of its row's own."},
-    {"rate", "N", "At most so many records a second.", 1, 10000000},
-    {"dry-run", NULL, "Counts and checks, and changes nothing."},
-    {"all", NULL, "Every row of the table."},
-    {"yes", NULL, "With --all: do not ask. Needed, with --reason, where no terminal is."},
-    {"reason", "TEXT", "Why; kept with the replay, for `--list`, and in outbox.audit."},
+    {"to", "TOPIC", "Sends every record to this topic instead of its row's topic."},
+    {"rate", "N", "Maximum number of records per second.", 1, 10000000},
+    {"dry-run", NULL, "Counts and checks the rows without sending them."},
+    {"all", NULL, "Selects every row of the table."},
+    {"yes", NULL,
+	"With --all: does not ask. Required, together with --reason, without a terminal."},
+    {"reason", "TEXT", "The reason, stored with the replay for `--list`, and in outbox.audit."},
     {"resume", "ID",
-	"Goes on with a replay that was stopped or killed, behind the last id that was noted.", 1,
+	"Continues a replay that was stopped or killed, after the last id that it stored.", 1,
 	INT64_MAX},
-    {"list", NULL, "Shows all replays and how far they are."},
-    {"json", NULL, "With --list: a JSON array with an object for each replay."},
+    {"list", NULL, "Shows all replays and their progress."},
+    {"json", NULL, "With --list: prints a JSON array with an object for each replay."},
     {"publisher", "NAME",
 	"The publisher whose database, cluster and settings are used (default: the only one of "
-	"the configuration, or \"main\")."},
+	"the configuration, else \"main\")."},
     {0},
 };
 
@@ -342,24 +343,22 @@ const struct command command_replay = {
     .name = "replay",
     .arguments = "[TERM…]",
     .most_arguments = CALL_ARGUMENTS,
-    .summary = "Publishes rows of the table once more.",
+    .summary = "Publishes rows of the table again.",
     .description =
-	"Which rows: all TERMs hold, each given once.\n"
-	"ids=10..20, ids=10.., ids=..20, ids=10: by id, both ends included.\n"
-	"created=2026-01-02..2026-01-03T12:00: by created_at (UTC), the first end included; one "
-	"end may be left open.\n"
-	"topic=orders; key=42, or key=\\x00ff in hexadecimal; event-id=UUID, the value of "
+	"TERMs select rows; each may be given once, and all must match.\n"
+	"ids=10..20, ids=10.., ids=..20, ids=10: by id, with both ids.\n"
+	"created=2026-01-02..2026-01-03T12:00: by created_at (UTC), without the second time "
+	"itself; the range may be open at one end.\n"
+	"topic=orders; key=42, or key=\\x00ff in hexadecimal; event-id=UUID, as in the header "
 	"outbox-id.\n"
-	"state=published: only what the publisher has published by now. Otherwise all committed "
-	"rows, "
-	"pending ones included.\n"
-	"A record carries the application's headers, `outbox-id`, and `outbox-replay` with the "
-	"number of the replay; no `outbox-position`, so that it counts as new and `verify` does "
-	"not look at it. In a topic with `headers = none` it has no `outbox-id` either. The order "
-	"of "
-	"each key is kept.\n"
-	"The rows are those that were committed when it began. Progress is noted each second; "
-	"after a crash at most `max_in_flight` records are sent twice.\n",
+	"state=published: only rows that the publisher has published by now. Without it: all "
+	"committed rows, also pending ones.\n"
+	"A record has the application's headers, `outbox-id`, and `outbox-replay` with the "
+	"number of the replay. It has no `outbox-position`, so consumers treat it as new and "
+	"`verify` ignores it. In a topic with `headers = none` it has no `outbox-id` either. "
+	"Each key keeps its order.\n"
+	"A replay sends the rows that were committed when it began. It stores its progress each "
+	"second; after a crash at most `max_in_flight` records are sent twice.\n",
     .options = replay_options,
     .example = "outbox-relay replay topic=orders --to orders-again --dry-run",
     .run = run_replay,

@@ -13,28 +13,25 @@ static int run_relay(const struct call *call)
 
 static const struct command_option run_options[] = {
     {"drain", NULL,
-	"Publish what is there and end. A shard that another process owns is waited for; behind a "
-	"record that Kafka refuses, and for a publisher that needs a rebase, the end is status "
-	"65."},
+	"Publishes all existing messages and exits. Waits for a shard that another process owns. "
+	"Exits with 65 if Kafka refuses a record that others wait behind, or if a publisher "
+	"needs a rebase."},
     {0},
 };
 
 const struct command command_run = {
     .name = "run",
     .arguments = "",
-    .summary = "Publishes the publishers of the configuration.",
+    .summary = "Publishes the messages of all configured publishers.",
     .description =
-	"Any number of processes may run with one configuration: each shard of a publisher has one "
-	"owner, "
-	"the others take over within seconds of its death.\n"
-	"SIGTERM and SIGINT hand over cleanly (a second one ends at once), SIGHUP reloads the "
-	"configuration and logs what needs a restart. Under systemd it reports READY, STOPPING and "
-	"the watchdog.\n"
-	"It ends at once when the configuration is wrong, the password or a privilege is missing, "
-	"the "
+	"Any number of processes may run with one configuration: one of them owns each shard of "
+	"a publisher, and another one takes over within seconds after the owner dies.\n"
+	"SIGTERM and SIGINT hand the shards over and stop the process (a second signal stops it "
+	"at once). SIGHUP reloads the configuration and logs the keys that need a restart. Under "
+	"systemd the process reports READY, STOPPING and the watchdog.\n"
+	"It exits at once if the configuration is wrong, a password or privilege is missing, the "
 	"schema does not fit, an address is occupied, or Postgres does not answer within 10 s of "
-	"the "
-	"start. Kafka is waited for, and so is Postgres once it has answered.\n",
+	"the start. It waits for Kafka, and also for Postgres once Postgres has answered.\n",
     .options = run_options,
     .example = "outbox-relay run --config /etc/outbox-relay/relay.ini",
     .run = run_relay,

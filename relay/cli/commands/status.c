@@ -209,11 +209,11 @@ static int run_status(const struct call *call)
 }
 
 static const struct command_option status_options[] = {
-    {"json", NULL, "One JSON object a line; 64-bit numbers are strings."},
+    {"json", NULL, "Prints one JSON object per line; 64-bit numbers are strings."},
     {"watch", NULL,
-	"Repeat, with the time and the rate at which each shard publishes. On a terminal in "
-	"colours, unless NO_COLOR is set."},
-    {"interval", "SECONDS", "Between two rounds of --watch; 2 unless given.", 1, 3600},
+	"Repeats, with the time and each shard's rate; in colours on a terminal, unless NO_COLOR "
+	"is set."},
+    {"interval", "SECONDS", "Pause between two rounds of --watch (default 2).", 1, 3600},
     {0},
 };
 
@@ -222,32 +222,28 @@ const struct command command_status = {
     .arguments = "",
     .summary = "Shows publishers, lag, leases and partitions.",
     .description =
-	"Of every shard: who owns it and how long its lease runs, the rows that it has not "
-	"published "
-	"(counted up to 100,000, beyond that estimated by ids), the age of the oldest of them, the "
-	"newest log row's number, its epoch and open windows. Of every publisher with parked "
-	"messages: "
-	"how many are in each state (counted up to 100,000) and since when. Of every publisher "
-	"with "
-	"scheduled ones: how many, and when the first is due. Of the look-back, by section and "
-	"business type: how many ids are overdue and parked, since when the oldest is prepared, "
-	"and "
-	"the conflicts of the last `retain`, and the decisions that came a minute ago or "
-	"earlier and whose prepare did not. Of every partition: its range and size.\n"
-	"A line that begins with `!` says why something waits: the errors of parked messages, "
-	"stalled partitions and missing topics, and the last errors of services of the look-back. "
-	"These come from the database. If a message waits for more than 10 s, Kafka is queried "
-	"as by `doctor`: a missing topic and a partition without a leader are named before "
-	"`stall_after` is over. The state, the breaker and the last error of each [deliver] "
-	"section come "
-	"from [api], if that listens.\n"
+	"For each shard it shows the owner and the rest of its lease, the number of unpublished "
+	"rows (counted up to 100,000, estimated from ids beyond that), the age of the oldest of "
+	"them, and the number, epoch and open windows of the newest log row. For each publisher "
+	"it shows how many parked messages are in each state (counted up to 100,000) and since "
+	"when, and how many messages are scheduled and when the first is due. For the look-back, "
+	"by section and business type, it shows how many ids are overdue and parked, since when "
+	"the oldest is prepared, the conflicts within `retain`, and the decisions of a minute "
+	"ago or earlier that still have no prepare. For each partition it shows range and size.\n"
+	"A line that begins with `!` says why something waits: errors of parked messages, "
+	"stalled partitions, missing topics, and the last errors of services that the look-back "
+	"calls. These come from the database. If a message waits for more than 10 s, the command "
+	"queries Kafka as `doctor` does, and names a missing topic or a partition without a "
+	"leader before `stall_after` has passed. The state, the circuit breaker and the last "
+	"error of each [deliver] section come from the address of [api], if the section exists.\n"
 	"An unknown number is `unknown`, and null in JSON. `status` waits for a locked table for "
 	"500 ms; then the numbers that need it are unknown, and it names the table (`unknown` in "
 	"JSON) and ends with 69.\n"
-	"When `[admin] listen` is configured, the checks of the relay that listens there are "
-	"shown too: they say which record stopped a publisher, and why. The metrics since the "
-	"start of that relay follow: sources of decisions of the look-back, answers of "
-	"businesses, circuit breakers of their hosts, and the figures of each [deliver] section.\n",
+	"If `[admin] listen` is configured, the command also shows the checks of the relay that "
+	"listens there, which name the record that stopped a publisher and the reason. The "
+	"metrics since the start of that relay follow: sources of look-back decisions, answers "
+	"of businesses, circuit breakers of their hosts, and the figures of each [deliver] "
+	"section.\n",
     .options = status_options,
     .example = "outbox-relay status --watch --interval 5",
     .run = run_status,

@@ -48,7 +48,7 @@ static void print_unjudged(const struct verify_verdict *verdict)
 		    "before the start", verdict->before, "of the publisher, or of its identity");
 	if (verdict->expired)
 		print_verify_count("not judged", verdict->expired,
-		    "rows: Kafka has deleted what stood there by retention or compaction");
+		    "rows: Kafka has deleted their records by retention or compaction");
 	if (verdict->unmarked)
 		print_verify_count("not judged", verdict->unmarked,
 		    "rows: their topics have headers = none, and records do not name their rows");
@@ -194,20 +194,20 @@ static int run_verify(const struct call *call)
 
 static const struct command_option verify_options[] = {
     {"publisher", "NAME",
-	"The publisher to judge; the only one of the configuration, or \"main\"."},
+	"The publisher to check (default: the only one of the configuration, else \"main\")."},
     {"from", "TIME",
-	"Only rows created then or later, as 2026-01-02T03:04:05Z (RFC 3339; without a zone: "
-	"UTC)."},
-    {"to", "TIME", "Only rows created before."},
+	"Checks only rows created at this time or later, such as 2026-01-02T03:04:05Z (RFC 3339; "
+	"UTC if it has no zone)."},
+    {"to", "TIME", "Checks only rows created before this time."},
     {"sequence", "FIELD",
-	"A field of JSON payloads that counts up with each message of a key: order is judged by it "
+	"A field of JSON payloads that grows with each message of a key: order is checked by it "
 	"as well."},
-    {"no-duplicates", NULL, "A duplicate is a failure, too."},
+    {"no-duplicates", NULL, "Treats a duplicate as a failure."},
     {"memory", "MIB",
-	"Memory for rows, 32 bytes each (default 256, for 8 million rows). A larger table is "
-	"judged in rounds, each of which reads the topics again.",
+	"Memory for rows, 32 bytes each (default 256, enough for 8 million rows). A larger table "
+	"is checked in rounds, each of which reads the topics again.",
 	1, 65536},
-    {"json", NULL, "One JSON object."},
+    {"json", NULL, "Prints one JSON object."},
     {0},
 };
 
@@ -217,42 +217,33 @@ const struct command command_verify = {
     .summary = "Finds messages that were lost, repeated or published out of order.",
     .description =
 	"Reads every row of the message table and every record of its topics (read_committed), "
-	"while "
-	"the relay and the writers go on, and judges:\n"
-	"committed: rows of the table; published: the committed rows that a topic contains;\n"
-	"lost: the publisher's log calls them published, and no record is there;\n"
-	"phantom: a record of this publisher, and no row, though its partition is still there;\n"
-	"altered: topic, key, value or headers are not the row's;\n"
-	"out of order: a first occurrence behind a later message of its key, by position;\n"
-	"duplicates: records beyond the first of their row (allowed: at least once), and those of "
-	"them "
-	"that are not equal to the first.\n"
-	"Records without this publisher's header `outbox-position`, which names the publisher and "
-	"its "
-	"identity in this database, are not looked at. Rows whose records were removed by Kafka's "
-	"retention or compaction, rows of topics with `headers = none`, and records whose rows "
-	"were "
-	"removed by the table's retention, are counted as not judged. Rows that the publisher has "
-	"not come to, that are parked, "
-	"scheduled or "
-	"were skipped by "
-	"an "
-	"operator, or that lie before the publisher's start, are counted and are no finding; nor "
-	"are "
-	"rows that were published before the publisher got the identity that it has (`publisher "
-	"rebase "
-	"--new-identity`), nor "
-	"what commits while it reads.\n"
-	"With --from or --to, records are read from 10 minutes before the range (by their "
-	"timestamps) to 10 minutes after it, and further only when a row is still missed. So a "
-	"duplicate that came later may not be seen. A record without a row belongs to the range "
-	"by its timestamp.\n"
-	"Memory: 32 bytes for each row of a round (--memory), and 32 for each key with --sequence "
-	"up to 2 million keys. The program and its clients of Postgres and Kafka take at most 64 "
-	"MiB "
-	"more with topics of up to 12 partitions, and 4 MiB for each further partition.\n"
-	"The exit status is 0 when all is well and 1 when something was found; any other says that "
-	"nothing could be said.\n",
+	"while the relay and the writers keep running, and reports:\n"
+	"committed: rows of the table; published: committed rows that a topic contains;\n"
+	"lost: rows that the publisher's log calls published, but that have no record;\n"
+	"phantom: records of this publisher without a row, although the row's partition still "
+	"exists;\n"
+	"altered: records whose topic, key, value or headers differ from the row;\n"
+	"out of order: a first occurrence behind a later message of the same key, by position;\n"
+	"duplicates: further records of a row (allowed by at-least-once delivery), and how many "
+	"of them differ from the first.\n"
+	"The command ignores records without this publisher's header `outbox-position`, which "
+	"names the publisher and its identity in this database. It counts as not judged: rows "
+	"whose records Kafka's retention or compaction removed, rows of topics with `headers = "
+	"none`, and records whose rows the table's retention removed. It counts without a "
+	"finding: rows that the publisher has not reached yet, rows that are parked, scheduled, "
+	"or were skipped by an operator, rows before the publisher's start, rows published "
+	"before the publisher got its present identity (`publisher rebase --new-identity`), and "
+	"rows that commit while the command reads.\n"
+	"With --from or --to the command reads the records from 10 minutes before the range (by "
+	"their timestamps) to 10 minutes after it, and reads on only if a row's record is still "
+	"missing. So it may not see a duplicate that came later. The timestamp decides whether a "
+	"record without a row belongs to the range.\n"
+	"Memory: 32 bytes for each row of a round (--memory), and with --sequence 32 bytes for "
+	"each of up to 2 million keys. The program and its Postgres and Kafka clients need at "
+	"most 64 MiB more for topics of up to 12 partitions, and 4 MiB for each further "
+	"partition.\n"
+	"The exit status is 0 if nothing was found and 1 if something was found; any other "
+	"status means that the check could not be made.\n",
     .options = verify_options,
     .example = "outbox-relay verify --from 2026-01-02 --to 2026-01-03",
     .run = run_verify,
