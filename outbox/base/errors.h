@@ -13,7 +13,7 @@
 
 enum err_kind {
 	ERR_RETRY,  /* the other side is away or busy: the same call may succeed later */
-	ERR_REJECT, /* this input is refused for good; others may pass */
+	ERR_REJECT, /* this input is refused permanently; others may pass */
 	ERR_CONFIG, /* the configuration or the command line is wrong */
 	ERR_DENIED, /* a privilege or a password is missing */
 	ERR_FENCED, /* another process owns it now: forget the state in memory */

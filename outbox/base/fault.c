@@ -62,7 +62,7 @@ void fault_point(const char *name)
 		for (;;)
 			pause();
 	}
-	/* raise, not kill: this thread must be the one that stops here. */
+	/* raise, so that this thread stops here and goes on from here. */
 	if (stop && is_chosen(stop, name, &stops))
 		raise(SIGSTOP);
 	pthread_mutex_unlock(&lock);

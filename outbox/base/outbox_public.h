@@ -7,7 +7,7 @@
 /* The kind of an error says how to go on. */
 enum outbox_error_kind {
 	OUTBOX_RETRY,  /* the other side is away or busy: the same call may succeed later */
-	OUTBOX_REJECT, /* this input is refused for good; others may pass */
+	OUTBOX_REJECT, /* this input is refused permanently; others may pass */
 	OUTBOX_CONFIG, /* the configuration is wrong */
 	OUTBOX_DENIED, /* a privilege or a password is missing */
 	OUTBOX_FENCED, /* another process owns it now */

@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 /*
- * Allocation first, then struct text, then conversions: decimals, UTF-8, base64. Each function
- * stands for itself.
+ * Allocation first, then struct text, then conversions: decimals, UTF-8, base64. The functions can
+ * be read in any order.
  */
 
 _Noreturn static void text_alloc_failed(void)

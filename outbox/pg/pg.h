@@ -125,7 +125,7 @@ bool pg_step(struct pg *pg, struct err *err) MUST_CHECK;
 /* The state must be PG_IDLE (PG_LOST fails). The calls wait as long as the server lives. */
 
 /*
- * While fd (an eventfd that nobody reads) is readable, the blocking calls of this thread end soon:
+ * While fd (an eventfd that is never read) is readable, the blocking calls of this thread end soon:
  * they give up connecting and cancel the running statement (ERR_RETRY). -1, the default: no fd.
  */
 void pg_interrupt_by(int fd);

@@ -52,7 +52,7 @@ static bool from_fields(
 	ret_message->partition = fields[7].data ? copy_int32(fields[7].data) : -1;
 	ret_message->scheduled = fields[8].data != NULL;
 
-	/* A deliver_at in the past does not move the message before the others of its time. */
+	/* A deliver_at before created_at does not count. */
 	ret_message->due_us = ret_message->created_us;
 	if (ret_message->scheduled &&
 	    copy_int64(fields[8].data) + POSTGRES_EPOCH_US > ret_message->created_us)

@@ -65,7 +65,7 @@ struct poison_guard_row poison_guard_next(
 
 	bool waits = guard->out && !judged && !(guard->read && step->published);
 	bool survived = waits && step->renews && guard->read;
-	/* A row that is still being read, or was not requested, could not have done any harm. */
+	/* A row that is still being read may crash us later; one that was not requested cannot. */
 	bool unasked = waits && step->renews && !guard->read && !step->reading;
 
 	/* judged: if the topic's policy is to stop, a restart tries the row again. */

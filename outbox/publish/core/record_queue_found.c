@@ -247,7 +247,7 @@ static void keep_sought(struct record_queue *queue, struct partition_queue *part
 		pass->most_id = name->id;
 }
 
-/* A record that comes twice is kept once, with its first, smaller offset. */
+/* A record that comes twice is kept once, with the offset that holds back the logged one longer. */
 static void keep_found(struct record_queue *queue, struct partition_queue *partition,
     const struct seen_name *name, int64_t offset)
 {

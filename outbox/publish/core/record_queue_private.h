@@ -310,7 +310,7 @@ struct record_queue {
 	bool hurries;                 /* a record is parked at its first failure */
 	int64_t bars_end_at;          /* when the first bar ends, if there are any */
 	int64_t watched_at, watch_at; /* last and next look for stalls */
-	bool recreated;               /* a topic was recreated: its offsets begin anew */
+	bool recreated;               /* a topic was recreated: its offsets begin again */
 	bool changing;                /* the row in flight carries a changed count */
 	/* partitions whose held records may go now */
 	struct partition_queue *ready_first, *ready_last;

@@ -98,7 +98,7 @@ void record_queue_topic_count(struct record_queue *queue, struct topic *topic, i
 {
 	topic->count = count;
 	make_partition_queues(queue, topic, count);
-	/* No log row mentions partitions beyond the count: they begin anew with another count. */
+	/* No log row mentions partitions beyond the count: with another count they begin again. */
 	record_queue_tails_begin(queue, topic, count);
 	for (int32_t p = 0; p < count; p++) {
 		record_queue_tail_want(queue, topic->partition_queues[p]);

@@ -144,7 +144,8 @@ void stream_absent(struct stream *stream, int64_t now);
 
 enum stream_verdict {
 	STREAM_FENCED,
-	STREAM_DROPPED, /* the publisher is gone or has another number of shards: stop for good */
+	STREAM_DROPPED, /* the publisher is gone or has another number of shards: stop permanently
+			 */
 	STREAM_IDLE,
 	STREAM_SPLITTING, /* idle, but the call looks for no window until a split is over */
 	STREAM_NOTED,

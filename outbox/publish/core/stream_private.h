@@ -73,8 +73,8 @@ struct stream {
 	bool open_unknown;
 	struct text open_after;
 	struct pg_array topics; /* argument of the call in flight */
-	int64_t load_at;        /* when to read destinations */
-	int64_t check_at;       /* when to read closed topics, those after check_after */
+	int64_t load_at;        /* earliest time to read destinations */
+	int64_t check_at;       /* earliest time to read closed topics, after check_after */
 	struct text check_after;
 	int64_t strange_until; /* until then a former owner may have unknown records; 0: none */
 	/* A tail has shown that Kafka knows positions that the log does not. */
@@ -98,14 +98,14 @@ struct stream {
 	int64_t progress_at; /* since when there is progress to note; 0: none */
 	int64_t next_take, next_poll, poll_interval, rows_at, retry_at;
 	int failures;     /* consecutive failures of log calls */
-	int64_t renew_at; /* the next call is RENEW, at this time; INT64_MAX: it is not RENEW */
+	int64_t renew_at; /* earliest time of RENEW, the next call; INT64_MAX: it is another */
 	int64_t batch;    /* parked rows of the next TICK */
 	int64_t rest_us;  /* duration of the rest of such a TICK: a moving average */
 	int halves;       /* how often the work of a TICK is halved, as TICKs were late */
 	/* A late TICK looked at rows: the next one opens its window without looking. */
 	bool blind;
 	int read_failures; /* consecutive failures of pages */
-	int64_t read_at;   /* when to read the next page */
+	int64_t read_at;   /* earliest time to read the next page */
 	int64_t page_cost; /* average memory of a row, for the size of the next page */
 	int64_t moved_at;  /* the last acknowledgement, or when records began to go out */
 	const char *producer_verdict;

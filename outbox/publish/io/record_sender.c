@@ -15,7 +15,7 @@
 /*
  * record_sender_step is one turn, and gives the order of the sections: records out, reports in, the
  * producer's life (created by an owner, given up by the stream's verdict or a fatal error), and
- * transactions, whose calls run in librdkafka's thread while `transactions` says which.
+ * transactions, whose calls run in a thread of the producer while `transactions` says which.
  */
 
 enum {

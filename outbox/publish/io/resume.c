@@ -14,8 +14,8 @@
 /*
  * resume_step asks the stream's questions with a tail (outbox/kafka/tail.h) and hands each event
  * back: take_found_record a record with a position of this publisher, take_resume_event the end or
- * a failure. The middle part keeps account of records that the log does not know, until a log row
- * proves that this owner's log has lost them.
+ * a failure. The middle part collects records that the log does not know, until a new log row
+ * proves that this owner still has the shard, so that its log has lost them.
  */
 
 enum {

@@ -475,7 +475,7 @@ static bool answer_take(struct statements *statements, const struct pg_result *r
 		return true;
 	}
 
-	/* Windows take memory, and no owner opens so many: the answer is not an honest one. */
+	/* Windows take memory, and no owner opens so many: such an answer is wrong. */
 	if (pg_int4(result, 0, 5) < 0 || pg_int4(result, 0, 5) > OPEN_WINDOWS_MAX)
 		return err_set(err, ERR_FATAL, "the function take answered %d open windows",
 		    (int)pg_int4(result, 0, 5));
@@ -785,10 +785,10 @@ bool statements_bounds(
 	if (!pg_has_shape(result, "ttttllttbll", err))
 		return false;
 
-	/* The chunk has more than CHUNK_ROWS rows: ask for a smaller one. */
 	struct bounds *bounds = &statements->bounds;
 	bool too_many = pg_is_null(result, 0, BOUNDS_NEXT) && pg_is_null(result, 0, BOUNDS_LISTED);
 	if (too_many) {
+		/* The chunk had more than CHUNK_ROWS rows: ask for a smaller one. */
 		statements->chunk_xids = higher_of(1, statements->chunk_xids / 4);
 		return true;
 	}
