@@ -45,7 +45,7 @@ int64_t record_queue_bytes(const struct record_queue *queue);
 int64_t record_queue_kept_bytes(const struct record_queue *queue);
 /* Records in flight: the producer has them, and no report has settled them. */
 int64_t record_queue_under_way(const struct record_queue *queue);
-/* Those of them without any report of the producer, not even that they must be sent again. */
+/* Records in flight without any report of the producer, not even that they must be sent again. */
 int64_t record_queue_unreported(const struct record_queue *queue);
 /* Records that were sent and that no log row covers. */
 int64_t record_queue_in_flight(const struct record_queue *queue);

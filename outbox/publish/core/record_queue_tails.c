@@ -92,7 +92,8 @@ static void let_records_out(struct record_queue *queue, struct partition_queue *
 	record_queue_list_ready(queue, partition);
 }
 
-/* Only this function moves, so that the counters and the list of questions stay correct. */
+/* Only this function changes the state, so that the counters and the list of questions stay
+ * correct. */
 static void move_partition(
     struct record_queue *queue, struct partition_queue *partition, enum partition_state state)
 {
@@ -282,7 +283,7 @@ enum record_found record_queue_tail_record(struct record_queue *queue,
 	return found;
 }
 
-/* Not while found records wait for their rows: the next owner must find these records, too. */
+/* The offset stays while found records wait for their rows: the next owner must find them, too. */
 static void move_offset_to_end(
     struct record_queue *queue, struct partition_queue *partition, int64_t end)
 {

@@ -14,7 +14,7 @@ enum {
 	BATCH_MS = 10,       /* target time of a tick's work with kept back rows */
 	RETRY_FIRST_MS = 50, /* delay after a failed call, doubled up to RETRY_MAX_MS */
 	RETRY_MAX_MS = 1000,
-	RECENTLY_MS = 100, /* after rows were seen, the poll stays busy for so long */
+	RECENTLY_MS = 100, /* the poll stays busy for this time after rows were seen */
 	OPEN_WINDOW_MS =
 	    60,          /* outbox.listed_wait of a row whose window is open, and the way back */
 	MOST_HALVES = 9, /* a batch of 500 rows is then 0, that is, one row */
@@ -74,7 +74,7 @@ void stream_taken(struct stream *stream, int64_t now, const struct stream_taken 
 	stream->inherited_tick = taken->first_tick + taken->windows;
 	record_queue_keys_taken(stream->queue, taken->parked, stream->inherited_tick);
 
-	/* The dead owners may have had so many rows in flight, or have read a page. */
+	/* A dead owner may have had this many rows in flight, or have read a page. */
 	int64_t most = stream_most_uncovered(&stream->settings);
 	poison_guard_begin(&stream->guard, &taken->deaths, stream->inherited_tick,
 	    most < PAGE_ROWS_MAX ? PAGE_ROWS_MAX : most);

@@ -9,8 +9,8 @@ enum {
 	WAIT_PER_SHARD_MS = 500,
 	TAKING_MS = 5,
 	/*
-	 * A database may leave a take without an answer for a whole lease. It must not delay the
-	 * takes in other databases so long.
+	 * A database may leave a take without an answer for a whole lease. Takes in other databases
+	 * must not wait so long.
 	 */
 	PATIENCE_MS = 1000,
 };

@@ -21,7 +21,7 @@
 enum {
 	REPORTS_A_TURN = 1024,
 	RECORDS_A_TURN = 1024,
-	LAST_REPORTS_MS = 1000, /* a broken producer may still report on its records so long */
+	LAST_REPORTS_MS = 1000, /* a broken producer gets this time to report on its records */
 	PRODUCER_END_MS = 1000,
 	METADATA_MS = 200,
 	METADATA_AGAIN_MS = 1000,
