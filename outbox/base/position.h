@@ -10,9 +10,10 @@
  *
  *   2          the version of this text; a reader ignores versions that it does not know
  *   publisher  1 to 40 of a-z 0-9 - _
- *   identity   the first eight hexadecimal digits, in lower case, of the uuid that a publisher gets
- *              when it is created: two databases may have publishers of the same name and publish
- * to the same topic. A dump keeps it; `outbox-relay publisher rebase --new-identity` changes it
+ *   identity   the first eight hexadecimal digits, in lower case, of the uuid that a publisher
+ *              gets when it is created: two databases may have publishers of the same name and
+ *              publish to the same topic. A dump keeps it; `outbox-relay publisher rebase
+ *              --new-identity` changes it
  *   shard, epoch, tick, id
  *              decimal, without a sign; shard is less than 2^31, the others less than 2^63
  *
