@@ -212,6 +212,8 @@ static void ask_for_end(struct link *link, int64_t now)
 void link_cancel(struct link *link, int64_t now)
 {
 	link->connect_at = now;
+
+	/* No statement runs, or the link has no limit: the connection may be closed at once. */
 	if (!link->pg || !link->limit_ms || pg_state(link->pg) != PG_BUSY) {
 		close_link_connection(link);
 		return;

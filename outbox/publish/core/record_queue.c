@@ -683,6 +683,8 @@ bool record_queue_send(
     struct record_queue *queue, int64_t now, bool gaps_only, struct stream_record *ret_record)
 {
 	uint64_t end = gaps_only ? queue->highest_sent : queue->end;
+
+	/* Another count moves keys to other partitions: no record may be in flight at that time. */
 	if (queue->changing || record_queue_has_changed_topics(queue))
 		return false;
 	if (send_held(queue, now, end, ret_record))
@@ -731,6 +733,8 @@ bool record_queue_report(struct record_queue *queue, int64_t now, uint64_t seque
     enum stream_delivery delivery, int64_t offset, const char *error, bool *ret_wants_producer)
 {
 	*ret_wants_producer = false;
+
+	/* A late report: the record is settled, forgotten, or pending for another producer. */
 	if (sequence < queue->acked || sequence >= queue->end ||
 	    record_queue_at(queue, sequence)->state != RECORD_SENT)
 		return false;

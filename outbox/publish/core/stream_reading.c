@@ -129,6 +129,7 @@ void stream_row(struct stream *stream, const struct message *message)
 {
 	struct window *window = stream_reading_window(stream);
 
+	/* A row of a page of a lost shard, or one that came with the page that failed. */
 	if (stream->rows == ROWS_NONE || !is_new_row(window, message)) {
 		struct message unwanted = *message;
 		message_release(&unwanted);

@@ -74,6 +74,7 @@ static bool is_releasing(const struct stream *stream)
 
 bool stream_send(struct stream *stream, int64_t now, struct stream_record *ret_record)
 {
+	/* Another owner, producer or epoch comes first: until then no record may go out. */
 	if (!stream_owns_shard(stream) || stream->producer_verdict ||
 	    stream_lease_is_over(stream, now) || stream_must_end(stream, now) ||
 	    is_releasing(stream) || stream_must_leave_epoch(stream) || stream->rewound ||
@@ -163,6 +164,8 @@ void stream_report(struct stream *stream, int64_t now, uint64_t sequence,
 {
 	bool wants_producer;
 	int64_t before = record_queue_bytes(stream->queue);
+
+	/* The shard is lost: the next owner finds the record in a tail, or sends it again. */
 	if (stream_is_forgetting(stream))
 		return;
 
