@@ -46,7 +46,7 @@ static const struct metric_row backlog_rows[] = {
 	"Parked rows, by their state. At most 100,000 of a publisher are counted.",
 	.labels = {{"state", "`waiting`, `dead`, `stalled`, `free`, `behind`"}},
 	.alert = "above 0 with the state `dead` or `stalled`: "
-		 "[parked messages](../guide/operate.md#parked-messages)"},
+		 "[parked messages](../guide/parked.md)"},
     {"relay_scheduled_rows", METRIC_GAUGE, SERIES(scheduled_rows),
 	"Rows that wait for their deliver_at. At most 100,000 of a publisher are counted."},
     {"relay_scheduled_late_seconds", METRIC_GAUGE, SERIES(scheduled_late),

@@ -49,15 +49,16 @@ static const struct metric_row lookback_rows[] = {
 	.labels = {{TYPE}}},
     {"relay_lookback_parked", METRIC_GAUGE, SERIES(parked),
 	"Parked prepares. At most 200,000 of a section are counted.", .labels = {{TYPE}},
-	.alert = "above 0: [decide the ids](../guide/operate.md#undecided-ids-of-the-look-back)"},
+	.alert = "above 0: [decide the "
+		 "ids](../guide/lookback-operate.md#undecided-ids-of-the-look-back)"},
     {"relay_lookback_oldest_seconds", METRIC_GAUGE, SERIES(oldest),
 	"Age of the oldest overdue or parked prepare.", .labels = {{TYPE}}},
     {"relay_lookback_unprepared", METRIC_GAUGE, SERIES(unprepared),
 	"Decisions stored for a minute or longer without their prepare, among the last 1,000 "
 	"decisions that came before their prepare.",
 	.labels = {{TYPE}},
-	.alert =
-	    "above 0: [commits without a prepare](../guide/operate.md#commits-without-a-prepare)"},
+	.alert = "above 0: [commits without a "
+		 "prepare](../guide/lookback-operate.md#commits-without-a-prepare)"},
 };
 
 const struct metric_table lookback_metric_table = {

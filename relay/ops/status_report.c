@@ -243,14 +243,14 @@ static void add_parked_wait(struct text *waits, const struct pg_result *rows, in
 	int64_t stalled = pg_is_null(rows, i, 2) ? INT64_MIN : pg_int(rows, i, 2);
 
 	text_add_line(&error, pg_value(rows, i, 4));
-	text_addf(waits, "publisher %s: %s messages of topic %s are parked: ", pg_value(rows, i, 0),
-	    pg_value(rows, i, 3), pg_value(rows, i, 1));
+	text_addf(waits, "publisher %s: parked messages of topic %s: %s", pg_value(rows, i, 0),
+	    pg_value(rows, i, 1), pg_value(rows, i, 3));
 	if (stalled == -1)
-		text_add(waits, "the topic is missing");
+		text_add(waits, ", the topic is missing");
 	else if (stalled >= 0)
-		text_addf(waits, "partition %" PRId64 " is stalled", stalled);
+		text_addf(waits, ", partition %" PRId64 " is stalled", stalled);
 	else
-		text_addf(waits, "%s are dead", pg_value(rows, i, 5));
+		text_addf(waits, " (dead: %s)", pg_value(rows, i, 5));
 	text_addf(waits, "%s%s\n", error.length ? ": " : "", text_string(&error));
 }
 

@@ -335,9 +335,9 @@ def test_a_reader_goes_on_where_the_database_says_and_not_where_kafka_does(case)
 
 
 def recipe(heading, **places):
-    """The SQL below a heading of docs/guide/operate.md, with other values in the places of its own."""
-    page = (ROOT / "docs/guide/operate.md").read_text("utf-8")
-    statement = re.search(rf"^### {heading}\n.*?```sql\n(.*?)```", page, re.DOTALL | re.MULTILINE)[1]
+    """The SQL below a heading of docs/guide/lookback-operate.md, with other values in the places of its own."""
+    page = (ROOT / "docs/guide/lookback-operate.md").read_text("utf-8")
+    statement = re.search(rf"^## {heading}\n.*?```sql\n(.*?)```", page, re.DOTALL | re.MULTILINE)[1]
     for name, (old, new) in places.items():
         assert old in statement, name
         statement = statement.replace(old, new)

@@ -118,8 +118,8 @@ def test_a_parked_message_says_why(database, settings):
             "stalled, attempts, next_at) values ('main', 0, %s, now(), gen_random_uuid(), 'orders', 'k', 1, %s, %s, "
             "%s, 1, now())", (id, state, error, stalled))
     _, output, _ = status_of(settings)
-    assert "  ! publisher main: 1 messages of topic orders are parked: partition 3 is stalled: timed out\n" in unwrapped(output)
-    assert "  ! publisher main: 1 messages of topic orders are parked: 1 are dead: too large\n" in output
+    assert "  ! publisher main: parked messages of topic orders: 1, partition 3 is stalled: timed out\n" in unwrapped(output)
+    assert "  ! publisher main: parked messages of topic orders: 1 (dead: 1): too large\n" in output
     assert len(report_of(settings)["postgres"][0]["waits"]) == 2
 
 

@@ -18,9 +18,9 @@
  * no offset before that checkpoint, and none beyond a message that is not done: then each message
  * whose id is lost in a crash comes again and is handled again.
  *
- * The line begins with the store that remembers the ids. docs/reference/dedup.md compares the stores
- * and has all settings; outbox_dedup_promise() has the promises of each store in words. A store
- * that takes some new ids for done ones is lossy, and must be enabled with the word `lossy`.
+ * The line begins with the store that remembers the ids. docs/reference/dedup.md compares the
+ * stores and has all settings; outbox_dedup_promise() has the promises of each store in words. A
+ * store that takes some new ids for done ones is lossy, and must be enabled with the word `lossy`.
  *
  * Owned by one thread at a time. Functions that fail return false (NULL), fill *error, and have
  * changed nothing unless their comment says otherwise; a failed check never answers "new".

@@ -29,7 +29,7 @@ static const struct metric_row publish_rows[] = {
 	.alert = "no process has 1: nobody publishes the shard"},
     {"relay_refused", METRIC_GAUGE, STATUS(refused),
 	"1 while the publisher is blocked by a record that Kafka refuses.",
-	.alert = "above 0: [a publisher is stopped](../guide/operate.md#when-a-publisher-stops)"},
+	.alert = "above 0: [a publisher is stopped](../guide/parked.md#a-publisher-that-stops)"},
     {"relay_elsewhere", METRIC_GAUGE, SERIES(elsewhere),
 	"1 while the shard is not published because its rows were copied from another database "
 	"cluster.",
