@@ -60,6 +60,7 @@ char *arena_join(struct arena *arena, const char *first, ...)
 	for (const char *part = first; part; part = va_arg(parts, const char *))
 		length += strlen(part);
 	va_end(parts);
+
 	whole = at = arena_take(arena, length + 1);
 	*at = '\0';
 	va_start(parts, first);

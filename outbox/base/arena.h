@@ -1,7 +1,7 @@
 #pragma once
 /*
- * Memory for many small things that go together. Nothing in it is freed by itself; all of it stays
- * where it is until the arena is finished. Of one thread.
+ * Memory for many small objects with one lifetime. No object is freed by itself; all stay where
+ * they are until arena_finish. Owned by one thread.
  */
 #include <stddef.h>
 
@@ -12,12 +12,12 @@ struct arena {
 	size_t room;
 };
 
-/* Aligned for any type; memory or death, as xmalloc. */
+/* Aligned for any type; never NULL: ends the process without memory, as xmalloc does. */
 void *arena_take(struct arena *arena, size_t size);
-/* With a NUL behind it. */
+/* Copies the bytes and adds a NUL. */
 char *arena_copy(struct arena *arena, const void *bytes, size_t length);
 char *arena_text(struct arena *arena, const char *text);
-/* The parts behind each other, the last one followed by NULL. */
+/* Joins the parts; a NULL ends the arguments. */
 char *arena_join(struct arena *arena, const char *first, ...) __attribute__((sentinel));
-/* It is empty, and can be used again. */
+/* Frees everything. The arena is empty afterwards, and can be used again. */
 void arena_finish(struct arena *arena);

@@ -1,7 +1,7 @@
 #include "backoff.h"
 #include <limits.h>
 
-/* splitmix64 (Vigna): any seed will do, 0 as well. */
+/* splitmix64 (Vigna): any seed is good, 0 too. */
 static double next_unit(uint64_t *seed)
 {
 	uint64_t z = *seed += 0x9e3779b97f4a7c15;

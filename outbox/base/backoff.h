@@ -2,7 +2,7 @@
 /*
  * Capped exponential back-off with jitter: the n-th delay is drawn evenly from
  * [d * (1 - jitter), d * (1 + jitter)], d = min(cap, first * 2^(n-1)).
- * Pure: the caller owns the seed, so that a simulator repeats it.
+ * Pure: the caller owns the seed, so that a simulator can repeat the delays.
  */
 #include <stdint.h>
 

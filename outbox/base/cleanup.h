@@ -1,7 +1,7 @@
 #pragma once
 /*
  * Cleanup attributes for locals that own something:  owned_text char *name = NULL;
- * A module with a destructor of its own adds one with DEFINE_OWNED beside it.
+ * A module with its own destructor adds an attribute for it with DEFINE_OWNED.
  */
 #include <stdio.h>
 #include <stdlib.h>

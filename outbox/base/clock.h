@@ -1,8 +1,8 @@
 #pragma once
 /*
- * Time. Monotonic time is CLOCK_BOOTTIME (it counts while the machine sleeps, so that a lease
- * cannot outlive its owner's nap), in milliseconds or microseconds from an arbitrary origin; wall
- * time is for people and for Kafka timestamps only.
+ * Time. Monotonic time is CLOCK_BOOTTIME (it counts while the machine sleeps, so that a lease also
+ * expires for an owner that was suspended), in milliseconds or microseconds from an arbitrary
+ * origin; wall time is for people and for Kafka timestamps only.
  */
 #include <stdint.h>
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Messages of others (libpq, librdkafka) bring newlines; an error is one line. */
+/* Messages of libpq and librdkafka may contain newlines; an error is one line. */
 static void make_one_line(char *message)
 {
 	size_t length = 0;

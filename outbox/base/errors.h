@@ -1,10 +1,10 @@
 #pragma once
 /*
- * Errors are values that say what to do next.
+ * Errors are values; their kind says how to go on.
  *
  * A function that can fail returns bool (true: done) and takes `struct err *err` last; on false
  * *err is filled, on true it is untouched. SQLSTATE, Kafka and system codes are translated once, in
- * the adapter of the layer that meets them. Library code returns errors; the loop that retries,
+ * the adapter of the layer that receives them. Library code returns errors; the loop that retries,
  * stops or reports logs them.
  */
 #include <stdbool.h>
@@ -13,23 +13,23 @@
 
 enum err_kind {
 	ERR_RETRY,  /* the other side is away or busy: the same call may succeed later */
-	ERR_REJECT, /* this input is refused for good; others may pass */
+	ERR_REJECT, /* this input is refused permanently; others may pass */
 	ERR_CONFIG, /* the configuration or the command line is wrong */
 	ERR_DENIED, /* a privilege or a password is missing */
-	ERR_FENCED, /* somebody else owns it now: forget what is in memory */
+	ERR_FENCED, /* another process owns it now: forget the state in memory */
 	ERR_FATAL,  /* cannot go on */
 };
 
 struct err {
 	enum err_kind kind;
-	char message[1024]; /* one line: the place, what is wrong, what to do */
+	char message[1024]; /* one line: the place, the problem, what to do */
 };
 
 /* Fills *err; always returns false, for `return err_set(...)`. err may be NULL. */
 bool err_set(struct err *err, enum err_kind kind, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Puts "prefix: " before the message that is there; always returns false. */
+/* Puts "prefix: " before the present message; always returns false. */
 bool err_prefix(struct err *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /*
@@ -39,8 +39,10 @@ bool err_prefix(struct err *err, const char *format, ...) __attribute__((format(
  */
 int err_exit_status(const struct err *err);
 
-/* Why an input is refused, told to who sent it: a code that stays the same between releases, and a
- * text for people. */
+/*
+ * The reason why an input is refused, for its sender: a code that stays the same between releases,
+ * and a text for people.
+ */
 struct refusal {
 	const char *code;
 	char text[400];

@@ -9,7 +9,7 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Names are literals, but one name may stand at several places: compared by content. */
+/* Compares the content: names are literals, but several places may use the same name. */
 static bool first_meeting(const char *name)
 {
 	static const char *met[256];
@@ -34,7 +34,7 @@ static void list_fault_point(const char *path, const char *name)
 	free(line);
 }
 
-/* Counts passages of the point that the choice names; true at the chosen one. */
+/* Counts the passages of the point that `choice` names; true at the chosen passage. */
 static bool is_chosen(const char *choice, const char *name, int64_t *passages)
 {
 	size_t length = strlen(name);
@@ -62,7 +62,7 @@ void fault_point(const char *name)
 		for (;;)
 			pause();
 	}
-	/* this thread above all: it goes on from here */
+	/* raise, so that this thread stops here and goes on from here. */
 	if (stop && is_chosen(stop, name, &stops))
 		raise(SIGSTOP);
 	pthread_mutex_unlock(&lock);

@@ -1,19 +1,19 @@
 #pragma once
 /*
- * Bytes in hexadecimal, and UUIDs as text. Written in lower case, read in either.
+ * Bytes in hexadecimal, and UUIDs as text. Writes lower case, reads either case.
  */
 #include <stdbool.h>
 #include <stddef.h>
 
-int hex_digit(char c); /* -1: it is none */
+int hex_digit(char c); /* -1: not a digit */
 
-/* Two digits for each byte, no NUL; returns their end. */
+/* Writes two digits for each byte, no NUL; returns their end. */
 char *hex_write(char *at, const void *bytes, size_t size);
-/* Of 2 * size digits. False: something else is between them. */
+/* Reads 2 * size digits. False: one of the characters is not a digit. */
 bool hex_read(const char *digits, size_t size, void *ret_bytes);
 
 enum { UUID_BYTES = 16, UUID_TEXT = 36 };
-/* With its dashes (RFC 9562), no NUL. */
+/* Writes the UUID with dashes (RFC 9562), no NUL. */
 void uuid_write(const void *uuid, char text[UUID_TEXT]);
-/* Its reverse. False: the text is no UUID. */
+/* The reverse of uuid_write. False: the text is not a UUID. */
 bool uuid_read(const char *text, size_t length, void *ret_uuid);

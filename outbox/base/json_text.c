@@ -12,7 +12,7 @@ struct scan {
 	int depth;
 	size_t values;
 	struct json_limits limits;
-	enum json_verdict verdict; /* says which limit the text passed */
+	enum json_verdict verdict; /* says which limit the text exceeds */
 };
 
 static bool take_spaced_value(struct scan *scan);
@@ -40,7 +40,7 @@ static bool take_word(struct scan *scan, const char *word, size_t length)
 	return true;
 }
 
-/* At least one. */
+/* Takes one digit or more. */
 static bool take_digits(struct scan *scan)
 {
 	const char *first = scan->at;
@@ -77,7 +77,7 @@ static bool take_hex(struct scan *scan, unsigned *ret_unit)
 	return true;
 }
 
-/* Behind the backslash. */
+/* Takes the rest of an escape, after the backslash. */
 static bool take_escape(struct scan *scan)
 {
 	unsigned unit, second;
@@ -107,7 +107,7 @@ static bool take_utf8(struct scan *scan)
 	return length > 0;
 }
 
-/* Behind the opening quote. */
+/* Takes the rest of a string, after the opening quote. */
 static bool take_string(struct scan *scan)
 {
 	while (scan->at < scan->end) {
@@ -138,7 +138,7 @@ static bool take_member(struct scan *scan)
 	return take_char(scan, ':') && take_spaced_value(scan);
 }
 
-/* Behind the opening bracket. */
+/* Takes the rest of an object or array, after the opening bracket. */
 static bool take_list(struct scan *scan, bool (*take_one)(struct scan *scan), char closing)
 {
 	skip_json_blanks(scan);
@@ -155,6 +155,7 @@ static bool take_bare_value(struct scan *scan)
 {
 	if (scan->at == scan->end)
 		return false;
+
 	switch (*scan->at) {
 	case '{':
 		scan->at++;
@@ -176,7 +177,7 @@ static bool take_bare_value(struct scan *scan)
 	}
 }
 
-/* With the blanks around it. */
+/* Takes a value with the blanks around it. */
 static bool take_spaced_value(struct scan *scan)
 {
 	bool taken;

@@ -1,16 +1,16 @@
 #pragma once
-/* What a parser that builds values is too slow for. */
+/* Checks of JSON for which a parser that builds values is too slow. */
 #include <stdbool.h>
 #include <stddef.h>
 
 /*
- * The bytes are one JSON text: RFC 8259, in UTF-8, without lone surrogates, at most 2048 values
- * deep. So jansson says too, except that it takes no number beyond
- * a double and no \u0000 in a name, and a NUL for the end.
+ * True: the bytes are one JSON text: RFC 8259, in UTF-8, without lone surrogates, at most 2048
+ * values deep. jansson agrees, with three exceptions: it refuses a number beyond a double and a
+ * \u0000 in a name, and takes a NUL for the end.
  */
 bool json_text_is(const void *bytes, size_t length);
 
-/* How much a text may hold; each object, array, string, number, boolean and null is one value. */
+/* Limits of a text; each object, array, string, number, boolean and null is one value. */
 struct json_limits {
 	int depth;
 	size_t values;

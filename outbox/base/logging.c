@@ -13,7 +13,7 @@
 
 enum { LINES_A_SECOND = 20, CODES = 512 };
 
-/* What was written of one event code in the second that began at `since_ms`. */
+/* The lines of one event code in the second that began at `since_ms`. */
 struct allowance {
 	char *event;
 	int64_t since_ms;
@@ -24,7 +24,7 @@ static const char *const level_names[] = {"debug", "info", "warn", "error"};
 static _Atomic int least_level = LOG_LEVEL_INFO;
 static _Atomic int line_format = LOG_LOGFMT;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* over the allowances */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects the allowances */
 static struct allowance allowances[CODES];
 
 void log_configure(enum log_level level, enum log_format format)
@@ -38,7 +38,7 @@ bool log_enabled(enum log_level level)
 	return (int)level >= atomic_load_explicit(&least_level, memory_order_relaxed);
 }
 
-/* Codes are few and fixed; should they not be, those too many share the last allowance. */
+/* Codes are few and fixed. If there are more than CODES, the rest share the last allowance. */
 static struct allowance *find_allowance(const char *event)
 {
 	size_t i = 0;
@@ -50,7 +50,7 @@ static struct allowance *find_allowance(const char *event)
 	return &allowances[i];
 }
 
-/* False: not this line. True: write it, and say how many were left out before it. */
+/* True: write the line, and report the number of lines that were suppressed before it. */
 static bool allow_line(const char *event, int64_t *ret_suppressed)
 {
 	int64_t now = clock_ms();
@@ -76,12 +76,13 @@ static bool allow_line(const char *event, int64_t *ret_suppressed)
 }
 
 /*
- * Control characters, those of C1 included, would let a value act on the reader's terminal; bytes
- * that are not UTF-8 would make the line unreadable for every JSON parser.
+ * Escapes control characters, those of C1 included, which could act on the reader's terminal, and
+ * replaces bytes that are not UTF-8, which no JSON parser could read.
  */
 static void add_quoted_value(struct text *line, const char *value)
 {
 	text_add(line, "\"");
+
 	while (*value) {
 		uint32_t code = 0;
 		int length = text_utf8(value, &code);
@@ -99,6 +100,7 @@ static void add_quoted_value(struct text *line, const char *value)
 			text_append(line, value, (size_t)length);
 		value += length ? length : 1;
 	}
+
 	text_add(line, "\"");
 }
 
@@ -148,7 +150,7 @@ static void add_time(struct text *line, enum log_format format)
 	add_text_field(line, format, "ts", stamp);
 }
 
-/* What was left out is told with the next line of that code. */
+/* Counts lines that were lost; the next line of that code reports them. */
 static void leave_out(const char *event, int64_t lines)
 {
 	pthread_mutex_lock(&lock);
@@ -157,8 +159,9 @@ static void leave_out(const char *event, int64_t lines)
 }
 
 /*
- * How many bytes stderr took at once. Of a pipe poll says that it takes PIPE_BUF bytes without
- * waiting. stderr is not made non-blocking: other programs may hold the same open file.
+ * Returns how many bytes stderr took at once. If poll reports a pipe as writable, the pipe takes
+ * PIPE_BUF bytes without blocking. stderr is not made non-blocking: other programs may share the
+ * same open file.
  */
 static size_t put_some_bytes(const char *data, size_t length)
 {
@@ -174,14 +177,14 @@ static size_t put_some_bytes(const char *data, size_t length)
 }
 
 /*
- * What stderr does not take at once is lost: a log must not stop the stream. False: not all of the
- * line was written.
+ * Output that stderr does not take at once is lost: logging must not block publishing. False: the
+ * line was not written completely.
  */
 static bool put_line(const struct text *line)
 {
-	/* nobody of this process comes between poll and write, or into the line */
+	/* No other thread may write between poll and write, or into the middle of the line. */
 	static pthread_mutex_t output = PTHREAD_MUTEX_INITIALIZER;
-	static bool torn; /* the last line that was begun has no end */
+	static bool torn; /* the last line was written only in part */
 	size_t done = 0, some = 1;
 
 	pthread_mutex_lock(&output);
@@ -204,6 +207,7 @@ void log_write(enum log_level level, const char *event, const struct log_field *
 
 	if (!allow_line(event, &suppressed))
 		return;
+
 	add_time(&line, format);
 	add_text_field(&line, format, "level", level_names[level]);
 	add_text_field(&line, format, "event", event);
@@ -216,6 +220,7 @@ void log_write(enum log_level level, const char *event, const struct log_field *
 	if (suppressed)
 		add_number_field(&line, format, "suppressed", suppressed);
 	text_add(&line, format == LOG_JSON ? "}\n" : "\n");
+
 	if (!put_line(&line))
 		leave_out(event, suppressed + 1);
 	text_finish(&line);

@@ -1,14 +1,14 @@
 #pragma once
 /*
- * Structured logs to stderr, logfmt or JSON, one line an event. Nobody waits for stderr: what a
- * full pipe does not take at once is lost.
+ * Structured logs to stderr, logfmt or JSON, one line for each event. Logging never waits for
+ * stderr: output that a full pipe does not take at once is lost.
  *
  *   log_warn("publish_refused", {"publisher", LOG_TEXT(publisher)}, {"id", LOG_INT(id)});
  *
  * The first word is a stable event code (snake_case); then pairs {field name, LOG_* value}.
- * Values are quoted as the format needs. Never a payload, never a secret. Each event
- * code is rate limited (20 a second, the rest counted, as what was lost is, and reported as
- * `suppressed=N` on the next line of that code). Any thread may call.
+ * Values are quoted as the format requires. Never log a payload or a secret. Each event code is
+ * limited to 20 lines per second; the lines beyond that, and lines that were lost, are counted and
+ * reported as `suppressed=N` on the next line of that code. Any thread may call.
  *
  * logfmt:  ts=2026-01-02T03:04:05.678Z level=warn event=publish_refused publisher=main id=7
  */
@@ -34,7 +34,7 @@ struct log_field {
 	struct log_value value;
 };
 
-/* Both may be changed at any time (SIGHUP); defaults info, logfmt. */
+/* Both may be changed at any time (SIGHUP); the defaults are info and logfmt. */
 void log_configure(enum log_level level, enum log_format format);
 bool log_enabled(enum log_level level);
 void log_write(enum log_level level, const char *event, const struct log_field *fields, int count);

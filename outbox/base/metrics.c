@@ -7,20 +7,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Lists only grow and are walked under the lock; the figures are changed without it. */
+/*
+ * Families of series in a list, in the order of first use. metric_series_all and metric_labelled
+ * find or create a series, metric_add, metric_set and metric_observe change its value, metric_note
+ * reads values from a struct of figures, and metrics_write prints the page.
+ *
+ * The lists only grow and are read under the lock; values change without it.
+ */
 struct metric {
 	const struct metric_row *row;
 	struct family *family;
-	char *values[METRIC_LABELS]; /* of the family's labels; NULL: this one and later ones are
-					open */
-	_Atomic double value;        /* a histogram's sum */
-	_Atomic uint64_t *filled;    /* a histogram's buckets, each for itself */
+	char *values[METRIC_LABELS]; /* values of the family's labels; NULL: this one and the later
+					ones are open */
+	_Atomic double value;        /* the sum of a histogram, otherwise the value */
+	_Atomic uint64_t *filled;    /* of a histogram: counts of the buckets, not cumulative */
 	struct metric *next;
 };
 
 struct family {
 	const struct metric_row *row;
-	const char *labels[METRIC_LABELS + 1]; /* the table's and then the row's; ended by NULL */
+	const char *labels[METRIC_LABELS + 1]; /* the table's, then the row's; ended by NULL */
 	struct metric *series;
 	struct family *next;
 };
@@ -82,7 +88,7 @@ static struct metric *create_series(struct family *family, const char *const *va
 	return metric;
 }
 
-/* values: METRIC_LABELS of them, NULL from the first label that stays open. */
+/* values: METRIC_LABELS values, NULL from the first open label on. */
 static struct metric *find_series(struct family *family, const char *const *values)
 {
 	struct metric **at = &family->series;
@@ -184,7 +190,7 @@ static double read_figure(const struct metric_row *row, const void *from)
 	case METRIC_DOUBLE:
 		return *(const double *)at / unit;
 	case METRIC_SERIES:
-		break; /* the part updates it itself */
+		break; /* the part itself updates this series */
 	}
 	return NAN;
 }
@@ -206,7 +212,7 @@ void metric_note(const struct metric_table *table, struct metric_figures *figure
 	}
 }
 
-/* The fewest digits that read back as the same number. */
+/* Adds the shortest form that reads back as the same number. */
 static void add_metric_value(struct text *page, double value)
 {
 	char digits[32];
@@ -263,7 +269,7 @@ static void add_series_name(
 	text_add(page, *separator == ',' ? "} " : " ");
 }
 
-/* _count is the last bucket by construction, also while others observe. */
+/* _count always equals the last bucket, also while other threads observe. */
 static void write_histogram(struct text *page, const struct metric *metric)
 {
 	size_t count = bucket_count(metric->row);
@@ -288,7 +294,7 @@ const char *metric_type_name(enum metric_type type)
 	return names[type];
 }
 
-/* A series whose labels are not all known is there for metric_labelled alone. */
+/* A series with open labels is not shown: it only serves metric_labelled. */
 static bool is_whole(const struct metric *metric)
 {
 	int count = 0;

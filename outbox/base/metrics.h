@@ -1,24 +1,24 @@
 #pragma once
 /*
- * Metrics. A part of the program has one table; a row of it is one metric (a family of series in
- * the words of Prometheus). metric_series_all makes the part's series from the table, and
- * docs/reference/metrics.md is printed from all tables. A series is found once and then updated
- * without a lock (C11 atomics). Names carry the prefix relay_ and base units; a key or an id is
- * never a label. A series lives as long as the process; any thread may call anything.
+ * Metrics. Each part of the program has one table; each row of it is one metric (Prometheus: a
+ * family of series). metric_series_all makes the part's series from the table, and
+ * docs/reference/metrics.md is printed from all tables. The part looks a series up once and then
+ * updates it without a lock (C11 atomics). Names carry the prefix relay_ and base units; a key or
+ * an id is never a label. A series lives as long as the process; any thread may call any function.
  */
 #include <stddef.h>
 #include "text.h"
 
 enum {
-	METRIC_LABELS = 4, /* the most of one series, those of the table included */
-	METRIC_ROWS = 32,  /* the most of one table */
+	METRIC_LABELS = 4, /* maximum for a series, including the labels of the table */
+	METRIC_ROWS = 32,  /* maximum for a table */
 };
 
 enum metric_type { METRIC_COUNTER, METRIC_GAUGE, METRIC_HISTOGRAM };
 
 struct metric_label {
 	const char *name;
-	const char *values; /* for docs/reference/metrics.md: the values, or their meaning */
+	const char *values; /* the values or their meaning, for docs/reference/metrics.md */
 };
 
 struct metric; /* one series */
@@ -54,7 +54,7 @@ struct metric_row {
 	struct metric_label labels[METRIC_LABELS]; /* in addition to those of the table */
 	const double *buckets; /* histogram: ascending upper bounds, ended by INFINITY */
 	double per_unit;       /* a figure in milliseconds has 1000 to the second; 0: 1 */
-	const char *alert; /* for docs/reference/metrics.md: when to raise an alarm; NULL: never */
+	const char *alert; /* when to raise an alarm, for docs/reference/metrics.md; NULL: never */
 };
 
 struct metric_table {
@@ -73,8 +73,8 @@ struct metric_figures {
 
 /*
  * Sets the fields of the part's struct of series, and `figures` (NULL when no row reads figures).
- * values: of the table's labels; NULL leaves them open. A series with open labels is not shown: it
- * only serves metric_labelled.
+ * values: the values of the table's labels; NULL leaves them open. A series with open labels is not
+ * shown: only metric_labelled uses it.
  */
 void metric_series_all(const struct metric_table *table, const char *const *values, void *series,
     struct metric_figures *figures);
@@ -88,12 +88,13 @@ double metric_value(const struct metric *metric); /* counter or gauge: for statu
 /* Histogram: `count` observations of the same value. */
 void metric_observe(struct metric *metric, double value, uint64_t count);
 /*
- * Reads the numbers of the rows from the struct of figures at `from`: gauges are set, counters
- * grow by as much as their figure grew. A figure that fell has begun again from 0. From one thread.
+ * Reads the rows' numbers from the struct of figures at `from`: sets gauges, and adds the growth of
+ * a figure to its counter. A figure that is smaller than before has started again from 0. Only one
+ * thread may call it.
  */
 void metric_note(
     const struct metric_table *table, struct metric_figures *figures, const void *from);
 
 const char *metric_type_name(enum metric_type type);
-/* Appends the whole page, metrics in order of first use, # HELP and # TYPE included. */
+/* Appends the whole page with # HELP and # TYPE, metrics in the order of their first use. */
 void metrics_write(struct text *page);

@@ -50,12 +50,13 @@ size_t outbox_position_format(
 	return position_prefix_complete(text, prefix, position->tick, position->id);
 }
 
-/* The consumer's way reads a position up to three times a message: no library calls for numbers. */
+/* A consumer reads a position up to three times for each message: no library calls for numbers. */
 static bool read_position_number(
     const char **at, const char *end, int64_t most, int64_t *ret_number)
 {
 	const char *digit = *at;
 	int64_t number = 0;
+
 	for (; digit < end && *digit >= '0' && *digit <= '9'; digit++)
 		if (__builtin_mul_overflow(number, 10, &number) ||
 		    __builtin_add_overflow(number, *digit - '0', &number))
@@ -73,8 +74,7 @@ static bool is_of_a_name(char c)
 	return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
 }
 
-/* Anything else in a name could break the texts that hold several positions, with blanks between.
- */
+/* Other characters in a name could break texts that list several positions, separated by blanks. */
 static bool read_publisher_name(const char **at, const char *end, char ret_publisher[41])
 {
 	const char *from = *at;
@@ -110,6 +110,7 @@ bool outbox_position_parse(const char *text, size_t length, struct outbox_positi
 {
 	const char *at = text + 2, *end = text + length;
 	int64_t shard;
+
 	if (length < 2 || text[0] != VERSION || text[1] != ':' || text[length - 1] == ':')
 		return false;
 	if (!read_publisher_name(&at, end, ret_position->publisher) ||

@@ -43,7 +43,7 @@ static bool parse_time(const char **at, int32_t *ret_seconds)
 	return true;
 }
 
-/* In POSIX, what is west is positive. */
+/* In POSIX, offsets to the west are positive. */
 static bool parse_offset(const char **at, int32_t *ret_offset)
 {
 	if (!parse_time(at, ret_offset))
@@ -103,7 +103,7 @@ static bool is_leap(int64_t year)
 	return year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
 }
 
-/* From 1970-01-01 to the first of January. */
+/* The days from 1970-01-01 to 1 January of the year. */
 static int64_t days_before(int64_t year)
 {
 	int64_t past = year - 1;
@@ -121,7 +121,7 @@ static int64_t year_of(int64_t second)
 	return year;
 }
 
-/* The day of a year, from 0, that is such a weekday of a month; week 5 is the last. */
+/* The day of the year, from 0, on which the n-th weekday of a month falls; week 5 is the last. */
 static int64_t weekday_of(const struct posix_change *change, int64_t year)
 {
 	static const int before[] = {0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365};
@@ -145,14 +145,15 @@ static int64_t second_of(const struct posix_change *change, int64_t year, int32_
 }
 
 /*
- * Of all changes of the years around it the last before and the first behind. Where daylight time
- * ends and begins in one moment, it goes on.
+ * Finds the last change before the second and the first one after it, among the changes of the
+ * years around. Where daylight time ends and begins in the same moment, it goes on.
  */
 struct zone_span posix_zone_span(const struct posix_zone *zone, int64_t second)
 {
 	struct zone_span span = {INT64_MIN, INT64_MAX, zone->standard};
 	if (!zone->changes)
 		return span;
+
 	int64_t year = year_of(second);
 	for (int64_t y = year - 2; y <= year + 2; y++) {
 		int64_t ends = second_of(&zone->ends, y, zone->daylight);

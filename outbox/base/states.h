@@ -8,7 +8,7 @@
 #include <assert.h>
 #include <stdbool.h>
 
-/* 1: a test build, which is one with fault points, or one that is not optimized. */
+/* 1 in a test build: one with fault points, or one that is not optimized. */
 #if defined(FAULT_POINTS) || !defined(__OPTIMIZE__)
 enum { STATES_CHECKED = 1 };
 #else
@@ -17,7 +17,7 @@ enum { STATES_CHECKED = 0 };
 
 struct state_row {
 	const char *name;
-	unsigned next;       /* the states that may follow: a bit for each */
+	unsigned next;       /* the states that may follow, one bit each */
 	const char *meaning; /* for an operator */
 };
 
@@ -36,7 +36,7 @@ static inline void states_check(const struct state_table *table, int from, int t
 	(void)table, (void)from, (void)to;
 }
 
-/* Ends the process if an invariant does not hold; called only where STATES_CHECKED says so. */
+/* Ends the process if an invariant does not hold; call it only if STATES_CHECKED. */
 static inline void states_expect(bool holds)
 {
 	assert(holds);

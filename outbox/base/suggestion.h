@@ -1,6 +1,6 @@
 #pragma once
 /*
- * "Did you mean …?": finds the known word that is nearest to an unknown word.
+ * "Did you mean …?": finds the known word nearest to an unknown one.
  *
  *   struct suggestion nearest = suggestion_begin("laese");
  *   suggestion_offer(&nearest, "lease", "lease");     for each known word
@@ -10,15 +10,15 @@
 
 struct suggestion {
 	const char *word; /* must outlive the offers */
-	size_t distance;  /* an offer counts if its distance is smaller */
+	size_t distance;  /* an offer must have a smaller distance */
 	char note[192];   /* "" until an offer is near enough */
 };
 
 struct suggestion suggestion_begin(const char *word);
 /*
- * Compares `known` without regard to case, and notes `shown` if it is nearer than every offer
- * before. A change is a character that is missing, added or different, or two neighbours exchanged;
- * one change is allowed for every three characters, at most three. The beginning of a word is as
- * near as one change.
+ * Compares `known` without regard to case, and notes `shown` if it is nearer than every earlier
+ * offer. A change is a character that is missing, added or different, or two exchanged neighbours;
+ * one change is allowed for every three characters, at most three. If the unknown word is the
+ * beginning of `known`, that counts as one change.
  */
 void suggestion_offer(struct suggestion *suggestion, const char *known, const char *shown);

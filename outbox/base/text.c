@@ -5,6 +5,11 @@
 #include <string.h>
 #include <unistd.h>
 
+/*
+ * Allocation first, then struct text, then conversions: decimals, UTF-8, base64. The functions can
+ * be read in any order.
+ */
+
 _Noreturn static void text_alloc_failed(void)
 {
 	static const char line[] = "level=error event=out_of_memory\n";
@@ -72,7 +77,7 @@ void text_clear(struct text *text)
 		text->data[0] = '\0';
 }
 
-/* Makes room for `more` bytes and the NUL behind them. */
+/* Makes room for `more` bytes and the NUL after them. */
 void text_reserve(struct text *text, size_t more)
 {
 	size_t capacity = text->capacity ? text->capacity : 64;
@@ -101,7 +106,7 @@ void text_add(struct text *text, const char *string)
 	text_append(text, string, strlen(string));
 }
 
-/* Most additions are short: they fit at the first try. */
+/* Most additions are short and fit at the first try. */
 void text_addf(struct text *text, const char *format, ...)
 {
 	va_list args;
@@ -154,7 +159,7 @@ bool text_to_int64(const char *string, int64_t low, int64_t high, int64_t *ret_v
 	string += negative;
 	if (!*string)
 		return false;
-	/* Counted downwards: the negative range is the larger one. */
+	/* Counts downwards, as the negative range is the larger one. */
 	for (; *string; string++) {
 		if (*string < '0' || *string > '9')
 			return false;
@@ -193,7 +198,7 @@ static int utf8_length(unsigned char first)
 	if (first < 0x80)
 		return 1;
 	if (first < 0xc0)
-		return 0; /* continues a sequence that never began */
+		return 0; /* a continuation byte without a first byte */
 	return first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf8 ? 4 : 0;
 }
 
@@ -218,7 +223,7 @@ int text_utf8(const char *at, uint32_t *ret_code)
 	return length;
 }
 
-/* Eight bytes of ASCII at a time: payloads are mostly that. */
+/* Checks eight bytes at a time for ASCII, as payloads are mostly ASCII. */
 bool text_is_utf8(const void *bytes, size_t length)
 {
 	static const uint64_t beyond_ascii = UINT64_C(0x8080808080808080);
@@ -267,7 +272,8 @@ static int base64_digit(char c)
 	return c == '+' ? 62 : c == '/' ? 63 : -1;
 }
 
-/* One group of four with `digits` of them before the padding; false also for stray low bits. */
+/* Decodes a group of four characters, `digits` of them before the padding. False: a character is
+ * not a digit, or unused low bits are set. */
 static bool base64_group(const char *group, int digits, unsigned char *out)
 {
 	uint32_t bits = 0;

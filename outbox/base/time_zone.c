@@ -1,15 +1,16 @@
 /*
- * A file is one block, with times of 32 bits, or two, the second with 64, and then the rule for the
- * years behind its last change. A block is a head and tables:
+ * A file of version 1 is one block with times of 32 bits. A later file has a second block with
+ * times of 64 bits, and then the rule for the years after its last change. A block is a head and
+ * tables, here with the bytes of each entry:
  *
- *   head        44  "TZif", version, 15 zeroes, and six counts: of UT marks, standard marks, leap
- *                   seconds, changes, types and bytes of designations
- *   changes     8   (4 in the first block) the second at which one begins
- *   numbers     1   of the type that begins then
- *   types       6   offset, is it daylight time, its name
- *   designations, leap seconds, marks, which are for others
+ *   head        44  "TZif", version, 15 zeroes, and six counts (UT marks, standard marks, leap
+ *                   seconds, changes, types, bytes of designations)
+ *   changes     8   (4 in the first block) the second of each change
+ *   numbers     1   for each change, the number of the type that begins then
+ *   types       6   offset, flag for daylight time, index of the name
+ *   designations, leap seconds, marks: not used here
  *
- * All numbers are big-endian. Before the first change the first type holds.
+ * All numbers are big-endian. Before the first change the first type applies.
  */
 #include "time_zone.h"
 
@@ -27,14 +28,14 @@ struct change {
 };
 
 struct time_zone {
-	int32_t first; /* offset, before the first change */
+	int32_t first; /* offset before the first change */
 	struct change *changes;
 	size_t count;
-	bool has_rule; /* behind the last */
+	bool has_rule; /* for the time after the last change */
 	struct posix_zone rule;
 };
 
-/* What is left to be read. */
+/* The bytes that are still to be read. */
 struct bytes {
 	const unsigned char *at;
 	size_t length;
@@ -42,7 +43,7 @@ struct bytes {
 
 struct block {
 	uint32_t ut, standard, leaps, changes, types, designations;
-	int version, width; /* of a second */
+	int version, width; /* width: bytes of a time */
 	const unsigned char *tables;
 };
 
@@ -77,6 +78,7 @@ static bool take_block(struct bytes *bytes, int width, struct block *ret_block)
 {
 	const unsigned char *head;
 	uint32_t counts[6];
+
 	if (!take_bytes(bytes, HEAD, &head) || memcmp(head, "TZif", 4) != 0)
 		return false;
 	for (int i = 0; i < 6; i++) {
@@ -102,6 +104,7 @@ static bool read_changes(struct time_zone *zone, const struct block *block)
 {
 	size_t width = (size_t)block->width;
 	const unsigned char *types = block->tables + block->changes * width;
+
 	zone->changes = xcalloc(block->changes, sizeof *zone->changes);
 	for (zone->count = 0; zone->count < block->changes; zone->count++) {
 		struct change *change = &zone->changes[zone->count];
@@ -114,7 +117,7 @@ static bool read_changes(struct time_zone *zone, const struct block *block)
 	return block->leaps == 0 && read_type(block, 0, &zone->first);
 }
 
-/* A line of its own; an empty one says nothing. */
+/* The rule is a line; an empty line means no rule. */
 static bool read_rule(struct time_zone *zone, const struct bytes *bytes)
 {
 	const unsigned char *end =
@@ -156,7 +159,7 @@ void time_zone_destroy(struct time_zone *zone)
 
 /* --- by name -------------------------------------------------------------------------------- */
 
-/* One that stays below the folder. */
+/* Does the name stay below the folder? */
 static bool is_zone_name(const char *name)
 {
 	return name[0] && name[0] != '/' && !strstr(name, "..");
@@ -188,7 +191,7 @@ struct time_zone *time_zone_open(const char *name, struct err *err)
 
 /* --- the clock ------------------------------------------------------------------------------ */
 
-/* How many changes there were when that second began. */
+/* The number of changes up to that second, included. */
 static size_t changes_until(const struct time_zone *zone, int64_t second)
 {
 	size_t low = 0, high = zone->count;

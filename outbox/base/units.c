@@ -15,6 +15,7 @@ enum units_result units_parse(const char *text, const struct unit *units, int64_
 {
 	size_t digits = strspn(text, "0123456789");
 	char figures[20];
+
 	if (digits == 0)
 		return UNITS_MALFORMED;
 	snprintf(figures, sizeof figures, "%.*s", (int)digits, text);

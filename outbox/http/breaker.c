@@ -47,8 +47,10 @@ void breaker_end(struct breaker *breaker, int64_t now, bool probe, enum breaker_
 		breaker->probing = false;
 		breaker->tripped = outcome != BREAKER_SUCCESS;
 	}
+	/* This request went out before the breaker tripped: it says nothing about the peer now. */
 	if (breaker->tripped && !probe)
 		return;
+
 	if (outcome == BREAKER_SUCCESS)
 		breaker->failures = 0;
 	else if (outcome == BREAKER_FAILURE && (++breaker->failures >= most_failures || probe))

@@ -14,12 +14,12 @@ struct special {
 };
 
 /*
- * The first row that fits decides: the IANA registries of special-purpose addresses (RFC 6890 and
- * what came after it), read strictly, and the places where clouds keep their credentials.
+ * The first row that fits decides. The rows are the IANA registries of special-purpose addresses
+ * (RFC 6890 and its successors), read strictly, and the addresses where clouds serve credentials.
  */
 static const struct special special_v4[] = {
     {"169.254.169.254", 32, "metadata"},
-    {"168.63.129.16", 32, "metadata"}, /* Azure's own, public by its looks */
+    {"168.63.129.16", 32, "metadata"}, /* Azure's; it looks public */
     {"255.255.255.255", 32, "broadcast"},
     {"0.0.0.0", 8, "unspecified"},
     {"10.0.0.0", 8, "private"},
@@ -44,13 +44,13 @@ static const struct special special_v6[] = {
     {"::", 96, "v4_in_v6"},           /* IPv4-compatible */
     {"::ffff:0:0", 96, "v4_in_v6"},   /* IPv4-mapped */
     {"::ffff:0:0:0", 96, "v4_in_v6"}, /* IPv4-translated */
-    {"64:ff9b:1::", 48, "v4_in_v6"},  /* NAT64 of one's own network */
+    {"64:ff9b:1::", 48, "v4_in_v6"},  /* NAT64 within a local network */
     {"2001::", 32, "v4_in_v6"},       /* Teredo */
     {"2002::", 16, "v4_in_v6"},       /* 6to4 */
     {"2001:2::", 48, "benchmark"}, {"2001::", 23, "reserved"}, {"2001:db8::", 32, "documentation"},
     {"3fff::", 20, "documentation"}, {"fc00::", 7, "private"}, {"fe80::", 10, "link_local"},
     {"fec0::", 10, "site_local"}, {"ff00::", 8, "multicast"}, {"2000::", 3, NULL},
-    {"::", 0, "reserved"}, /* nothing else is given out */
+    {"::", 0, "reserved"}, /* IANA has assigned nothing else */
 };
 
 static const struct http_network nat64 = {AF_INET6, {0, 0x64, 0xff, 0x9b}, 96};
@@ -116,7 +116,7 @@ const char *http_guard_address(const struct sockaddr *address, const struct http
 	return "family";
 }
 
-/* Clears the bits behind the prefix; false: there were some. */
+/* Clears the bits behind the prefix; false: some were set. */
 static bool mask_host_bits(unsigned char *address, int length, int bits)
 {
 	bool clean = true;

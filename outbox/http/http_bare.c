@@ -51,6 +51,7 @@ static bool take_posted_answers(struct posting *posting, struct err *err)
 		long status = 0;
 		curl_easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &status);
 		curl_multi_remove_handle(posting->multi, handle);
+
 		if (code || status / 100 != 2)
 			return err_set(err, ERR_FATAL, "a bare request failed: %s, status %ld",
 			    curl_easy_strerror(code), status);
@@ -88,9 +89,11 @@ bool http_bare_post(const char *url, const char *const *lines, const char *body,
 		headers = curl_slist_append(headers, *lines);
 	for (int i = 0; i < connections; i++)
 		posting.handles[i] = make_handle(url, body, length, headers);
+
 	int64_t begin = clock_us();
 	bool good = post_all(&posting, err);
 	*ret_span_us = clock_us() - begin;
+
 	for (int i = 0; i < connections; i++) {
 		curl_multi_remove_handle(posting.multi, posting.handles[i]);
 		curl_easy_cleanup(posting.handles[i]);

@@ -10,6 +10,13 @@
 #include <sys/socket.h>
 #include "clock.h"
 
+/*
+ * The client: a libcurl multi handle behind one epoll descriptor. A request takes an exchange
+ * (http_exchange.c) and its options (http_request.c) in http_client_send; http_client_step serves
+ * sockets and timers, collects the requests that libcurl ended, and gives up the late ones. Read
+ * http_client_step first, then end_exchange, which decides whether a request is sent again.
+ */
+
 enum { EVENTS = 64, MOST_RESENDS = 3 };
 
 static struct exchange *exchange_of(struct http_response *response)
@@ -20,8 +27,8 @@ static struct exchange *exchange_of(struct http_response *response)
 /* --- shared sockets ---------------------------------------------------------------------- */
 
 /*
- * libcurl sends each frame by itself, two for each request, and a packet for each costs more than
- * all the rest of a small request. What one step sends on a connection leaves it together.
+ * libcurl sends each frame by itself, two for each request, and a packet for each frame costs more
+ * than all the rest of a small request. So all frames of one step leave a connection together.
  */
 static void set_cork(int fd, int on)
 {
@@ -47,7 +54,7 @@ static void add_shared(struct http_client *client, int fd)
 		set_cork(fd, true);
 }
 
-/* It may be kept for later requests, and then nobody else would uncork it. */
+/* libcurl may keep the socket for later requests; nothing else would uncork it then. */
 static void forget_shared(struct http_client *client, int fd)
 {
 	for (int i = 0; i < client->shared_count; i++) {
@@ -170,11 +177,11 @@ bool http_client_send(
 	return true;
 }
 
-/* --- what became of it ------------------------------------------------------------------- */
+/* --- the end of a request ---------------------------------------------------------------- */
 
 /*
- * A server that ends a connection by its age refuses new streams by GOAWAY, and has handled none of
- * them. libcurl gives those up as an error of the connection.
+ * A server that ends an old connection refuses new streams by GOAWAY, and has handled none of them.
+ * libcurl ends such requests with an error of the connection.
  */
 static bool is_refused_stream(struct exchange *exchange, CURLcode code)
 {
@@ -189,9 +196,10 @@ static bool ended_by_peer(CURLcode code)
 }
 
 /*
- * Servers end connections of HTTP/2 by their age or when they stop, and cut off what is under way.
- * libcurl 7.88 also forgets the trailers of an answer that it reads together with GOAWAY, and calls
- * such an answer complete. Requests of HTTP/2 may be handled twice, so that each has a second try.
+ * Servers end connections of HTTP/2 that are old, or when they stop, and cut off the answers in
+ * flight. libcurl 7.88 also loses the trailers of an answer that it reads together with GOAWAY, and
+ * calls such an answer complete. A peer may handle a request of HTTP/2 twice, so each has a second
+ * try.
  */
 static bool is_cut_off(struct exchange *exchange, CURLcode code)
 {
@@ -202,11 +210,11 @@ static bool is_cut_off(struct exchange *exchange, CURLcode code)
 	    clock_ms() >= exchange->expires_at)
 		return false;
 	exchange->second_try = true;
-	exchange->cut_off = code != CURLE_OK; /* else the server did nothing wrong */
+	exchange->cut_off = code != CURLE_OK; /* else libcurl lost the trailers, not the server */
 	return true;
 }
 
-/* On a connection of its own. */
+/* Sends the request again, on a new connection. */
 static bool restart_exchange(struct exchange *exchange)
 {
 	CURLM *multi = exchange->client->multi;
@@ -226,16 +234,18 @@ static void finish_exchange(struct exchange *exchange, CURLcode code)
 	curl_easy_getinfo(exchange->easy, CURLINFO_RESPONSE_CODE, &status);
 	curl_easy_getinfo(exchange->easy, CURLINFO_REQUEST_SIZE, &bytes_sent);
 	response->status = (int)status;
-	/* each stream was refused: the service handled none of them */
+	/* Beyond MOST_RESENDS each stream was refused: the service handled none of them. */
 	response->sent = exchange->cut_off || (bytes_sent > 0 && exchange->resends <= MOST_RESENDS);
 	response->total_us = clock_us() - exchange->started_us;
 	response->body = text_string(&exchange->body);
 	response->body_length = exchange->body.length;
-	/* To libcurl an answer that ends within its headers is one without a body. */
+
+	/* libcurl takes an answer that ends within its headers for one without a body. */
 	if (!code && !exchange->head_ended)
 		code = CURLE_PARTIAL_FILE;
 	if (code)
 		http_failure_tell(exchange, code);
+
 	curl_multi_remove_handle(client->multi, exchange->easy);
 	exchange->running = false;
 	exchange->next = NULL;
@@ -273,8 +283,8 @@ static void serve_sockets(struct http_client *client)
 }
 
 /*
- * Asks libcurl for its next time, too: it calls on_timer only when that changes, which it does not
- * when we were early by the part of a millisecond.
+ * Also asks libcurl for its next deadline: libcurl calls on_timer only when that changes, and it
+ * does not change when the call came early by a fraction of a millisecond.
  */
 static void serve_timer(struct http_client *client, int64_t now_ms)
 {
@@ -295,7 +305,7 @@ static void collect_ended(struct http_client *client)
 
 	while ((message = curl_multi_info_read(client->multi, &left))) {
 		char *exchange;
-		/* The message is libcurl's, and gone with the handle. */
+		/* libcurl owns the message, and it is gone with the handle. */
 		CURLcode code = message->data.result;
 		if (message->msg == CURLMSG_DONE &&
 		    curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &exchange) == 0)
@@ -303,7 +313,7 @@ static void collect_ended(struct http_client *client)
 	}
 }
 
-/* A new stretch when enough came in the last one. */
+/* Is a stretch over in which too little came? If enough came, a new stretch begins. */
 static bool is_slow(struct exchange *exchange, int64_t now_ms)
 {
 	size_t now = http_exchange_received(exchange);
@@ -318,8 +328,8 @@ static bool is_slow(struct exchange *exchange, int64_t now_ms)
 }
 
 /*
- * Why we give it up now, or NULL and when to look again. libcurl looks at the time of those that
- * have a connection only.
+ * Why the client gives the request up now; or NULL, and when to look again. libcurl checks the
+ * timeout only of requests that have a connection.
  */
 static const char *why_late(struct exchange *exchange, int64_t now_ms, int64_t *ret_next)
 {
@@ -337,6 +347,7 @@ static void stop_late_exchanges(struct http_client *client, int64_t now_ms)
 {
 	if (now_ms < client->own_deadline)
 		return;
+
 	client->own_deadline = INT64_MAX;
 	for (int i = 0; i < client->made; i++) {
 		struct exchange *exchange = client->all[i];
@@ -433,7 +444,7 @@ static bool set_up_multi(struct http_client *client)
 	SET(CURLMOPT_MAX_HOST_CONNECTIONS, (long)settings->max_host_connections);
 #undef SET
 	if (good) {
-		/* Texts compiled into libcurl: they outlive the handle. */
+		/* These texts are compiled into libcurl: they outlive the handle. */
 		good = curl_easy_getinfo(easy, CURLINFO_CAINFO, &client->ca_file) == CURLE_OK &&
 		       curl_easy_getinfo(easy, CURLINFO_CAPATH, &client->ca_path) == CURLE_OK;
 	}
@@ -472,6 +483,7 @@ void http_client_destroy(struct http_client *client)
 {
 	if (!client)
 		return;
+
 	for (int i = 0; i < client->made; i++) {
 		curl_multi_remove_handle(client->multi, client->all[i]->easy);
 		http_exchange_destroy(client->all[i]);
@@ -479,6 +491,7 @@ void http_client_destroy(struct http_client *client)
 	if (client->multi)
 		curl_multi_cleanup(client->multi);
 	curl_global_cleanup();
+
 	text_finish(&client->refused);
 	if (client->epoll_fd >= 0)
 		close(client->epoll_fd);

@@ -1,7 +1,7 @@
 #pragma once
 /*
- * Outgoing HTTP for an event loop: hundreds of requests under way in one thread, on libcurl. The
- * only folder that includes libcurl.
+ * Outgoing HTTP for an event loop: hundreds of requests in flight in one thread, on libcurl. Only
+ * this folder includes libcurl.
  *
  *   for (;;) {
  *       http_client_send(…);                      as many as there are
@@ -11,24 +11,24 @@
  *           …, http_client_release(…);
  *   }
  *
- * Owned by one thread. Nothing blocks: names are resolved by threads of libcurl's (one at a time
- * for each connection that is being made); one that hangs is left behind and ends by itself.
- * The process ignores SIGPIPE.
+ * Owned by one thread. Nothing blocks: threads of libcurl resolve names (one at a time for each
+ * connection that is being made); a thread that hangs is left behind and ends by itself. The
+ * process ignores SIGPIPE.
  *
- * What is never done: following a redirect, taking a proxy, credentials or cookies from anywhere,
- * speaking anything but http and https, asking for a compressed answer, asking for leave to send a
- * body (Expect). Certificates are verified. An address that http_guard_address refuses is not
- * connected to, however its name was written; the URL itself is the caller's to check
- * (http_guard_url).
+ * The client never follows a redirect, takes no proxy, credentials or cookies from anywhere, speaks
+ * only http and https, never asks for a compressed answer, and never asks for permission to send a
+ * body (Expect). It verifies certificates. It connects to no address that http_guard_address
+ * refuses, however the name was written; the caller checks the URL itself (http_guard_url).
  *
- * A stream of HTTP/2 that the server refuses by GOAWAY is sent again on a new connection, at most
- * three times and within the timeout; if all are refused, the request was not sent. An answer of
- * HTTP/2 that is cut off, or whose trailers are lost, makes the request go once more in the same
- * way. So requests by HTTP/2 must be such that the peer may handle them twice.
+ * When the server refuses a stream of HTTP/2 by GOAWAY, the client sends the request again on a new
+ * connection, at most three times and within the timeout; if the server refuses each of them, the
+ * request counts as not sent. When an answer of HTTP/2 is cut off, or its trailers are lost, the
+ * client sends the request once more in the same way. So a request by HTTP/2 must be one that the
+ * peer may handle twice.
  *
- * A request may reach the peer twice: when a connection that was kept turns out to be closed before
- * a byte of the answer came, libcurl sends it once more on a new one. (The peer may have handled
- * the first.) To him they look the same.
+ * A request may reach the peer twice: when a kept connection turns out to be closed before a byte
+ * of the answer came, libcurl sends the request once more on a new one. (The peer may have handled
+ * the first.) Both look the same to the peer.
  */
 #include <stdint.h>
 #include "cleanup.h"
@@ -42,8 +42,9 @@ struct http_client_settings {
 	int max_connections; /* at once, to all hosts */
 	/*
 	 * At once, to one host and port; other requests wait for their turn. libcurl wakes them in
-	 * no fair order, a busy host's before another's that could go: where that matters the
-	 * caller hands over no more for a host than may be under way.
+	 * no fair order: a busy host's request may come before one of another host that could go.
+	 * Where that matters, the caller hands over no more requests for a host than may be in
+	 * flight to it.
 	 */
 	int max_host_connections;
 	const char *user_agent;
@@ -51,12 +52,12 @@ struct http_client_settings {
 	const struct http_networks *networks;
 };
 
-/* ERR_CONFIG for a limit below 1, ERR_FATAL when the system gives no descriptor. */
+/* ERR_CONFIG: a limit is below 1. ERR_FATAL: no descriptor, or libcurl has no memory. */
 struct http_client *http_client_create(
     const struct http_client_settings *settings, struct err *err);
 /*
- * Gives up what is under way without a response; closes every connection. Responses that were taken
- * are gone with it. NULL is fine.
+ * Gives up the requests in flight without a response and closes every connection. Responses that
+ * were taken are no longer valid. NULL is fine.
  */
 void http_client_destroy(struct http_client *client);
 DEFINE_OWNED(struct http_client, http_client_destroy)
@@ -67,13 +68,13 @@ enum http_method { HTTP_GET, HTTP_POST };
 enum http_protocol {
 	HTTP_1_1,
 	/*
-	 * https: by ALPN; http: at once, without an upgrade (gRPC). The requests of one client to
-	 * one host and port by http speak one protocol, as they share connections.
+	 * https: by ALPN; http: at once, without an upgrade (gRPC). All requests of one client to
+	 * one host and port by http must speak the same protocol, as they share connections.
 	 */
 	HTTP_2,
 };
 
-/* Names as they are to be sent. A value of "" is sent as an empty one. */
+/* The client sends the name as it is written. A value of "" is sent as an empty value. */
 struct http_header {
 	const char *name, *value;
 };
@@ -85,12 +86,12 @@ struct http_tls {
 
 struct http_limits {
 	int timeout_ms;         /* from http_client_send to the last byte; at least 1 */
-	int connect_timeout_ms; /* of it, to resolve, connect and shake hands; at least 1 */
-	size_t max_body;        /* bytes; a longer answer is given up as soon as it shows */
+	int connect_timeout_ms; /* to resolve, connect and shake hands, within timeout_ms; >= 1 */
+	size_t max_body;        /* bytes; a longer answer is given up as soon as that shows */
 	size_t max_headers;     /* bytes of all header lines, those of 1xx answers too */
 	/*
-	 * Once an answer has begun: at least so many bytes (headers too) in each such stretch of
-	 * time, or it is given up as too slow. 0: no such limit.
+	 * Once an answer has begun, at least slow_bytes (headers too) must come in each stretch of
+	 * slow_ms, or the request is given up as too slow. 0: no such limit.
 	 */
 	int64_t slow_bytes;
 	int slow_ms;
@@ -102,7 +103,7 @@ struct http_request {
 	const char *url;
 	const struct http_header *headers;
 	size_t header_count;
-	const void *body; /* POST; NOT copied: stays valid until the response was taken */
+	const void *body; /* POST; NOT copied: must stay valid until the response was taken */
 	size_t body_length;
 	const struct http_tls *tls; /* may be NULL */
 	struct http_limits limits;
@@ -111,12 +112,12 @@ struct http_request {
 
 /*
  * Takes the request over; every request that was taken over ends in one response, unless the client
- * is destroyed. All but the body is copied. False: nothing was kept.
- *   ERR_RETRY: max_in_flight are under way.
- *   ERR_REJECT: a header's name or value is none (line ends, control characters), or it is one that
- *   says where the request goes or where it ends (Host, Content-Length, Transfer-Encoding,
- *   Connection, Expect); limits that are none.
- * A bad URL is told in the response, as "url".
+ * is destroyed. Everything except the body is copied. False: nothing was kept.
+ *   ERR_RETRY: max_in_flight requests are in flight, or libcurl has no memory.
+ *   ERR_REJECT: the name or value of a header is not valid (line ends, control characters), or the
+ *   header says where the request goes or where it ends (Host, Content-Length, Transfer-Encoding,
+ *   Connection, Expect), or a limit is not valid.
+ * A bad URL is not reported here: its response has the failure "url".
  */
 bool http_client_send(
     struct http_client *client, const struct http_request *request, struct err *err) MUST_CHECK;
@@ -125,9 +126,10 @@ bool http_client_send(
 
 /* One descriptor for everything, the same for the client's life: wait for POLLIN. */
 int http_client_fd(const struct http_client *client);
-/* When to call http_client_step at the latest (clock_ms). INT64_MAX: the descriptor tells. */
+/* When to call http_client_step at the latest (clock_ms). INT64_MAX: when the descriptor is ready.
+ */
 int64_t http_client_deadline(const struct http_client *client);
-/* Moves everything on that can be; may be called at any time. now_ms: clock_ms. */
+/* Makes all the progress that is possible now; may be called at any time. now_ms: clock_ms. */
 void http_client_step(struct http_client *client, int64_t now_ms);
 /* Requests between http_client_send and their release. */
 int http_client_in_flight(const struct http_client *client);
@@ -135,61 +137,61 @@ int http_client_in_flight(const struct http_client *client);
 /* --- responses --------------------------------------------------------------------------- */
 
 /*
- * What became of a request. `failure` is NULL when there is a whole answer, of whatever status.
- * Else it is a stable code, and `sent` says whether a byte of the request ever left for the peer
- * (where libcurl lost the trailers of a first answer: of the second request).
+ * The result of a request. `failure` is NULL when there is a whole answer, of whatever status.
+ * Otherwise it is a stable code, and `sent` says whether a byte of the request ever left for the
+ * peer (where libcurl lost the trailers of a first answer: a byte of the second request).
  *
- * Never sent (our own failure, it costs the peer's attempts nothing):
- *   url              libcurl does not take the URL, or speaks no such protocol
- *   queue_timeout    the time passed while others had the connections
- *   resolve          the name has no address, or nobody answers for it
+ * Never sent (the failure is on our side; it uses up no attempt of the peer):
+ *   url              libcurl does not accept the URL, or does not speak its protocol
+ *   queue_timeout    the time passed while other requests used the connections
+ *   resolve          the name has no address, or no name server answers
  *   resolve_timeout
- *   address_refused  every address it has is refused (http_guard_address says why, in the text)
+ *   address_refused  every address of the host is refused (the text says why: http_guard_address)
  *   connect          refused, unreachable
  *   connect_timeout  no connection in time, TLS included
- *   tls              the certificate does not convince, no common version, our own files are bad
+ *   tls              the certificate is not trusted, no common version, our own files are bad
  *   internal         out of memory or descriptors
  * Sent, as a rule (tls and closed may come before the first byte left: look at `sent`):
  *   timeout          no whole answer in time
- *   too_slow         it came in drops (limits.slow_bytes)
+ *   too_slow         the answer came too slowly (limits.slow_bytes)
  *   too_large        the body is longer than max_body
  *   headers_too_large
  *   closed           the connection ended, was reset or lost its framing before the answer ended
- *   garbled          what came is no HTTP
+ *   garbled          the answer is not HTTP
  */
 struct http_response {
 	void *opaque;
 	bool sent;
 	const char *failure;
-	char error[512]; /* for people: "https://host:port: what"; "" without a failure */
-	int status;      /* 0: none came */
-	/* As far as it came; NUL-terminated for convenience, may hold NULs. Never NULL. */
+	char error[512]; /* for people: "https://host:port: reason"; "" without a failure */
+	int status;      /* 0: no status came */
+	/* The part that came; NUL-terminated for convenience, may hold NULs. Never NULL. */
 	const char *body;
 	size_t body_length;
-	/* Since http_client_send. first_byte_us is 0 when nothing came. */
+	/* Microseconds since http_client_send. first_byte_us is 0 when no byte came. */
 	int64_t first_byte_us, total_us;
 };
 
 /*
- * The next response that is complete, in the order in which they became so; NULL: none. It is the
- * client's and stays valid until it is released.
+ * The next complete response, in the order in which the requests ended; NULL: none. The client owns
+ * it; it stays valid until it is released.
  */
 struct http_response *http_client_take(struct http_client *client);
 void http_client_release(struct http_client *client, struct http_response *response);
 
 /*
- * The value of the first header or trailer of the final answer with this name, whatever its case;
- * NULL: there is none. Valid as long as the response.
+ * The value of the first header or trailer of the final answer with this name, in any case; NULL:
+ * there is none. Valid as long as the response.
  */
 const char *http_response_header(const struct http_response *response, const char *name);
-/* The same of what came behind the body alone: there a header is none. */
+/* The same for trailers only, the lines that came after the body. */
 const char *http_response_trailer(const struct http_response *response, const char *name);
 
-/* The Content-Encoding of an answer, which nobody asked for; NULL: none, or identity. */
+/* The Content-Encoding of an answer, which no request asks for; NULL: none, or identity. */
 const char *http_response_encoding(const struct http_response *response);
 
 /*
- * What Retry-After says, in milliseconds from now (0: a date that has passed); -1: nothing, or
- * neither seconds nor a date. wall_us: clock_wall_us.
+ * The delay of the header Retry-After, in milliseconds from now (0: its date has passed); -1: there
+ * is no such header, or its value is neither seconds nor a date. wall_us: clock_wall_us.
  */
 int64_t http_response_retry_after_ms(const struct http_response *response, int64_t wall_us);

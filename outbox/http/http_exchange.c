@@ -4,12 +4,15 @@
 #include "clock.h"
 #include "http_lines.h"
 
-/* Buffers that grew beyond it are not kept for the next request. */
+/* A buffer that grew beyond this size is not kept for the next request. */
 enum { KEPT_CAPACITY = 64 << 10 };
 
-/* --- what libcurl asks and tells --------------------------------------------------------- */
+/* --- callbacks of libcurl ---------------------------------------------------------------- */
 
-/* Not one that only takes a kept connection (http_request_set): then there was none. */
+/*
+ * False for an exchange that may only use a kept connection (http_request_set): libcurl wants to
+ * open one, so it found none.
+ */
 static bool may_connect(struct exchange *exchange)
 {
 	exchange->none_kept = exchange->only_kept;
@@ -26,7 +29,7 @@ static int on_resolve(void *resolver, void *reserved, void *context)
 	return !may_connect(exchange);
 }
 
-/* The last moment at which the address is known and nothing was sent to it. */
+/* The last moment before a packet goes to the address, which is known here. */
 static curl_socket_t on_open(void *context, curlsocktype purpose, struct curl_sockaddr *address)
 {
 	struct exchange *exchange = context;
@@ -69,7 +72,7 @@ size_t http_exchange_received(const struct exchange *exchange)
 	return exchange->header_bytes + exchange->body.length;
 }
 
-/* The first byte of an answer starts the first stretch. */
+/* The first byte of an answer starts the first stretch of limits.slow_ms. */
 static void answer_began(struct exchange *exchange)
 {
 	struct http_client *client = exchange->client;
@@ -84,7 +87,7 @@ static void answer_began(struct exchange *exchange)
 		client->own_deadline = exchange->slow_at;
 }
 
-/* One line; those of trailers come here too, behind the body. */
+/* Takes one header line; libcurl calls it for trailers too, after the body. */
 static size_t on_header(char *line, size_t size, size_t count, void *context)
 {
 	struct exchange *exchange = context;
@@ -94,13 +97,14 @@ static size_t on_header(char *line, size_t size, size_t count, void *context)
 	exchange->header_bytes += length;
 	if (exchange->header_bytes > exchange->limits.max_headers)
 		return give_up_exchange(exchange, "headers_too_large");
+
 	if (length <= 2 && line[0] != ' ' && !exchange->head_ended) {
 		exchange->head_ended = true;
 		exchange->trailers_at = exchange->answer_headers.length;
 	}
 	if (length > 5 && memcmp(line, "HTTP/", 5) == 0) {
 		exchange->head_ended = false;
-		text_clear(&exchange->answer_headers); /* the one before was a 1xx */
+		text_clear(&exchange->answer_headers); /* the answer before was a 1xx */
 	} else {
 		http_lines_add(&exchange->answer_headers, line, length);
 	}
@@ -121,7 +125,7 @@ static size_t on_body(char *bytes, size_t size, size_t count, void *context)
 
 /* --- life -------------------------------------------------------------------------------- */
 
-/* What no request changes. */
+/* Sets the options that are the same for every request. */
 static bool set_always(struct exchange *exchange)
 {
 	const struct http_client *client = exchange->client;
@@ -133,7 +137,7 @@ static bool set_always(struct exchange *exchange)
 	SET(CURLOPT_ERRORBUFFER, exchange->error);
 	SET(CURLOPT_NOSIGNAL, 1L);
 	SET(CURLOPT_NOPROGRESS, 1L);
-	/* A resolver's thread that hangs is not waited for when its request is over. */
+	/* When a request is over, libcurl does not wait for a resolver thread that hangs. */
 	SET(CURLOPT_QUICK_EXIT, 1L);
 	SET(CURLOPT_PROTOCOLS_STR, "http,https");
 	SET(CURLOPT_DISALLOW_USERNAME_IN_URL, 1L);

@@ -8,9 +8,9 @@ enum { LOGGED_BYTES = 65536 };
 
 static const struct {
 	CURLcode code;
-	const char *unsent, *sent; /* what it means before and after the first byte left */
+	const char *unsent, *sent; /* the failure before and after the first byte left */
 } meanings[] = {
-    {CURLE_UNSUPPORTED_PROTOCOL, "url", "garbled"}, /* sent: it was HTTP/0.9 */
+    {CURLE_UNSUPPORTED_PROTOCOL, "url", "garbled"}, /* sent: the answer was HTTP/0.9 */
     {CURLE_URL_MALFORMAT, "url", "garbled"},
     {CURLE_LOGIN_DENIED, "url", "garbled"}, /* credentials in the URL */
     {CURLE_COULDNT_RESOLVE_HOST, "resolve", "resolve"},
@@ -64,7 +64,7 @@ static const char *failure_meaning(const struct exchange *exchange, CURLcode cod
 	return sent ? "closed" : "internal";
 }
 
-/* "https://host:port", without path and query, which may hold a secret. The caller frees. */
+/* "https://host:port", without path and query, as those may hold a secret. The caller frees. */
 static char *place_of_url(CURL *easy)
 {
 	char *url = NULL, *scheme = NULL, *host = NULL, *port = NULL, *place;
@@ -85,7 +85,7 @@ static char *place_of_url(CURL *easy)
 	return place;
 }
 
-/* Once a target; messages may name any number of targets, so that the list has an end. */
+/* Logs each target once. Messages may name any number of targets, so the list is limited. */
 static void log_refused_target(struct http_client *client, const char *place, const char *why)
 {
 	owned_text char *line = xformat("%s\n", place);

@@ -12,9 +12,16 @@
 #include "http_list.h"
 #include "text.h"
 
+/*
+ * The check of URLs. read_url holds the checks that do not depend on a list, in their order:
+ * characters, then the parts as libcurl reads them, then host and port as written, then the path.
+ * is_listed looks for the destination that allows the URL. http_destinations_parse reads the
+ * configured list with the same checks. Addresses are in http_address.c.
+ */
+
 DEFINE_OWNED(CURLU, curl_url_cleanup)
 
-/* A URL taken apart; the texts are libcurl's. */
+/* The parts of a URL; libcurl owns the texts. */
 struct parts {
 	char *scheme, *host, *path;
 	uint16_t port;
@@ -28,14 +35,15 @@ static void parts_finish(struct parts *parts)
 }
 
 /*
- * Before any parser sees it: what parsers have been known to disagree about. Everything outside
- * of visible ASCII is to be percent-encoded (a host: in its xn-- form).
+ * Refuses, before any parser sees the URL, characters that parsers are known to disagree about.
+ * Everything outside of visible ASCII must be percent-encoded (a host: in its xn-- form).
  */
 static bool characters_are_good(const char *url, struct refusal *ret_refusal)
 {
 	if (strnlen(url, HTTP_URL_MAX + 1) > HTTP_URL_MAX)
 		return refusal_set(
 		    ret_refusal, "too_long", "the URL has more than %d bytes", HTTP_URL_MAX);
+
 	for (const char *at = url; *at; at++) {
 		if (*at <= ' ' || *at >= 0x7f || *at == '\\')
 			return refusal_set(ret_refusal, "characters",
@@ -49,8 +57,9 @@ static bool characters_are_good(const char *url, struct refusal *ret_refusal)
 }
 
 /*
- * Scheme, "://", host and port: parsers put up with fewer and more slashes, and read numbers as
- * addresses (127.1, 0x7f.1, 2130706433); so the host must stand there as libcurl understood it.
+ * Checks the scheme, "://", host and port. Parsers accept fewer and more slashes, and read numbers
+ * as addresses (127.1, 0x7f.1, 2130706433); so the URL must contain the host exactly as libcurl
+ * understood it.
  */
 static bool authority_is_good(const char *url, const struct parts *parts, struct refusal *why)
 {
@@ -80,7 +89,7 @@ static bool is_dots(const char *segment, size_t length)
 	return (dots == 1 || dots == 2) && (dots == length || segment[dots] == ';');
 }
 
-/* Encoded, these mean one thing to a check of prefixes and may mean another to the server. */
+/* An encoded one of these means one thing to our prefix check, and maybe another to the server. */
 static bool escape_is_bad(const char *escape)
 {
 	unsigned char byte;
@@ -143,7 +152,10 @@ static CURLUcode split_url(const char *url, struct parts *ret_parts)
 	return code;
 }
 
-/* What any list would refuse. Fills *ret_parts as far as it comes; the caller finishes it. */
+/*
+ * Refuses what every list would refuse. Fills *ret_parts as far as the URL could be read; the
+ * caller finishes it.
+ */
 static bool read_url(const char *url, struct parts *ret_parts, struct refusal *ret_refusal)
 {
 	CURLUcode code;
@@ -202,7 +214,7 @@ bool http_guard_url(
 	return read_url(url, &parts, ret_refusal) && is_listed(list, &parts, ret_refusal);
 }
 
-/* Cuts the "*." off the host, since with it this is no URL. */
+/* Removes the "*." before the host, since a URL cannot have it. Returns whether there was one. */
 static bool cut_star(char *url)
 {
 	char *star = strstr(url, "://*.");
@@ -249,7 +261,7 @@ bool http_destinations_parse(const char *text, struct http_destinations *ret_lis
 		owned_text char *shown = xstrdup(entry);
 		if (!entry)
 			break;
-		if (strchr(shown, '@')) /* a password, maybe */
+		if (strchr(shown, '@')) /* it may contain a password */
 			text_copy(shown, strlen(shown) + 1, "…");
 		if (!destination_parse(entry, &row, err)) {
 			err_prefix(err, "destination %zu, \"%s\"", list.count + 1, shown);

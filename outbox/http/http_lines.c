@@ -7,7 +7,7 @@ void http_lines_add(struct text *lines, const char *line, size_t length)
 	const char *colon = memchr(line, ':', length);
 	const char *end = line + length, *value;
 
-	/* a NUL would make two texts of one, and names would be taken for values */
+	/* A NUL would split the text in two, and later names would be taken for values. */
 	if (!colon || colon == line || *line == ' ' || *line == '\t' || memchr(line, '\0', length))
 		return;
 	value = colon + 1;
@@ -35,7 +35,7 @@ const char *http_lines_find(const struct text *lines, size_t from, const char *n
 	return NULL;
 }
 
-/* Dates of HTTP have a name of a day before them and a time in them: libcurl takes more. */
+/* A date of HTTP begins with the name of a day and contains a time; libcurl accepts more forms. */
 static bool is_date(const char *text)
 {
 	return (*text >= 'A' && *text <= 'Z') && strchr(text, ':') && strchr(text, ' ');

@@ -1,8 +1,8 @@
 #pragma once
-/* Lists as they are configured: entries between commas and white space. */
+/* Configured lists: entries separated by commas or white space. */
 #include <string.h>
 
-/* The next entry, *at moved behind it; NULL at the end. The caller frees. */
+/* Returns the next entry and moves *at behind it; NULL at the end. The caller frees the entry. */
 static inline char *http_list_next(const char **at)
 {
 	static const char separators[] = ", \t\r\n";

@@ -11,7 +11,7 @@ static bool refuse_peer_key(struct err *err, const char **ret_key, const char *k
 	return err_set(err, ERR_CONFIG, "%s", why);
 }
 
-/* An empty list refuses every URL; one that is well formed for being none of it alone. */
+/* An empty list refuses every URL, and a well-formed one only because it is not listed. */
 static bool check_peer_url(const char *url, const char **ret_key, struct err *err)
 {
 	static const struct http_destinations nowhere;
@@ -51,13 +51,14 @@ static bool set_secrets(struct http_peer *peer, const struct http_peer_texts *te
 	       add_secret(peer, "old_secret", texts->old_secret, ret_key, err);
 }
 
-/* libcurl would tell it at each request. */
+/* Reports a file that cannot be read once, at the start; libcurl would do so at each request. */
 static bool set_file(
     const char *path, const char *key, const char **ret_path, const char **ret_key, struct err *err)
 {
 	*ret_path = path[0] ? path : NULL;
 	if (!path[0])
 		return true;
+
 	owned_file FILE *file = fopen(path, "re");
 	if (file && fgetc(file) != EOF)
 		return true;

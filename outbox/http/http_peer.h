@@ -1,8 +1,8 @@
 #pragma once
 /*
- * What all requests to a peer that an operator configured have in common: who may be connected to,
- * what signs them, what TLS goes with. From the texts of a section, whose keys have the same names
- * everywhere.
+ * A peer that an operator configured, and the settings that all requests to it share: the networks
+ * that may be connected to, the secrets that sign, and TLS. They come from the texts of a section;
+ * the keys have the same names in every section.
  *
  * Owned by one thread.
  */
@@ -11,9 +11,9 @@
 #include "http_sign.h"
 #include "text.h"
 
-/* "" for what is not set. */
+/* A key that is not set is "". */
 struct http_peer_texts {
-	const char *url; /* the operator's own: its form is looked at */
+	const char *url; /* the operator's own: only its form is checked */
 	const char *networks;
 	const char *secret, *old_secret;
 	const char *tls_ca, *tls_certificate, *tls_key; /* paths */
@@ -25,18 +25,18 @@ struct http_peer {
 	struct http_networks networks;
 	struct http_secret secrets[HTTP_PEER_SECRETS]; /* the new one first */
 	size_t secret_count;                           /* 0: requests are not signed */
-	struct http_tls tls;                           /* of the texts' own memory */
+	struct http_tls tls;                           /* points into the texts */
 };
 
 /*
- * Files are read here, and may block. False (ERR_CONFIG): *ret_key is the key that is wrong, the
- * message says why; finish it all the same. The texts outlive the peer.
+ * Reads files, and may block. False (ERR_CONFIG): *ret_key is the key that is wrong and the message
+ * says why; call http_peer_finish in this case too. The texts must outlive the peer.
  */
 bool http_peer_init(struct http_peer *peer, const struct http_peer_texts *texts,
     const char **ret_key, struct err *err) MUST_CHECK;
 void http_peer_finish(struct http_peer *peer);
 
-/* The headers of a signature, {0} before; they live as long as it and the id. */
+/* The memory of a signature's headers, {0} at first; the headers live as long as it and the id. */
 struct http_signature {
 	struct text value;
 	char timestamp[24];
@@ -44,9 +44,9 @@ struct http_signature {
 void http_signature_finish(struct http_signature *signature);
 
 /*
- * Appends the headers of a signed request to headers[*count], where there is room for
- * HTTP_PEER_HEADERS: none without a secret. Fails as http_sign. The body is signed as it is now,
- * now_s is in seconds since 1970.
+ * Appends the headers of a signed request at headers[*count], where there is room for
+ * HTTP_PEER_HEADERS; appends none if the peer has no secret. Fails as http_sign does. The body is
+ * signed as it is now; now_s is in seconds since 1970.
  */
 bool http_peer_sign(const struct http_peer *peer, const char *id, int64_t now_s, const void *body,
     size_t length, struct http_signature *signature, struct http_header *headers, size_t *count,

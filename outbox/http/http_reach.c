@@ -9,7 +9,7 @@
 #include <unistd.h>
 #include "cleanup.h"
 
-/* "[::1]:8080" after the scheme: the host without brackets, and the port. */
+/* Of "http://[::1]:8080/x": the host without brackets, and the port or the scheme's default. */
 static void split_reached_url(const char *url, struct text *ret_host, struct text *ret_port)
 {
 	const char *start = strstr(url, "://");
@@ -25,7 +25,7 @@ static void split_reached_url(const char *url, struct text *ret_host, struct tex
 		text_add(ret_port, text_starts(url, "https") ? "443" : "80");
 }
 
-/* 0, or an errno. */
+/* Returns 0, or an errno. */
 static int connect_within(const struct addrinfo *address, int timeout_ms)
 {
 	int fd = socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -61,7 +61,7 @@ static void describe_address(const struct addrinfo *at, const char *why_refused,
 	    why_refused ? why_refused : failure);
 }
 
-/* As a request does: the addresses in turn, without those that are refused. */
+/* Tries the addresses in turn, as a request does, without the refused ones. */
 static bool try_addresses(const struct addrinfo *found, const struct http_networks *networks,
     int timeout_ms, struct text *ret_what, struct text *ret_refused)
 {
@@ -108,7 +108,7 @@ bool http_reach_literal(const char *url, const struct http_networks *networks,
 
 	split_reached_url(url, &host, &port);
 	is_local = strcasecmp(text_string(&host), "localhost") == 0;
-	/* the port is looked at by others: a wrong one is no matter of addresses */
+	/* Other checks look at the port; this one is only about the address. */
 	if (getaddrinfo(is_local ? "127.0.0.1" : text_string(&host), NULL, &hints, &found) != 0)
 		return true;
 	for (const struct addrinfo *at = found; at && !allowed; at = at->ai_next) {

@@ -1,19 +1,19 @@
 #pragma once
-/* Whether a service can be reached at all, before the first request. Blocks; any thread. */
+/* Finds out whether a service can be reached, before the first request. Blocks; any thread. */
 #include "http_guard.h"
 #include "text.h"
 
 /*
- * Resolves the host of a URL that http_peer accepts, judges each address by `networks`, and
- * connects within timeout_ms. False: *ret_what says what is wrong; *ret_refused is then the address
- * that `networks` has to name ("10.2.0.7"), or empty.
+ * Resolves the host of a URL that http_peer accepts, checks each address against `networks`, and
+ * connects within timeout_ms. False: *ret_what says what is wrong; *ret_refused is the first
+ * refused address, which `networks` has to list ("10.2.0.7"), or empty.
  */
 bool http_reach(const char *url, const struct http_networks *networks, int timeout_ms,
     struct text *ret_what, struct text *ret_refused) MUST_CHECK;
 
 /*
- * The part of http_reach that needs neither a resolver nor a connection: a host that is an address,
- * or localhost. True for other names.
+ * The part of http_reach that needs neither a resolver nor a connection: checks a host that is an
+ * address or localhost. True for other names.
  */
 bool http_reach_literal(const char *url, const struct http_networks *networks,
     struct text *ret_what, struct text *ret_refused) MUST_CHECK;

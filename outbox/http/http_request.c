@@ -3,10 +3,10 @@
 #include <strings.h>
 #include "clock.h"
 
-/* A file of authorities that was changed counts after so long. */
+/* A changed file of authorities takes effect within this time. */
 enum { AUTHORITIES_KEPT_S = 300 };
 
-/* RFC 9110: a token. */
+/* Is it a token of RFC 9110? */
 static bool name_is_good(const char *name)
 {
 	static const char allowed[] = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz"
@@ -24,7 +24,7 @@ static bool value_is_good(const char *value)
 	return true;
 }
 
-/* Those that say where the request goes or ends: they are libcurl's. */
+/* Only libcurl sets the headers that say where the request goes or where it ends. */
 static bool name_is_ours(const char *name)
 {
 	static const char *const names[] = {"host", "content-length", "transfer-encoding",
@@ -56,7 +56,7 @@ bool http_request_check(const struct http_request *request, struct err *err)
 	return true;
 }
 
-/* "Name;" is how libcurl is told to send an empty header, "Name:" to send none. */
+/* For libcurl, "Name;" means an empty header and "Name:" means not to send the header. */
 static void add_header_line(
     struct exchange *exchange, size_t number, const char *name, const char *mark, const char *value)
 {
@@ -71,7 +71,7 @@ static void add_header_line(
 		line[-1].next = line;
 }
 
-/* Room for all of them, so that none moves, and for two of our own. */
+/* Reserves room for all lines and two of our own, so that adding a line never moves the others. */
 static void reserve_header_lines(struct exchange *exchange, const struct http_request *request)
 {
 	enum { OWN = 2, OWN_BYTES = 64, MARK_BYTES = 3 };
@@ -88,7 +88,7 @@ static void reserve_header_lines(struct exchange *exchange, const struct http_re
 	text_reserve(&exchange->line_text, bytes);
 }
 
-/* A list of libcurl's in memory of the exchange's, which is used again and again. */
+/* Builds libcurl's list in memory that the exchange keeps for its next requests. */
 static bool set_request_headers(struct exchange *exchange, const struct http_request *request)
 {
 	bool typed = false;
@@ -112,8 +112,8 @@ static bool set_request_headers(struct exchange *exchange, const struct http_req
 #define SET(option, value) (good &= curl_easy_setopt(easy, option, value) == CURLE_OK)
 
 /*
- * A file of authorities of one's own takes the place of the system's. Without a folder libcurl
- * keeps what it read: the system's hundreds are not to be read for every connection.
+ * A configured file of authorities replaces the system's. libcurl caches the authorities only if no
+ * folder is set; without the cache it would read the system's hundreds for every connection.
  */
 static bool set_request_tls(struct exchange *exchange, const struct http_tls *tls)
 {
@@ -154,7 +154,7 @@ static bool set_limits(CURL *easy, const struct http_limits *limits)
 
 	SET(CURLOPT_TIMEOUT_MS, (long)limits->timeout_ms);
 	SET(CURLOPT_CONNECTTIMEOUT_MS, (long)limits->connect_timeout_ms);
-	/* Where the length is told beforehand; 0 would be no limit. */
+	/* For answers that announce their length. INT64_MAX and more: 0, which means no limit. */
 	SET(CURLOPT_MAXFILESIZE_LARGE,
 	    limits->max_body < INT64_MAX ? (curl_off_t)limits->max_body : 0);
 	return good;
@@ -166,11 +166,12 @@ static bool is_plain(const struct http_request *request)
 }
 
 /*
- * libcurl before 8.0 loses the framing of HTTP/2 without TLS when a request that is to speak it at
- * once uses a connection that speaks it already (curl's pull request 10643). One that may speak
- * either version does not; but on a new connection it begins with HTTP/1.1 and an upgrade. So a
- * request may speak either and must find a connection (on_open refuses); when there is none, it
- * speaks HTTP/2 at once and must not find one.
+ * libcurl before 8.0 loses the framing of HTTP/2 without TLS when a request with prior knowledge of
+ * HTTP/2 reuses a connection that speaks it already (curl's pull request 10643). A request that may
+ * speak either version does not have this problem; but on a new connection it begins with HTTP/1.1
+ * and an upgrade. So a request first may speak either version and only use a kept connection
+ * (on_open refuses a new one). If none is kept, it is sent again with prior knowledge, and only on
+ * a new connection.
  */
 static bool spoils_its_connection(const struct http_request *request)
 {
@@ -204,7 +205,7 @@ bool http_request_set_anew(struct exchange *exchange)
 	bool good = true;
 
 	exchange->only_kept = exchange->none_kept = false;
-	SET(CURLOPT_TIMEOUT_MS, (long)(left_ms > 1 ? left_ms : 1)); /* 0 would be no limit */
+	SET(CURLOPT_TIMEOUT_MS, (long)(left_ms > 1 ? left_ms : 1)); /* 0 would mean no limit */
 	SET(CURLOPT_FRESH_CONNECT, 1L);
 	SET(CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2_PRIOR_KNOWLEDGE);
 	return good;

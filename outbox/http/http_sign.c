@@ -63,14 +63,14 @@ static bool id_is_good(const char *id)
 	return length && length <= HTTP_SIGN_ID_MAX;
 }
 
-/* What is signed: head is "id.timestamp.". */
+/* The signed bytes: head ("id.timestamp.") and then the body. */
 struct content {
 	const char *head;
 	const void *body;
 	size_t length;
 };
 
-/* The base64 of the HMAC, NUL-terminated. False: OpenSSL has no memory or no SHA-256. */
+/* Writes the base64 of the HMAC, NUL-terminated. False: OpenSSL has no memory or no SHA-256. */
 static bool encode_hmac(EVP_MAC *mac, const struct http_secret *secret,
     const struct content *content, char ret_encoded[ENCODED_LENGTH + 1])
 {
@@ -121,8 +121,7 @@ bool http_sign(const struct http_secret *secrets, size_t count, const char *id, 
 	return true;
 }
 
-/* Does one of the signatures in the list equal this one? Every one of the right form is compared.
- */
+/* Is the signature in the list? All of the right form are compared, so the time reveals nothing. */
 static bool signature_is_listed(const char *list, const char *encoded)
 {
 	const size_t length = sizeof version - 1 + ENCODED_LENGTH;
@@ -177,7 +176,7 @@ bool http_verify(const struct http_secret *secrets, size_t count, const struct h
 	mac = EVP_MAC_fetch(NULL, "HMAC", NULL);
 	if (!mac)
 		return no_hmac(err);
-	/* The timestamp as it was written: "007" is signed as "007". */
+	/* The signature covers the timestamp as it was written: "007" is signed as "007". */
 	if ((size_t)snprintf(head, sizeof head, "%s.%s.", what->id, what->timestamp) >= sizeof head)
 		return err_set(err, ERR_DENIED, "%s is too long", HTTP_SIGN_TIMESTAMP);
 	for (size_t i = 0; i < count; i++) {

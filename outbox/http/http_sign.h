@@ -1,16 +1,16 @@
 #pragma once
 /*
- * Signatures of Standard Webhooks (the symmetric kind, v1): three headers that tell the receiver
- * who sent a request, and that nobody changed it or plays an old one back.
+ * Signatures of Standard Webhooks (the symmetric kind, v1): three headers that prove to the
+ * receiver who sent a request, and that it was neither changed nor replayed.
  *
- *   webhook-id         what the message is called, the same at every attempt
+ *   webhook-id         the id of the message, the same at every attempt
  *   webhook-timestamp  when this attempt was sent, whole seconds since 1970-01-01 UTC
  *   webhook-signature  "v1,<base64>" for each key, separated by spaces
  *
- * with base64(HMAC-SHA256(key, "id.timestamp.body")). While a key is being rotated both the new and
- * the old one sign, and the receiver takes any of them.
+ * where <base64> is base64(HMAC-SHA256(key, "id.timestamp.body")). During a key rotation the new
+ * and the old key both sign, and the receiver accepts either.
  *
- * No function here keeps anything; any thread may call. Messages never hold a secret.
+ * The functions keep no state; any thread may call. Error messages never contain a secret.
  */
 #include <stdint.h>
 #include "errors.h"
@@ -26,31 +26,31 @@ enum {
 	HTTP_SIGN_ID_MAX = 256,
 };
 
-/* The bytes of a key: on the caller's memory, to be wiped by http_secret_finish. */
+/* The bytes of a key, in the caller's memory; http_secret_finish wipes them. */
 struct http_secret {
 	unsigned char key[HTTP_SECRET_MAX];
 	size_t length;
 };
 
 /*
- * "whsec_" and 24 to 64 bytes in base64 (RFC 4648, padded). False (ERR_CONFIG): what is wrong with
- * it, without a character of it.
+ * Parses "whsec_" and 24 to 64 bytes in base64 (RFC 4648, padded). False (ERR_CONFIG): the error
+ * says what is wrong with the secret, without quoting a character of it.
  */
 bool http_secret_parse(
     const char *text, struct http_secret *ret_secret, struct err *err) MUST_CHECK;
 void http_secret_finish(struct http_secret *secret);
 
 /*
- * Appends the value of webhook-signature, one signature a key in their order (the newest first), to
- * *ret_signature.
+ * Appends the value of webhook-signature to *ret_signature: one signature for each key, in the
+ * order of the keys (the newest first).
  *
- * ERR_REJECT: the id is empty, longer than HTTP_SIGN_ID_MAX, or has something else than visible
- * ASCII without "." in it: with a "." one signature would fit two messages ("a.1", 2 and "a", 1).
+ * ERR_REJECT: the id is empty, is longer than HTTP_SIGN_ID_MAX, or contains a "." or a byte that is
+ * not visible ASCII: with a "." one signature would fit two messages ("a.1", 2 and "a", 1).
  */
 bool http_sign(const struct http_secret *secrets, size_t count, const char *id, int64_t timestamp,
     const void *body, size_t length, struct text *ret_signature, struct err *err) MUST_CHECK;
 
-/* What a receiver was sent; NULL for a header that is missing. */
+/* A signed request as its receiver got it; a missing header is NULL. */
 struct http_signed {
 	const char *id, *timestamp, *signature;
 	const void *body;
@@ -58,9 +58,9 @@ struct http_signed {
 };
 
 /*
- * True: one of the signatures is that of one of the keys, and the timestamp is at most `tolerance`
- * seconds from now (both in seconds since 1970). False (ERR_DENIED): why. Signatures of other
- * versions are passed over. Compares in constant time.
+ * True: one of the keys made one of the signatures, and the timestamp is at most `tolerance`
+ * seconds away from now (both in seconds since 1970). False (ERR_DENIED): the error says why.
+ * Ignores signatures of other versions. Compares in constant time.
  */
 bool http_verify(const struct http_secret *secrets, size_t count, const struct http_signed *what,
     int64_t now, int64_t tolerance, struct err *err) MUST_CHECK;

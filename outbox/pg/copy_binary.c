@@ -3,7 +3,7 @@
 /* The NUL that ends the literal is the last byte of the signature. */
 static const char signature[] = "PGCOPY\n\377\r\n";
 
-/* Flag bits that a reader must know; of these only OIDs (16) ever meant anything, until 11. */
+/* Flag bits that a reader must know. Only bit 16 (OIDs) ever had a meaning, until PostgreSQL 11. */
 static const uint32_t critical_flags = 0xffff0000u;
 
 static bool refuse_damaged_copy(struct err *err, const char *what, int offset, int length)
@@ -12,10 +12,11 @@ static bool refuse_damaged_copy(struct err *err, const char *what, int offset, i
 	    offset, length);
 }
 
-/* The offset behind the file header, or -1. */
+/* Returns the offset behind the file header, or -1. */
 static int skip_header(const char *message, int length, struct err *err)
 {
 	const int fixed = (int)sizeof signature + 8;
+
 	if (length < fixed) {
 		refuse_damaged_copy(err, "short file header", 0, length);
 		return -1;
@@ -44,6 +45,7 @@ bool copy_parse(const char *message, int length, bool first, struct copy_field *
 		return false;
 	if (length - at < 2)
 		return refuse_damaged_copy(err, "no field count", at, length);
+
 	int16_t found = copy_int16(message + at);
 	at += 2;
 	if (found == -1) {
@@ -55,6 +57,7 @@ bool copy_parse(const char *message, int length, bool first, struct copy_field *
 	if (found != count)
 		return err_set(
 		    err, ERR_FATAL, "COPY binary: a row of %d fields, expected %d", found, count);
+
 	for (int i = 0; i < count; i++) {
 		if (length - at < 4)
 			return refuse_damaged_copy(err, "no field length", at, length);
@@ -69,6 +72,7 @@ bool copy_parse(const char *message, int length, bool first, struct copy_field *
 		fields[i] = (struct copy_field){message + at, size};
 		at += size;
 	}
+
 	if (at != length)
 		return refuse_damaged_copy(err, "bytes behind the last field", at, length);
 	*ret_kind = COPY_ROW;

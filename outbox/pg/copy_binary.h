@@ -1,7 +1,8 @@
 #pragma once
 /*
  * PostgreSQL's COPY BINARY (the "Binary Format" section of its COPY page), parsed in place: a field
- * is a pointer into the row's buffer. Input is not trusted: any bytes give fields or an error.
+ * is a pointer into the row's buffer. Input is not trusted: the parser turns any bytes into fields
+ * or an error.
  */
 #include <endian.h>
 #include <stdint.h>
@@ -9,24 +10,24 @@
 #include "errors.h"
 
 struct copy_field {
-	const char *data; /* into the row; NULL: SQL NULL */
+	const char *data; /* points into the row; NULL: SQL NULL */
 	int32_t length;   /* bytes; 0 when NULL */
 };
 
 enum copy_kind { COPY_ROW, COPY_TRAILER };
 
 /*
- * Parses one CopyData message. `first` tells that it is the first of the stream, which begins with
- * the file header (signature, flags, extension; skipped). A message may hold the header and a row,
- * a row, or the trailer (header and trailer when there are no rows). Exactly `count` fields are
- * expected. On false (ERR_FATAL) the fields are worth nothing.
+ * Parses one CopyData message. `first`: the message is the first of the stream and begins with the
+ * file header (signature, flags, extension; skipped). A message holds the header and a row, a row,
+ * or the trailer (header and trailer when there are no rows). A row must have exactly `count`
+ * fields. On false (ERR_FATAL) the fields are not valid.
  */
 bool copy_parse(const char *message, int length, bool first, struct copy_field *fields, int count,
     enum copy_kind *ret_kind, struct err *err) MUST_CHECK;
 
 /*
- * Big-endian integers of a binary value, which has at least that many bytes. Inline: they are
- * called several times for every row.
+ * Read a big-endian integer from a binary value, which must have at least that many bytes. Inline:
+ * they are called several times for every row.
  */
 static inline int16_t copy_int16(const char *data)
 {

@@ -10,7 +10,7 @@ static const char absent_advice[] = "does Postgres run there, and listen on that
 static const char primary_advice[] = "this is a standby: name the primary in the dsn, or all hosts "
 				     "and target_session_attrs=read-write";
 
-/* The first row whose code begins the SQLSTATE counts. */
+/* The first row whose code is a prefix of the SQLSTATE counts. */
 static const struct {
 	const char *code;
 	enum err_kind kind;
@@ -35,7 +35,8 @@ static const struct {
     {"23505", ERR_FENCED, NULL},
 };
 
-/* What libpq says before a server speaks, and PgBouncer under its one code 08P01. */
+/* Texts of libpq before a server answers, and of PgBouncer, whose errors all have the code 08P01.
+ */
 static const struct {
 	const char *phrase;
 	enum err_kind kind;
@@ -72,7 +73,7 @@ enum err_kind failure_kind(const char *sqlstate, const char **ret_advice)
 	return ERR_FATAL;
 }
 
-/* Leaves both as they are when no phrase is known. */
+/* Leaves both as they are when the text has no known phrase. */
 static void phrase_kind(const char *text, enum err_kind *ret_kind, const char **ret_advice)
 {
 	for (size_t i = 0; i < sizeof phrases / sizeof *phrases; i++) {
@@ -116,7 +117,7 @@ static void take_sqlstate(const char **line, char ret_sqlstate[SQLSTATE_SIZE])
 	*line = code + length + 2;
 }
 
-/* libpq begins what it says of a server with `connection to server at "x", port 1 failed: `. */
+/* A message of libpq about a server begins `connection to server at "x", port 1 failed: `. */
 static const char server_prefix[] = "connection to server ";
 
 static const char *skip_server(const char *line)
@@ -125,14 +126,14 @@ static const char *skip_server(const char *line)
 	return failed ? failed + strlen(" failed: ") : line;
 }
 
-/* Lines that repeat what the advice says, or where in the server's source it was said. */
+/* Is it a line that repeats the advice, or names a place in the server's source? */
 static bool is_noise(const char *line)
 {
 	return line[0] == '\t' || line[0] == '\0' || text_starts(line, "LOCATION:") ||
 	       text_starts(line, "This probably means the server terminated abnormally");
 }
 
-/* One server was tried: the place names it. Several: each line keeps which one it is about. */
+/* Was only one server tried? Then the place names it; otherwise each line keeps its server. */
 static bool tried_one(const char *text)
 {
 	const char *server = strstr(text, server_prefix);
@@ -145,6 +146,7 @@ static void condense_server_text(
 	owned_text char *copy = xstrdup(text);
 	bool one = tried_one(text);
 	char *rest = copy, *line;
+
 	while ((line = strsep(&rest, "\n"))) {
 		if (is_noise(line))
 			continue;
@@ -164,8 +166,11 @@ bool failure_of_connecting(const char *dsn, const char *place, const char *text,
 	ret_sqlstate[0] = '\0';
 	if (!text_starts(text, server_prefix) && !text_starts(text, "could not translate host"))
 		return failure_of_dsn(dsn, text, err);
+
 	OWNED(text_finish) struct text message = {0};
 	condense_server_text(text, ret_sqlstate, &message);
+
+	/* Class 08 and no SQLSTATE say only that connecting failed: the text says why. */
 	const char *advice = NULL;
 	enum err_kind kind = ERR_RETRY;
 	bool vague = !ret_sqlstate[0] || text_starts(ret_sqlstate, "08");
@@ -182,13 +187,14 @@ static bool may_hold_password(const char *dsn)
 }
 
 /*
- * A password with a blank or one of / : @ % that was not escaped is taken for another part of the
- * dsn, and libpq quotes that part.
+ * If a password contains a blank or one of / : @ % that is not escaped, libpq takes its rest for
+ * another part of the dsn and quotes that part.
  */
 bool failure_of_dsn(const char *dsn, const char *text, struct err *err)
 {
 	if (!may_hold_password(dsn) || !strchr(text, '"'))
 		return err_set(err, ERR_CONFIG, "dsn: %s", text);
+
 	OWNED(text_finish) struct text shown = {0};
 	bool quoted = false;
 	for (; *text; text++) {

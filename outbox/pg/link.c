@@ -6,12 +6,18 @@
 #include "sql_files.h"
 #include "text.h"
 
+/*
+ * One connection at a time: begin_connection starts it, introduce_session finds out whether it is a
+ * session of our own and sets it up, link_drop gives it up. link_cancel and the functions after it
+ * end a statement that takes too long. Read link_step first: it is the order of all of these.
+ */
+
 enum {
 	CONNECT_TIMEOUT_MS = 10000,
-	/* by then the server has ended a session that is not authenticated, unless it is configured
-	   with a longer authentication_timeout than the default */
+	/* By then the server has ended a session that is not authenticated, unless its
+	   authentication_timeout is longer than the default. */
 	START_UP_MS = 70000,
-	/* limits of a statement, from the cancel on */
+	/* Multiples of limit_ms, counted from the cancel. */
 	ASKED_LIMITS = 2,
 	ENDS_LIMITS = 10,
 };
@@ -83,7 +89,8 @@ void link_failed(struct link *link, int64_t now, const struct err *err)
 	bool no_statement = text_equal(sqlstate, "26000");
 	link->pooled |= no_statement;
 	link->prepared &= !no_statement;
-	/* a standby; the log row is not there (window_guard); the plan's type has changed */
+	/* A standby; the log row is missing (window_guard); the result type of a plan has changed.
+	 */
 	if (text_equal(sqlstate, "25006") || text_equal(sqlstate, "OR001") ||
 	    text_equal(sqlstate, "0A000"))
 		link_drop(link, now, err);
@@ -110,7 +117,10 @@ static enum link_event lose_connection(struct link *link, int64_t now, const str
 	return LINK_LOST;
 }
 
-/* The first answer is the process that serves; a pooler gave another one when it let us in. */
+/*
+ * The first answer is the backend that serves the session. If a pooler is between, it is not the
+ * process that libpq connected to.
+ */
 static void note_introduction(struct link *link, const struct pg_result *result)
 {
 	if (link->stage == LINK_ASKS)
@@ -123,6 +133,7 @@ static void note_introduction(struct link *link, const struct pg_result *result)
 					       : LINK_PREPARES;
 	if (link->stage != LINK_PREPARES)
 		return;
+
 	link->prepared = link->statements && !link->statements[link->answers].name;
 	if (link->prepared || !link->statements)
 		link->stage = LINK_KNOWN;
@@ -131,6 +142,7 @@ static void note_introduction(struct link *link, const struct pg_result *result)
 static bool send_introduction(struct link *link, struct err *err)
 {
 	const struct link_statement *next = link->statements;
+
 	switch (link->stage) {
 	case LINK_ASKS:
 		return pg_send(link->pg, sql_backend, NULL, 0, err);
@@ -144,8 +156,10 @@ static bool send_introduction(struct link *link, struct err *err)
 	}
 }
 
-/* The first statement that needs a missing setting reports the failure. Only the limit is
- * mandatory. */
+/*
+ * Only the limit is mandatory. When another setting fails, the first statement that needs it
+ * reports the failure.
+ */
 static enum link_event introduction_failed(struct link *link, int64_t now, const struct err *err)
 {
 	bool needed = link->limit_ms && link->stage < LINK_SETTLES;
@@ -155,7 +169,8 @@ static enum link_event introduction_failed(struct link *link, int64_t now, const
 	return LINK_NONE;
 }
 
-/* Asks whose session it is, sets it up and prepares the statements in it, one a step. */
+/* Finds out whether a pooler is between, sets up the session and prepares the statements: one
+ * statement in each step. */
 static enum link_event introduce_session(struct link *link, int64_t now)
 {
 	struct err err;
@@ -170,6 +185,7 @@ static enum link_event introduce_session(struct link *link, int64_t now)
 		else if (introduction_failed(link, now, &err) == LINK_LOST)
 			return LINK_LOST;
 	}
+
 	if (link->stage == LINK_KNOWN)
 		return LINK_READY;
 	return send_introduction(link, &err) ? LINK_NONE : lose_connection(link, now, &err);
@@ -182,7 +198,7 @@ static bool is_asking(const struct link *link)
 	return link->cancel && pg_cancel_outcome(link->cancel) == PG_CANCEL_ASKING;
 }
 
-/* A request is a connection as well: the link has one, also when that of a former one hangs. */
+/* A cancel request is a connection too: the link has only one of them, even while it hangs. */
 static void ask_for_end(struct link *link, int64_t now)
 {
 	link->cancel_at = now + link->limit_ms;
@@ -196,12 +212,15 @@ static void ask_for_end(struct link *link, int64_t now)
 void link_cancel(struct link *link, int64_t now)
 {
 	link->connect_at = now;
+
+	/* No statement runs, or the link has no limit: the connection may be closed at once. */
 	if (!link->pg || !link->limit_ms || pg_state(link->pg) != PG_BUSY) {
 		close_link_connection(link);
 		return;
 	}
 	if (link->ending)
 		return;
+
 	link->ending = true;
 	link->heard = false;
 	link->end_by = now + ENDS_LIMITS * link->limit_ms;
@@ -209,7 +228,7 @@ void link_cancel(struct link *link, int64_t now)
 	ask_for_end(link, now);
 }
 
-/* Drops what has come: at most one buffer of rows. */
+/* Drops the rows that have come: at most one buffer. */
 static void drop_answer(struct link *link)
 {
 	struct err err;
@@ -223,7 +242,10 @@ static void drop_answer(struct link *link)
 	}
 }
 
-/* A server that cannot be asked is not there: it has noticed, or will, that nobody is here. */
+/*
+ * Has the server not ended the statement, or taken no cancel request, in time? One that takes none
+ * is not reachable: it has noticed, or will notice, that its client is gone.
+ */
 static bool is_unheard(const struct link *link, int64_t now)
 {
 	return now >= link->end_by || (!link->heard && now >= link->asked_by);
@@ -249,9 +271,9 @@ static bool is_introduced(const struct link *link)
 }
 
 /*
- * Is the attempt to be given up? The server may have a session for it, and does not notice that the
+ * Must the attempt be given up? The server may have a session for it, and does not notice that the
  * client has gone: another attempt would add another session. So the link waits until the server
- * has ended the session, and without a limit for a session that is authenticated. The timeouts of
+ * has ended the session; for an authenticated session it waits without a limit. The timeouts of
  * TCP notice a host that is gone. An attempt that hangs counts as lost at once: operators must see
  * that the server does not answer.
  */
@@ -262,6 +284,7 @@ static bool is_hopeless(struct link *link, int64_t now, struct err *err)
 	int64_t upto = link->begun_at + START_UP_MS;
 	if (now < link->connect_by)
 		return false;
+
 	err_set(err, ERR_RETRY, "%s does not answer", pg_place(link->pg));
 	text_copy(link->error, sizeof link->error, err->message);
 	link->connect_by = how == PG_STARTS_UP ? upto : now + CONNECT_TIMEOUT_MS;
@@ -283,9 +306,12 @@ enum link_event link_step(struct link *link, int64_t now)
 		begin_connection(link, now);
 	if (!link->pg)
 		return LINK_NONE;
+
+	/* Nothing came on an idle connection: a step would only cost a system call. */
 	bool spares = link->quiet && pg_state(link->pg) == PG_IDLE;
 	if (!spares && !pg_step(link->pg, &err))
 		return lose_connection(link, now, &err);
+
 	enum pg_state state = pg_state(link->pg);
 	if (state == PG_LOST)
 		return lose_connection(link, now, NULL);
@@ -294,6 +320,7 @@ enum link_event link_step(struct link *link, int64_t now)
 		return lose_connection(link, now, &err);
 	if (state == PG_CONNECTING)
 		return LINK_NONE;
+
 	enum link_event event = state == PG_BUSY ? LINK_ANSWER : LINK_READY;
 	if (!made)
 		event = introduce_session(link, now);

@@ -9,13 +9,20 @@
 #include "logging.h"
 #include "text.h"
 
-/* --- what the server says outside of answers ----------------------------------------------- */
+/*
+ * The life of a connection: pg_start begins it, step_pg_connecting drives libpq until
+ * finish_connecting, and pg_step then reads and flushes. pg_lose ends it, with the server's last
+ * words as the error. Statements and results are in pg_statement.c, the settings of the session in
+ * pg_session.c, the limit for hostile servers in pg_limit.c.
+ */
+
+/* --- notices and errors of the server ------------------------------------------------------ */
 
 /*
- * "canceling wait for synchronous replication", a warning behind which the commit succeeds; its
- * text is translated, where it comes from is not. A connection that says so is given up, so that
- * nobody goes on as if a standby had what was committed: who comes next on another one waits for
- * it, since a commit waits for all that stands before it in the WAL.
+ * Is it the warning "canceling wait for synchronous replication"? The commit succeeds after it. Its
+ * text is translated, its source function is not. The connection is given up, so that no caller
+ * goes on as if a standby had the commit: the next commit, on another connection, waits for the
+ * standby again, since a commit waits for everything before it in the WAL.
  */
 static bool tells_of_a_commit_cut_short(const PGresult *notice)
 {
@@ -29,6 +36,7 @@ static void receive_notice(void *context, const PGresult *notice)
 	const char *message = PQresultErrorField(notice, PG_DIAG_MESSAGE_PRIMARY);
 	if (!message)
 		message = PQresultErrorMessage(notice);
+
 	if (text_equal(severity, "FATAL") || text_equal(severity, "PANIC"))
 		pg_report(pg, notice, &pg->farewell);
 	else if (tells_of_a_commit_cut_short(notice))
@@ -36,6 +44,7 @@ static void receive_notice(void *context, const PGresult *notice)
 		    "%s: the wait for a synchronous standby was cut short, so that what was "
 		    "committed may be lost in a failover; it is tried again",
 		    pg->place);
+
 	log_debug(
 	    "postgres_notice", {"place", LOG_TEXT(pg->place)}, {"message", LOG_TEXT(message)});
 }
@@ -67,8 +76,8 @@ void pg_keep_answer(struct pg *pg, PGresult *result)
 }
 
 /*
- * libpq still holds what arrived before the end of the connection: the server's FATAL is there.
- * With the socket gone PQgetResult cannot block.
+ * libpq still holds what arrived before the connection ended, such as the server's FATAL. With the
+ * socket gone PQgetResult cannot block.
  */
 static void take_last_words(struct pg *pg)
 {
@@ -90,6 +99,7 @@ bool pg_lose(struct pg *pg, struct err *err)
 {
 	if (pg->flooded)
 		return refuse_flood(pg, err);
+
 	pg->state = PG_LOST;
 	take_last_words(pg);
 	if (pg->answer && PQresultErrorField(pg->answer, PG_DIAG_SQLSTATE)) {
@@ -128,7 +138,10 @@ static const char *find_dsn_option(const PQconninfoOption *options, const char *
 	return NULL;
 }
 
-/* `postgres://user:p@ss/word@host/db` parses, and would show parts of its password as a host. */
+/*
+ * libpq accepts `postgres://user:p@ss/word@host/db`, with a part of the password as the host, and
+ * messages would show that host.
+ */
 bool pg_dsn_check(const char *dsn, struct err *err)
 {
 	char *message = NULL;
@@ -138,11 +151,13 @@ bool pg_dsn_check(const char *dsn, struct err *err)
 		PQfreemem(message);
 		return false;
 	}
+
 	const char *host = find_dsn_option(options, "host"),
 		   *database = find_dsn_option(options, "dbname");
 	bool uri = text_starts(dsn, "postgresql://") || text_starts(dsn, "postgres://");
 	bool split = uri && ((host && strchr(host, '@')) || (database && strchr(database, '@')));
 	PQconninfoFree(options);
+
 	if (split)
 		return err_set(err, ERR_CONFIG,
 		    "dsn: more than one @; write those of the password as %%40 (and / as %%2F, : "
@@ -174,12 +189,14 @@ bool pg_dsn_is_exposed(const char *dsn)
 {
 	PQconninfoOption *options = PQconninfoParse(dsn, NULL), *defaults = PQconndefaults();
 	bool exposed = false;
+
 	if (options && defaults) {
 		const char *hosts = option_or_default(options, defaults, "hostaddr");
 		const char *mode = option_or_default(options, defaults, "sslmode");
 		if (!hosts || !*hosts)
 			hosts = option_or_default(options, defaults, "host");
-		/* prefer goes on without TLS when somebody on the way says that there is none */
+
+		/* prefer goes on without TLS when an attacker in between says there is none */
 		exposed = hosts && has_remote_host(hosts) &&
 			  (!mode || text_equal(mode, "disable") || text_equal(mode, "allow") ||
 			      text_equal(mode, "prefer"));
@@ -190,7 +207,7 @@ bool pg_dsn_is_exposed(const char *dsn)
 }
 
 /*
- * Later keywords win, and those of the dsn stand where "dbname" does. PgBouncer tracks
+ * Later keywords win, and "dbname" stands for all keywords of the dsn. PgBouncer tracks
  * client_encoding and application_name, and refuses startup options that it does not know.
  */
 static PGconn *start_connecting(const char *dsn, const char *application)
@@ -219,6 +236,7 @@ static struct pg *start_pg_session(
 		err_set(err, ERR_FATAL, "out of memory");
 		return NULL;
 	}
+
 	struct pg *pg = xcalloc(1, sizeof *pg);
 	*pg = (struct pg){.connection = connection,
 	    .state = PG_CONNECTING,
@@ -227,8 +245,9 @@ static struct pg *start_pg_session(
 	    .polling = PGRES_POLLING_WRITING};
 	pg_note_place(pg);
 	PQsetNoticeReceiver(connection, receive_notice, pg);
-	/* The one way to the SQLSTATE of a refused connection: no result carries it. */
+	/* The only way to the SQLSTATE of a refused connection: no result carries it. */
 	PQsetErrorVerbosity(connection, PQERRORS_VERBOSE);
+
 	struct err failure;
 	if (PQstatus(connection) == CONNECTION_BAD && !fail_pg_connecting(pg, &failure)) {
 		if (failure.kind == ERR_CONFIG) {
@@ -236,7 +255,7 @@ static struct pg *start_pg_session(
 			pg_destroy(pg);
 			return NULL;
 		}
-		pg->state = PG_CONNECTING; /* pg_step tells it */
+		pg->state = PG_CONNECTING; /* pg_step returns the failure */
 	}
 	return pg;
 }
@@ -258,8 +277,8 @@ static bool is_pg_socket_ready(const struct pg *pg)
 }
 
 /*
- * libpq offers no way to ask how many decrypted bytes GSSAPI holds, so that an event loop would
- * wait for a socket that has nothing more to say.
+ * Refuses GSSAPI encryption: libpq does not say how many decrypted bytes GSSAPI holds, so an event
+ * loop would wait for a socket on which nothing more comes.
  */
 static bool finish_connecting(struct pg *pg, struct err *err)
 {
@@ -270,6 +289,7 @@ static bool finish_connecting(struct pg *pg, struct err *err)
 		    "gssencmode=disable, and sslmode=require for TLS, into the dsn",
 		    pg->place);
 	}
+
 	if (PQsetnonblocking(pg->connection, 1) != 0)
 		return pg_lose(pg, err);
 	PQsetErrorVerbosity(pg->connection, PQERRORS_DEFAULT);
@@ -282,7 +302,7 @@ static bool finish_connecting(struct pg *pg, struct err *err)
 	return true;
 }
 
-/* PQconnectPoll takes a socket that is still connecting for a connected one. */
+/* PQconnectPoll mistakes a socket that is still connecting for a connected one: poll it first. */
 static bool step_pg_connecting(struct pg *pg, struct err *err)
 {
 	if (pg->settling)
@@ -295,18 +315,20 @@ static bool step_pg_connecting(struct pg *pg, struct err *err)
 		pg->polling = PQconnectPoll(pg->connection);
 		pg_note_place(pg);
 	}
+
 	if (PQstatus(pg->connection) == CONNECTION_BAD || pg->polling == PGRES_POLLING_FAILED)
 		return fail_pg_connecting(pg, err);
 	return pg->polling == PGRES_POLLING_OK ? finish_connecting(pg, err) : true;
 }
 
-/* libpq's connect_timeout is for each host, in seconds, at least 2; 0 is none. */
+/* libpq's connect_timeout is per host, in seconds, at least 2; 0 means none. */
 static int64_t connect_limit_ms(const struct pg *pg, int timeout_ms)
 {
 	int64_t limit = timeout_ms, seconds = 0, hosts = 1;
 	PQconninfoOption *options = PQconninfo(pg->connection);
 	if (!options)
 		return limit;
+
 	const char *timeout = find_dsn_option(options, "connect_timeout"),
 		   *host = find_dsn_option(options, "host");
 	for (; host && *host; host++)
@@ -324,6 +346,7 @@ static struct pg *finish_start(struct pg *pg, int timeout_ms, struct err *err)
 {
 	if (!pg)
 		return NULL;
+
 	const int64_t limit = connect_limit_ms(pg, timeout_ms), end = clock_ms() + limit;
 	bool up = pg_step(pg, err);
 	while (up && pg->state == PG_CONNECTING) {
@@ -336,6 +359,7 @@ static struct pg *finish_start(struct pg *pg, int timeout_ms, struct err *err)
 		up = pg_wait(pg, (int)left) ? err_set(err, ERR_RETRY, "%s: interrupted", pg->place)
 					    : pg_step(pg, err);
 	}
+
 	if (up)
 		return pg;
 	pg_destroy(pg);
@@ -364,7 +388,7 @@ void pg_destroy(struct pg *pg)
 	free(pg);
 }
 
-/* --- waiting and moving on ----------------------------------------------------------------- */
+/* --- waiting and progress ------------------------------------------------------------------ */
 
 enum pg_state pg_state(const struct pg *pg)
 {
@@ -420,7 +444,7 @@ bool pg_wait(const struct pg *pg, int timeout_ms)
 	struct pollfd wanted[] = {
 	    {.fd = pg_fd(pg), .events = pg_events(pg)}, {.fd = interrupt_fd, .events = POLLIN}};
 	if (wanted[0].fd >= 0)
-		poll(wanted, 2, timeout_ms); /* EINTR: the callers' loops ask again */
+		poll(wanted, 2, timeout_ms); /* EINTR: the callers' loops poll again */
 	return wanted[1].revents != 0;
 }
 
@@ -433,7 +457,7 @@ bool pg_tls_holds_bytes(const struct pg *pg)
 static bool step_pg_idle(struct pg *pg, struct err *err)
 {
 	bool alive = pg_consume(pg);
-	(void)PQisBusy(pg->connection); /* parses: a FATAL comes to receive_notice */
+	(void)PQisBusy(pg->connection); /* parses the input: receive_notice gets a FATAL */
 	return alive && !pg->farewell.message[0] ? true : pg_lose(pg, err);
 }
 
@@ -445,6 +469,7 @@ static bool step_pg_busy(struct pg *pg, struct err *err)
 			return pg_lose(pg, err);
 		pg->flushing = left > 0;
 	}
+
 	bool reads = pg->copying ? pg->drained : PQisBusy(pg->connection);
 	if (!reads)
 		return true;

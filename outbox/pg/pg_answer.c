@@ -1,4 +1,4 @@
-/* Values of an answer. A server may be hostile, or of another version: every form is checked. */
+/* Reads values of an answer. A server may be hostile, or of another version: all are checked. */
 #include <string.h>
 #include "copy_binary.h"
 #include "logging.h"
@@ -47,7 +47,7 @@ int64_t pg_int8(const struct pg_result *result, int row, int column)
 		   : 0;
 }
 
-/* NULL: the value has the type of this character of a shape. Else the name of the expected type. */
+/* NULL: the value has the type that the shape's character means. Else the expected type's name. */
 static const char *wanted_instead(const char *value, size_t length, char type)
 {
 	switch (type) {

@@ -15,6 +15,7 @@ void pg_array_add_text(struct pg_array *array, const char *text)
 		text_add(&array->text, "NULL");
 		return;
 	}
+
 	text_append(&array->text, "\"", 1);
 	while (*text) {
 		size_t plain = strcspn(text, "\"\\");

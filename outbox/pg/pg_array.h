@@ -1,7 +1,7 @@
 #pragma once
 /*
- * A one-dimensional array in Postgres' text form, as a parameter of a statement: elements are added
- * one by one, of whatever type the statement casts it to. {0} is an empty one.
+ * Builds a one-dimensional array in Postgres' text form, as a parameter of a statement, element by
+ * element. The statement casts it to the type of the array. {0} is an empty array.
  */
 #include <stdint.h>
 #include "text.h"

@@ -9,6 +9,7 @@ static bool check_state(const PGconn *connection, const char *place, struct err 
 		return err_set(err, ERR_REJECT,
 		    "%s: the connection is in pipeline mode: call PQexitPipelineMode before",
 		    place);
+
 	switch (PQtransactionStatus(connection)) {
 	case PQTRANS_INTRANS:
 		return true;

@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include "text.h"
 
-/* Threads that ask: a server that does not answer may hold each for minutes. */
+/* Maximum number of cancel threads: a server that does not answer may hold each for minutes. */
 enum { MOST_ASKING = 32 };
 
 struct pg_cancel {
-	PGcancel *request; /* of the thread */
+	PGcancel *request; /* the thread owns it */
 	_Atomic(int) holders;
 	_Atomic(int) outcome;
 };
@@ -34,7 +34,7 @@ static void *ask_server(void *context)
 	return NULL;
 }
 
-/* Detached: nobody waits for it, and the end of the process ends it. */
+/* The thread is detached: nothing waits for it, and it ends with the process. */
 static bool start_cancel_thread(struct pg_cancel *cancel)
 {
 	pthread_attr_t attributes;
@@ -54,6 +54,7 @@ struct pg_cancel *pg_cancel_begin(struct pg *pg)
 
 	if (!request)
 		return NULL;
+
 	struct pg_cancel *cancel = xcalloc(1, sizeof *cancel);
 	cancel->request = request;
 	atomic_init(&cancel->holders, 2);

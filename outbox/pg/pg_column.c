@@ -5,8 +5,8 @@
 #include <string.h>
 
 /*
- * An array as array_send writes it: the header, then the elements, each behind its length (-1:
- * NULL). One without elements has no dimension.
+ * An array as array_send writes it: the header, then each element after its length (-1: NULL). An
+ * array without elements has no dimension.
  */
 struct header {
 	uint32_t dimensions, has_null, type, count, first;

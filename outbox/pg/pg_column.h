@@ -1,7 +1,7 @@
 #pragma once
 /*
- * A column of many rows as a parameter: a one-dimensional array in Postgres' binary form, which the
- * server takes with a fraction of the work that the text form (pg_array) makes. The statement must
+ * Builds a column of many rows as a parameter: a one-dimensional array in Postgres' binary form,
+ * which costs the server a fraction of the work of the text form (pg_array). The statement must
  * cast it to exactly its type.
  */
 #include <stdint.h>
@@ -18,7 +18,7 @@ enum pg_column_type {
 	PG_COLUMN_UUID = 2950,
 };
 
-/* {.type = …} is an empty one. */
+/* {.type = …} is an empty column. */
 struct pg_column {
 	enum pg_column_type type;
 	struct text bytes;
@@ -27,13 +27,13 @@ struct pg_column {
 };
 
 void pg_column_add_null(struct pg_column *column);
-/* Of PG_COLUMN_TEXT; NULL text is SQL NULL. */
+/* For PG_COLUMN_TEXT; NULL text is SQL NULL. */
 void pg_column_add_text(struct pg_column *column, const char *text);
-/* Of PG_COLUMN_INT, whose range is the caller's to keep, or PG_COLUMN_BIGINT. */
+/* For PG_COLUMN_BIGINT, and for PG_COLUMN_INT if the value fits: it is not checked. */
 void pg_column_add_int(struct pg_column *column, int64_t value);
-/* Of PG_COLUMN_TIMESTAMPTZ: microseconds since 1970. */
+/* For PG_COLUMN_TIMESTAMPTZ: microseconds since 1970. */
 void pg_column_add_time(struct pg_column *column, int64_t unix_us);
-/* Of PG_COLUMN_BYTEA, or 16 bytes of PG_COLUMN_UUID; NULL bytes are SQL NULL. */
+/* For PG_COLUMN_BYTEA, or for PG_COLUMN_UUID with 16 bytes; NULL bytes are SQL NULL. */
 void pg_column_add_bytes(struct pg_column *column, const void *bytes, size_t length);
 /* Valid until the next change. */
 struct pg_param pg_column_param(struct pg_column *column);

@@ -1,5 +1,5 @@
 /*
- * Limits what a server that is not trusted can make libpq read and keep.
+ * Limits how much a server that is not trusted can make libpq read and keep.
  *
  * libpq buffers a whole message, of up to 1 GiB, and has no limit of its own for a message, a
  * result or notices. So pg_consume counts the bytes in the socket before libpq reads them. But
@@ -24,7 +24,7 @@ struct guard {
 	pthread_mutex_t mutex;
 	pthread_cond_t ended;
 	bool has_ended, tripped; /* under mutex */
-	int fd;                  /* a copy: libpq may close its own meanwhile */
+	int fd;                  /* a duplicate: libpq may close its own meanwhile */
 	uint64_t most;           /* bytes of the connection, as the kernel counts them */
 };
 
@@ -50,7 +50,7 @@ bool pg_is_within_limit(struct pg *pg)
 	return !pg->flooded;
 }
 
-/* False: it is a Unix socket, whose server is on this machine. */
+/* False for a Unix socket, whose server is on this machine. */
 static bool bytes_received(int fd, uint64_t *ret_bytes)
 {
 	struct tcp_info info = {0};
@@ -72,7 +72,7 @@ static void *watch_received_bytes(void *context)
 	while (!guard->has_ended) {
 		if (bytes_received(guard->fd, &received) && received > guard->most) {
 			guard->tripped = true;
-			shutdown(guard->fd, SHUT_RDWR); /* the kernel resets it at the next byte */
+			shutdown(guard->fd, SHUT_RDWR); /* the kernel resets at the next byte */
 			break;
 		}
 		clock_gettime(CLOCK_REALTIME, &until);
@@ -118,7 +118,7 @@ static bool guard_end(struct guard *guard)
 
 bool pg_consume(struct pg *pg)
 {
-	/* the first reading of an answer meets libpq's usual buffer, which is small */
+	/* The first read of an answer goes into libpq's usual buffer, which is small. */
 	bool may_be_long = pg->answer_limit > 0 && pg->received > 0;
 	struct guard guard;
 	bool consumed;

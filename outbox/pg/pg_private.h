@@ -6,23 +6,23 @@
 
 struct pg {
 	PGconn *connection;
-	bool borrowed; /* the connection is somebody else's */
+	bool borrowed; /* the application owns the connection */
 	bool plain;    /* pg_start_plain: no settings */
-	bool settling; /* PG_CONNECTING: the statement with the settings is under way */
+	bool settling; /* PG_CONNECTING: the statement with the settings is in flight */
 	bool pooled; /* another session may serve the next transaction: each brings its settings */
 	enum pg_state state;
-	char *dsn;                         /* until it is up: to know what an error must not show */
+	char *dsn; /* while connecting: an error must not show its password */
 	PostgresPollingStatusType polling; /* PG_CONNECTING: what libpq waits for */
 
 	/* PG_BUSY */
 	bool flushing;    /* libpq holds bytes of the query that the socket did not take */
 	bool pipelined;   /* several statements in one flight (pg_pipeline) */
-	int syncs;        /* pipelined: synchronisations that are still to come */
-	int statement;    /* pipelined: number of the statement whose results come now, from 0 on */
+	int syncs;        /* pipelined: synchronisations still to come */
+	int statement;    /* pipelined: number of the statement whose results come now, from 0 */
 	int wanted;       /* pipelined: number of the statement that the caller sent */
 	bool wants_copy;  /* pg_send_copy: a COPY is expected */
-	bool copying;     /* between its start and its last row */
-	bool drained;     /* copying: libpq holds no whole row, so that reading on is right */
+	bool copying;     /* between the start of the COPY and its last row */
+	bool drained;     /* copying: libpq holds no whole row, so pg_step may read */
 	PGresult *answer; /* the first error, or else the last result so far */
 
 	int64_t answer_limit, received; /* pg_limit_answer; bytes since the statement was sent */
@@ -30,26 +30,26 @@ struct pg {
 
 	char sqlstate[SQLSTATE_SIZE];
 	struct err
-	    farewell; /* why the connection is to be given up: the server's FATAL, …; or "" */
+	    farewell; /* why the connection must be given up, e.g. the server's FATAL; or "" */
 	char place[320];
 };
 
 /*
- * The connection is of no more use: PG_LOST, and what it was lost by in *err, the server's last
- * words if there were any. Returns false.
+ * The connection is lost: sets PG_LOST, and *err to the reason, the server's last words if there
+ * were any. Returns false.
  */
 bool pg_lose(struct pg *pg, struct err *err);
 
 /*
- * PQconsumeInput within the limit of the answer. False: the connection is gone, or the server sends
+ * PQconsumeInput within the limit of the answer. False: the connection is lost, or the server sends
  * too much.
  */
 bool pg_consume(struct pg *pg);
 
-/* Counts what waits in the socket. False: the server sends too much. */
+/* Counts the bytes that wait in the socket. False: the server sends too much. */
 bool pg_is_within_limit(struct pg *pg);
 
-/* Fills place from what is connected, or tried. */
+/* Sets place to the server that is connected, or tried now. */
 void pg_note_place(struct pg *pg);
 
 /* False, with *err: the connection was lost before. */
@@ -57,7 +57,7 @@ bool pg_is_there(const struct pg *pg, struct err *err);
 
 bool pg_is_error(const PGresult *result);
 
-/* Makes result pg->answer, which is the first error, or else the last result; takes it over. */
+/* Makes result the answer, unless the answer is an error already; takes result over. */
 void pg_keep_answer(struct pg *pg, PGresult *result);
 
 /* Whether TLS has decrypted bytes which poll cannot see and libpq has not taken. */
@@ -70,17 +70,17 @@ bool pg_tls_holds_bytes(const struct pg *pg);
 bool pg_wait(const struct pg *pg, int timeout_ms);
 
 /*
- * The session (pg_session.c). A session of our own gets the settings once, while it is connected;
- * behind a pooler they go in front of each transaction.
+ * The session (pg_session.c). A session of our own gets the settings once, while connecting; behind
+ * a pooler they precede each transaction.
  */
 bool pg_settle_begin(struct pg *pg, struct err *err);
 bool pg_settle_step(struct pg *pg, struct err *err);
-/* Must the settings precede the next statement? Inside of a transaction they are set already. */
+/* Must the settings precede the next statement? Inside a transaction they are set already. */
 bool pg_needs_settings(const struct pg *pg);
 /* The settings as a statement; the caller frees. */
 char *pg_settings(const struct pg *pg);
 
-/* False: libpq has no whole result yet. NULL: the answer is over. */
+/* False: libpq has no whole result yet. *ret_result NULL: the answer is over. */
 bool pg_take_result(struct pg *pg, PGresult **ret_result);
 
 /* Fills *err and the SQLSTATE from a result that is an error. Returns false. */

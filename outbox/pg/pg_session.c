@@ -47,7 +47,7 @@ static bool end_settling(struct pg *pg, struct err *err)
 		return false;
 	}
 
-	/* the second column of every row: does a pooler stand between? */
+	/* The second column of every row says whether a pooler is between. */
 	pg->pooled = PQntuples(answer) > 0 && text_equal(PQgetvalue(answer, 0, 1), "t");
 	PQclear(answer);
 	pg->state = PG_IDLE;

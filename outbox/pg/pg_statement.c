@@ -5,6 +5,12 @@
 #include "sql_files.h"
 #include "text.h"
 
+/*
+ * Statements on a connection: sending (submit_… hands them to libpq, send_… adds the settings that
+ * a pooler needs), receiving (receive_answer collects results until the statement ends), COPY, and
+ * the blocking calls, which are sending and wait_for_answer. Read pg_send and pg_receive first.
+ */
+
 struct pg_result {
 	PGresult *rows;
 };
@@ -34,13 +40,14 @@ static bool finish_submit(struct pg *pg, bool accepted, bool wants_copy, struct 
 	return left < 0 ? pg_lose(pg, err) : true;
 }
 
-/* name NULL: sql as it is; sql NULL: what was prepared under the name. */
+/* Sends sql; if sql is NULL, the statement that was prepared under the name. */
 static bool submit_statement(struct pg *pg, const char *name, const char *sql,
     const struct pg_param *params, int count, int format)
 {
 	owned_text const char **values = xcalloc((size_t)count, sizeof *values);
 	owned_text int *lengths = xcalloc((size_t)count, sizeof *lengths);
 	owned_text int *formats = xcalloc((size_t)count, sizeof *formats);
+
 	for (int i = 0; i < count; i++) {
 		values[i] = params[i].text;
 		lengths[i] = (int)params[i].length;
@@ -52,7 +59,7 @@ static bool submit_statement(struct pg *pg, const char *name, const char *sql,
 			 pg->connection, name, count, values, lengths, formats, format);
 }
 
-/* A statement without parameters, one of several in one flight. */
+/* Sends a statement without parameters before the caller's, in the same pipeline. */
 static bool submit_before(struct pg *pg, const char *sql)
 {
 	pg->wanted++;
@@ -66,10 +73,10 @@ static bool submit_sync(struct pg *pg)
 }
 
 /*
- * Behind a pooler a transaction of ours is opened around the statement: a transaction that the
- * server opens by itself has the isolation that the role chose, and takes no settings that the
- * next statement would see. COMMIT follows its own synchronisation, so that the server gets it
- * after an error as well, and then rolls back: the session goes back to the pooler in any case.
+ * Behind a pooler we open a transaction around the statement: a transaction that the server opens
+ * by itself has the isolation level of the role, and its settings would not reach the next
+ * statement. A synchronisation precedes COMMIT, so that the server executes COMMIT after an error
+ * too, and then rolls back: the session goes back to the pooler in any case.
  */
 static bool submit_in_transaction(struct pg *pg, const char *passing, const char *name,
     const char *sql, const struct pg_param *params, int count, int format)
@@ -83,7 +90,7 @@ static bool submit_in_transaction(struct pg *pg, const char *passing, const char
 	       submit_sync(pg);
 }
 
-/* passing: settings of this transaction alone, or NULL. */
+/* passing: settings for this transaction only, or NULL. */
 static bool send_pipeline(struct pg *pg, const char *passing, const char *name, const char *sql,
     const struct pg_param *params, int count, int format, struct err *err)
 {
@@ -174,7 +181,7 @@ bool pg_take_result(struct pg *pg, PGresult **ret_result)
 	return true;
 }
 
-/* Nobody would feed or drain it: the connection is given up, the server rolls back. */
+/* No caller would feed or drain this COPY: gives up the connection, so the server rolls back. */
 static bool refuse_copy(struct pg *pg, struct err *err)
 {
 	pg->state = PG_LOST;
@@ -185,6 +192,7 @@ static bool settle_statement(struct pg *pg, PGresult **ret_answer, struct err *e
 {
 	if (pg->flooded || PQstatus(pg->connection) == CONNECTION_BAD || pg->farewell.message[0])
 		return pg_lose(pg, err);
+
 	PGresult *answer = pg->answer;
 	pg->answer = NULL;
 	pg->state = PG_IDLE;
@@ -200,8 +208,9 @@ static bool settle_statement(struct pg *pg, PGresult **ret_answer, struct err *e
 enum progress { WAITS, COPY_BEGINS, ENDED };
 
 /*
- * Receives the answers to several statements in one flight: the rows of the caller's statement, and
- * errors of every statement. A NULL ends each statement; two NULLs in a row end the pipeline.
+ * Receives the answers to the statements of a pipeline: keeps the rows of the caller's statement,
+ * and the errors of every statement. A NULL ends each statement. The last synchronisation ends the
+ * pipeline; two NULLs in a row mean that the connection is lost.
  */
 static bool receive_pipelined(
     struct pg *pg, enum progress *ret_progress, PGresult **ret_answer, struct err *err)
@@ -217,6 +226,7 @@ static bool receive_pipelined(
 					    (pg->statement == pg->wanted &&
 						PQresultStatus(result) != PGRES_PIPELINE_SYNC &&
 						PQresultStatus(result) != PGRES_PIPELINE_ABORTED));
+
 		if (lost || over) {
 			PQclear(result);
 			*ret_progress = ENDED;
@@ -225,6 +235,7 @@ static bool receive_pipelined(
 				   ? settle_statement(pg, ret_answer, err)
 				   : pg_lose(pg, err);
 		}
+
 		if (counts)
 			pg_keep_answer(pg, result);
 		else
@@ -235,7 +246,7 @@ static bool receive_pipelined(
 	return true;
 }
 
-/* Takes what has arrived. *ret_answer is set at ENDED. */
+/* Takes the results that have arrived. *ret_answer is set at ENDED. */
 static bool receive_answer(
     struct pg *pg, enum progress *ret_progress, PGresult **ret_answer, struct err *err)
 {
@@ -243,12 +254,14 @@ static bool receive_answer(
 	assert(pg->state == PG_BUSY);
 	if (pg->pipelined)
 		return receive_pipelined(pg, ret_progress, ret_answer, err);
+
 	*ret_progress = WAITS;
 	while (pg_take_result(pg, &result)) {
 		if (!result) {
 			*ret_progress = ENDED;
 			return settle_statement(pg, ret_answer, err);
 		}
+
 		ExecStatusType status = PQresultStatus(result);
 		bool out = status == PGRES_COPY_OUT;
 		if (!out && status != PGRES_COPY_IN && status != PGRES_COPY_BOTH) {
@@ -289,7 +302,7 @@ static bool lose_row(struct pg *pg, struct err *err)
 	return pg_lose(pg, err);
 }
 
-/* COPY_ROW, COPY_WAIT, or COPY_END: of the rows, the answer follows. */
+/* Takes a row. PG_COPY_END is only the end of the rows: the answer follows. */
 static bool take_copy_row(
     struct pg *pg, enum pg_copy *ret_what, char **ret_row, int *ret_length, struct err *err)
 {
@@ -307,6 +320,7 @@ static bool take_copy_row(
 		}
 		if (length < 0)
 			return lose_row(pg, err);
+
 		if (!pg_tls_holds_bytes(pg)) {
 			pg->drained = true;
 			*ret_what = PG_COPY_WAIT;
@@ -333,12 +347,14 @@ bool pg_copy_next(
 	*ret_length = 0;
 	if (!pg_is_there(pg, err))
 		return false;
+
 	for (;;) {
 		if (pg->copying) {
 			bool good = take_copy_row(pg, ret_what, ret_row, ret_length, err);
 			if (!good || *ret_what != PG_COPY_END)
 				return good;
 		}
+
 		enum progress progress;
 		PGresult *answer = NULL;
 		if (!receive_answer(pg, &progress, &answer, err))
@@ -349,7 +365,7 @@ bool pg_copy_next(
 		if (progress == WAITS)
 			return true;
 		pg->copying = true;
-		pg->wants_copy = pg->drained = false; /* one COPY a script */
+		pg->wants_copy = pg->drained = false; /* a script has one COPY only */
 	}
 }
 
@@ -363,8 +379,8 @@ void pg_free_row(char *row)
 enum { GRACE_MS = 300 };
 
 /*
- * For a thread that is interrupted: most statements are short and end by themselves. A cancel may
- * come before the statement has begun and then goes for nothing, so it is called again.
+ * For a thread that is interrupted: most statements are short and end by themselves. A cancel that
+ * comes before the statement has begun has no effect, so the caller's loop calls this again.
  */
 static void cancel_after_grace(struct pg *pg)
 {
@@ -376,7 +392,7 @@ static void cancel_after_grace(struct pg *pg)
 
 enum { FOREVER = -1 };
 
-/* A statement that goes on without us cannot be told from one that will never end. */
+/* The server may still run the statement, and we cannot know whether it will end. */
 static bool give_up_statement(struct pg *pg, int timeout_ms, struct err *err)
 {
 	pg->state = PG_LOST;
@@ -392,6 +408,7 @@ static bool wait_for_answer(struct pg *pg, int timeout_ms, PGresult **ret_answer
 			return false;
 		if (progress == ENDED)
 			return true;
+
 		int64_t left = timeout_ms == FOREVER ? FOREVER : end - clock_ms();
 		if (timeout_ms != FOREVER && left <= 0)
 			return give_up_statement(pg, timeout_ms, err);
@@ -483,7 +500,7 @@ bool pg_is_null(const struct pg_result *result, int row, int column)
 const char *pg_value(const struct pg_result *result, int row, int column)
 {
 	const char *value = PQgetvalue(result->rows, row, column);
-	return value ? value : ""; /* there is no such row or column */
+	return value ? value : ""; /* NULL: there is no such row or column */
 }
 
 int pg_length(const struct pg_result *result, int row, int column)

@@ -1,8 +1,8 @@
 #pragma once
 /*
- * The settings of a database with an outbox: its address, and how its message table is kept. Plain
- * data. The caller fills the struct and owns it, with every string. The caller keeps all of that
- * unchanged and alive as long as anything that was made from it. Any number of threads may read it.
+ * The settings of a database with an outbox: its address, and the upkeep of its message table.
+ * Plain data. The caller fills the struct and owns it, with every string. It must stay unchanged
+ * and alive as long as any object that was made from it. Any number of threads may read it.
  */
 #include <stdint.h>
 

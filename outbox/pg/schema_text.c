@@ -33,7 +33,7 @@ static bool is_name_byte(char c)
 	return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-/* What would make `outbox` a part of something longer: outbox-relay, outbox_id, liboutbox. */
+/* Would c make `outbox` a part of a longer word, such as outbox-relay, outbox_id or liboutbox? */
 static bool continues_word(char c)
 {
 	return is_name_byte(c) || (c >= 'A' && c <= 'Z') || c == '-';
@@ -84,6 +84,7 @@ char *schema_text(const char *sql, const char *schema)
 	static const size_t prefix = sizeof "outbox" - 1;
 	struct text out = {0};
 	const char *copied = sql;
+
 	for (const char *at = sql; (at = strstr(at, "outbox"));) {
 		size_t length = at > sql && continues_word(at[-1]) ? 0 : word_length(at);
 		if (length > 0) {

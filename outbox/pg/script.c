@@ -16,6 +16,7 @@ static const struct script_place *find_script_place(
 char *script_fill(const char *sql, const struct script_place *places)
 {
 	struct text script = {0};
+
 	while (*sql) {
 		size_t plain = strcspn(sql, ":");
 		text_append(&script, sql, plain);

@@ -15,10 +15,10 @@ static bool has_length(const struct copy_field *field, int32_t length)
 	return field->data && field->length == length;
 }
 
-/* What jsonb_send puts in front of the text. */
+/* The byte that jsonb_send puts before the text. */
 enum { JSONB_VERSION = 1 };
 
-/* Fields in the order of MESSAGE_FIELDS; the widths are those of the binary send functions. */
+/* The fields come in the order of MESSAGE_FIELDS, with the widths of the binary send functions. */
 static bool from_fields(
     const struct copy_field *fields, struct message *ret_message, struct err *err)
 {
@@ -29,15 +29,18 @@ static bool from_fields(
 		return err_set(err, ERR_FATAL,
 		    "a row of the message table has columns of unexpected types; is the schema "
 		    "the one that `outbox-relay migrate up` made?");
-	/* PostgreSQL stores no such text; a server that sends it is none, or is hostile */
+	/* PostgreSQL stores no text with a NUL: the server is not PostgreSQL, or is hostile. */
 	if (memchr(fields[3].data, '\0', (size_t)fields[3].length))
 		return err_set(err, ERR_FATAL, "the topic of row %lld has a NUL in it",
 		    (long long)copy_int64(fields[0].data));
+
 	ret_message->id = copy_int64(fields[0].data);
 	ret_message->created_us = copy_int64(fields[1].data) + POSTGRES_EPOCH_US;
 	ret_message->event_id = fields[2].data;
 	ret_message->topic = fields[3].data;
 	ret_message->topic_length = fields[3].length;
+
+	/* Key and payload are each in one of two columns: bytes if not null, or else text. */
 	const struct copy_field *key = &fields[fields[9].data ? 9 : 4];
 	const struct copy_field *payload = &fields[fields[10].data ? 10 : 5];
 	ret_message->key = key->data;
@@ -48,6 +51,8 @@ static bool from_fields(
 	ret_message->headers_length = fields[6].data ? fields[6].length - 1 : 0;
 	ret_message->partition = fields[7].data ? copy_int32(fields[7].data) : -1;
 	ret_message->scheduled = fields[8].data != NULL;
+
+	/* A deliver_at before created_at does not count. */
 	ret_message->due_us = ret_message->created_us;
 	if (ret_message->scheduled &&
 	    copy_int64(fields[8].data) + POSTGRES_EPOCH_US > ret_message->created_us)
@@ -77,6 +82,7 @@ bool message_from_result(const struct pg_result *result, int row, int column,
 	size_t bytes = 0;
 	for (int i = 0; i < MESSAGE_FIELDS; i++)
 		bytes += (size_t)pg_length(result, row, column + i);
+
 	char *block = xmalloc(bytes);
 	char *at = block;
 	for (int i = 0; i < MESSAGE_FIELDS; i++) {
@@ -86,6 +92,7 @@ bool message_from_result(const struct pg_result *result, int row, int column,
 		memcpy(at, pg_value(result, row, column + i), (size_t)length);
 		at += length;
 	}
+
 	*ret_message = (struct message){.block = block, .bytes = (int32_t)bytes};
 	if (from_fields(fields, ret_message, err))
 		return true;
@@ -104,7 +111,7 @@ struct header_sink {
 	void *context;
 };
 
-/* at: behind the opening quote. Returns what follows the closing one. */
+/* at: after the opening quote. Returns the place after the closing quote. */
 static const char *skip_header_string(const char *at, const char *end)
 {
 	while (at < end && *at != '"')
@@ -113,12 +120,13 @@ static const char *skip_header_string(const char *at, const char *end)
 }
 
 /*
- * Makes strings of the numbers: a header's value is the number as Postgres wrote it, of any size
+ * Turns numbers into strings: a header's value must be the number as Postgres wrote it, of any size
  * and precision, and jansson would round it to a double or refuse it.
  */
 static void quote_numbers(const char *at, const char *end, struct text *out)
 {
 	const char *copied = at;
+
 	while (at < end) {
 		const char *number = at;
 		if (*at == '"') {
@@ -138,10 +146,11 @@ static void quote_numbers(const char *at, const char *end, struct text *out)
 	text_append(out, copied, (size_t)(end - copied));
 }
 
-/* A value is a string (a number has become one), null, a boolean or {"base64": "…"}. */
+/* A value is a string (quote_numbers made numbers strings), null, a boolean or {"base64": "…"}. */
 static bool see_header(const struct header_sink *sink, const char *name, json_t *value)
 {
 	json_t *base64 = json_object_size(value) == 1 ? json_object_get(value, "base64") : NULL;
+
 	if (json_is_null(value)) {
 		sink->see(sink->context, name, NULL, 0);
 	} else if (json_is_string(value)) {
@@ -175,6 +184,7 @@ static bool see_headers(const struct header_sink *sink, json_t *headers)
 		}
 		return true;
 	}
+
 	json_array_foreach(headers, index, value)
 	{
 		json_t *item_name = json_array_get(value, 0);
@@ -191,6 +201,7 @@ bool message_headers(const struct message *message,
 {
 	if (!message->headers)
 		return true;
+
 	const struct header_sink sink = {see, context};
 	OWNED(text_finish) struct text quoted = {0};
 	quote_numbers(message->headers, message->headers + message->headers_length, &quoted);

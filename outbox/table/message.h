@@ -1,7 +1,7 @@
 #pragma once
 /*
- * One row of outbox.message in memory, as it came in binary form: either a row of a COPY, whose
- * buffer it takes over, or a row of a result, which is copied once. All pointers go into `block`.
+ * One row of outbox.message in memory, in binary form: either a row of a COPY, whose buffer it
+ * takes over, or a copy of a row of a result. All pointers point into `block`.
  */
 #include <stdint.h>
 #include "copy_binary.h"
@@ -11,8 +11,8 @@ struct pg_result;
 
 /*
  * id created_at event_id topic key payload headers partition deliver_at key_bytes payload_bytes.
- * Key and payload are text in UTF-8, or bytes: the binary forms are the same. In
- * each pair, at least one field is null.
+ * Key and payload are text in UTF-8, or bytes: the binary forms are the same. In each pair (key,
+ * key_bytes; payload, payload_bytes) at least one field is null.
  */
 enum { MESSAGE_FIELDS = 11 };
 
@@ -29,10 +29,10 @@ struct message {
 	int32_t partition; /* -1: by key */
 	int32_t bytes;     /* of the block */
 	bool scheduled;    /* has a deliver_at */
-	int64_t due_us;    /* that, if it is later than created_us, which it is else */
+	int64_t due_us;    /* deliver_at if it is later than created_us, otherwise created_us */
 };
 
-/* Takes over `row` (from pg_copy_next), also when it fails. */
+/* Takes over `row` (from pg_copy_next), even if it fails. */
 bool message_from_copy(char *row, int length, bool first, struct message *ret_message,
     enum copy_kind *ret_kind, struct err *err) MUST_CHECK;
 
@@ -43,8 +43,9 @@ bool message_from_result(const struct pg_result *result, int row, int column,
 void message_release(struct message *message);
 
 /*
- * Calls `see` for each application header in order; value NULL is a null value. The form was
- * checked when the row was inserted (constraint headers…); ERR_REJECT if it is wrong all the same.
+ * Calls `see` for each application header in order; value NULL is a null value. The database
+ * checked the form when the row was inserted (constraint headers…); ERR_REJECT if it is wrong
+ * nevertheless.
  */
 bool message_headers(const struct message *message,
     void (*see)(void *context, const char *name, const void *value, size_t length), void *context,

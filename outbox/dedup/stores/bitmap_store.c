@@ -277,9 +277,11 @@ static void read_bitmap_stats(const struct dedup_store *store, struct outbox_ded
 }
 
 #define BITMAP_RESTART                                                                             \
-	"remembers all after kill -9, and what a checkpoint made durable after a loss of power"
+	"remembers all ids after kill -9; after a loss of power, ids that a checkpoint "           \
+	"made durable"
 #define BITMAP_SCOPE                                                                               \
-	"what one process sees, from one folder: the same partition, partition count and machine"
+	"copies that one process sees with one folder: on the same machine and in the same "       \
+	"partition, while the number of partitions stays the same"
 
 #define BITMAP_ROW                                                                                 \
 	.spec = {"bitmap", dedup_settings,                                                         \
@@ -296,7 +298,7 @@ const struct dedup_store_type bitmap_store = {
     .promise = {.store = "bitmap",
 	.releases = true,
 	.false_positives = "none",
-	.false_negatives = "none: an id is remembered for ever",
+	.false_negatives = "none: an id is remembered forever",
 	.restart = BITMAP_RESTART,
 	.scope = BITMAP_SCOPE,
 	.memory = "1 bit for each integer of the range, in pieces of 512 KiB as they are needed",
@@ -310,9 +312,9 @@ const struct dedup_store_type bitmap_hash_store = {
     .folder = "bithash",
     .promise = {.store = "bitmap form=hash",
 	.lossy = true,
-	.false_positives = "the number of ids that are done, by 2^32: 0.23 % at 10 M, 2.3 % at "
+	.false_positives = "the number of done ids, divided by 2^32: 0.23 % at 10 M, 2.3 % at "
 			   "100 M; such a message is lost",
-	.false_negatives = "none: an id is remembered for ever",
+	.false_negatives = "none: an id is remembered forever",
 	.restart = BITMAP_RESTART,
 	.scope = BITMAP_SCOPE,
 	.memory = "up to 512 MiB, whatever the number of ids, in pieces of 512 KiB",

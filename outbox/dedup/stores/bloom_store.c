@@ -233,11 +233,12 @@ const struct dedup_store_type bloom_store = {
     .files = 1 << STATE_FILE_LOG | 1 << STATE_FILE_MAP,
     .inspect = dedup_inspect_slice,
     .promise = {.store = "bloom",
-	.false_positives = "none: what the filter may have, the key log confirms, or a query",
+	.false_positives = "none: the key log, or a query, confirms each hit of the filter",
 	.false_negatives = "none, for at least the window behind the newest record",
-	.restart = "remembers what a checkpoint made durable; after kill -9 also what was written",
-	.scope = "what one process sees, from one folder: the same partition, partition count "
-		 "and machine",
+	.restart = "remembers ids that a checkpoint made durable; after kill -9 also ids that "
+		   "were written",
+	.scope = "copies that one process sees with one folder: on the same machine and in the "
+		 "same partition, while the number of partitions stays the same",
 	.memory =
 	    "the filter: 18 bits an id at 1 %, 27 at 0.1 %; a hit reads the index; 70 bytes for "
 	    "each id that is not written yet",

@@ -376,15 +376,15 @@ const struct dedup_store_type counting_store = {
     .promise = {.store = "counting",
 	.lossy = true,
 	.releases = true,
-	.false_positives = "the rate, of the whole window: such a message is lost",
+	.false_positives = "the setting rate, for the whole window: such a message is lost",
 	.false_negatives =
 	    "none, for at least the window behind the newest record, unless an id is "
-	    "released that was never done and is a false positive",
+	    "released that was never done and that the filter has by chance",
 	.restart =
-	    "remembers all after kill -9, and what a checkpoint made durable after a loss of "
-	    "power",
-	.scope = "what one process sees, from one folder: the same partition, partition count "
-		 "and machine",
+	    "remembers all ids after kill -9; after a loss of power, ids that a checkpoint made "
+	    "durable",
+	.scope = "copies that one process sees with one folder: on the same machine and in the "
+		 "same partition, while the number of partitions stays the same",
 	.memory = "86 bits an id at 1 %, 144 at 0.1 %",
 	.disk = "the same"},
     .open = open_counting_store,

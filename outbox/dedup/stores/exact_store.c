@@ -168,12 +168,12 @@ const struct dedup_store_type exact_store = {
 	.releases = true,
 	.false_positives = "none",
 	.false_negatives = "none, for at least the window behind the newest record",
-	.restart =
-	    "with a path it remembers what a checkpoint made durable; without, it forgets all",
-	.scope = "what one process sees, from one folder: the same partition, partition count "
-		 "and machine",
-	.memory = "24 bytes an id, and 4 to 8 for the planned ones",
-	.disk = "32 bytes an id, and 32 for each span when it is released; none without a path"},
+	.restart = "with a path it remembers ids that a checkpoint made durable; without one it "
+		   "forgets all ids",
+	.scope = "copies that one process sees with one folder: on the same machine and in the "
+		 "same partition, while the number of partitions stays the same",
+	.memory = "24 bytes an id, and 4 to 8 for each planned id",
+	.disk = "32 bytes an id, and 32 for each span when it is released; no disk without a path"},
     .open = open_exact_store,
     .close = close_exact_store,
     .look = look_up_exact,

@@ -402,8 +402,8 @@ const struct dedup_store_type postgres_store = {
 	.false_positives = "none: ids are compared as a whole",
 	.false_negatives = "none, for at least the window around the record's time and after it "
 			   "was processed",
-	.restart = "forgets nothing: what is done is committed; what was pending is free at once",
-	.scope = "all consumers of the database with this name, also in the transaction of the "
+	.restart = "forgets no id: done ids are committed; pending ids are free at once",
+	.scope = "all consumers of the database with this name; also in the transaction of the "
 		 "effect, which is then exactly once",
 	.memory = "less than 200 KiB; a lock of the server for each pending id",
 	.disk = "of the server: about 150 bytes an id, with indexes"},

@@ -535,13 +535,12 @@ static void read_redis_stats(const struct dedup_store *store, struct outbox_dedu
 	.add = add_to_redis, .give_back = release_in_redis, .checkpoint = note_redis_offset,       \
 	.stats = read_redis_stats
 #define REDIS_RESTART                                                                              \
-	"of a consumer: forgets nothing, what was pending is free after its lease; of the "        \
-	"server: "                                                                                 \
-	"what it wrote to its disk before (appendfsync), and one that lost all is refused"
+	"of a consumer: forgets no id, and pending ids are free after their lease; of the "        \
+	"server: remembers ids that it wrote to its disk before (appendfsync); a server "          \
+	"that lost all ids is refused by open stores"
 #define REDIS_NEGATIVES                                                                            \
-	"none, as long as the server keeps what it has acknowledged: a failover may lose the "     \
-	"last "                                                                                    \
-	"of it"
+	"none, as long as the server keeps the writes that it acknowledged: a failover may "       \
+	"lose the last of them"
 #define REDIS_SCOPE "all consumers that use the server with this name"
 #define REDIS_DISK "of the server"
 
@@ -552,11 +551,11 @@ const struct dedup_store_type redis_store = {
 	.releases = true,
 	.shared = true,
 	.false_positives = "none: ids are compared as a whole",
-	.false_negatives = REDIS_NEGATIVES ", for the window after it was processed",
+	.false_negatives = REDIS_NEGATIVES "; an id is remembered for the window after it was done",
 	.restart = REDIS_RESTART,
 	.scope = REDIS_SCOPE,
-	.memory = "of the server: about 130 bytes an id that is a UUID, 160 of 36 other "
-		  "bytes; here 24 bytes for each of hot",
+	.memory = "of the server: about 130 bytes for an id that is a UUID, 160 for 36 "
+		  "other bytes; of the process: 24 bytes for each id of hot",
 	.disk = REDIS_DISK},
     .remove = remove_from_redis,
     REDIS_LIFE,
@@ -569,7 +568,7 @@ const struct dedup_store_type redis_bitmap_store = {
     .promise = {.store = "redis form=bitmap",
 	.lossy = true,
 	.shared = true,
-	.false_positives = "the number of ids that are done, by 2^32: 0.23 % at 10 M, 2.3 % at "
+	.false_positives = "the number of done ids, divided by 2^32: 0.23 % at 10 M, 2.3 % at "
 			   "100 M; such a message is lost",
 	.false_negatives = REDIS_NEGATIVES,
 	.restart = REDIS_RESTART,
@@ -586,9 +585,8 @@ const struct dedup_store_type redis_bloom_store = {
     .promise = {.store = "redis form=bloom",
 	.lossy = true,
 	.shared = true,
-	.false_positives =
-	    "rate, as RedisBloom keeps it; it grows (EXPANSION 2) beyond ids; such a "
-	    "message is lost",
+	.false_positives = "the setting rate, as RedisBloom keeps it; beyond ids the filter grows "
+			   "(EXPANSION 2); such a message is lost",
 	.false_negatives = REDIS_NEGATIVES,
 	.restart = REDIS_RESTART,
 	.scope = REDIS_SCOPE,

@@ -437,14 +437,13 @@ const struct dedup_store_type sequence_store = {
 	.false_positives =
 	    "none for messages checked in the order of offsets; other messages are refused",
 	.false_negatives = "none, for the last four epochs of each shard",
-	.restart = "remembers what the last checkpoint made durable: in its folder, or in the mark "
-		   "that is committed with the offset",
+	.restart = "remembers positions that the last checkpoint made durable: in its folder, or "
+		   "in the mark that is committed with the offset",
 	.scope = "one partition of messages of outbox-relay, by their header outbox-position",
 	.memory =
 	    "about 130 bytes for each (publisher, identity, shard, epoch), 32 for each position "
-	    "behind "
-	    "the "
-	    "first that is not done, and for at most 4,096 of those that are not checkpointed",
+	    "behind the first that is not done, and for at most 4,096 of those that are not "
+	    "checkpointed",
 	.disk = "about 70 bytes for each (publisher, identity, shard, epoch)"},
     .open = open_sequence_store,
     .close = close_sequence_store,

@@ -10,7 +10,7 @@ void poison_guard_begin(
 	guard->out = guard->read = false;
 	guard->batch = 1;
 	guard->gone = 0;
-	/* rows of a window that never came into the log are in the next one */
+	/* The next window holds the rows of a window that never came into the log. */
 	guard->until_tick = inherited_tick + 1;
 	guard->most = rows;
 }
@@ -54,22 +54,26 @@ struct poison_guard_row poison_guard_next(
 	    .batch = guard->gone < ROWS_ALONE ? 1 : 2 * guard->batch};
 	bool over = step->first_tick >= guard->until_tick || guard->gone >= guard->most;
 	bool judged = poison_guard_convicts(guard) && guard->read;
-	/* a death before its park is written must find it convicted */
+
+	/* If the process dies before the row is noted as parked, the row must still be convicted.
+	 */
 	if (judged && step->renews_alone) {
 		row.marks = false;
 		row.out = guard->out;
 		return row;
 	}
+
 	bool waits = guard->out && !judged && !(guard->read && step->published);
 	bool survived = waits && step->renews && guard->read;
-	/* a row that is still being read has done nothing yet, and one that was not asked for does
-	 * nothing */
+	/* A row that is still being read may crash us later; one that was not requested cannot. */
 	bool unasked = waits && step->renews && !guard->read && !step->reading;
-	/* judged: where the topic's policy is to stop, a restart tries it again */
+
+	/* judged: if the topic's policy is to stop, a restart tries the row again. */
 	if (judged || survived || unasked || step->progress)
 		row.deaths.alone = 0;
 	if (step->progress && (!guard->active || over))
 		row.deaths.owners = 0;
+
 	row.ends = guard->active && ((step->progress && over) || step->stuck);
 	row.marks &= !row.ends;
 	row.out = row.marks || (waits && !survived && !row.ends);
@@ -88,7 +92,8 @@ void poison_guard_written(struct poison_guard *guard, const struct poison_guard_
 	}
 	if (row->ends)
 		guard->active = false;
-	/* the next row may be long in coming; and one that outlived a renewal does not kill */
+
+	/* The next row may come much later; and a row that outlived a renewal does not crash us. */
 	if (!row->out)
 		give_guard_turn(guard);
 }

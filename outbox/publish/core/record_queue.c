@@ -1,21 +1,25 @@
 /*
- * Records are numbered as they are read, in the order of publication. A ring holds those from the
- * first unacknowledged one on. A record goes through the partition queue of its topic and
+ * Records are numbered as they are read, in the order of publication. A ring holds the records from
+ * the first unacknowledged one on. A record goes through the partition queue of its topic and
  * partition; record_queue_states.c has its states, and docs/reference/states.md draws them.
  *
- * The plain way is pending, sent, acked. A record is held while one goes alone, while the tail is
- * not read yet, or while its topic is not ready. After the loss of a producer everything that is
- * not acknowledged goes again, in order.
+ * The usual states are pending, sent, acked. A record is held while another one goes alone, while
+ * the tail is not read yet, or while its topic is not ready. After the loss of a producer all
+ * records that are not acknowledged are sent again, in order.
  *
- * Records that go alone. Nothing of a key may pass a refused record. The producer is gapless, so
- * that the followers of a refused batch fail with it; but a broker accepts any first sequence
- * number from a producer it does not know, so on a fresh producer followers of a refused first
+ * Records that go alone: no record of a key may pass a refused one. The producer is gapless, so
+ * the followers of a refused batch fail with it. But a broker accepts any first sequence number
+ * from a producer that it does not know, so with a fresh producer the followers of a refused first
  * batch could be written. Hence the first record of each partition goes alone until it is
  * acknowledged, and again after a long silence, when the broker may have forgotten the producer.
- * And a refused batch is not a refused record: every record of it is a suspect, and suspects go
- * alone. Only a record that is refused alone is the cause. In a transaction, alone means that no
- * other record of its partition is in it: the refusal would abort that record as well, and it would
- * come again behind records that it was in front of.
+ * And a refused batch is not a refused record: every record of the batch is a suspect, and suspects
+ * go alone. Only a record that is refused alone is the cause. In a transaction, alone means that
+ * the transaction has no other record of the partition: the refusal would abort that record as
+ * well, and it would come again behind records that it was in front of.
+ *
+ * Read record_queue_send and consider_record for the way out, record_queue_report and
+ * record_queue_producer_lost for the way back. Topics, tails, parks, keys, stalls and denials have
+ * files of their own (record_queue_private.h).
  */
 #include "record_queue.h"
 
@@ -27,18 +31,19 @@
 #include "partitioner.h"
 #include "record_queue_private.h"
 
-/* Memory per record besides its bytes: librdkafka's message, headers, links of queues. */
+/* Memory per record in addition to its bytes: librdkafka's message, headers, links of queues. */
 enum { RECORD_OVERHEAD = 640 };
 
-/* Brokers forget a producer that was silent for producer.id.expiration.ms, a day by default. */
+/* Brokers forget a producer that was silent for producer.id.expiration.ms (default: one day). */
 enum { REMEMBERED_MS = 3600 * 1000 };
 
-/* Partitions that nothing was sent to move their noted offsets up so often. */
+/* Interval, in leases, at which the noted offsets of silent partitions move up. */
 enum { MOVE_LEASES = 12 };
 
 struct record_queue *record_queue_create(const struct stream_settings *settings)
 {
 	struct record_queue *queue = xcalloc(1, sizeof *queue);
+
 	queue->max_in_flight = stream_most_uncovered(settings);
 	queue->resumes = settings->resumes;
 	queue->transactions = settings->transactions;
@@ -125,7 +130,7 @@ void record_queue_list_ready(struct record_queue *queue, struct partition_queue 
 	queue->ready_last = partition;
 }
 
-/* A null key has no order: any partition, but the same one whenever the row is read again. */
+/* Records with a null key have no order: any partition, but the same one after each read. */
 static int32_t choose_partition(const struct message *message, int32_t count)
 {
 	if (message->partition >= 0)
@@ -135,7 +140,7 @@ static int32_t choose_partition(const struct message *message, int32_t count)
 	return partitioner_of_key(&message->id, sizeof message->id, count);
 }
 
-/* The record's partition queue; NULL when it names a partition that its topic does not have. */
+/* The record's partition queue; NULL if the row names a partition that its topic does not have. */
 static struct partition_queue *partition_queue_of(struct record_queue *queue, uint64_t sequence)
 {
 	struct record *record = record_queue_at(queue, sequence);
@@ -166,7 +171,7 @@ static void move_to_partition_queue(struct record_queue *queue, uint64_t sequenc
 	record_queue_list_ready(queue, partition);
 }
 
-/* Up to one of which it is not known whether its key is parked. */
+/* Parks the records that the topic holds, up to the first one whose key is not known. */
 static void park_topic_held(struct record_queue *queue, struct topic *topic)
 {
 	while (topic->held.head && record_queue_at(queue, topic->held.head)->key_known) {
@@ -184,7 +189,7 @@ void record_queue_release_held(struct record_queue *queue, struct topic *topic)
 		park_topic_held(queue, topic);
 		return;
 	}
-	/* records on its partitions may have become known while it was away */
+	/* Records on its partitions may have become known while the topic was away. */
 	for (int32_t p = 0; p < topic->partition_queue_count; p++)
 		record_queue_list_ready(queue, topic->partition_queues[p]);
 	struct record_list held = take_record_list(&topic->held);
@@ -212,6 +217,7 @@ void record_queue_forget(struct record_queue *queue)
 			record_queue_release(queue, record);
 	}
 	assert(queue->bytes == 0);
+
 	queue->last_topic = NULL;
 	queue->covered = queue->acked = queue->next = queue->highest_sent = queue->looked =
 	    queue->end;
@@ -244,8 +250,8 @@ static void grow_record_ring(struct record_queue *queue)
 }
 
 /*
- * Written by the look-back itself: the constraint of the headers lets nobody else begin them so,
- * and this is how jsonb prints them (outbox.headers_valid).
+ * Did the look-back itself write the message? The constraint of the headers lets no other program
+ * begin them like this, and this is how jsonb prints them (outbox.headers_valid).
  */
 static bool is_of_lookback(const struct message *message)
 {
@@ -261,6 +267,7 @@ void record_queue_add(struct record_queue *queue, int64_t tick, bool listed, boo
 	struct topic *topic =
 	    record_queue_topic_find(queue, message->topic, (size_t)message->topic_length);
 	bool refused = topic->refusal_reason && !is_of_lookback(message);
+
 	if (queue->end - queue->acked == queue->capacity)
 		grow_record_ring(queue);
 	topic->uses++;
@@ -312,9 +319,9 @@ static void pass_partition_record(struct record_queue *queue, const struct recor
 }
 
 /*
- * A sequence that went back gives one id to two rows, and both may lie in one window. Progress is
- * noted by id: it says nothing of the first of them before the last is published as well. They come
- * with one page (page.sql), so the next row is in memory.
+ * After a sequence was set back two rows may have the same id, even in one window. Progress is
+ * noted by id: it may not include this id before all of its rows are published. They come with the
+ * same page (page.sql), so the next row is in memory.
  */
 static bool shares_next_id(const struct record_queue *queue)
 {
@@ -328,6 +335,7 @@ static bool shares_next_id(const struct record_queue *queue)
 bool record_queue_pass(struct record_queue *queue, int64_t *ret_tick, int64_t *ret_id)
 {
 	const struct record *record = record_queue_at(queue, queue->acked);
+
 	if (queue->acked == queue->end || !record_is_over(record))
 		return false;
 	*ret_tick = record->tick;
@@ -453,7 +461,7 @@ void record_queue_committed(struct record_queue *queue)
 	}
 }
 
-/* True: a tail has the record, which is acknowledged and not sent again. */
+/* True: the record was found in a tail. It is acknowledged and not sent again. */
 static bool skip_found_record(
     struct record_queue *queue, struct partition_queue *partition, uint64_t sequence)
 {
@@ -471,6 +479,7 @@ static void send_on_partition(struct record_queue *queue, int64_t now,
     struct partition_queue *partition, uint64_t sequence, struct stream_record *ret_record)
 {
 	struct record *record = record_queue_at(queue, sequence);
+
 	if (partition->under_way == 0 && now - partition->acked_at > REMEMBERED_MS)
 		partition->fresh = true;
 	record_move(queue, record, RECORD_SENT);
@@ -494,7 +503,7 @@ static void send_on_partition(struct record_queue *queue, int64_t now,
 	};
 }
 
-/* The owner that died last may have sent the record. If Kafka has it, it is not parked. */
+/* The owner that died last may have sent the record. If Kafka has the record, it is not parked. */
 static void convict_record(
     struct record_queue *queue, struct partition_queue *partition, uint64_t sequence)
 {
@@ -502,7 +511,10 @@ static void convict_record(
 		record_queue_park_convicted(queue, sequence);
 }
 
-/* The partition's first record, if it is known; false: it goes, or waits, like any other. */
+/*
+ * Parks or passes the partition's first held record, which is known, if it must not be sent. False:
+ * it is sent, or waits, like any other.
+ */
 static bool settle_held(
     struct record_queue *queue, struct partition_queue *partition, uint64_t sequence)
 {
@@ -512,6 +524,7 @@ static bool settle_held(
 				     record_queue_found_decides(queue, partition, sequence));
 	if (partition->wait.stall != STALL_PARKS && !record->stands && !convicted)
 		return false;
+
 	pop_record(queue, &partition->held);
 	queue->held_count--;
 	if (record->stands)
@@ -523,7 +536,7 @@ static bool settle_held(
 	return true;
 }
 
-/* From the partitions whose held records may go now. */
+/* Sends a held record, from the partitions whose held records may go now. */
 static bool send_held(
     struct record_queue *queue, int64_t now, uint64_t end, struct stream_record *ret_record)
 {
@@ -533,6 +546,7 @@ static bool send_held(
 		bool known = sequence && record_queue_at(queue, sequence)->key_known;
 		if (known && settle_held(queue, partition, sequence))
 			continue;
+
 		if (known && sequence < end && may_send_record(queue, partition, sequence)) {
 			pop_record(queue, &partition->held);
 			queue->held_count--;
@@ -542,6 +556,7 @@ static bool send_held(
 			send_on_partition(queue, now, partition, sequence, ret_record);
 			return true;
 		}
+
 		queue->ready_first = partition->next_ready;
 		partition->in_ready = false;
 		if (known && sequence < end && partition->under_way + partition->written == 0)
@@ -562,8 +577,9 @@ static void refuse_partition(struct record_queue *queue, uint64_t sequence)
 }
 
 /*
- * It has no partition to wait on, and records of its key may be under way on any. Or it has none
- * while it is not known whether its key is parked.
+ * Must the records behind this one wait? A row that names a partition which the topic does not have
+ * cannot be held on a partition, and records of its key may be in flight on any. The same holds for
+ * such a row, or a convicted one, while it is not known whether its key is parked.
  */
 static bool must_wait(const struct record_queue *queue, uint64_t sequence)
 {
@@ -576,7 +592,7 @@ static bool must_wait(const struct record_queue *queue, uint64_t sequence)
 	       (!record->key_known && (astray || record->convicted));
 }
 
-/* It waits on its partition only until it is known whether Kafka has it. */
+/* Convicts the record, or holds it until it is decided whether Kafka has it. */
 static void convict_or_hold(struct record_queue *queue, uint64_t sequence)
 {
 	struct partition_queue *partition = record_queue_at(queue, sequence)->topic->count
@@ -590,7 +606,7 @@ static void convict_or_hold(struct record_queue *queue, uint64_t sequence)
 	record_queue_list_ready(queue, partition);
 }
 
-/* Decided without a look at its partition; false: it is not. */
+/* True: the record is settled without regard to its partition's state. */
 static bool settle_record(struct record_queue *queue, uint64_t sequence)
 {
 	const struct record *record = record_queue_at(queue, sequence);
@@ -605,7 +621,7 @@ static bool settle_record(struct record_queue *queue, uint64_t sequence)
 	return true;
 }
 
-/* It waits for its topic; where that is missing for too long, only for its look-up. */
+/* Holds the record for its topic; if the topic is stalled, only until its look-up is answered. */
 static void wait_for_topic(struct record_queue *queue, uint64_t sequence)
 {
 	struct record *record = record_queue_at(queue, sequence);
@@ -616,7 +632,7 @@ static void wait_for_topic(struct record_queue *queue, uint64_t sequence)
 		park_topic_held(queue, record->topic);
 }
 
-/* The next record in order: true when it goes out now. */
+/* Decides about the next record in order; true: it goes out now. */
 static bool consider_record(
     struct record_queue *queue, int64_t now, uint64_t sequence, struct stream_record *ret_record)
 {
@@ -625,16 +641,20 @@ static bool consider_record(
 		return false;
 	if (settle_record(queue, sequence))
 		return false;
+
 	record_queue_topic_use(queue, record->topic);
 	if (record->topic->wait.stall == STALL_PARKS || record->topic->state != TOPIC_READY) {
 		wait_for_topic(queue, sequence);
 		return false;
 	}
+
 	struct partition_queue *partition = partition_queue_of(queue, sequence);
 	if (!partition) {
 		refuse_partition(queue, sequence);
 		return false;
 	}
+
+	/* Records leave a partition in order: behind a held one this one must be held, too. */
 	bool waits = partition->held.head || !record->key_known;
 	bool stalled =
 	    partition->wait.stall == STALL_PARKS ||
@@ -651,6 +671,7 @@ static bool consider_record(
 			record_queue_list_ready(queue, partition);
 		return false;
 	}
+
 	if (skip_found_record(queue, partition, sequence) ||
 	    record_queue_park_behind(queue, sequence))
 		return false;
@@ -662,6 +683,8 @@ bool record_queue_send(
     struct record_queue *queue, int64_t now, bool gaps_only, struct stream_record *ret_record)
 {
 	uint64_t end = gaps_only ? queue->highest_sent : queue->end;
+
+	/* Another count moves keys to other partitions: no record may be in flight at that time. */
 	if (queue->changing || record_queue_has_changed_topics(queue))
 		return false;
 	if (send_held(queue, now, end, ret_record))
@@ -669,7 +692,7 @@ bool record_queue_send(
 	while (queue->next < end && !record_queue_is_full(queue) && !must_wait(queue, queue->next))
 		if (consider_record(queue, now, queue->next++, ret_record))
 			return true;
-	/* records that were held just now: some are parked, or looked for in a tail */
+	/* Records that were held just now may have to be parked, or sought in a tail. */
 	return send_held(queue, now, end, ret_record);
 }
 
@@ -691,7 +714,8 @@ bool record_queue_has_gap(const struct record_queue *queue)
 	return false;
 }
 
-/* Refused before it was sent: looked at again when nothing is under way on its partition. */
+/* Holds a record that was refused before it was sent, until nothing is in flight on its partition.
+ */
 static void hold_first_alone(
     struct record_queue *queue, struct partition_queue *partition, uint64_t sequence)
 {
@@ -709,9 +733,12 @@ bool record_queue_report(struct record_queue *queue, int64_t now, uint64_t seque
     enum stream_delivery delivery, int64_t offset, const char *error, bool *ret_wants_producer)
 {
 	*ret_wants_producer = false;
+
+	/* A late report: the record is settled, forgotten, or pending for another producer. */
 	if (sequence < queue->acked || sequence >= queue->end ||
 	    record_queue_at(queue, sequence)->state != RECORD_SENT)
 		return false;
+
 	struct record *record = record_queue_at(queue, sequence);
 	struct partition_queue *partition = record->topic->partition_queues[record->partition];
 	queue->unreported--;
@@ -720,13 +747,16 @@ bool record_queue_report(struct record_queue *queue, int64_t now, uint64_t seque
 	bool denied = delivery == STREAM_DENIED || delivery == STREAM_FAILED;
 	bool convicts =
 	    denied && record_queue_deny(queue, now, sequence, delivery == STREAM_DENIED, error);
+
 	if (delivery == STREAM_AGAIN || (denied && !convicts) ||
 	    (delivery == STREAM_REFUSED && !partition->solo)) {
-		/* stays sent and under way until record_queue_producer_lost makes it go again */
+		/* The record stays sent and in flight: record_queue_producer_lost sends it again.
+		 */
 		record->suspect |= delivery == STREAM_REFUSED || delivery == STREAM_FAILED;
 		*ret_wants_producer = true;
 		return true;
 	}
+
 	if (delivery == STREAM_WRITTEN) {
 		note_written_record(queue, record, partition, offset);
 		partition->fresh = false;
@@ -738,6 +768,7 @@ bool record_queue_report(struct record_queue *queue, int64_t now, uint64_t seque
 	} else {
 		hold_first_alone(queue, partition, sequence);
 	}
+
 	*ret_wants_producer = delivery == STREAM_REFUSED || denied;
 	partition->solo = false;
 	partition->under_way--;
@@ -746,14 +777,15 @@ bool record_queue_report(struct record_queue *queue, int64_t now, uint64_t seque
 	return true;
 }
 
-/* Everything that is not acknowledged goes again, in order; suspects alone. */
+/* All records that are not acknowledged go again, in order; suspects go alone. */
 void record_queue_producer_lost(struct record_queue *queue)
 {
 	record_queue_tails_lost(queue);
 	record_queue_reset_partitions(queue);
+
 	for (uint64_t s = queue->acked; s < queue->end; s++) {
 		struct record *record = record_queue_at(queue, s);
-		/* those that Kafka has, and those that are kept back, do not go again */
+		/* Records that Kafka has, and those that are kept back, do not go again. */
 		if (!record_waits(record) && !record_has_producer(record))
 			continue;
 		record_move(queue, record, RECORD_PENDING);

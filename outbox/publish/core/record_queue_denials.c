@@ -1,21 +1,21 @@
 /*
  * Denied partitions. A partition may answer every record with an error that blames no record: the
- * relay has no permission, the broker cannot compress what it is to store, the broker failed
- * without saying why. Each such answer costs a producer, and with it a pause of every other
- * partition. So nothing is sent to a denied partition for a second, then two, four … up to a
- * minute. Partitions of one topic with about the same pause are tried together.
+ * relay has no permission, the broker cannot compress the records, or the broker failed without
+ * saying why. Each such answer costs a producer, and with it a pause of every other partition. So a
+ * denied partition gets no records for a second, then two, four … up to a minute. Partitions of one
+ * topic with about the same pause are tried together.
  *
- *   try 1, 2      its records are held
- *   try 3         the record that failed alone is parked with the error, like a refused one: the
- *                 record may be the cause
- *   from try 4 on the partition is stalled (record_queue_stalls.c): its records are parked, so that
- * other partitions do not wait for them, and come back for the next try
+ *   try 1, 2       its records are held
+ *   try 3          the record that failed alone is parked with the error, like a refused one: the
+ *                  record may be the cause
+ *   from try 4 on  the partition is stalled (record_queue_stalls.c): its records are parked, so
+ *                  that other partitions do not wait for them, and come back for the next try
  *
- * An acknowledgement ends all of that. If two partitions of a topic fail and neither has
+ * An acknowledgement ends the denial. If two partitions of a topic fail and no partition of it has
  * acknowledged a record since, or if the error names the topic, the whole topic is denied: its
- * partitions are tried together, and no record is blamed. If the publisher stops at refused
- * records, nothing is parked and the tries go on. While messages crash the relay (poison_guard.h),
- * the first try decides: the owner may not live until the second.
+ * partitions are tried together, and no record is blamed. If the topic's policy is to stop at
+ * refused records, nothing is parked and the tries go on. While messages crash the relay
+ * (poison_guard.h), the first try decides: the owner may not live until the second.
  */
 #include <stdlib.h>
 #include <utlist.h>
@@ -28,8 +28,8 @@ enum { FIRST_MS = 1000, CAP_MS = 60000, TRIES = 3 };
 struct denial {
 	struct topic *topic;
 	int64_t until; /* the end of the newest pause */
-	int failing;   /* partitions without an acknowledgement since they failed */
-	bool answered; /* some partition took a record since the first one failed */
+	int failing;   /* number of partitions without an acknowledgement since they failed */
+	bool answered; /* some partition acknowledged a record since the first one failed */
 	int tries;     /* of the whole topic; 0: its partitions are tried one by one */
 	uint64_t seed;
 	char error[256];
@@ -46,8 +46,10 @@ static struct denial *denial_of(struct record_queue *queue, struct topic *topic)
 	return topic->denial;
 }
 
-/* Partitions whose pauses end at about the same time are tried together, since a try may cost a
- * producer. */
+/*
+ * Partitions whose pauses end at about the same time are tried together, since each try may cost a
+ * producer.
+ */
 static void choose_pause_end(struct denial *denial, int64_t now, int tries)
 {
 	struct backoff backoff = {.first_ms = FIRST_MS,
@@ -83,7 +85,8 @@ static void unbar_partition(struct record_queue *queue, struct partition_queue *
 	record_queue_list_ready(queue, partition);
 }
 
-/* A parked record was tried before, and is not to delay its partition again. */
+/* A record from outbox.parked was tried before: its first failure counts, to save the partition
+ * time. */
 static bool may_be_the_cause(const struct record_queue *queue,
     const struct partition_queue *partition, const struct record *record)
 {
@@ -111,7 +114,7 @@ bool record_queue_deny(
 
 	text_copy(denial->error, sizeof denial->error, error);
 	if (partition_is_barred(
-		partition)) /* another record, or another partition, told it before */
+		partition)) /* another record or partition has reported the error before */
 		return false;
 
 	denial->failing += partition->failures++ == 0;

@@ -1,8 +1,8 @@
 /*
- * Found records, and tails that have more records of the shard than memory holds.
+ * Found records, and tails that have more records of the shard than memory can hold.
  *
- * Found records take at most a quarter of `memory`, all partitions together. When this is used up
- * at an offset, the partition gets a cut there. The reading goes on, and keeps only records of rows
+ * The found records of all partitions take at most a quarter of `memory`. When this is used up at
+ * an offset, the partition gets a cut there. The reading goes on, and keeps only records of rows
  * that wait on the partition at that moment: these rows are sought. At the end of the reading a row
  * is decided if
  *
@@ -11,18 +11,21 @@
  *   - its id is outside the range of the ids that were not kept: the same.
  *
  * Any other row waits. When it is the first on its partition, a pass begins (record_queue_tails.c):
- * the partition is read again from the cut on. By then rows with kept records have come by, so
- * there is memory for further records, and the new cut lies farther behind. A pass ends as soon as
- * memory is full and no row is sought. A pass that reads to the end decides all rows that waited
+ * the partition is read again from the cut on. By then the rows of kept records have been read, so
+ * there is memory for further records, and the new cut is at a larger offset. A pass ends as soon
+ * as memory is full and no row is sought. A pass that reads to the end decides all rows that waited
  * when its cut was made. So each pass decides all rows that waited when it began, however little
  * memory there is.
  *
- * A pass begins when nothing is under way on the partition. Behind the end of the previous reading
+ * A pass begins when nothing is in flight on the partition. After the end of the previous reading
  * the partition has records that this owner wrote and that were acknowledged: the pass skips them.
  * After the loss of a producer the partition is read from the cut to the end like a first tail.
  *
  * The logged offset of the partition stays in front of the cut: the next owner begins to read
  * there.
+ *
+ * Read record_queue_found_take first, which keeps a record or makes a cut, then
+ * record_queue_found_decides.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -32,10 +35,10 @@
 
 enum {
 	TAIL_SHARE = 4, /* a quarter of `memory` is for found records */
-	ROWS_SHARE = 4, /* a quarter of that if rows fill the rest */
+	ROWS_SHARE = 4, /* a quarter of that quarter if rows fill the rest */
 	/*
-	 * Sought rows are not counted: queue->bytes has RECORD_OVERHEAD for each row, and
-	 * librdkafka does not use it for a row that waits.
+	 * Sought rows are not counted: queue->bytes has RECORD_OVERHEAD for each row, which
+	 * librdkafka does not use for a row that waits.
 	 */
 	SEEN_BYTES = sizeof(struct seen) + 32,
 };
@@ -73,6 +76,7 @@ static void add_found(struct record_queue *queue, struct partition_queue *partit
 		before = next;
 		next = next->next;
 	}
+
 	seen->offset = offset;
 	if (before)
 		DL_APPEND_ELEM(partition->first, before, seen);
@@ -110,6 +114,7 @@ struct seen *record_queue_tail_found(
 {
 	struct seen_name name;
 	struct seen *seen;
+
 	if (!partition->found)
 		return NULL;
 	name = seen_name_of(record_queue_at(queue, sequence));
@@ -203,7 +208,7 @@ static void seek_record(struct partition_queue *partition, const struct record *
 	HASH_ADD(hh, cut->sought, name, sizeof seen->name, seen);
 }
 
-/* Memory is full: from this offset on only records of rows that wait are kept. */
+/* Memory is full: from this offset on only the records of waiting rows are kept. */
 static void begin_cut(struct record_queue *queue, struct partition_queue *partition, int64_t offset)
 {
 	struct cut *cut = partition->cut;
@@ -230,6 +235,7 @@ static void keep_sought(struct record_queue *queue, struct partition_queue *part
 	struct cut *cut = partition->cut;
 	struct pass *pass = &cut->reading;
 	struct seen *seen = find_seen(cut->sought, name);
+
 	if (seen) {
 		HASH_DEL(cut->sought, seen);
 		add_found(queue, partition, seen, offset);
@@ -241,7 +247,7 @@ static void keep_sought(struct record_queue *queue, struct partition_queue *part
 		pass->most_id = name->id;
 }
 
-/* A record that comes twice is kept once, with the offset that holds the noted one back longer. */
+/* A record that comes twice is kept once, with the offset that holds back the logged one longer. */
 static void keep_found(struct record_queue *queue, struct partition_queue *partition,
     const struct seen_name *name, int64_t offset)
 {
@@ -260,9 +266,10 @@ enum record_found record_queue_found_take(struct record_queue *queue,
     struct partition_queue *partition, const struct seen_name *name, int64_t offset)
 {
 	bool again = record_queue_partition_is_cut(partition) && offset < partition->cut->end;
-	/* acknowledged by this owner since the reading before */
+	/* This owner's record, acknowledged since the reading before. */
 	if (record_queue_partition_is_cut(partition) && !again && offset <= partition->known_offset)
 		return RECORD_FOUND_AGAIN;
+
 	keep_found(queue, partition, name, offset);
 	if (partition->state == PARTITION_SEEKING && is_cutting(partition) &&
 	    !partition->cut->sought)
@@ -272,7 +279,7 @@ enum record_found record_queue_found_take(struct record_queue *queue,
 	return partition->first_tail ? RECORD_FOUND_FIRST : RECORD_FOUND;
 }
 
-/* Rows that were decided stay so. */
+/* Rows that were decided stay decided. */
 static void end_pass(struct cut *cut, struct pass made)
 {
 	if (made.settled < cut->made.settled)
@@ -284,7 +291,7 @@ static void end_pass(struct cut *cut, struct pass made)
 void record_queue_cut_enough(struct partition_queue *partition)
 {
 	struct pass made = partition->cut->reading;
-	/* the range of the previous reading, which went to the end, covers this part too */
+	/* The range of the previous reading, which went to the end, covers this part too. */
 	made.least_id = partition->cut->made.least_id;
 	made.most_id = partition->cut->made.most_id;
 	end_pass(partition->cut, made);

@@ -1,7 +1,7 @@
 /*
  * Parked keys. A shard may have millions, more than fit into memory. The owner has three sources:
  *
- *   exact keys  keys that this owner parked lately, keys with records to be parked, and keys that
+ *   exact keys  keys that this owner parked lately, keys with records to be noted, and keys that
  *               a look-up found parked
  *   filter      a Bloom filter of the digests of all parked keys, at most an eighth of `memory`,
  *               loaded in pages. A second one exists while a filter is loaded again.
@@ -15,25 +15,27 @@
  *  - A record is unknown until its look-up is answered. A key that the filter does not hold is not
  *    parked at this moment: that counts as a look-up. After a take-over every key is looked up
  *    until the filter is loaded. When a filter is loaded again the former one stays in force until
- *    the new one has all pages: it holds every parked key, and some that are parked no longer. A
+ *    the new one has all pages: it holds every parked key, and some that are no longer parked. A
  *    key that this owner parks enters the exact keys and both filters at once.
  *  - Later records of an exact key are parked behind it (record_queue_parks.c). An exact key may be
- * dropped only when no record in memory relies on a look-up made before the key was parked.
- * Therefore every waiting record becomes unknown again when keys are dropped. A key stays while
- * records of it are to be noted, and while records in front of its refused record are in memory.
+ *    dropped only when no record in memory relies on a look-up made before the key was parked.
+ *    Therefore every waiting record becomes unknown again when keys are dropped. A key stays while
+ *    it has records to be noted, and while records in front of its refused record are in memory.
  *  - An unknown record keeps its place: later records of the partition wait behind it, so that
  *    positions grow along the partition. It is neither sent, nor parked, nor matched with a tail.
  *  - Rows of windows that a former owner opened may be parked already. They are looked up by id and
  *    event id as well, with and without a key. A row that is parked already needs nothing more.
  *  - Rows of a listed window come from outbox.parked: they are sent although their key is parked.
  *  - A lost producer changes nothing: its records are pending again and stay known.
- *  - While the outcome of a call is unknown, records to be noted hold their exact keys, and no
+ *  - While the outcome of a call is unknown, records to be noted keep their exact keys, and no
  *    look-up is made.
  *
- * Two queues with one digest are treated as one. A record that is parked behind another queue's row
- * is the head of its own queue: it is free at once and is listed in order. So a collision costs
- * time only. The database reports digests, not keys, that have no parked row left, so an exact key
- * never ends too early.
+ * Two queues of parked rows with the same digest are treated as one. A record that is parked behind
+ * another queue's row is the head of its own queue: it is free at once and is listed in order. So a
+ * collision costs only time. The database reports the digests, not the keys, that have no parked
+ * row left, so an exact key never ends too early.
+ *
+ * Read is_key_known and record_queue_lookup_end first.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -44,13 +46,13 @@
 
 enum {
 	LOOKUPS = 500,       /* records in one look-up */
-	PAGE_DIGESTS = 5000, /* in one page for the filter */
-	KEYS_LEAST = 1024,   /* exact keys that are kept however small the memory is */
-	KEY_BYTES = 128,     /* of an exact key */
+	PAGE_DIGESTS = 5000, /* digests in one page for the filter */
+	KEYS_LEAST = 1024,   /* minimum limit of exact keys, however small the memory is */
+	KEY_BYTES = 128,     /* memory of an exact key */
 	KEYS_SHARE = 16,     /* 1/16 of the memory holds exact keys */
 	FILTER_SHARE = 8,    /* 1/8 of the memory holds the filter */
 	FIRST_LINES = 1024,  /* initial size of an empty filter */
-	LINE_DIGESTS = 48,   /* more in a line of the filter make too many false hits */
+	LINE_DIGESTS = 48,   /* with more in a line, the filter has too many false hits */
 };
 
 static int64_t or_else(int64_t number, int64_t otherwise)
@@ -66,6 +68,7 @@ static int64_t record_digest(struct record_queue *queue, struct record *record)
 	const char *topic = record->topic->name;
 	if (record->has_digest)
 		return record->digest;
+
 	record->has_digest = true;
 	if (queue->parking.digest) {
 		record->digest = queue->parking.digest(queue->parking.context, topic,
@@ -84,7 +87,7 @@ static const struct bloom_code *filter_code(void)
 	return bloom_codes()[0];
 }
 
-/* The digests of tests are small numbers: the bits of the filter need a hash. */
+/* The digests in tests are small numbers: the bits of the filter need a hash. */
 static struct fingerprint hash_digest(int64_t digest)
 {
 	uint64_t low = (uint64_t)digest * 0x9e3779b97f4a7c15u, high;
@@ -188,19 +191,19 @@ static void add_to_filter(struct parked_filter *filter, int64_t digest)
 	filter->count++;
 }
 
-/* No row has a parked key, and nothing is hashed. */
+/* The shard has no parked key, and nothing is hashed. */
 static bool has_no_filter(const struct record_queue *queue)
 {
 	return !queue->filter.words && !queue->loading.words;
 }
 
-/* Not in the filter: not parked. Without one in force the first one is still being loaded. */
+/* A key that is not in the filter is not parked. Without a filter in force, any key may be. */
 static bool may_be_parked(const struct record_queue *queue, int64_t digest)
 {
 	return !queue->filter.words || filter_holds(&queue->filter, digest);
 }
 
-/* Loads the filter anew when it is too small, or when half of its keys are no longer parked. */
+/* Loads the filter again when it is too small, or when half of its keys are no longer parked. */
 static void renew_filter(struct record_queue *queue)
 {
 	const struct parked_filter *filter = &queue->filter;
@@ -232,7 +235,7 @@ void record_queue_digest(struct record_queue *queue, int64_t digest)
 	filter->last_digest = digest;
 }
 
-/* The last page is not full. An empty filter goes, and nothing is hashed from there on. */
+/* The last page is not full. An empty filter is dropped, and nothing is hashed from then on. */
 void record_queue_digests_end(struct record_queue *queue, int64_t rows)
 {
 	struct parked_filter *filter = &queue->loading;
@@ -242,6 +245,7 @@ void record_queue_digests_end(struct record_queue *queue, int64_t rows)
 		filter->next_digest = filter->last_digest + 1;
 	if (!last)
 		return;
+
 	drop_filter(&queue->filter);
 	queue->filter = *filter;
 	*filter = (struct parked_filter){0};
@@ -270,9 +274,9 @@ void record_queue_key_added(struct record_queue *queue, struct record *record)
 }
 
 /*
- * The answers of look-ups no longer count. All records are judged anew before the first one goes
- * on: a record that goes on may take others of its topic or partition along, and reads whether they
- * are known.
+ * The answers of look-ups no longer count. All records are checked again before the first one goes
+ * on: a record that goes on may take others of its topic or partition along, depending on their
+ * key_known.
  */
 static void forget_lookups(struct record_queue *queue)
 {
@@ -284,8 +288,8 @@ static void forget_lookups(struct record_queue *queue)
 		record->looked_up = false;
 		record_queue_key_added(queue, record);
 	}
-	/* an exact key may have come meanwhile: no look-up will set the partition of its records
-	 * free */
+
+	/* Records of an exact key that came meanwhile get no look-up that would release them. */
 	for (uint64_t s = queue->acked; s < queue->end; s++)
 		if (record_queue_at(queue, s)->key_known)
 			record_queue_becomes_known(queue, s);
@@ -319,11 +323,12 @@ void record_queue_key_noted(struct record_queue *queue, struct record *record)
 	struct parked_key *key = record_queue_key_of(queue, record, false);
 	if (!key)
 		return;
+
 	uint64_t most = most_lines(queue);
 	if (has_no_filter(queue))
 		begin_filter(&queue->filter, most < FIRST_LINES ? most : FIRST_LINES);
-	/* also if it stands already: that may be out of date, where the answer of a call was lost,
-	   and the filter may have been loaded since */
+	/* Even if `stands` is set: that may be out of date if the answer of a call was lost, and
+	   the filter may have been loaded since. */
 	add_to_filter(&queue->filter, key->digest);
 	add_to_filter(&queue->loading, key->digest);
 	key->parking_count--;
@@ -359,6 +364,7 @@ void record_queue_keys_forget(struct record_queue *queue)
 	{
 		drop_parked_key(queue, key);
 	}
+
 	drop_filter(&queue->filter);
 	drop_filter(&queue->loading);
 	parked_digester_destroy(queue->digester);
@@ -384,6 +390,7 @@ static void add_lookup(struct record_queue *queue, uint64_t sequence)
 		queue->lookups = xrealloc(
 		    queue->lookups, (size_t)queue->lookup_capacity * sizeof *queue->lookups);
 	}
+
 	struct stream_lookup *asked = &queue->lookups[queue->lookup_count++];
 	*asked = (struct stream_lookup){.sequence = sequence};
 	if (record->tick <= queue->inherited_tick) {
@@ -423,8 +430,9 @@ void record_queue_looked_up(struct record_queue *queue, int place, bool itself)
 	record_queue_at(queue, asked->sequence)->stands = itself;
 	if (itself || !asked->has_digest)
 		return;
-	/* an earlier owner parked rows of the key: all records in memory are behind those,
-	 * whichever was refused first */
+
+	/* An earlier owner parked rows of the key: all records in memory are behind those rows,
+	 * whichever record was refused first. */
 	struct parked_key *key = find_or_add_parked_key(queue, asked->digest);
 	key->stands = true;
 	key->refused_sequence = 0;

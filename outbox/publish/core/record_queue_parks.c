@@ -1,23 +1,23 @@
 /*
- * The way of a refused record: produce_fault.c in outbox/kafka says whose fault an error is, and
+ * The path of a refused record: produce_fault.c in outbox/kafka classifies the error, and
  * record_sender.c reports the record with it. record_queue_report (record_queue.c) decides: a
  * record that was refused in a batch goes again alone; one that was refused alone is parked by
- * record_queue_park_refused. record_queue_parks_json gives it to the next tick, in which
+ * record_queue_park_refused. record_queue_parks_json passes it to the next tick, in which
  * outbox.park (sql/migrations/0007_parked.sql) writes its row.
  *
- * Parking. A record that Kafka refuses for good, and those of its key behind it, leave the stream
- * for outbox.parked (0007_parked.sql) in the transaction of the next log row; then they count as
- * published. From there they come back as records of listed windows. Those with a time of their own
- * go to outbox.scheduled (0009_scheduled.sql) in the same way.
+ * Parking: a record that Kafka refuses permanently, and the records of its key behind it, move from
+ * the stream to outbox.parked (0007_parked.sql) in the transaction of the next log row; then they
+ * count as published. From there they come back as records of listed windows. Records with a time
+ * of their own go to outbox.scheduled (0009_scheduled.sql) in the same way.
  *
- * A record is parked when it was refused while alone on its partition, or while a record of its key
- * is parked and not gone yet.
+ * A record is parked if it was refused while alone on its partition, or if a record of its key is
+ * parked and not gone yet.
  *
  * A record is parked only when all records of its partition before it are acknowledged, so that the
- * next owner cannot find one of them unpublished and queue it behind the parked one. And nothing
- * goes out before a refused record is noted, nor to a partition before all records that were parked
- * for its sake are noted. The cause may be mended meanwhile, and the next owner would send such a
- * record behind records of larger positions.
+ * next owner cannot find one of them unpublished and queue it behind the parked one. And no record
+ * goes out before a refused one is noted, nor to a partition before all records that were parked
+ * because of its stall are noted. Otherwise the cause might be repaired meanwhile, and the next
+ * owner would send such a record behind records of larger positions.
  */
 #include <assert.h>
 #include <jansson.h>
@@ -61,9 +61,7 @@ void record_queue_schedule(struct record_queue *queue, uint64_t sequence)
 	keep_record_back(queue, sequence, NULL);
 }
 
-/* The partition for whose sake a record is parked; NULL: for the sake of its topic, which was
- * missing.
- */
+/* The stalled partition of a parked record; NULL: its topic was missing. */
 static struct partition_queue *stalled_partition(const struct record *record)
 {
 	const struct topic *topic = record->topic;
@@ -77,8 +75,9 @@ static int64_t *unnoted_rows(const struct record *record)
 	return partition ? &partition->unnoted : &record->topic->unnoted;
 }
 
-/* Records may flow again. A topic that was loaded again meanwhile has new partition queues, which
- * count none.
+/*
+ * A parked row of a stalled place is noted; after the last one records may flow again. If the topic
+ * was loaded again meanwhile, its new partition queues count no such rows.
  */
 static void note_stalled_row(struct record_queue *queue, const struct record *record)
 {
@@ -124,8 +123,9 @@ static uint64_t first_refused(uint64_t refused, uint64_t sequence)
 }
 
 /*
- * From here on later records of the key wait behind it, unless the topic lets records pass. If an
- * earlier owner parked records of the key, all records of this owner are behind those.
+ * The record becomes the head of its key: later records of the key wait behind it, unless the topic
+ * lets records pass. If an earlier owner parked records of the key, all records of this owner are
+ * behind those.
  */
 static void becomes_head(struct record_queue *queue, uint64_t sequence)
 {
@@ -142,6 +142,7 @@ void record_queue_park_refused(struct record_queue *queue, uint64_t sequence, co
 {
 	struct record *record = record_queue_at(queue, sequence);
 	enum stream_policy policy = record->topic->policy;
+
 	becomes_head(queue, sequence);
 	if (!queue->refused && (!record->from_parked || record->convicted))
 		note_refusal(queue, sequence, error);
@@ -158,6 +159,7 @@ static bool park_behind(struct record_queue *queue, uint64_t sequence, bool stal
 {
 	struct record *record = record_queue_at(queue, sequence);
 	struct parked_key *key = record_queue_key_of(queue, record, false);
+
 	if (!key)
 		return false;
 	uint64_t refused = record->from_parked ? key->refused_again : key->refused_sequence;
@@ -201,6 +203,7 @@ void record_queue_park_stalled(struct record_queue *queue, uint64_t sequence)
 	else
 		snprintf(error, sizeof error, "partition %d acknowledged nothing for stall_after",
 		    record->partition);
+
 	if (park_behind(queue, sequence, true))
 		return;
 	becomes_head(queue, sequence);
@@ -233,7 +236,8 @@ static json_t *parked_row_json(const struct park *park, const struct record *rec
 {
 	json_t *row = json_pack(
 	    "[I,I]", (json_int_t)record->message.id, (json_int_t)record->message.created_us);
-	/* an error that is no UTF-8 is not worth a loss */
+
+	/* An error that is not UTF-8 must not cost the row: a plain text replaces it. */
 	if (park->error && json_array_append_new(row, json_string(park->error)) != 0)
 		json_array_append_new(row, json_string("refused"));
 	else if (!park->error && !record->later)
@@ -265,13 +269,15 @@ char *record_queue_parks_json(struct record_queue *queue, int most)
 	int count = queue->park_count < most ? queue->park_count : most;
 	if (!record_queue_has_parks(queue))
 		return NULL;
+
 	json_t *rows = json_array(), *scheduled = json_array();
 	for (int i = 0; i < count; i++) {
 		const struct record *record = record_queue_at(queue, queue->parks[i].sequence);
 		json_array_append_new(
 		    record->later ? scheduled : rows, parked_row_json(&queue->parks[i], record));
 	}
-	/* not before the last of their rows is noted */
+
+	/* Recovered places are reported only when all of their rows are noted. */
 	json_t *recovered = recovered_json(queue, count == queue->park_count);
 	json_t *parks = json_pack("{s:o,s:o,s:o,s:I,s:I,s:I}", "rows", rows, "scheduled", scheduled,
 	    "recovered", recovered, "first_ms", (json_int_t)queue->parking.retry_first_ms, "max_ms",
@@ -286,6 +292,7 @@ char *record_queue_parks_json(struct record_queue *queue, int most)
 static void note_parked_row(struct record_queue *queue, struct park *park)
 {
 	struct record *record = record_queue_at(queue, park->sequence);
+
 	assert(record->state == RECORD_PARKING);
 	if (!record->later)
 		record_queue_key_noted(queue, record);

@@ -5,8 +5,8 @@
  * (destinations in log rows), record_queue_tails.c, record_queue_parks.c, record_queue_keys.c,
  * record_queue_stalls.c, record_queue_denials.c.
  *
- * Thousands of topics may be in use: nothing that a turn of the loop does walks over all of them,
- * or over their partition queues. Hence the lists; each says which objects are on it.
+ * Thousands of topics may be in use: a turn of the loop never walks over all topics, or over all
+ * partition queues. Hence the lists; a comment at each says which objects are on it.
  */
 #include <uthash.h>
 #include <utlist.h>
@@ -31,22 +31,22 @@ struct record {
 	struct message message;
 	struct topic *topic;
 	int64_t tick;
-	int64_t offset;     /* where Kafka has it, once it is written */
-	uint64_t next_held; /* the one behind it in the queue it is held in; 0: last */
+	int64_t offset;     /* the record's offset in Kafka, once it is written */
+	uint64_t next_held; /* the next record in the list that holds this one; 0: last */
 	int32_t partition;
 	uint8_t state;    /* enum record_state; record_move sets it */
 	bool suspect;     /* was in a refused batch */
 	bool from_parked; /* it came from outbox.parked, with the listed window */
-	bool later;       /* its time has not come: outbox.scheduled is where it goes */
-	bool convicted; /* parked as dead, unsent: it kills who sends it, or its topic is refused */
+	bool later;       /* its time has not come: it goes to outbox.scheduled */
+	bool convicted;   /* parked as dead, not sent: it crashes the sender, or topic_refused */
 	bool topic_refused;
 	/* record_queue_keys.c */
-	bool key_known; /* whether its key is parked, and whether it is itself */
-	bool looked_up; /* in the database */
-	bool stands;    /* it is parked itself */
+	bool key_known; /* it is known whether the record or its key is parked */
+	bool looked_up; /* the database was asked */
+	bool stands;    /* the record itself is parked */
 	bool has_digest;
 	int64_t digest;
-	struct seen *seen; /* the record in Kafka that was found for it; NULL: it was sent */
+	struct seen *seen; /* the found record in Kafka that is this one; NULL: none */
 };
 
 struct record_list {
@@ -54,7 +54,7 @@ struct record_list {
 };
 
 /*
- * How much of the partition's tail this owner has read. record_queue_states.c has the table and the
+ * How far this owner has read the partition's tail. record_queue_states.c has the table and the
  * invariants.
  */
 enum partition_state {
@@ -69,7 +69,7 @@ enum partition_state {
 	PARTITION_STATES
 };
 
-enum { OFFSET_NONE = -2 /* not known; -1: in front of the first record */ };
+enum { OFFSET_NONE = -2 /* unknown; -1 means in front of the first record */ };
 
 /* A record of ours that was found in a tail. */
 struct seen {
@@ -78,27 +78,27 @@ struct seen {
 		char event_id[16];
 	} name;
 	int64_t offset;
-	uint64_t matched; /* the number of its row, which came by and is not passed yet; 0: none */
+	uint64_t matched; /* the number of its row, which was read and is not passed; 0: none */
 	struct seen *prev, *next; /* by offset */
 	UT_hash_handle hh;
 };
 
-/* A reading that did not keep everything that it found (record_queue_found.c). */
+/* A reading that did not keep every record that it found (record_queue_found.c). */
 struct pass {
-	int64_t from;              /* from here on; OFFSET_NONE: there is none */
-	uint64_t settled;          /* rows up to this number are decided all the same */
+	int64_t from;              /* not all are kept from here on; OFFSET_NONE: no pass */
+	uint64_t settled;          /* rows up to this number are decided nevertheless */
 	int64_t least_id, most_id; /* range of the ids of records that were not kept */
 };
 
 struct cut {
 	struct pass made, reading;
-	int64_t end;         /* of the reading that `made` speaks of, or of one before it */
-	struct seen *sought; /* by (id, event id): rows that wait, not found so far */
+	int64_t end;         /* end of the last reading that reached the partition's end */
+	struct seen *sought; /* by (id, event id): waiting rows that are not found so far */
 };
 
-/* Records wait for a partition, or for a missing topic. */
+/* The wait of records for a partition, or for a missing topic. */
 struct wait {
-	int64_t since; /* and none came through; 0: none waits, or not known */
+	int64_t since; /* records wait, and none was acknowledged; 0: none waits, or unknown */
 	enum {
 		STALL_NONE,
 		STALL_OWED,  /* rows are parked, and some may be in the tail */
@@ -106,7 +106,7 @@ struct wait {
 	} stall;
 };
 
-/* Answers came up to `at`, and since `since` with none `gap` or more later than the one before. */
+/* The last answer came `at`. From `since` on each came less than `gap` after the one before. */
 struct hearing {
 	int64_t at, since, gap;
 };
@@ -114,51 +114,49 @@ struct hearing {
 struct partition_queue {
 	struct topic *topic;
 	int32_t number;
-	int32_t under_way;
-	int32_t written;      /* in the transaction that is open */
-	int32_t unpassed;     /* acknowledged behind a record that is not */
-	uint64_t alone_until; /* records up to here go alone */
-	int64_t acked_at;     /* the last one, unless fresh */
+	int32_t under_way;    /* records that the producer has */
+	int32_t written;      /* records in the open transaction */
+	int32_t unpassed;     /* acknowledged records behind one that is not */
+	uint64_t alone_until; /* records up to this number go alone */
+	int64_t acked_at;     /* time of the last acknowledgement, unless fresh */
 	/*
-	 * The state only concerns the tail, and these two concern the producer. fresh: this
-	 * producer has no acknowledgement on the partition yet. solo: the record under way was sent
-	 * alone.
+	 * `state` concerns only the tail, these two the producer. fresh: this producer has no
+	 * acknowledgement on the partition yet. solo: the record in flight was sent alone.
 	 */
 	bool fresh, solo;
-	/* Is in queue.ready_first. The last one there has no next_ready either. */
+	/* The queue is in queue.ready_first. The last queue there has no next_ready either. */
 	bool in_ready;
 	/*
 	 * Every record of ours on the partition that progress in the log does not cover lies behind
-	 * `offset`; every one that this owner does not know of behind `known_offset`.
+	 * `offset`; every record of ours that this owner does not know lies behind `known_offset`.
 	 */
 	int64_t offset, logging_offset, logged_offset, known_offset;
 	enum partition_state state;
-	uint64_t question; /* the number of the newest one; answers to any other do not count */
+	uint64_t question; /* number of the newest question; answers to others are ignored */
 	/*
-	 * Rows that were parked before their tail was read count as passed. Set in any state, and
-	 * cleared when the partition opens.
+	 * The partition has rows that were parked before their tail was read; they count as passed.
+	 * Set in any state, and cleared when the partition opens.
 	 */
 	bool keeps_passed;
-	/* No tail was read since the topic was loaded. Later ones pass through the same states. */
+	/* No tail was read since the topic was loaded. Later tails pass through the same states. */
 	bool first_tail;
-	/* Windows open after its tail was read: the log said so when the topic was loaded. */
+	/* No window opens before its tail is read: the topic was open in the log when loaded. */
 	bool awaited;
-	/* Its end is being looked for, so that the offset moves up. Open and cut ones may be asked.
-	 */
+	/* A question for its end is in flight, so that the offset moves up; states OPEN and CUT. */
 	bool asked_end;
-	/* Records flowed since the topic was visited. */
+	/* Records were sent since the topic was visited. */
 	bool used;
-	/* Is in topic.changed_first or in the row under way; the last one has no next_changed. */
+	/* Is in topic.changed_first or in the row in flight; the last one has no next_changed. */
 	bool offset_changed;
 	struct wait wait;
-	int64_t unnoted; /* rows parked for its sake that are to be noted; nothing is sent before */
-	/* tries in a row that failed with an error that blames no record */
+	int64_t unnoted; /* rows parked because of it and not noted; until then nothing is sent */
+	/* consecutive tries that failed with an error that blames no record */
 	int failures;
-	int64_t barred_until; /* the time of the next try, before which nothing is sent; 0: none */
+	int64_t barred_until; /* the time of the next try; until then nothing is sent; 0: none */
 	struct seen *found;   /* by (id, event id), until the row is passed */
-	struct seen *first;   /* the same, by offset */
+	struct seen *first;   /* the same records, by offset */
 	struct seen *newest;  /* the last one before the position of the reading */
-	struct cut *cut;      /* NULL: all that was found is kept */
+	struct cut *cut;      /* NULL: all found records are kept */
 	struct record_list held;
 	struct partition_queue *next_ready;
 	struct partition_queue *next_changed;
@@ -167,18 +165,18 @@ struct partition_queue {
 };
 
 enum topic_state {
-	TOPIC_ASKED,   /* the broker has not said that it exists, or the log what it says of it */
-	TOPIC_NEW,     /* exists; that it is open, and its count, are to be logged */
+	TOPIC_ASKED,   /* the answer of the broker (it exists) or of the log is missing */
+	TOPIC_NEW,     /* exists; must be logged as open, with its count */
 	TOPIC_READY,   /* records flow */
 	TOPIC_CHANGED, /* exists with another count than the logged one */
-	TOPIC_CLOSING, /* the row under way closes it: records wait */
+	TOPIC_CLOSING, /* the row in flight closes it: records wait */
 };
 
 /* How far the topic's destination has been read from the log. */
 enum topic_log {
 	LOG_UNASKED,
 	LOG_WANTED,  /* is in queue.unloaded */
-	LOG_LOADING, /* asked for by the call under way */
+	LOG_LOADING, /* the call in flight reads it */
 	LOG_LOADED,
 };
 
@@ -191,50 +189,50 @@ struct topic {
 	enum topic_state state;
 	enum topic_log log;
 	bool open;       /* in the log: there may be records behind the noted offsets */
-	bool checks;     /* closed, not used, and looked at only whether it is still there */
-	int32_t logging; /* the count that the row under way carries; 0: none */
-	int64_t cost_n;  /* the fold behind which rows say something of it; see unfolded_cost */
-	int32_t count;   /* logged; 0: none yet */
+	bool checks;     /* closed and not used; the broker is only asked whether it exists */
+	int32_t logging; /* the count that the row in flight carries; 0: none */
+	int64_t cost_n;  /* the fold after which rows mention it; see unfolded_cost */
+	int32_t count;   /* in the log; 0: none yet */
 	int32_t reported_count; /* by the broker; 0: missing */
 	struct partition_queue **partition_queues;
 	/* at least count: brokers may report an older count for a while */
 	int32_t partition_queue_count;
 	struct record_list held;
-	bool missing;           /* the broker says so */
+	bool missing;           /* the broker reports it as missing */
 	struct wait wait;       /* while it is missing */
-	int64_t unnoted;        /* rows parked because it was, as in its partitions */
-	struct hearing answers; /* the cluster repeats that the topic is missing */
+	int64_t unnoted;        /* rows parked while it was missing, as in its partitions */
+	struct hearing answers; /* answers of the cluster that the topic is missing */
 	struct denial *denial;  /* NULL: no partition of it failed */
-	int64_t uses;      /* by records that are not passed, parked keys, stalls to be noted */
-	int awaited_count; /* partitions */
+	int64_t uses;           /* by records that are not passed, and by recovered places */
+	int awaited_count;      /* number of its awaited partitions */
 	int64_t used_at, moved_at, visit_at;
 	bool used;       /* since the last visit */
-	bool closes;     /* it is to be closed, or to go, with the next row */
-	bool ends_asked; /* so that its offsets move up before that */
+	bool closes;     /* the next row should close or remove it */
+	bool ends_asked; /* its ends were requested, so that offsets move up before it closes */
 	enum stream_policy policy;
 	char *refusal_reason; /* why it takes no message of an application; NULL: it does */
-	/* partitions with offsets to be logged */
+	/* partitions with offsets to log */
 	struct partition_queue *changed_first, *changed_last;
-	struct topic_links in_changed;  /* those with such partitions, NEW, CHANGED or closing */
+	struct topic_links in_changed;  /* topics with such partitions, NEW, CHANGED or closing */
 	struct topic_links in_round;    /* in use */
-	struct topic_links in_unready;  /* in use, and the broker is to be asked soon */
+	struct topic_links in_unready;  /* in use, and the broker should be asked soon */
 	struct topic_links in_visits;   /* in use, by the time of the next visit */
-	struct topic_links in_waiting;  /* ASKED, with records held or parked for its sake */
-	struct topic_links in_unloaded; /* LOG_WANTED */
+	struct topic_links in_waiting;  /* ASKED, with records held or parked because of it */
+	struct topic_links in_unloaded; /* LOG_WANTED or LOG_LOADING */
 	struct topic *next_in_row;
 	UT_hash_handle hh;
 };
 
 /*
- * A key of which records are parked, or one on which the publisher stops. Records behind the
- * refused one go no further, records in front of it still do.
+ * A key that has parked records, or one at which the publisher stopped. Records behind the refused
+ * one are not sent, records in front of it are.
  */
 struct parked_key {
-	/* the first refused record in the stream; 0: of a former owner */
+	/* the first refused record in the stream; 0: it was refused for a former owner */
 	uint64_t refused_sequence;
 	uint64_t refused_again; /* the same in the open listed window; 0: none */
-	int64_t parking_count;  /* records to be noted */
-	bool stands;            /* in outbox.parked */
+	int64_t parking_count;  /* records that must still be noted */
+	bool stands;            /* the key is in outbox.parked */
 	int64_t digest;         /* parked_digest of topic and key */
 	UT_hash_handle hh;
 };
@@ -242,23 +240,23 @@ struct parked_key {
 /* A Bloom filter of the digests of parked keys; words NULL: there is none. */
 struct parked_filter {
 	void *memory;
-	uint64_t *words; /* in memory, at the beginning of a line */
+	uint64_t *words; /* points into memory, to the beginning of a line */
 	uint64_t lines;
-	int64_t count, emptied; /* digests added; digests without a parked row since then */
-	int64_t next_digest;    /* the next page begins there */
-	int64_t last_digest;    /* of the page before */
+	int64_t count, emptied; /* digests added; how many of them lost their last parked row */
+	int64_t next_digest;    /* the next page begins with it */
+	int64_t last_digest;    /* the last one that came */
 	int64_t loaded;         /* digests of all pages so far */
 };
 
-/* A record to be noted; error NULL: it is behind a refused one, or scheduled. */
+/* A kept back record to note; error NULL: it is behind a refused one, or scheduled. */
 struct park {
 	uint64_t sequence;
 	char *error;
-	bool stalled; /* it was not refused: nobody took it */
-	bool dead;    /* not to be tried again */
+	bool stalled; /* not refused: its partition or topic stalled */
+	bool dead;    /* must not be tried again */
 };
 
-/* A partition, or with -1 a topic, of which records are or were parked since nobody took them. */
+/* A partition, or with -1 a topic, that recovered from a stall and has parked rows. */
 struct stall {
 	struct topic *topic;
 	int32_t partition;
@@ -273,82 +271,83 @@ struct record_queue {
 	struct record *ring;
 	uint64_t capacity; /* a power of two */
 	uint64_t covered, acked, next, end, highest_sent;
-	int64_t bytes, under_way, held_count; /* held: on partitions */
-	int64_t unreported; /* under way, and the producer has reported nothing of them */
-	int64_t written;    /* on all partitions */
+	int64_t bytes, under_way, held_count; /* held_count: on partitions */
+	int64_t unreported; /* records in flight without any report of the producer */
+	int64_t written;    /* records in the open transaction, of all partitions */
 	int64_t skipped, parked, scheduled;
 	struct topic *topics;     /* by name */
-	struct topic *last_topic; /* the one of the record before: most tables have few */
-	int64_t now;              /* of the last turn */
-	int64_t idle_ms;          /* an unused topic is closed after so long; 0: never */
-	int64_t move_ms;          /* offsets of silent partitions move up so often */
+	struct topic *last_topic; /* the last record's topic: most tables have few topics */
+	int64_t now;              /* time of the last turn */
+	int64_t idle_ms;          /* an unused topic is closed after this time; 0: never */
+	int64_t move_ms;          /* interval at which offsets of silent partitions move up */
 	int round_count, unready_count;
 	struct topic *round, *unready, *visits, *waiting, *unloaded, *changed;
-	struct topic *row_topics; /* in the row under way */
+	struct topic *row_topics; /* topics in the row in flight */
 	struct partition_queue *row_partition_queues;
 	int row_partitions;
 	int64_t taken_n, folded_n;       /* log row of the take-over, and of the last fold */
-	int64_t unfolded;                /* partitions in the rows behind it */
-	int news, changes;               /* topics NEW, and CHANGED */
-	int awaited_count;               /* partitions of topics that are not missing */
-	struct partition_queue *wanted;  /* unread, unsought, or to be asked for their ends */
-	struct partition_queue *watched; /* records wait on them, or did lately */
-	int64_t asked_at, asked;         /* questions for tails lately, without an answer */
-	uint64_t questions;              /* ever */
-	int unlogged;                    /* partitions UNLOGGED */
+	int64_t unfolded;                /* partitions in the rows after folded_n */
+	int news, changes;               /* number of topics NEW, and CHANGED */
+	int awaited_count;               /* awaited partitions of topics that are not missing */
+	struct partition_queue *wanted;  /* unread, unsought, or their end is wanted */
+	struct partition_queue *watched; /* records wait on them, or waited lately */
+	int64_t asked_at, asked;         /* recent questions for tails without an answer */
+	uint64_t questions;              /* number of all questions so far */
+	int unlogged;                    /* number of partitions UNLOGGED */
 	bool row_closes;
 	struct closed_topic *closed;
-	int64_t found_count;     /* records in all partitions' `found`, but for the matched ones */
-	int64_t seen_count;      /* with them */
-	int cuts;                /* partitions that have one */
+	int64_t found_count;     /* records in all partitions' `found`, without the matched ones */
+	int64_t seen_count;      /* the same, with the matched ones */
+	int cuts;                /* number of partitions with a cut */
 	int64_t tail_memory;     /* for found records; 0: a share of memory */
-	int owed_count;          /* partitions and topics */
-	struct stall *recovered; /* those that are so no more, while rows of them are stalled */
+	int owed_count;          /* number of partitions and topics with a stall */
+	struct stall *recovered; /* places without a stall whose parked rows are not all free */
 	int recovered_count, recovered_capacity;
-	struct hearing hearing; /* of partitions */
+	struct hearing hearing; /* answers of any partition */
 	int64_t stall_after;
 	struct denial *denials;       /* of all topics */
-	int barred_count;             /* partitions */
-	bool hurries;                 /* no record waits for a second try */
-	int64_t bars_end_at;          /* of the first; when there are any */
-	int64_t watched_at, watch_at; /* stalls were looked for; when to do so again */
-	bool recreated;               /* a topic was: positions in it begin anew */
-	bool changing;                /* the row under way carries a changed count */
+	int barred_count;             /* number of barred partitions */
+	bool hurries;                 /* a record is parked at its first failure */
+	int64_t bars_end_at;          /* when the first bar ends, if there are any */
+	int64_t watched_at, watch_at; /* last and next look for stalls */
+	bool recreated;               /* a topic was recreated: its offsets begin again */
+	bool changing;                /* the row in flight carries a changed count */
 	/* partitions whose held records may go now */
 	struct partition_queue *ready_first, *ready_last;
-	struct parked_key *keys;          /* by digest: those known exactly */
+	struct parked_key *keys;          /* by digest: the exact keys */
 	struct parked_filter filter;      /* in force: it holds all parked keys */
-	struct parked_filter loading;     /* replaces it once all pages are loaded */
+	struct parked_filter loading;     /* replaces `filter` once all pages are loaded */
 	struct parked_digester *digester; /* NULL: nothing was hashed yet */
 	int64_t memory;                   /* the limit; includes the filter and the keys */
-	int64_t inherited_tick; /* rows of windows up to here may be parked themselves; 0: none */
-	int64_t unknown;        /* records that are not known */
-	uint64_t looked;        /* those of them before it are looked up now */
+	int64_t inherited_tick; /* rows of windows up to here may be parked already; 0: none */
+	int64_t unknown;        /* number of records without key_known */
+	uint64_t looked;        /* unknown records before this number are being looked up */
 	struct stream_lookup *lookups;
 	int lookup_count, lookup_capacity;
 	struct park *parks; /* in the order in which they came */
 	int park_count, park_capacity, parks_logging;
-	int parks_refused; /* those of refused records, not those behind */
-	int64_t refusals;  /* that were parked */
-	bool refused;      /* and the publisher stops */
-	/* the record at which the publisher stops, or else the last one that was parked */
+	int parks_refused; /* parks of refused records, without those behind */
+	int64_t refusals;  /* refused records that were parked */
+	bool refused;      /* a record was refused, and the publisher stopped */
+	/* the record at which the publisher stopped, or else the last refused one that was parked
+	 */
 	struct record_queue_refusal refusal;
 	/*
-	 * A fold writes whole topics: the partitions that the rows behind the last fold make it
-	 * write, those of a topic once; and those that the row under way adds to them.
+	 * A fold writes whole topics. unfolded_cost: the partitions of all topics in the rows after
+	 * the last fold, each topic counted once. row_cost: those that the row in flight adds.
 	 */
 	int64_t unfolded_cost, row_cost;
-	int fold_halves;   /* ticks came late: a fold does half as much, so many times */
-	bool closes_later; /* the fold of the row under way is a part: it closes no topic */
+	int fold_halves;   /* how often the work of a fold is halved, as ticks were late */
+	bool closes_later; /* the row in flight does not fold all rows, so it closes no topic */
 };
 
 struct record *record_queue_at(const struct record_queue *queue, uint64_t sequence);
 
 /* --- record_queue_states.c ------------------------------------------------------------------ */
-/* Ends the process if the record may not come into that state. */
+/* Ends the process if the record may not move to that state. */
 void record_check_move(
     const struct record_queue *queue, const struct record *record, enum record_state state);
-/* The fields that the new state needs are set before. */
+/* Set the fields that the new state requires before. */
 static inline void record_move(
     const struct record_queue *queue, struct record *record, enum record_state state)
 {
@@ -356,9 +355,9 @@ static inline void record_move(
 		record_check_move(queue, record, state);
 	record->state = (uint8_t)state;
 }
-/* Ends the process if the fields of the partition queue, which has moved, do not fit its state. */
+/* Ends the process if the fields of a partition queue, after a move, do not fit its state. */
 void partition_check(const struct record_queue *queue, const struct partition_queue *partition);
-/* Nothing is sent to it before its next try. */
+/* The partition gets no records before its next try. */
 static inline bool partition_is_barred(const struct partition_queue *partition)
 {
 	return partition->barred_until != 0;
@@ -368,7 +367,7 @@ static inline bool record_waits(const struct record *record)
 {
 	return record->state == RECORD_PENDING || record->state == RECORD_HELD;
 }
-/* The record goes again if its producer is lost. */
+/* The record is sent again if its producer is lost. */
 static inline bool record_has_producer(const struct record *record)
 {
 	return record->state == RECORD_SENT || record->state == RECORD_WRITTEN;
@@ -380,29 +379,29 @@ static inline bool record_is_over(const struct record *record)
 }
 
 /* --- record_queue.c ------------------------------------------------------------------------- */
-/* Records that waited for the topic go to its partition queues. */
+/* Moves records that waited for the topic to its partition queues. */
 void record_queue_release_held(struct record_queue *queue, struct topic *topic);
-/* Its look-up was answered: it may be at the head of where it is held. */
+/* The record's look-up was answered: it may be the first of the list that holds it. */
 void record_queue_becomes_known(struct record_queue *queue, uint64_t sequence);
 /* The partition's held records may go now. */
 void record_queue_list_ready(struct record_queue *queue, struct partition_queue *partition);
-/* Every partition queue as a fresh producer finds it; no record is held anywhere. */
+/* Resets every partition queue for a fresh producer; no record is held anywhere. */
 void record_queue_reset_partitions(struct record_queue *queue);
 
 /* Frees the record's message; its state stays until it is passed. */
 void record_queue_release(struct record_queue *queue, struct record *record);
 
 /* --- record_queue_parks.c ------------------------------------------------------------------- */
-/* Refused, for good, alone on its partition. */
+/* Parks a record that Kafka refused permanently while it was alone on its partition. */
 void record_queue_park_refused(struct record_queue *queue, uint64_t sequence, const char *error);
-/* Behind a refused record of its key: parked, or blocked where the publisher stops. */
+/* True: the record is behind a refused one of its key. It is parked, or blocked by policy stop. */
 bool record_queue_park_behind(struct record_queue *queue, uint64_t sequence);
 void record_queue_schedule(struct record_queue *queue, uint64_t sequence);
-/* It stood there when the shard was taken: nothing is left to do. */
+/* The record was already parked when the shard was taken: nothing is left to do. */
 void record_queue_stands(struct record_queue *queue, uint64_t sequence);
-/* It kills who sends it. */
+/* Parks a record that crashes the process that sends it, or whose topic is refused. */
 void record_queue_park_convicted(struct record_queue *queue, uint64_t sequence);
-/* Its partition, or its topic, is stalled. */
+/* Parks a record whose partition, or whose topic, is stalled. */
 void record_queue_park_stalled(struct record_queue *queue, uint64_t sequence);
 void record_queue_parks_logged(struct record_queue *queue, bool written);
 void record_queue_parks_forget(struct record_queue *queue);
@@ -414,35 +413,36 @@ void record_queue_parks_forget(struct record_queue *queue);
  */
 bool record_queue_deny(
     struct record_queue *queue, int64_t now, uint64_t sequence, bool of_topic, const char *error);
-/* The partition took a record, and its topic has a denial. */
+/* The partition acknowledged a record, and its topic has a denial. */
 void record_queue_admit(struct record_queue *queue, struct partition_queue *partition);
-/* The partition is barred: are its records parked meanwhile? It is stalled then. */
+/* Must the records of the barred partition be parked meanwhile? If so, it is stalled. */
 bool record_queue_denial_parks(struct record_queue *queue, struct partition_queue *partition);
 /* NULL: the topic has no denial. */
 const char *record_queue_denial_error(const struct topic *topic);
-/* Called before the partition queues of the topic go. */
+/* Call it before the partition queues of the topic are freed. */
 void record_queue_denial_forget(struct record_queue *queue, struct topic *topic);
 /* --- record_queue_keys.c -------------------------------------------------------------------- */
 /* The exact key of the record, or, if `adds`, a new one; NULL: there is none. */
 struct parked_key *record_queue_key_of(
     struct record_queue *queue, struct record *record, bool adds);
-/* The record was read: must it be looked up? */
+/* The record was read: decides whether it must be looked up. */
 void record_queue_key_added(struct record_queue *queue, struct record *record);
-/* A record of its key is in outbox.parked now; and all of the row of the log are. */
+/* The record is in outbox.parked now, and so its key; then: all records of the log row are. */
 void record_queue_key_noted(struct record_queue *queue, struct record *record);
 void record_queue_keys_noted(struct record_queue *queue);
 void record_queue_keys_forget(struct record_queue *queue);
 
 /* --- record_queue_stalls.c ------------------------------------------------------------------ */
-/* Its records are parked from here on. True: some are under way, and their producer must go. */
+/* Parks the partition's records from now on. True: some are in flight, and their producer must go.
+ */
 bool record_queue_partition_stalls(struct record_queue *queue, struct partition_queue *partition);
-/* Records wait on the partition; or it goes. */
+/* Records wait on the partition; or the partition queue is closed. */
 void record_queue_partition_waits(struct record_queue *queue, struct partition_queue *partition);
 void record_queue_partition_unwatch(struct record_queue *queue, struct partition_queue *partition);
-/* Its tail was read; or the topic is there. */
+/* The partition's tail was read; or the topic exists again. */
 void record_queue_partition_recovers(struct record_queue *queue, struct partition_queue *partition);
 void record_queue_topic_recovers(struct record_queue *queue, struct topic *topic);
-/* A partition answered: a record, or a question for its end. */
+/* A partition answered: it acknowledged a record, or its end was read. */
 void record_queue_hear(struct record_queue *queue, int64_t now);
 void record_queue_stalls_forget(struct record_queue *queue);
 
@@ -451,19 +451,19 @@ struct topic *record_queue_topic_find(struct record_queue *queue, const char *na
 /* NULL: the topic has no such partition in the log. */
 struct partition_queue *record_queue_partition(
     struct record_queue *queue, const char *topic, int32_t partition);
-/* A record of the topic comes: asks the log for the destination, unless it was read. */
+/* The topic has a record: reads its destination from the log, unless it was read. */
 void record_queue_topic_use(struct record_queue *queue, struct topic *topic);
-/* The log says that it is closed or gone. */
+/* The topic is closed or gone in the log. */
 void record_queue_topic_drop(struct record_queue *queue, struct topic *topic);
-/* The count is in the log now. */
+/* The log has this count now. */
 void record_queue_topic_count(struct record_queue *queue, struct topic *topic, int32_t count);
-/* Is it still to be closed with the row that is being made? */
+/* Should the row that is being made still close the topic? */
 bool record_queue_topic_closes(struct topic *topic);
 /* Derives the topic's state from the answers of the log and the broker. */
 void record_queue_topic_settle(struct record_queue *queue, struct topic *topic);
-/* Records are held, or parked, for its sake. */
+/* Records are held, or parked, because of the topic. */
 void record_queue_topic_waits(struct record_queue *queue, struct topic *topic);
-/* Forgets what the log said of the topics. */
+/* Forgets all topics. */
 void record_queue_topics_forget(struct record_queue *queue);
 void record_queue_topics_destroy(struct record_queue *queue);
 #define TOPIC_IS_LISTED(topic, list) ((topic)->in_##list.prev != NULL)
@@ -480,41 +480,41 @@ void record_queue_topics_destroy(struct record_queue *queue);
 	} while (0)
 
 /* --- record_queue_rows.c -------------------------------------------------------------------- */
-/* Its offset is not, or may not be, what the log says. */
+/* The partition's offset may differ from the log's. */
 void record_queue_partition_changes(struct record_queue *queue, struct partition_queue *partition);
-/* Drops the row under way and all unlogged changes. */
+/* Drops the row in flight and all changes that are not logged. */
 void record_queue_rows_forget(struct record_queue *queue);
 
 /* --- record_queue_tails.c ------------------------------------------------------------------- */
-/* Partitions from `from` on are to be read: new to this owner, or their topic is there again. */
+/* Partitions from `from` on must be read: new to this owner, or their topic exists again. */
 void record_queue_tails_begin(struct record_queue *queue, struct topic *topic, int32_t from);
-/* The producer is lost: Kafka may have records that are under way, or not. */
+/* The producer is lost: Kafka may or may not have the records in flight. */
 void record_queue_tails_lost(struct record_queue *queue);
-/* A log row was written; logged_offset is its offset of the partition. */
+/* A log row was written with logged_offset as the partition's offset. */
 void record_queue_tail_logged(struct record_queue *queue, struct partition_queue *partition);
 /* The offset to log: in front of the cut and of each found record whose row is not passed. */
 int64_t record_queue_tail_offset(const struct partition_queue *partition);
-/* The partition is read, and it is known whether Kafka has the row. */
+/* The partition is read, and it is decided whether Kafka has the row. */
 bool record_queue_tail_lets(
     const struct record_queue *queue, const struct partition_queue *partition, uint64_t sequence);
-/* The row waits at the head of the queue, with nothing under way: it is looked for if need be. */
+/* The row is the first of its queue, and nothing is in flight there: seeks it if undecided. */
 void record_queue_tail_seek(
     struct record_queue *queue, struct partition_queue *partition, uint64_t sequence);
-/* The partition was read up to its end once. */
+/* The partition was read to its end once. */
 bool record_queue_tail_is_known(const struct partition_queue *partition);
-/* The partition queue goes. */
+/* Closes the partition queue. */
 void record_queue_tail_close(struct record_queue *queue, struct partition_queue *partition);
 /* Asks open partitions where their ends are. */
 void record_queue_tails_ask(struct record_queue *queue);
-/* The partition is to be read once more. */
+/* The partition must be read once more. */
 void record_queue_tail_again(struct record_queue *queue, struct partition_queue *partition);
-/* The partition may be asked for, if it is unread. */
+/* Lists the partition as wanted if it is unread or unsought. */
 void record_queue_tail_want(struct record_queue *queue, struct partition_queue *partition);
-/* Asks where the partition ends, and moves the offset up to there, if it may. */
+/* Asks for the partition's end, and moves the offset up to the end if that is allowed. */
 void record_queue_tail_move(struct record_queue *queue, struct partition_queue *partition);
 /*
- * The partition waits for no answer, and nothing that was found on it waits for its row. away:
- * nothing can be read.
+ * The partition waits for no answer, and no record found on it waits for its row. away: nothing can
+ * be read, so pending questions do not count.
  */
 bool record_queue_tail_rests(const struct partition_queue *partition, bool away);
 
@@ -522,14 +522,14 @@ bool record_queue_tail_rests(const struct partition_queue *partition, bool away)
 /* The row for which `seen` was found is passed. */
 void record_queue_tail_passed(
     struct record_queue *queue, struct partition_queue *partition, struct seen *seen);
-/* The row's record, if a tail had it; NULL: none was found. Each record is returned once. */
+/* The found record of the row; NULL: none. Each found record is returned once. */
 struct seen *record_queue_tail_found(
     struct record_queue *queue, struct partition_queue *partition, uint64_t sequence);
 /* False: Kafka may have the row behind the cut. */
 bool record_queue_found_decides(
     const struct record_queue *queue, const struct partition_queue *partition, uint64_t sequence);
 void record_queue_found_forget(struct record_queue *queue, struct partition_queue *partition);
-/* A reading of the partition begins, reads a record, needs no more records, or is at the end. */
+/* A reading of the partition begins; reads a record; needs no more records; reaches the end. */
 void record_queue_found_begin(struct record_queue *queue, struct partition_queue *partition);
 enum record_found record_queue_found_take(struct record_queue *queue,
     struct partition_queue *partition, const struct seen_name *name, int64_t offset);
@@ -539,8 +539,8 @@ bool record_queue_cut_end(
     struct record_queue *queue, struct partition_queue *partition, int64_t end);
 /* Not all found records are kept. */
 bool record_queue_partition_is_cut(const struct partition_queue *partition);
-/* The tail is read again from this offset on; OFFSET_NONE: there is no cut. */
+/* The next reading begins at this offset; OFFSET_NONE: there is no cut. */
 int64_t record_queue_cut_offset(const struct partition_queue *partition);
-/* Rows that waited when the cut was made are undecided again. */
+/* Makes the rows that waited when the cut was made undecided again. */
 void record_queue_cut_unsettle(struct record_queue *queue, struct partition_queue *partition);
 void record_queue_cut_drop(struct record_queue *queue, struct partition_queue *partition);

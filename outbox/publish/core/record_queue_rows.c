@@ -1,15 +1,16 @@
 /*
  * The destinations in the next log row: offsets that moved, and topics that are opened, get another
  * partition count, are closed or gone. A row has a maximum size; the rest goes into later rows,
- * which costs nothing: an offset that is too low only makes a tail longer.
+ * which does no harm: an offset that is too low only makes a tail longer.
  *
- * Every so many rows, or partitions in them, a row folds what they say into outbox.destination. A
- * fold writes the offsets of whole topics, so these count as well: a topic of a thousand partitions
- * costs a thousand, whatever the rows say of it. After a tick that was late the rows say less, and
- * a fold ends with a row in front of its own, until all rows are folded.
+ * After ROWS_A_FOLD rows, or PARTITIONS_A_FOLD partitions in them, a row folds the changes of these
+ * rows into outbox.destination. A fold writes the offsets of whole topics, so all partitions of a
+ * topic count: a topic of a thousand partitions costs a thousand, however few of them changed.
+ * After a late tick the rows have fewer changes, and a fold ends before its own row, until all rows
+ * are folded.
  *
- * A row that closes topics folds all: it is forgotten here what they were, and who comes back to
- * one reads the table.
+ * A row that closes topics folds all rows: the topics are forgotten in memory, and an owner that
+ * uses one of them again reads it from the table.
  */
 #include <stdlib.h>
 
@@ -19,7 +20,7 @@ enum {
 	PARTITIONS_A_ROW = 500,
 	ROWS_A_FOLD = 64,
 	PARTITIONS_A_FOLD = 2000,
-	LEAST_A_FOLD = 4, /* rows: more than are written between two folds */
+	LEAST_A_FOLD = 4, /* minimum of rows; more than are written between two folds */
 };
 
 static int64_t most_fold_partitions(const struct record_queue *queue)
@@ -51,7 +52,7 @@ static struct partition_queue *pop_changed(struct topic *topic)
 	return partition;
 }
 
-/* Topic names hold only letters, digits, dots, dashes and underscores: nothing to escape. */
+/* Topic names have only letters, digits, dots, dashes and underscores: nothing to escape. */
 static void begin_topic_json(struct topic *topic, struct text *json, bool *begun)
 {
 	int32_t count = topic->logging ? topic->logging : topic->count;
@@ -64,6 +65,7 @@ static void add_offsets(
     struct record_queue *queue, struct topic *topic, struct text *json, bool *begun)
 {
 	bool first = true;
+
 	while (topic->changed_first && queue->row_partitions < PARTITIONS_A_ROW) {
 		struct partition_queue *partition = pop_changed(topic);
 		int64_t offset = record_queue_tail_offset(partition);
@@ -80,7 +82,7 @@ static void add_offsets(
 	}
 }
 
-/* False: the row says nothing of it. */
+/* False: the row does not mention the topic. */
 static bool add_topic_changes(
     struct record_queue *queue, bool changed, struct topic *topic, struct text *json)
 {
@@ -90,6 +92,7 @@ static bool add_topic_changes(
 	bool known = topic->log == LOG_LOADED ? topic->open || counts || closes : closes;
 	if ((topic->state == TOPIC_CHANGED && !changed) || !known)
 		return false;
+
 	topic->logging = counts ? topic->reported_count : 0;
 	queue->changing |= topic->logging && topic->count != topic->logging && topic->count;
 	queue->row_partitions += counts || closes;
@@ -97,6 +100,7 @@ static bool add_topic_changes(
 		text_addf(json, "%s\"%s\":null", json->length > 1 ? "," : "", topic->name);
 		return true;
 	}
+
 	if (counts || closes)
 		begin_topic_json(topic, json, &begun);
 	if (!topic->logging || topic->count == topic->logging)
@@ -107,8 +111,8 @@ static bool add_topic_changes(
 }
 
 /*
- * Records that come from here on wait until the row is written. A topic that is gone takes the
- * offsets with it that no row has said yet.
+ * Later records of the topic wait until the row is written. When a topic is gone, its offsets that
+ * are not logged yet are dropped.
  */
 static void begin_closing(struct record_queue *queue, struct topic *topic)
 {
@@ -118,7 +122,7 @@ static void begin_closing(struct record_queue *queue, struct topic *topic)
 	queue->row_closes = true;
 }
 
-/* Only what was not folded before makes the fold larger. */
+/* A topic counts once between two folds. */
 static void add_cost(struct record_queue *queue, const struct topic *topic)
 {
 	int32_t count = topic->logging > topic->count ? topic->logging : topic->count;
@@ -138,6 +142,7 @@ void record_queue_destinations(
 	struct topic *topic, *next;
 	queue->fold_halves = halves;
 	queue->closes_later = halves && queue->folded_n + 1 < n;
+
 	text_add(ret_json, "{");
 	DL_FOREACH_SAFE2(queue->changed, topic, next, in_changed.next)
 	{
@@ -188,6 +193,7 @@ static void note_logged_partitions(struct record_queue *queue, bool written)
 static void note_logged_topic(struct record_queue *queue, struct topic *topic, bool written)
 {
 	int32_t count = written ? topic->logging : 0;
+
 	if (written)
 		topic->cost_n = queue->folded_n;
 	topic->logging = 0;
@@ -210,18 +216,20 @@ void record_queue_logged(struct record_queue *queue, int64_t n, int64_t folded_t
 	bool changing = queue->changing && written;
 	queue->changing = queue->row_closes = false;
 	record_queue_parks_logged(queue, written);
-	if (changing) /* nothing is under way: held records move to their new queues */
+	if (changing) /* no record is in flight: held records move to their new queues */
 		record_queue_producer_lost(queue);
+
 	if (written) {
 		queue->unfolded += queue->row_partitions;
 		queue->unfolded_cost += queue->row_cost;
 	}
 	if (written && folded_to) {
 		queue->folded_n = folded_to;
-		/* after a part they stay, too large: the next row folds again */
+		/* After a partial fold the counts stay too large, so the next row folds again. */
 		queue->unfolded = folded_to == n ? 0 : queue->unfolded;
 		queue->unfolded_cost = folded_to == n ? 0 : queue->unfolded_cost;
 	}
+
 	queue->row_partitions = queue->row_cost = 0;
 	note_logged_partitions(queue, written);
 	while ((topic = queue->row_topics)) {

@@ -1,22 +1,25 @@
 /*
  * Stalls. A partition that acknowledges nothing for stall_after while others do must not stop them
- * for ever, nor a topic that is missing for so long. Its records, those under way among them, are
- * parked in their order (record_queue_parks.c), and so is what comes for it later. All the while
- * the owner tries to read its tail. Once it has, the parked rows are free. Records that were given
- * up, but written all the same, are found in the tail and not sent again. Until they have gone,
- * what was found is kept (stream_calls.c).
+ * for ever; nor must a topic that is missing for as long. Its records, also those in flight, are
+ * parked in their order (record_queue_parks.c), and so are the records that come for it later. All
+ * the while the owner tries to read its tail. Once the tail is read, the parked rows are free.
+ * Records that were given up but were written nevertheless are found in the tail and not sent
+ * again. Until these rows are gone, the found records are kept (stream_calls.c).
  *
- * Rows become free in batches, one with each row of the log, however many there are: a place stays
- * in the list of recovered places until the answer says that none of its rows is left. After a
- * crash the next owner receives every place that has rows, and begins with its tail.
+ * Rows become free in batches, one with each row of the log, however many rows there are: a place
+ * stays in the list of recovered places until an answer says that none of its rows is left. After a
+ * crash the next owner reads every place that has rows, and begins with its tail.
  *
- * Where nothing of others is in memory that could come through, silent partitions are asked for
- * their ends: when none answers, the whole cluster is away and is waited for. For a missing
- * topic the answer of the cluster is the witness, as long as it is repeated: no other partition has
- * to be known, and for the first rows of a shard none is.
+ * If memory has no records of other partitions that could be acknowledged, the owner asks for the
+ * ends of silent partitions: if none answers, the whole cluster is away, and the owner waits for
+ * it. For a missing topic the answer of the cluster is the evidence, as long as it is repeated: no
+ * other partition must be known, and for the first rows of a shard none is.
  *
- * That needs the tails: without them, as with transactions, a partition that gives no answer is
- * waited for. One that answers with an error is not: see record_queue_denials.c.
+ * All this needs the tails: without them, and with transactions, the owner waits for a partition
+ * that gives no answer. It does not wait for one that answers with an error: see
+ * record_queue_denials.c.
+ *
+ * Read is_stalled, watch_partitions and watch_topics first, then the recovery.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -24,25 +27,28 @@
 #include "record_queue_private.h"
 
 enum {
-	LOOKS = 8,            /* in the time after which something is stalled */
-	ANSWERS_GAP_MS = 3000 /* missing topics are asked for each second, one after the other */
+	LOOKS = 8,            /* looks within stall_after */
+	ANSWERS_GAP_MS = 3000 /* the cluster is asked about missing topics every second, in turn */
 };
 
 /*
- * True: records waited for stall_after, and others were answered all the while. A cluster that was
- * away as a whole is given the same time once it answers again.
+ * True: records waited for stall_after, and answers to others came all the while. After a time in
+ * which the whole cluster was away, stall_after begins again with its first answer.
  */
 static bool is_stalled(struct record_queue *queue, int64_t now, bool waits, struct wait *wait,
     const struct hearing *hearing, bool *ret_asks)
 {
 	int64_t stall_after = queue->stall_after;
-	/* after the loss of a producer records are pending, and on no partition for a moment */
+
+	/* Right after the loss of a producer all records are pending, and none is on a partition.
+	 */
 	if (!waits && queue->next == queue->end)
 		wait->since = 0;
 	else if (waits && !wait->since)
 		wait->since = now;
 	if (!waits || now - wait->since < stall_after / 2)
 		return false;
+
 	*ret_asks |= now - hearing->at >= stall_after / LOOKS;
 	int64_t begun = wait->since > hearing->since ? wait->since : hearing->since;
 	return now - begun >= stall_after && now - hearing->at < hearing->gap;
@@ -70,7 +76,7 @@ void record_queue_topic_answered(
 		note_heard(&topic->answers, answered_at, gap);
 }
 
-/* It stalls again: rows that are parked for it from now on must not be freed before it recovers. */
+/* The place stalls again: rows parked because of it from now on stay until it recovers again. */
 static void drop_recovered_place(struct record_queue *queue, struct topic *topic, int32_t partition)
 {
 	int kept = 0;
@@ -96,7 +102,7 @@ bool record_queue_partition_stalls(struct record_queue *queue, struct partition_
 	raise_stall(queue, &partition->wait, STALL_PARKS);
 	drop_recovered_place(queue, partition->topic, partition->number);
 	if (partition->under_way)
-		return true; /* its producer goes, and then its tail is read */
+		return true; /* its producer is replaced first, and then its tail is read */
 	record_queue_tail_again(queue, partition);
 	record_queue_list_ready(queue, partition);
 	return false;
@@ -129,7 +135,8 @@ static bool watch_partitions(struct record_queue *queue, int64_t now, bool *ret_
 	DL_FOREACH_SAFE2(queue->watched, partition, next, next_watched)
 	{
 		const struct topic *topic = partition->topic;
-		/* one that waits for the database does not tell of the partition */
+
+		/* A record that waits for its look-up says nothing about the partition. */
 		bool held =
 		    partition->held.head && record_queue_at(queue, partition->held.head)->key_known;
 		bool waits = partition->wait.stall != STALL_PARKS &&
@@ -137,6 +144,7 @@ static bool watch_partitions(struct record_queue *queue, int64_t now, bool *ret_
 		if (topic->state != TOPIC_READY || partition->number >= topic->count ||
 		    topic->policy == STREAM_STOP)
 			continue;
+
 		if (is_stalled(queue, now, waits, &partition->wait, &queue->hearing, ret_asks))
 			wants_producer |= record_queue_partition_stalls(queue, partition);
 		if (!waits && !partition->wait.since)
@@ -193,7 +201,7 @@ static void add_recovered_place(struct record_queue *queue, struct topic *topic,
 	queue->recovered[queue->recovered_count++] = (struct stall){topic, partition, 0};
 }
 
-/* True: rows are parked for its sake. */
+/* True: there was a stall, so rows may be parked because of it. */
 static bool end_stall(struct record_queue *queue, struct wait *wait)
 {
 	if (wait->stall == STALL_NONE)
@@ -207,7 +215,7 @@ void record_queue_partition_recovers(struct record_queue *queue, struct partitio
 {
 	if (partition_is_barred(partition) || !end_stall(queue, &partition->wait))
 		return;
-	/* its parked rows come by once more, and then some may be looked for behind the cut */
+	/* Its parked rows come back, and then some may have to be sought behind the cut. */
 	partition->keeps_passed |= record_queue_partition_is_cut(partition);
 	add_recovered_place(queue, partition->topic, partition->number);
 }
@@ -226,6 +234,7 @@ void record_queue_stalled(
 	    partition >= 0 && partition < topic->partition_queue_count
 		? topic->partition_queues[partition]
 		: NULL;
+
 	record_queue_topic_use(queue, topic);
 	if (partition < 0 && topic->state == TOPIC_ASKED) {
 		raise_stall(queue, &topic->wait, STALL_OWED);

@@ -40,16 +40,17 @@ static bool has_partition_queue(const struct record *record)
 	return record->partition >= 0 && record->partition < record->topic->partition_queue_count;
 }
 
-/* The invariants. Only an acknowledged record has a record in Kafka that was found for it. */
+/* The invariants. Only an acknowledged record may have a found record in Kafka (seen). */
 static bool may_be_in(
     const struct record_queue *queue, const struct record *record, enum record_state state)
 {
 	bool stops = record->topic->policy == STREAM_STOP && !record->from_parked;
 	bool known = record->key_known, placed = has_partition_queue(record);
+
 	switch (state) {
 	case RECORD_PENDING:
 		return !record->seen;
-	case RECORD_HELD: /* a scheduled record needs no place on a partition */
+	case RECORD_HELD: /* a scheduled record never waits on a partition */
 		return !record->seen && !record->later;
 	case RECORD_SENT:
 		return known && placed && !record->seen && !record->later && !record->stands &&
@@ -82,7 +83,7 @@ void record_check_move(
 
 #undef MAY
 #define MAY(state) (1U << PARTITION_##state)
-/* The loss of a producer, or of the topic, and the end of the topic may come in every state. */
+/* A producer or topic may be lost in every state, and a topic may be closed in every state. */
 #define ALWAYS (MAY(UNREAD) | MAY(CLOSED))
 
 static const struct state_row partition_rows[PARTITION_STATES] = {
@@ -117,8 +118,9 @@ static bool fits_its_state(
 {
 	const struct cut *cut = partition->cut;
 	bool is_cut = record_queue_partition_is_cut(partition), wanted = partition->prev_wanted;
+
 	switch (partition->state) {
-	case PARTITION_UNREAD: /* rows that were decided by a cut are undecided again */
+	case PARTITION_UNREAD: /* rows that a cut decided are undecided again */
 		return wanted && queue->resumes && (!cut || (is_cut && !cut->made.settled));
 	case PARTITION_READING:
 		return !wanted && queue->resumes && partition->question;

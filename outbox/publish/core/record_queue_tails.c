@@ -1,25 +1,28 @@
 /*
  * Tails: records that a former owner, or a lost producer, wrote and that no log row covers. A
  * partition queue opens once its partition was read from the logged offset (or the last
- * acknowledgement) to the end; rows that were found there count as acknowledged when they come by,
- * and are not sent again. record_queue_states.c has the states, and docs/reference/states.md draws
- * them.
+ * acknowledgement) to the end. A row whose record was found there counts as acknowledged when it is
+ * read, and is not sent again. record_queue_states.c has the states, and docs/reference/states.md
+ * draws them.
  *
  * A row is recognised by its id and its event id, not by its position: windows outlive epochs, and
- * ids, like ticks, may be issued again by a database that went back in time, but no event id is.
+ * a database that went back in time may issue ids and ticks again, but never an event id.
  *
- * With transactions a lost producer leaves every partition unread: it may have been fenced by an
- * owner that published since. The tails are read once the next producer has fenced all others.
+ * With transactions a lost producer leaves every partition unread: an owner that published since
+ * may have fenced it. The tails are read once the next producer has fenced all others.
  *
  * The logged offset stays in front of a found record until its row is passed. Otherwise the next
  * owner would not find the record.
  *
- * The offset of a silent partition moves up to the partition's end now and then, so that what
- * others write to it in the meantime is not read at the next take-over.
+ * The offset of a silent partition moves up to the partition's end now and then, so that the next
+ * owner need not read the records that other programs wrote to it in the meantime.
  *
- * A take-over may want thousands of tails: so many are asked for at a time. One that does not
- * answer within a second does not count, so that partitions that are away keep no other ones
- * waiting.
+ * A take-over may want thousands of tails: at most TAILS_AT_ONCE are requested at a time. A
+ * question without an answer for a second no longer counts, so that partitions that are away do not
+ * delay others.
+ *
+ * move_partition is the only function that changes a state; read it first, then
+ * record_queue_tail_call, record_queue_tail_record and record_queue_tail_end.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -80,7 +83,7 @@ static void stop_awaiting_tail(struct record_queue *queue, struct partition_queu
 	queue->awaited_count -= !partition->topic->missing;
 }
 
-/* The partition was read to its end: records flow, with a cut only decided ones. */
+/* The partition was read to its end: its records flow; with a cut, only the decided ones. */
 static void let_records_out(struct record_queue *queue, struct partition_queue *partition)
 {
 	partition->first_tail = false;
@@ -89,7 +92,8 @@ static void let_records_out(struct record_queue *queue, struct partition_queue *
 	record_queue_list_ready(queue, partition);
 }
 
-/* The only place that moves, so that the counters and the list of questions stay right. */
+/* Only this function changes the state, so that the counters and the list of questions stay
+ * correct. */
 static void move_partition(
     struct record_queue *queue, struct partition_queue *partition, enum partition_state state)
 {
@@ -100,6 +104,7 @@ static void move_partition(
 	queue->unlogged += (state == PARTITION_UNLOGGED) - (partition->state == PARTITION_UNLOGGED);
 	partition->state = state;
 	partition->asked_end = false;
+
 	if (state == PARTITION_UNREAD || state == PARTITION_UNSOUGHT)
 		want_question(queue, partition);
 	else
@@ -112,6 +117,7 @@ static void move_partition(
 		record_queue_cut_drop(queue, partition);
 		partition->keeps_passed = false;
 	}
+
 	if (sends_records(partition) || state == PARTITION_CLOSED)
 		let_records_out(queue, partition);
 	if (STATES_CHECKED)
@@ -143,7 +149,7 @@ void record_queue_tail_again(struct record_queue *queue, struct partition_queue 
 void record_queue_tails_begin(struct record_queue *queue, struct topic *topic, int32_t from)
 {
 	for (int32_t p = from; p < topic->partition_queue_count && queue->resumes; p++) {
-		/* rows that were under way when the topic went were parked without a look */
+		/* Rows in flight when the topic went away were parked without reading the tail. */
 		topic->partition_queues[p]->keeps_passed |= topic->wait.stall != STALL_NONE;
 		move_partition(queue, topic->partition_queues[p], PARTITION_UNREAD);
 	}
@@ -170,7 +176,7 @@ static void reread_after_loss(struct record_queue *queue, struct partition_queue
 	    (partition->wait.stall == STALL_PARKS && read)) {
 		move_partition(queue, partition, PARTITION_UNREAD);
 	} else if (read && partition->cut) {
-		/* other rows may wait on it from here on, with another count of partitions */
+		/* With another count of partitions other rows may wait on it from now on. */
 		record_queue_cut_unsettle(queue, partition);
 		move_partition(queue, partition, PARTITION_CUT);
 	}
@@ -183,7 +189,7 @@ void record_queue_tails_lost(struct record_queue *queue)
 			reread_after_loss(queue, topic->partition_queues[p]);
 }
 
-/* The next owner must not begin to read behind records that are sent from here on. */
+/* The log's offset must be in front of the records that are sent next, for the next owner. */
 static bool must_log_offset(const struct partition_queue *partition)
 {
 	return partition->logged_offset == OFFSET_NONE ||
@@ -211,6 +217,7 @@ static void put_question(
 		partition->asked_end = true;
 		return;
 	}
+
 	record_queue_found_begin(queue, partition);
 	if (partition->known_offset != OFFSET_NONE)
 		ret_tail->offset = ret_tail->least = partition->known_offset + 1;
@@ -231,7 +238,7 @@ static bool may_ask_tail(struct record_queue *queue, int64_t now)
 	return true;
 }
 
-/* A queue that leaves `wanted` without a question returns when its topic or count is known. */
+/* A queue that leaves `wanted` without a question comes back when its topic or count is known. */
 bool record_queue_tail_call(struct record_queue *queue, int64_t now, struct stream_tail *ret_tail)
 {
 	while (queue->wanted && may_ask_tail(queue, now)) {
@@ -240,6 +247,7 @@ bool record_queue_tail_call(struct record_queue *queue, int64_t now, struct stre
 		unwant_question(queue, partition);
 		if (topic->state == TOPIC_ASKED || partition->number >= topic->count)
 			continue;
+
 		if (queue->asked == 0)
 			queue->asked_at = now;
 		put_question(queue, partition, ret_tail);
@@ -262,6 +270,7 @@ enum record_found record_queue_tail_record(struct record_queue *queue,
 {
 	struct partition_queue *partition = asked_partition(queue, question);
 	struct seen_name name = {.id = id};
+
 	if (!partition || !is_reading_tail(partition))
 		return RECORD_FOUND_STALE;
 	partition->wait.since = 0;
@@ -274,7 +283,7 @@ enum record_found record_queue_tail_record(struct record_queue *queue,
 	return found;
 }
 
-/* Not while the row of a found record has not come by: the next owner must find the record, too. */
+/* The offset stays while found records wait for their rows: the next owner must find them, too. */
 static void move_offset_to_end(
     struct record_queue *queue, struct partition_queue *partition, int64_t end)
 {
@@ -299,6 +308,7 @@ void record_queue_tail_end(
 		move_offset_to_end(queue, partition, end);
 	if (!is_reading_tail(partition))
 		return;
+
 	queue->recreated |= beyond;
 	if (beyond || partition->offset == OFFSET_NONE)
 		partition->offset = end - 1;
@@ -306,6 +316,7 @@ void record_queue_tail_end(
 		partition->known_offset = end - 1;
 	if (beyond)
 		record_queue_cut_drop(queue, partition);
+
 	bool cut = record_queue_cut_end(queue, partition, end);
 	move_partition(queue, partition,
 	    must_log_offset(partition) ? PARTITION_UNLOGGED
@@ -353,7 +364,8 @@ bool record_queue_tail_rests(const struct partition_queue *partition, bool away)
 			   !partition->asked_end);
 }
 
-/* Asks for the tails of some topics; each call continues behind the topics of the call before. */
+/* Asks for the ends of some topics' partitions; each call continues after the topics of the last.
+ */
 void record_queue_tails_ask(struct record_queue *queue)
 {
 	int partitions = 0;
@@ -367,7 +379,7 @@ void record_queue_tails_ask(struct record_queue *queue)
 	}
 }
 
-/* A reading that began at a cut begins again, behind the last known offset. */
+/* A reading that began at a cut begins again, after the last known offset. */
 static void forget_partition_found(struct record_queue *queue, struct partition_queue *partition)
 {
 	bool cut = partition->cut;

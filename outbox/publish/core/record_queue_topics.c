@@ -1,14 +1,17 @@
 /*
- * Destinations: the states of topics by the log, the broker and the records. Memory holds only
- * topics in use: those that are open in the log, and those with records. The first record of any
- * other topic makes the owner ask the log (LOG_WANTED), and the topic's records wait for the
+ * Destinations: a topic's state follows from the log, the broker and the records. Memory holds only
+ * topics in use: those that are open in the log, and those with records. At the first record of any
+ * other topic the owner reads the topic from the log (LOG_WANTED), and its records wait for the
  * answer.
  *
- * A topic is opened by a committed log row, which carries its partition count, before the first
- * record flows to it; a changed count takes effect with a new epoch once nothing is under way:
- * until then no record goes out. A topic that is not used for a while is closed by a log row, once
- * nothing of it is uncovered, and forgotten; one that the broker does not have for so long leaves
- * the log.
+ * A committed log row, which carries the partition count, opens a topic before the first record is
+ * sent to it. A changed count takes effect with a new epoch once no record is in flight: until then
+ * no record goes out. A log row closes a topic that was not used for a while, once all of its
+ * records are covered, and the topic is forgotten. If the broker does not have the topic for as
+ * long, it is removed from the log.
+ *
+ * Read set_topic_state and record_queue_topic_settle first; the sections follow the life of a
+ * topic.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +22,7 @@ enum {
 	PARTITIONS_MAX = 1 << 20, /* maximum in a log row; Kafka's own limit is far lower */
 	LOAD_NAMES = 200,
 	VISITS_A_TURN = 64,
-	VISITS = 4, /* while a topic is idle, until it is closed */
+	VISITS = 4, /* visits of an idle topic until it is closed */
 };
 
 /* --- the table ------------------------------------------------------------------------------ */
@@ -40,14 +43,15 @@ struct topic *record_queue_topic_find(struct record_queue *queue, const char *na
 	if (!topic) {
 		topic = xcalloc(1, sizeof *topic);
 		topic->name = xmalloc(length + 1);
-		memcpy(topic->name, name, length); /* the hash compares so many bytes of it */
+		memcpy(topic->name, name, length); /* the hash compares `length` bytes */
 		topic->name[length] = '\0';
+
 		if (queue->parking.policy)
 			topic->policy = queue->parking.policy(queue->parking.context, topic->name);
 		if (queue->parking.refused_topic)
 			topic->refusal_reason =
 			    queue->parking.refused_topic(queue->parking.context, topic->name);
-		/* a strange message of a key must not hold back those of the look-back behind it */
+		/* A message of another program must not hold back the look-back's of its key. */
 		if (topic->refusal_reason)
 			topic->policy = STREAM_PASS;
 		HASH_ADD_KEYPTR(hh, queue->topics, topic->name, length, topic);
@@ -70,6 +74,7 @@ static void make_partition_queues(struct record_queue *queue, struct topic *topi
 	int32_t before = topic->partition_queue_count;
 	if (count <= before)
 		return;
+
 	topic->partition_queues =
 	    xrealloc(topic->partition_queues, (size_t)count * sizeof *topic->partition_queues);
 	topic->partition_queue_count = count;
@@ -88,12 +93,12 @@ static void make_partition_queues(struct record_queue *queue, struct topic *topi
 	record_queue_tails_begin(queue, topic, before);
 }
 
-/* Keeps the state of the partitions that were there before. */
+/* Keeps the state of the partitions that existed before. */
 void record_queue_topic_count(struct record_queue *queue, struct topic *topic, int32_t count)
 {
 	topic->count = count;
 	make_partition_queues(queue, topic, count);
-	/* no row says anything of those beyond: they begin anew when there is another count */
+	/* No log row mentions partitions beyond the count: with another count they begin again. */
 	record_queue_tails_begin(queue, topic, count);
 	for (int32_t p = 0; p < count; p++) {
 		record_queue_tail_want(queue, topic->partition_queues[p]);
@@ -109,6 +114,7 @@ static void set_topic_state(struct record_queue *queue, struct topic *topic, enu
 	queue->news += (state == TOPIC_NEW) - (topic->state == TOPIC_NEW);
 	queue->changes += (state == TOPIC_CHANGED) - (topic->state == TOPIC_CHANGED);
 	topic->state = state;
+
 	if (was_away && state != TOPIC_ASKED) {
 		topic->wait.since = 0;
 		TOPIC_UNLIST(queue, topic, waiting);
@@ -124,6 +130,7 @@ static void set_topic_state(struct record_queue *queue, struct topic *topic, enu
 		queue->unready_count -= TOPIC_IS_LISTED(topic, unready);
 		TOPIC_UNLIST(queue, topic, unready);
 	}
+
 	if (state == TOPIC_READY) {
 		record_queue_topic_recovers(queue, topic);
 		record_queue_release_held(queue, topic);
@@ -154,7 +161,7 @@ static int64_t visit_interval(const struct record_queue *queue)
 	return idle && idle < queue->move_ms ? idle : queue->move_ms;
 }
 
-/* From here on the broker is asked for it. */
+/* From now on the broker is asked about the topic. */
 static void begin_topic_rounds(struct record_queue *queue, struct topic *topic)
 {
 	if (TOPIC_IS_LISTED(topic, round))
@@ -178,9 +185,9 @@ void record_queue_topic_use(struct record_queue *queue, struct topic *topic)
 	record_queue_topic_settle(queue, topic);
 }
 
-/* --- what goes ------------------------------------------------------------------------------ */
+/* --- forgetting ----------------------------------------------------------------------------- */
 
-/* Forgets the topic's destination, so that it is read from the log again. */
+/* Forgets the topic's destination, so that it must be read from the log again. */
 static void unload_topic(struct record_queue *queue, struct topic *topic)
 {
 	record_queue_denial_forget(queue, topic);
@@ -189,6 +196,7 @@ static void unload_topic(struct record_queue *queue, struct topic *topic)
 		free(topic->partition_queues[p]);
 	}
 	free(topic->partition_queues);
+
 	topic->partition_queues = NULL;
 	topic->changed_first = topic->changed_last = NULL;
 	topic->partition_queue_count = topic->count = topic->logging = 0;
@@ -264,7 +272,7 @@ void record_queue_topics_destroy(struct record_queue *queue)
 	record_queue_topics_forget(queue);
 }
 
-/* --- what the log says ---------------------------------------------------------------------- */
+/* --- answers of the log --------------------------------------------------------------------- */
 
 void record_queue_taken(struct record_queue *queue, int64_t now, int64_t n)
 {
@@ -285,7 +293,9 @@ static void load_offsets(
 			continue;
 		partition->offset = partition->logging_offset = partition->logged_offset =
 		    partition->known_offset = offset;
-		/* this owner closed it, and so knows all records that other owners wrote before */
+
+		/* A later row than the take-over: this owner closed the topic, and so knows all
+		   records that other owners wrote before. */
 		partition->first_tail = destination->n <= queue->taken_n;
 		partition->awaited = queue->resumes && partition->first_tail && destination->open &&
 				     p < destination->partitions;
@@ -343,7 +353,7 @@ void record_queue_load(struct record_queue *queue, struct pg_array *ret_names)
 	}
 }
 
-/* Those without an answer are in no row of the table. */
+/* The table has no row of the topics that got no answer. */
 void record_queue_load_ended(struct record_queue *queue, bool answered)
 {
 	struct topic *topic, *next;
@@ -358,7 +368,7 @@ void record_queue_load_ended(struct record_queue *queue, bool answered)
 	}
 }
 
-/* --- what the broker says ------------------------------------------------------------------- */
+/* --- answers of the broker ------------------------------------------------------------------ */
 
 void record_queue_topic(struct record_queue *queue, const char *name, int32_t partitions)
 {
@@ -424,7 +434,7 @@ bool record_queue_has_changed_topics(const struct record_queue *queue)
 
 /* --- unused topics -------------------------------------------------------------------------- */
 
-/* Nothing of it is uncovered, and nothing waits for it. */
+/* All of the topic's records are covered, and nothing waits for it. */
 static bool is_topic_settled(const struct topic *topic)
 {
 	bool away = topic->missing || !topic->open;
@@ -448,7 +458,7 @@ static void move_offsets(struct record_queue *queue, struct topic *topic, bool a
 	}
 }
 
-/* True: it is forgotten. */
+/* True: the topic is forgotten. */
 static bool close_topic(struct record_queue *queue, struct topic *topic)
 {
 	bool logged = topic->open || (topic->missing && (topic->count || topic->checks));
@@ -460,7 +470,8 @@ static bool close_topic(struct record_queue *queue, struct topic *topic)
 		record_queue_topic_drop(queue, topic);
 		return true;
 	}
-	/* other programs wrote to it meanwhile: the next owner need not read those records */
+
+	/* Other programs may have written to it: the next owner need not read their records. */
 	if (!topic->ends_asked && !topic->missing) {
 		topic->ends_asked = true;
 		move_offsets(queue, topic, true);
@@ -500,6 +511,7 @@ void record_queue_visit_topics(struct record_queue *queue, int64_t now)
 			return;
 		if (visit_topic(queue, topic))
 			continue;
+
 		TOPIC_UNLIST(queue, topic, visits);
 		topic->visit_at = now + visit_interval(queue);
 		TOPIC_LIST(queue, topic, visits);

@@ -2,56 +2,57 @@
  * One shard of a publisher: take it, look for windows, send their rows, note what Kafka
  * acknowledged.
  *
- * The log row n that this owner wrote last says: everything visible in ticks[1] is published; then
- * come the open windows. TICK writes row n + 1 out of row n: it drops the windows that are
+ * The log row n that this owner wrote last says that everything visible in ticks[1] is published;
+ * the open windows follow. TICK derives row n + 1 from row n: it drops the windows that are
  * published to their end (`closed`), notes progress in the next one (`acked_id`), renews the lease
- * and, when it finds rows, opens one more window, whose rows may go out once the row is committed.
- * One call is under way at a time; while its commit is waited for, records flow and are
+ * and, if it finds rows, opens one more window, whose rows may go out once the row is committed.
+ * One call is in flight at a time; while its commit is in flight, records are sent and
  * acknowledged.
  *
  * Reading runs ahead of acknowledging: a window is opened when all windows before it are read to
  * their end, however many of them still wait for Kafka. A small window's rows come with the answer
  * of TICK; a large one, or one inherited from a former owner, is read by pages. A record that has
  * to wait (its topic is missing) keeps its window open while others go on: beyond MANY_WINDOWS new
- * ones are opened ever more slowly, so that they hold more rows each, and at most MAX_WINDOWS.
+ * windows are opened ever more slowly, so that each holds more rows, up to MAX_WINDOWS.
  *
- * Bounds: rows in memory cost at most `memory` (a page is asked for when there is room for a whole
- * one); records given to the producer and not covered by a committed row are at most
- * `max_in_flight`. With transactions that is the most in one, and as many more may go out while the
- * row that covers it is being written.
+ * Limits: rows in memory use at most `memory` (a page is requested when there is room for a whole
+ * one); at most `max_in_flight` records are given to the producer and not covered by a committed
+ * row. With transactions each may have `max_in_flight`, and as many more records may go out while
+ * the row that covers them is being written.
  *
- * Parked and scheduled rows (record_queue_parks.c) come back as a listed window, one at a time,
- * opened by TICK when one is due: the number of requests of operators and the time of the next one
- * come with each answer.
+ * Parked and scheduled rows (record_queue_parks.c) come back as a listed window, one at a time.
+ * TICK opens it when a row is due: each answer carries the number of operators' requests and the
+ * time of the next due row.
  *
- * Stop: what was sent is waited for and noted, for as long as the lease of the moment runs. Then
- * the producer goes with what it still holds, and only then the shard is released.
+ * Stop: the stream waits for the records that it sent and notes them, until the present lease ends.
+ * Then the producer is destroyed with the records that it still holds, and only then the shard is
+ * released.
  *
- * Lease: counted from before the sending of the last row that was written. Once it is over nothing
- * is given to the producer, and what is in its queue is purged: another owner may be at work.
+ * Lease: it counts from the moment before the last written row was sent. Once it is over, the
+ * producer gets no more records, and its queue is purged: another owner may be at work.
  *
  * Each call has a third of the lease (shard_worker.c), and a TICK is due when the last row is a
- * third of the lease old. After a TICK that failed, RENEW comes first: it touches no table but the
- * log. So an owner keeps its shard however long its other statements fail. A TICK that took too
- * long comes again with half as much to do, and opens its window without a look at the rows.
+ * third of the lease old. After a TICK that failed, RENEW comes first: it touches no table except
+ * the log. So an owner keeps its shard however long its other statements fail. A TICK that took too
+ * long is repeated with half as much to do, and opens its window without looking at the rows.
  *
- * Transactions: a producer that is new fences all others (init_transactions). The log row written
- * next tells whether the shard is still ours; then the tails tell which rows were committed, and
- * nothing that was in a transaction before is believed. What is written counts when its transaction
- * is committed: as soon as nothing more can go out, or TRANSACTION_MS after its first record, or
- * when it leaves no room in memory for a page of the next. After one that failed the next is half
- * as large, so that what fails now and then does not fail for ever.
+ * Transactions: a new producer fences all others (init_transactions). The log row written next
+ * shows whether the shard is still ours; then the tails show which rows were committed. Until then
+ * the stream trusts nothing that was in a transaction. Records count as published when their
+ * transaction is committed: as soon as nothing more can go out, or TRANSACTION_MS after its first
+ * record, or when it leaves no room in memory for a page of the next. After a failed transaction
+ * the next one is half as large, so that an occasional failure does not repeat for ever.
  *
  * After the deaths of owners the poison guard may be active: rows are read one at a time
  * (poison_guard.h).
  *
- * A call whose answer was lost is unsure: the newest row tells. It carries the nonce of the call
- * (then it was written), or the one before (then it was not), or a stranger's: then the shard is
- * lost, memory is forgotten, and the stream begins again as anybody who wants the shard.
+ * When the answer of a call is lost, the stream is unsure and reads the newest row. If that has the
+ * nonce of the call, the call was written; if it has the nonce before, it was not. With any other
+ * nonce the shard is lost: the stream forgets its memory and competes for the shard again.
  *
- * Read on in stream_calls.c (what the log connection is asked), stream_answers.c (what an answer
- * changes), stream_reading.c (windows and rows) and stream_sending.c (the producer and tails). This
- * file has the states, and what concerns all parts.
+ * Read on in stream_calls.c (calls on the log connection), stream_answers.c (the effect of their
+ * answers), stream_reading.c (windows and rows) and stream_sending.c (the producer and tails). This
+ * file has the states, and the functions that concern all parts.
  */
 #include "stream.h"
 
@@ -59,7 +60,7 @@
 
 #include "stream_private.h"
 
-enum { STILL_MS = 3000 /* nothing found, nothing acknowledged: it stands still */ };
+enum { STILL_MS = 3000 /* without a found row or an acknowledgement the stream is blocked */ };
 
 int64_t stream_most_uncovered(const struct stream_settings *settings)
 {
@@ -69,6 +70,7 @@ int64_t stream_most_uncovered(const struct stream_settings *settings)
 struct stream *stream_create(const struct stream_settings *settings)
 {
 	struct stream *stream = xcalloc(1, sizeof *stream);
+
 	stream->settings = *settings;
 	stream->random = settings->seed;
 	stream->queue = record_queue_create(settings);
@@ -86,6 +88,7 @@ void stream_destroy(struct stream *stream)
 {
 	if (!stream)
 		return;
+
 	record_queue_destroy(stream->queue);
 	poison_guard_end(&stream->guard);
 	text_finish(&stream->destinations);
@@ -130,6 +133,7 @@ static bool fits_stream_state(const struct stream *stream)
 {
 	enum stream_call call = stream->call.tick.call;
 	bool forgetting = stream_is_forgetting(stream);
+
 	switch (stream->state) {
 	case STREAM_STANDBY:
 	case STREAM_GONE:
@@ -139,7 +143,7 @@ static bool fits_stream_state(const struct stream *stream)
 		       (forgetting || record_queue_count(stream->queue) == 0);
 	case STREAM_OWNER:
 		return stream->lease_over_at != 0 && !forgetting;
-	case STREAM_UNSURE: /* RENEW follows, unless the row was written */
+	case STREAM_UNSURE: /* RENEW follows if the row was not written */
 		return (call == STREAM_TICK || call == STREAM_RENEW) &&
 		       stream->renew_at != INT64_MAX && !forgetting;
 	case STREAM_RELEASED:
@@ -173,6 +177,7 @@ int64_t stream_wait_offline(const struct stream *stream, int64_t now)
 	int64_t due = earlier_of(
 	    reads_later ? stream->read_at : INT64_MAX, record_queue_watch_due(stream->queue, now));
 	due = earlier_of(due, record_queue_denials_due(stream->queue, now));
+
 	if (!record_queue_under_way(stream->queue) || stream_producer_verdict(stream, now))
 		return due;
 	due = earlier_of(due, stream->lease_over_at);
@@ -198,7 +203,7 @@ void stream_stop(struct stream *stream)
 		stream_move(stream, STREAM_RELEASED);
 }
 
-/* A drain fills the memory and frees it again: only what stays full counts. */
+/* A drain fills the memory and frees it again: only a memory that stays full counts. */
 static bool stays_full(const struct stream *stream, int64_t now)
 {
 	bool moves = record_queue_under_way(stream->queue) || now - stream->moved_at < STILL_MS ||
@@ -214,6 +219,7 @@ struct stream_status stream_status(const struct stream *stream, int64_t now)
 	const struct message *oldest = record_queue_oldest(queue);
 	const char *denied_error = NULL;
 	const char *denied_topic = record_queue_denied_topic(queue, &denied_error);
+
 	return (struct stream_status){
 	    .state = stream->state,
 	    .n = stream->n,

@@ -1,9 +1,9 @@
 #pragma once
 /*
- * The core of the shard_worker: one shard of one publisher, without I/O. Events go in, actions come
- * out, time is an argument, so that a seeded simulator drives it through crashes and interleavings
- * exactly as outbox/publish/io/shard_worker.c drives it with Postgres and Kafka. stream.c opens
- * with the algorithm.
+ * The core of the shard worker: one shard of one publisher, without I/O. Events go in, actions come
+ * out, and time is an argument. So a seeded simulator can drive it through crashes and
+ * interleavings exactly as outbox/publish/io/shard_worker.c drives it with Postgres and Kafka.
+ * stream.c opens with the algorithm.
  *
  * One thread owns a stream. Nothing blocks. Times are milliseconds of one monotonic clock.
  */
@@ -18,10 +18,10 @@
 
 struct stream;
 
-/* What becomes of a record that Kafka refuses for good. */
+/* The policy for a record that Kafka refuses permanently. */
 enum stream_policy {
-	STREAM_BLOCK, /* it is parked, and what comes later of its key behind it */
-	STREAM_PASS,  /* it is parked alone */
+	STREAM_BLOCK, /* the record is parked, and later records of its key are parked behind it */
+	STREAM_PASS,  /* only the record is parked */
 	STREAM_STOP,  /* the publisher stops */
 };
 
@@ -30,39 +30,40 @@ struct stream_parking {
 	/* Called once for each topic; NULL: STREAM_BLOCK for all. */
 	enum stream_policy (*policy)(const void *context, const char *topic);
 	/*
-	 * Called once for each topic: why no message of an application goes to it (malloc'ed);
-	 * NULL: they do. Such messages are parked as dead. NULL function: all topics are open.
+	 * Called once for each topic: returns why no message of an application may go to it
+	 * (malloc'ed), or NULL if they may. Refused messages are parked as dead. NULL function: all
+	 * topics are open.
 	 */
 	char *(*refused_topic)(const void *context, const char *topic);
 	const void *context;
-	/* For tests, 0 or NULL: what suits a server. */
-	int64_t batch;               /* of stream_tick */
-	int64_t lookups, page, keys; /* of record_queue_keys.c: in a look-up; digests; exact keys */
+	/* For tests. 0 or NULL: the defaults, which suit a server. */
+	int64_t batch;               /* see stream_tick */
+	int64_t lookups, page, keys; /* record_queue_keys.c: of a look-up; digests; exact keys */
 	int64_t (*digest)(const void *context, const char *topic, size_t topic_length,
 	    const char *key, size_t key_length);
 };
 
 struct stream_settings {
-	int64_t max_in_flight; /* of one transaction, when there are any */
+	int64_t max_in_flight; /* with transactions: in each transaction */
 	int64_t memory;
-	int64_t tail_memory; /* the share of found records; for tests; 0: a quarter */
+	int64_t tail_memory; /* for found records; for tests; 0: a quarter of memory */
 	int64_t lease_ms;
 	int64_t poll_busy_ms, poll_idle_ms;
 	int64_t ack_interval_ms;
 	int64_t stall_after_ms;
-	int64_t topic_idle_ms; /* topics that are not used for so long are closed; 0: none is */
+	int64_t topic_idle_ms; /* topics unused for this long are closed; 0: topics stay open */
 	bool resumes;          /* reads tails */
-	bool transactions;     /* and records go out in transactions of Kafka */
+	bool transactions;     /* reads tails, and sends records in transactions of Kafka */
 	struct stream_parking parking;
 	poison_guard_turn *turn; /* NULL: no other shard is in the process */
-	uint64_t seed;           /* of nonces and epochs; random in production */
+	uint64_t seed;           /* for nonces and epochs; random in production */
 };
 
-/* The most records that were given to the producer and are not covered by a row of the log. */
+/* Maximum number of records given to the producer and not covered by a row of the log. */
 int64_t stream_most_uncovered(const struct stream_settings *settings);
 struct stream *stream_create(const struct stream_settings *settings);
 void stream_destroy(struct stream *stream);
-/* On a reload: poll and ack intervals only. */
+/* On a reload: changes the poll and ack intervals only. */
 void stream_retune(struct stream *stream, const struct stream_settings *settings);
 
 /* --- the log connection ------------------------------------------------------------------- */
@@ -71,16 +72,16 @@ enum stream_call {
 	STREAM_NONE,
 	STREAM_TAKE,         /* outbox.take: become the owner if the lease is over */
 	STREAM_TICK,         /* outbox.tick: look for a window, note progress, renew the lease */
-	STREAM_RENEW,        /* outbox.renew: renew the lease, and nothing else */
+	STREAM_RENEW,        /* outbox.renew: only renew the lease */
 	STREAM_NEWEST,       /* read the newest log row: was the last TICK or RENEW written? */
-	STREAM_PLACES,       /* read of which partitions and missing topics rows are parked */
+	STREAM_PLACES,       /* read the partitions and missing topics that have parked rows */
 	STREAM_LOOKUP,       /* are these records, or their keys, parked? (record_queue_keys.c) */
 	STREAM_DIGESTS,      /* read a page of the digests of all parked keys */
-	STREAM_DESTINATIONS, /* read what the log says of topics */
+	STREAM_DESTINATIONS, /* read the destinations of topics from the log */
 	STREAM_CLOSED,       /* read names of closed topics: the cluster may not have them */
 };
 
-/* A record of a LOOKUP. */
+/* A record to look up in a LOOKUP. */
 struct stream_lookup {
 	uint64_t sequence;
 	int64_t id;           /* 0: the row cannot be parked itself */
@@ -91,47 +92,47 @@ struct stream_lookup {
 
 struct stream_tick {
 	enum stream_call call;
-	int64_t n, nonce; /* the row this owner wrote last */
+	int64_t n, nonce; /* the number and nonce of this owner's last row */
 	int64_t new_nonce;
 	int64_t fresh_epoch; /* TAKE */
 	int64_t lease_ms;    /* 0: release the shard */
 	int closed;
 	int64_t acked_id;
-	bool new_epoch; /* fresh_epoch is logged with this row; see stream_epoch */
+	bool new_epoch; /* this row logs fresh_epoch; see stream_epoch */
 	bool may_open, must_write;
 	int64_t max_rows, max_bytes;
-	int64_t batch; /* at most so many parked rows are freed, retried or skipped, and twice as
-			  many rows that are due are listed */
+	int64_t batch; /* maximum of parked rows to free, retry or skip; twice as many due rows may
+			  be listed */
 	const char *destinations; /* JSON; valid until the answer is given */
 	int64_t fold_to;          /* rows up to this one go into outbox.destination; 0: none do */
-	const char *parks;        /* rows that are kept back: the same; NULL: none */
+	const char *parks;        /* kept back rows, JSON as well; NULL: none */
 	bool may_list;
-	bool blind; /* a window opens without a look at its rows, to be read by pages */
+	bool blind; /* opens a window without looking at its rows; they are read by pages */
 	const struct stream_lookup *lookups; /* LOOKUP; valid until the answer is given */
-	int64_t most;                        /* so many of them, rows of DIGESTS or of PLACES */
+	int64_t most;                        /* number of lookups, or maximum rows of a page */
 	int64_t from_digest;                 /* DIGESTS */
-	const char *after_topic;             /* PLACES behind this one; NULL: from the first on */
+	const char *after_topic;             /* PLACES after this one; NULL: from the first on */
 	int32_t after_partition;
 	struct deaths deaths;
 	/*
-	 * DESTINATIONS. topics: an array of names in Postgres' text form; NULL: a page of those
-	 * that are open, behind the topic `after`. CLOSED: a page of those that are not. Valid
-	 * until the answer is given.
+	 * DESTINATIONS reads the topics, an array of names in Postgres' text form; if that is NULL,
+	 * a page of the open topics after the topic `after`. CLOSED reads a page of the closed
+	 * topics. Valid until the answer is given.
 	 */
 	const char *topics, *after;
 	int max_topics, max_partitions; /* of a page */
 };
 
-/* What to send on the idle log connection now; NONE: nothing (see stream_wait). */
+/* The call to send on the idle log connection now; NONE: nothing (see stream_wait). */
 struct stream_tick stream_log_call(struct stream *stream, int64_t now);
 
 struct stream_taken {
 	int64_t n, epoch, first_tick, acked_id;
-	int64_t former_epoch; /* of the row before: another one when the server is another */
+	int64_t former_epoch; /* of the row before: another one after a failover */
 	int windows;
-	int64_t listed_tick; /* the open window that is a listed one; 0: none */
-	bool parked;         /* rows are */
-	bool scheduled;      /* rows are */
+	int64_t listed_tick; /* the open listed window; 0: none */
+	bool parked;         /* the shard has parked rows */
+	bool scheduled;      /* the shard has scheduled rows */
 	int64_t requests;
 	struct deaths deaths;
 };
@@ -143,9 +144,10 @@ void stream_absent(struct stream *stream, int64_t now);
 
 enum stream_verdict {
 	STREAM_FENCED,
-	STREAM_DROPPED, /* the publisher is gone or has another number of shards: stop for good */
+	STREAM_DROPPED, /* the publisher is gone or has another number of shards: stop permanently
+			 */
 	STREAM_IDLE,
-	STREAM_SPLITTING, /* idle, but nothing is looked for before a split is over */
+	STREAM_SPLITTING, /* idle, but the call looks for no window until a split is over */
 	STREAM_NOTED,
 	STREAM_ROWS, /* followed by stream_row for each row, then stream_rows_end */
 	STREAM_PAGES,
@@ -157,46 +159,48 @@ enum stream_verdict {
  * scheduled row is due (-1: none, or unknown).
  */
 void stream_unparked(struct stream *stream, int64_t digest);
-/* Of a recovered place: rows up to `last_id` are free; 0: all of them. Told before stream_ticked.
- */
+/* The rows of a recovered place up to `last_id` are free; 0: all rows. Before stream_ticked. */
 void stream_recovered(struct stream *stream, const char *topic, size_t topic_length,
     int32_t partition, int64_t last_id);
 void stream_parked_news(struct stream *stream, int64_t now, int64_t requests, int64_t due_ms);
 /*
- * A TICK that parked, freed, listed, retried, skipped or removed rows took so long in the server,
- * up to its commit. Told before stream_ticked; the next TICK has as much to do as takes 20 ms, or
- * as long as the rest of a TICK.
+ * How long a TICK that parked, freed, listed, retried, skipped or removed rows took in the server,
+ * up to its commit. Call it before stream_ticked. It adjusts the batch of the next TICK (BATCH_MS
+ * in stream_answers.c).
  */
 void stream_worked(struct stream *stream, int64_t now, int64_t took_ms);
 void stream_ticked(struct stream *stream, int64_t now, enum stream_verdict verdict);
 /* The answer of RENEW: written, or fenced. */
 void stream_renewed(struct stream *stream, int64_t now, bool written);
 /*
- * The call failed: `unknown` when it may have been carried out all the same (connection lost,
- * cancelled by this side), `late` when it took longer than its limit: the next TICK has less to do.
- * Before it an owner asks for RENEW, so that no failure of a TICK costs the lease.
+ * The call failed. `unknown`: the server may have executed it nevertheless (connection lost,
+ * cancelled by this side). `late`: it took longer than its limit, so the next TICK has less to do.
+ * An owner sends RENEW before the next TICK, so that failing TICKs never cost the lease.
  */
 void stream_log_failed(struct stream *stream, int64_t now, bool unknown, bool late);
-/* The answer of NEWEST: of the newest row, with its number of open windows. */
+/* The answer of NEWEST: the newest row, with its number of open windows. */
 void stream_newest(
     struct stream *stream, int64_t now, int64_t n, int64_t nonce, int windows, int64_t listed_tick);
-/* The answer of PLACES, in their order, and then the end. */
+/* The answer of PLACES: each place, in their order, and then the end. */
 void stream_stalled_place(/* partition -1: the topic was missing */
     struct stream *stream, const char *topic, size_t topic_length, int32_t partition);
 void stream_places_end(struct stream *stream, int64_t rows);
-/* The answer of LOOKUP: those that are parked, by their places, or whose keys are; then the end. */
+/*
+ * The answer of LOOKUP: the place of each asked record that is parked itself (`itself`) or whose
+ * key is parked; then the end.
+ */
 void stream_looked_up(struct stream *stream, int place, bool itself);
 void stream_lookup_end(struct stream *stream);
-/* The answer of DIGESTS: each, in their order, and then the end. */
+/* The answer of DIGESTS: each digest, in their order, and then the end. */
 void stream_digest(struct stream *stream, int64_t digest);
 void stream_digests_end(struct stream *stream, int64_t rows);
 
-/* The answer of DESTINATIONS, each one and then the end. */
+/* The answer of DESTINATIONS: each destination and then the end. */
 struct stream_destination {
 	const char *topic;
 	int32_t partitions;
 	bool open;
-	int64_t n;              /* the log row that changed it last */
+	int64_t n;              /* the last log row that changed it */
 	const int64_t *offsets; /* for each partition from 0 on; below -1: unknown */
 	int32_t count;          /* of offsets */
 };
@@ -214,15 +218,15 @@ struct stream_page {
 	int64_t n, nonce; /* the log row that holds the window's boundaries */
 	int64_t tick;
 	int64_t after_id; /* rows with a larger id */
-	int64_t rows;     /* at most so many */
-	int64_t bytes;    /* the reader stops the page when it has so many */
+	int64_t rows;     /* maximum number of rows */
+	int64_t bytes;    /* the reader stops the page at this size */
 	bool withheld;    /* without payload and headers */
 };
 /* The page to read now on the idle read connection. */
 struct stream_page stream_read_call(struct stream *stream, int64_t now);
 /*
- * One row of the page or of a tick's answer, in order; takes over the message's block. Rows of a
- * page that was asked for before the shard was lost are dropped.
+ * One row of the page or of a tick's answer, in order; takes over the message's block. Drops rows
+ * of a page that was requested before the shard was lost.
  */
 void stream_row(struct stream *stream, const struct message *message);
 /*
@@ -230,7 +234,7 @@ void stream_row(struct stream *stream, const struct message *message);
  * have been passed; 0: unknown.
  */
 void stream_page_end(struct stream *stream, int64_t now, bool last, int64_t upto_id);
-/* The read failed: what came of it counts, the rest is asked again after a while. */
+/* The read failed: the rows that came count, and the rest is read again after a while. */
 void stream_read_failed(struct stream *stream, int64_t now);
 /* All rows of a STREAM_ROWS or STREAM_LISTED verdict were given. */
 void stream_rows_end(struct stream *stream);
@@ -243,7 +247,7 @@ void stream_topic(struct stream *stream, const char *topic, int32_t partitions);
 void stream_topic_answered(struct stream *stream, const char *topic, int64_t answered_at);
 /*
  * The topics in use take turns: returns the one whose turn was longest ago; NULL: no topic is in
- * use. unready: considers only topics that records cannot flow to. ready: records may flow;
+ * use. unready: considers only topics to which records cannot flow. ready: records may flow;
  * partitions: the count in the log, 0: none yet. The name is valid until the next call of any
  * function here.
  */
@@ -251,7 +255,7 @@ const char *stream_next_topic(
     struct stream *stream, bool unready, bool *ret_ready, int32_t *ret_partitions);
 int stream_topics(const struct stream *stream, bool unready); /* how many there are */
 /*
- * Returns the names of closed topics, one a call, so that the caller can forget them. True:
+ * Returns the names of closed topics, one for each call, so that the caller can forget them. True:
  * `ret_name` is the next one; the caller frees it.
  */
 bool stream_closed_topic(struct stream *stream, char **ret_name);
@@ -263,10 +267,10 @@ struct stream_tail {
 	const char *topic; /* valid until the next call of any function here */
 	int32_t partition;
 	uint64_t number; /* of the question; its answers carry it */
-	int64_t offset;  /* read from here up to the end; STREAM_TAIL_END: only where the end is */
-	int64_t least;   /* the end was there before: if it is not, that is `beyond` */
+	int64_t offset;  /* read from here to the end; STREAM_TAIL_END: only find the end */
+	int64_t least;   /* the end known before: if the end is in front of it, that is `beyond` */
 };
-/* The next partition to be read; false: none now. */
+/* The next partition to read; false: none now. */
 bool stream_tail_call(struct stream *stream, int64_t now, struct stream_tail *ret_tail);
 /*
  * The question that an answer belongs to. An answer to any question but the newest one of its
@@ -277,16 +281,16 @@ struct stream_question {
 	int32_t partition;
 	uint64_t number;
 };
-/* A record of this publisher and shard that was found there; event_id: 16 bytes. */
+/* A record of this publisher and shard was found in the partition; event_id: 16 bytes. */
 enum stream_found {
 	STREAM_FOUND,
 	/*
-	 * This owner knows of no such window. The database went back in time, or this owner lost
-	 * the shard without knowing and the next one wrote the record. The next log row tells: see
-	 * stream_rewinds.
+	 * This owner does not know the record's window. The database went back in time, or this
+	 * owner lost the shard without knowing it and the next owner wrote the record. The next log
+	 * row decides: see stream_rewinds.
 	 */
 	STREAM_FOUND_UNKNOWN,
-	STREAM_FOUND_ENOUGH, /* the rest of the answer need not be read, and its end not be told */
+	STREAM_FOUND_ENOUGH, /* the rest need not be read, nor stream_tail_end be called */
 };
 enum stream_found stream_tail_record(struct stream *stream, const struct stream_question *question,
     int64_t offset, const struct outbox_position *position, const char event_id[16]);
@@ -295,10 +299,13 @@ enum stream_found stream_tail_record(struct stream *stream, const struct stream_
  * shard can write such a row, so its log does not know the records that were found.
  */
 int64_t stream_rewinds(const struct stream *stream);
-/* Read up to `end`. beyond: the offset that was asked for, or `least`, lies behind it. */
+/* The tail was read up to `end`. beyond: the requested offset, or `least`, lies behind `end`. */
 void stream_tail_end(
     struct stream *stream, const struct stream_question *question, int64_t end, bool beyond);
-/* It cannot be read, for good: records flow without; with transactions it is asked again later. */
+/*
+ * The tail cannot be read, permanently: records flow without it; with transactions it is requested
+ * again later.
+ */
 void stream_tail_failed(struct stream *stream, int64_t now, const struct stream_question *question);
 
 struct stream_record {
@@ -313,53 +320,55 @@ bool stream_send(struct stream *stream, int64_t now, struct stream_record *ret_r
 
 enum stream_delivery {
 	STREAM_WRITTEN,    /* acks=all */
-	STREAM_AGAIN,      /* not at fault: to be sent again by the next producer */
-	STREAM_REFUSED,    /* Kafka refuses it, or the batch it was in, for good */
-	STREAM_UNSENDABLE, /* refused before anything was sent: at fault by itself */
-	STREAM_DENIED,     /* its topic takes no records now, whatever is in them */
-	STREAM_FAILED,     /* its record, its partition or its topic: the error does not say */
+	STREAM_AGAIN,      /* not the record's fault: the next producer sends it again */
+	STREAM_REFUSED,    /* Kafka refuses the record, or the batch it was in, permanently */
+	STREAM_UNSENDABLE, /* refused before anything was sent: the record itself is the cause */
+	STREAM_DENIED,     /* its topic takes no records now, whatever they contain */
+	STREAM_FAILED, /* the error does not say whether record, partition or topic is the cause */
 };
 /* error: text for people; NULL when written. */
 void stream_report(struct stream *stream, int64_t now, uint64_t sequence,
     enum stream_delivery delivery, int64_t offset, const char *error);
 
-/* Why the producer must be made anew now; NULL: it need not. */
+/* Why the producer must be replaced now; NULL: it need not. */
 const char *stream_producer_verdict(const struct stream *stream, int64_t now);
-extern const char stream_stalled[]; /* the verdict for want of acknowledgements */
+extern const char stream_stalled[]; /* the verdict when acknowledgements are missing */
 extern const char stream_refusal[]; /* nothing is wrong with the brokers */
-/* the same: only one partition, or topic, takes no records */
+/* nothing is wrong with the brokers either: only one partition, or topic, takes no records */
 extern const char stream_denial[];
 extern const char stream_partition_stalled[];
 /*
- * With transactions. A producer that fenced all others is to be made now, by init_transactions; and
- * it is ready: nothing that others wrote can become visible any more.
+ * With transactions. stream_wants_producer: create a producer now, which fences all others by
+ * init_transactions. stream_producer_ready: the producer exists, so no record that others wrote can
+ * still become visible.
  */
 bool stream_wants_producer(const struct stream *stream, int64_t now);
 void stream_producer_ready(struct stream *stream);
-/* After stream_send said false: true when the open transaction is to be committed now. */
+/* After stream_send returned false: true if the open transaction must be committed now. */
 bool stream_commits(struct stream *stream);
-/* It was. When that failed or is not known: stream_producer_lost. */
+/* The commit succeeded. If it failed or its result is unknown: stream_producer_lost. */
 void stream_committed(struct stream *stream, int64_t now);
-/* The producer may go without a trace: nothing is under way, nor in a transaction. */
+/* The producer can be destroyed without loss: nothing is in flight, nor in a transaction. */
 bool stream_is_settled(const struct stream *stream);
-/* The producer that is to go has records of which it said nothing yet. */
+/* The producer, which must go, has not yet reported on all of its records. */
 bool stream_awaits_reports(const struct stream *stream);
-/* The producer was destroyed: everything not acknowledged goes out again, in order. */
+/* The producer was destroyed: all records that are not acknowledged go out again, in order. */
 void stream_producer_lost(struct stream *stream);
 
 /* --- the whole ----------------------------------------------------------------------------- */
 
-/* When to call again if nothing happens before; INT64_MAX: only an event helps. */
+/* When to call again if nothing happens before; INT64_MAX: only after an event. */
 int64_t stream_wait(struct stream *stream, int64_t now);
-/* The same while the log connection is busy or away: what is due on it cannot be done now. */
+/* The same while the log connection is busy or away: calls that are due on it cannot be sent now.
+ */
 int64_t stream_wait_offline(const struct stream *stream, int64_t now);
 /*
- * Records are under way and nothing waits for their reports: they may be taken with a later turn of
- * the loop instead of waking it.
+ * Records are in flight and nothing waits for their reports: a later turn of the loop may take the
+ * reports, and they need not wake it.
  */
 bool stream_is_patient(const struct stream *stream);
 
-/* Finish what is in flight, for at most a lease, note it, release the shard. */
+/* Waits for the records in flight, for at most a lease, notes them, and releases the shard. */
 void stream_stop(struct stream *stream);
 
 enum stream_state {
@@ -380,25 +389,25 @@ struct stream_status {
 	int64_t records, bytes; /* in memory, not acknowledged */
 	int64_t tail_bytes;     /* memory of records that were found in tails */
 	int64_t in_flight;      /* given to the producer and not covered by a log row */
-	bool full;         /* as much waits for acknowledgement as may: nothing further goes out */
-	int64_t published; /* acknowledged since the stream was made */
+	bool full;              /* the limit of unacknowledged records is reached: no more go out */
+	int64_t published;      /* acknowledged since the stream was created */
 	int64_t published_bytes;
 	int64_t skipped;       /* found in Kafka instead of being sent */
 	int64_t parked;        /* noted in outbox.parked instead */
 	int64_t scheduled;     /* noted in outbox.scheduled */
-	int stalls;            /* partitions and topics of which records are parked meanwhile */
-	int64_t oldest_due_us; /* of the oldest unacknowledged row in memory; 0: none */
-	bool caught_up;        /* the last look found nothing and all is covered */
-	int64_t deaths;        /* of owners, for which rows go one at a time now; 0: they do not */
+	int stalls;            /* stalled partitions and topics: their records are parked */
+	int64_t oldest_due_us; /* due time of the oldest unacknowledged row in memory; 0: none */
+	bool caught_up;        /* the last look found nothing, and all records are covered */
+	int64_t deaths;        /* deaths of owners; 0: the poison guard is not active */
 	bool refused;          /* stopped by a record that Kafka refuses */
 	int64_t refusals;      /* records that were refused and parked */
-	/* the one it is stopped by, or else the last that was parked; 0: none */
+	/* the record at which the stream stopped, or else the last that was parked; 0: none */
 	int64_t refused_id;
 	const char *refused_topic, *refused_error;
-	const char *missing_topic; /* a topic that is waited for; NULL: none */
-	/* one whose partitions answer with errors and are tried again; NULL: none */
+	const char *missing_topic; /* a topic that records wait for; NULL: none */
+	/* a topic whose partitions answer with errors and are tried again; NULL: none */
 	const char *denied_topic, *denied_error;
-	int denied; /* such partitions */
+	int denied; /* number of such partitions */
 };
 struct stream_status stream_status(const struct stream *stream, int64_t now);
 
@@ -406,5 +415,5 @@ struct stream_status stream_status(const struct stream *stream, int64_t now);
 uint64_t stream_next_sequence(const struct stream *stream);
 const struct message *stream_message(const struct stream *stream, uint64_t sequence);
 
-/* The epoch for positions: the log's, but after a refusal that of the rows before it. */
+/* The epoch for positions: that of the log, but after a refusal that of the rows before it. */
 int64_t stream_epoch(const struct stream *stream);

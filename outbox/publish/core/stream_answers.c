@@ -1,7 +1,8 @@
 /*
- * The answers on the log connection, and the shard that they give or take: a row that was written
- * is the truth from then on, a fenced owner forgets everything, and a call whose answer was lost
- * leaves the stream unsure until the newest row is read.
+ * The answers on the log connection. A written row is the truth from then on, a fenced owner
+ * forgets everything, and a call whose answer was lost leaves the stream unsure until it has read
+ * the newest row. Read stream_taken, stream_ticked and stream_log_failed; the other functions serve
+ * one answer each.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -10,20 +11,21 @@
 
 enum {
 	BATCH_ROWS_LEAST = 50,
-	BATCH_MS = 10,       /* a tick works with such rows for about so long */
-	RETRY_FIRST_MS = 50, /* after a failed call, doubled up to the next */
+	BATCH_MS = 10,       /* target time of a tick's work with kept back rows */
+	RETRY_FIRST_MS = 50, /* delay after a failed call, doubled up to RETRY_MAX_MS */
 	RETRY_MAX_MS = 1000,
-	RECENTLY_MS = 100, /* after rows were seen the poll stays busy for so long */
+	RECENTLY_MS = 100, /* the poll stays busy for this time after rows were seen */
 	OPEN_WINDOW_MS =
 	    60,          /* outbox.listed_wait of a row whose window is open, and the way back */
-	MOST_HALVES = 9, /* of that: 0 */
+	MOST_HALVES = 9, /* a batch of 500 rows is then 0, that is, one row */
 };
 
 /* --- the shard ------------------------------------------------------------------------------- */
 
 /*
- * Memory is forgotten at once, but for the records: the producer may hold their payloads, so they
- * go when it is gone (stream_producer_lost). Until then nothing is taken, sent or believed.
+ * Forgets the state in memory at once, except the records: the producer may still use their
+ * payloads, so they are freed after it is destroyed (stream_producer_lost). Until then the stream
+ * takes no shard, sends nothing and ignores reports.
  */
 static void forget_shard(struct stream *stream, int64_t now, enum stream_state state)
 {
@@ -32,6 +34,7 @@ static void forget_shard(struct stream *stream, int64_t now, enum stream_state s
 		stream->producer_verdict = stream_lost_shard;
 	else
 		record_queue_forget(stream->queue);
+
 	poison_guard_end(&stream->guard);
 	stream->window_count = 0;
 	stream->call = (struct call){0};
@@ -49,6 +52,7 @@ static void forget_shard(struct stream *stream, int64_t now, enum stream_state s
 void stream_taken(struct stream *stream, int64_t now, const struct stream_taken *taken)
 {
 	assert(stream->call.tick.call == STREAM_TAKE);
+
 	stream->n = taken->n;
 	stream->nonce = stream->call.tick.new_nonce;
 	stream->epoch = stream->logged_epoch = taken->epoch;
@@ -69,12 +73,16 @@ void stream_taken(struct stream *stream, int64_t now, const struct stream_taken 
 	stream->list_at = taken->parked || taken->scheduled ? now : INT64_MAX;
 	stream->inherited_tick = taken->first_tick + taken->windows;
 	record_queue_keys_taken(stream->queue, taken->parked, stream->inherited_tick);
-	int64_t most = stream_most_uncovered(&stream->settings); /* or a page that was read */
+
+	/* A dead owner may have had this many rows in flight, or have read a page. */
+	int64_t most = stream_most_uncovered(&stream->settings);
 	poison_guard_begin(&stream->guard, &taken->deaths, stream->inherited_tick,
 	    most < PAGE_ROWS_MAX ? PAGE_ROWS_MAX : most);
+
 	stream->strange_until = now + stream->settings.stall_after_ms;
 	for (int i = 0; i < taken->windows; i++)
 		stream_push_window(stream, taken->first_tick + 1 + i, i == 0 ? taken->acked_id : 0);
+
 	stream->call = (struct call){0};
 	stream->failures = 0;
 	stream->next_poll = stream->retry_at = now;
@@ -109,7 +117,7 @@ static void lease_renewed(struct stream *stream)
 	poison_guard_written(&stream->guard, &call->guard_row);
 }
 
-/* The row of the call under way is written: its contents are the truth from here on. */
+/* The row of the call in flight is written: its contents are the truth from here on. */
 static void call_written(struct stream *stream)
 {
 	const struct call *call = &stream->call;
@@ -121,16 +129,18 @@ static void call_written(struct stream *stream)
 		stream->rewound = false;
 		record_queue_epoch_begins(stream->queue);
 	}
+
 	stream->progress_at = 0;
 	record_queue_cover(stream->queue, call->acked);
 	record_queue_logged(stream->queue, stream->n, call->tick.fold_to, true);
 	stream_close_windows(stream, call->tick.closed);
-	/* due rows of the windows that closed just now may be listed from here on */
+	/* Due rows of the windows that were closed just now may be listed from now on. */
 	if (call->tick.closed && stream->list_at < call->issued + OPEN_WINDOW_MS)
 		stream->list_at = call->issued;
 	if (call->guard_row.marks)
 		stream->marked_at = call->issued;
-	stream_pass_acked(stream); /* rows that it notes */
+	stream_pass_acked(stream); /* parked rows that the log row notes */
+
 	if (call->tick.lease_ms == 0) {
 		poison_guard_end(&stream->guard);
 		stream_move(stream, STREAM_RELEASED);
@@ -165,16 +175,20 @@ void stream_ticked(struct stream *stream, int64_t now, enum stream_verdict verdi
 		forget_shard(stream, now, verdict == STREAM_FENCED ? STREAM_STANDBY : STREAM_GONE);
 		return;
 	}
+
 	bool looked = stream->call.tick.may_open;
 	bool listed = verdict == STREAM_LISTED;
 	bool rows = verdict == STREAM_ROWS || (listed && stream->call.tick.max_rows > 0);
 	bool found = rows || listed || verdict == STREAM_PAGES;
 	bool wrote = found || verdict == STREAM_NOTED;
+
+	/* The look for kept back rows had none to list: see stream_has_left_found_windows. */
 	if (stream->call.tick.may_list && stream_has_left_found_windows(stream) &&
 	    verdict != STREAM_LISTED && stream->list_at > now + BLOCKED_LOOK_MS) {
 		record_queue_forget_found(stream->queue);
 		stream->tail_tick = 0;
 	}
+
 	stream->failures = 0;
 	const struct stream_tick *tick = &stream->call.tick;
 	bool worked = found || tick->parks || (wrote && (tick->may_list || tick->fold_to));
@@ -185,6 +199,7 @@ void stream_ticked(struct stream *stream, int64_t now, enum stream_verdict verdi
 	else
 		record_queue_logged(stream->queue, 0, 0, false);
 	stream->call = (struct call){0};
+
 	if (looked) {
 		schedule_poll(stream, now, found);
 		stream->found_nothing = verdict == STREAM_IDLE;
@@ -193,6 +208,7 @@ void stream_ticked(struct stream *stream, int64_t now, enum stream_verdict verdi
 		stream->rows = ROWS_WHOLE;
 	if (!found)
 		return;
+
 	const struct window *window =
 	    stream_push_window(stream, stream->first_tick + stream->window_count + 1, 0);
 	if (verdict == STREAM_LISTED)
@@ -237,22 +253,24 @@ void stream_parked_news(struct stream *stream, int64_t now, int64_t requests, in
 }
 
 /*
- * Messages of others wait for the end of a TICK before they are seen, and for the next one's before
- * they are sent. So the work with rows kept back is bounded by its time: slow disks and large rows
- * make a batch smaller. It may take as long as the rest of a TICK does: where that is slow, because
- * of a far server or other programs, a small batch would help nobody.
+ * New messages wait for the end of a TICK before they are seen, and for the end of the next one
+ * before they are sent. So the time of the work with kept back rows is limited: slow disks and
+ * large rows make the batch smaller. This work may take as long as the rest of a TICK: if the rest
+ * is slow, because of a far server or other programs, a smaller batch would not help.
  */
 void stream_worked(struct stream *stream, int64_t now, int64_t took_ms)
 {
 	int64_t most = stream_most_batch(stream), least = earlier_of(BATCH_ROWS_LEAST, most);
-	took_ms = took_ms < 0 ? 0 : took_ms; /* whatever a server says */
+	took_ms = took_ms < 0 ? 0 : took_ms; /* the server may send anything */
 	int64_t rest = now - stream->call.issued - took_ms;
 	stream->rest_us += ((rest > 0 ? rest : 0) * 1000 - stream->rest_us) / 8;
 	int64_t allowed = stream->rest_us / 1000 > BATCH_MS ? stream->rest_us / 1000 : BATCH_MS;
+
 	if (took_ms > allowed)
 		stream->batch = stream->batch * allowed / earlier_of(took_ms, 4 * allowed);
 	else
 		stream->batch += stream->batch / 16 + 1; /* slowly: it may have had little to do */
+
 	if (stream->batch < least)
 		stream->batch = least;
 	stream->batch = earlier_of(stream->batch, most);
@@ -269,7 +287,7 @@ void stream_stalled_place(
 	stream->after_partition = partition;
 }
 
-/* A call that changes nothing was answered. */
+/* The answer of a read-only call is complete. */
 static void call_answered(struct stream *stream, enum stream_call call)
 {
 	assert(stream->call.tick.call == call);
@@ -332,7 +350,7 @@ void stream_lookup_end(struct stream *stream)
 {
 	record_queue_lookup_end(stream->queue);
 	call_answered(stream, STREAM_LOOKUP);
-	stream_pass_acked(stream); /* rows that are parked already */
+	stream_pass_acked(stream); /* rows that were parked before */
 }
 
 void stream_digest(struct stream *stream, int64_t digest)
@@ -353,7 +371,7 @@ int64_t stream_retry_delay(int failures)
 	return failures < 5 ? (int64_t)RETRY_FIRST_MS << failures : RETRY_MAX_MS;
 }
 
-/* The next TICK has half as much to do, and looks at no row. */
+/* The next TICK has half as much to do, and opens its window without looking at rows. */
 static void lighten_next_tick(struct stream *stream)
 {
 	if (stream->call.tick.call != STREAM_TICK)
@@ -366,11 +384,12 @@ void stream_log_failed(struct stream *stream, int64_t now, bool unknown, bool la
 {
 	enum stream_call call = stream->call.tick.call;
 	int64_t delay = stream_retry_delay(stream->failures++), lease = stream->settings.lease_ms;
-	/* a call that the lease depends on is repeated before the lease ends */
+	/* A call that the lease depends on must be repeated before the lease ends. */
 	bool urgent = stream->state == STREAM_UNSURE || (stream_writes_row(call) && unknown);
 	stream->retry_at = now + earlier_of(delay, urgent ? lease / 16 : lease / 3);
 	if (stream->state == STREAM_UNSURE)
 		return;
+
 	if (late)
 		lighten_next_tick(stream);
 	stream->renew_at = stream->state != STREAM_OWNER ? INT64_MAX
@@ -380,6 +399,7 @@ void stream_log_failed(struct stream *stream, int64_t now, bool unknown, bool la
 		stream_move(stream, STREAM_UNSURE);
 		return;
 	}
+
 	if (call == STREAM_TICK)
 		record_queue_logged(stream->queue, 0, 0, false);
 	if (call == STREAM_CLOSED)
@@ -394,10 +414,12 @@ void stream_log_failed(struct stream *stream, int64_t now, bool unknown, bool la
 	stream->next_take = now + delay;
 }
 
-/* The other columns of the answer are lost: the row may open a window or list rows. */
+/* The row was written, but the other columns of its answer are lost: it may open a window or list.
+ */
 static void unsure_written(struct stream *stream, int64_t now, int windows, int64_t listed_tick)
 {
 	const struct stream_tick *tick = &stream->call.tick;
+
 	stream_move(stream, STREAM_OWNER);
 	if (tick->call == STREAM_RENEW) {
 		stream_renewed(stream, now, true);
@@ -407,7 +429,8 @@ static void unsure_written(struct stream *stream, int64_t now, int windows, int6
 		stream->listed_tick = listed_tick;
 		stream->list_at = now;
 	}
-	/* it may be seen here and be on no standby; the commit of the next row waits for both */
+	/* The row may be visible here but on no standby; the next row's commit waits for both rows.
+	 */
 	if (stream->producer == PRODUCER_CONFIRMED)
 		stream->producer = PRODUCER_READY;
 }
@@ -416,6 +439,7 @@ void stream_newest(
     struct stream *stream, int64_t now, int64_t n, int64_t nonce, int windows, int64_t listed_tick)
 {
 	assert(stream->state == STREAM_UNSURE);
+
 	if (n == stream->n + 1 && nonce == stream->call.tick.new_nonce) {
 		unsure_written(stream, now, windows, listed_tick);
 	} else if (n == stream->n && nonce == stream->nonce) {

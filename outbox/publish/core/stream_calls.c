@@ -1,8 +1,8 @@
 /*
  * The next call on the log connection. An owner reads the open destinations first, then the stalled
  * places. After that a TICK writes a log row when one must be written or a window may be opened,
- * and look-ups of parked keys take turns with it. The functions from the top on answer one question
- * each, tick_call and its like make a call, and next_call chooses.
+ * and look-ups of parked keys take turns with it. The first functions answer one question each,
+ * tick_call and the other …_call functions build a call, and next_call chooses one.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -12,14 +12,14 @@
 enum {
 	SMALL_WINDOW_ROWS = 1000,
 	PLACES_A_PAGE = 500,
-	PARKS_A_ROW = 500,    /* at most */
+	PARKS_A_ROW = 500,    /* maximum of parked records in a log row */
 	TOPICS_A_PAGE = 1000, /* open topics in a page after a take-over */
 	PARTITIONS_A_PAGE = 4000,
-	CHECKS = 100, /* closed topics that are looked for at a time */
-	TURN_MS = 20, /* the poison guard of another shard of the process has the turn */
+	CHECKS = 100, /* closed topics in a page */
+	TURN_MS = 20, /* until the next try while another shard's poison guard has the turn */
 };
 
-/* splitmix64: nonces and epochs are drawn from it; positive. */
+/* Draws a nonce or an epoch, positive (splitmix64). */
 static int64_t draw_stream_number(struct stream *stream)
 {
 	uint64_t z = (stream->random += 0x9e3779b97f4a7c15u);
@@ -31,8 +31,9 @@ static int64_t draw_stream_number(struct stream *stream)
 /* --- reasons to write a row, or to open a window --------------------------------------------- */
 
 /*
- * Positions that Kafka has and the log does not are recognised by their ticks: none is given out
- * before the tails are read. A partition that is away does not stop the others for ever.
+ * Positions that Kafka has and the log does not are recognised by their ticks. So no tick is given
+ * out before the tails are read. The limit of time is for a partition that is away: it must not
+ * stop the others for ever.
  */
 static bool is_strange(struct stream *stream, int64_t now)
 {
@@ -64,7 +65,7 @@ static void watch_progress(struct stream *stream, int64_t now)
 		stream->progress_at = now;
 }
 
-/* Only then does the next one come. */
+/* Is the listed window published? Only then may the next one open. */
 static bool listed_is_published(const struct stream *stream)
 {
 	return stream->listed_tick &&
@@ -84,8 +85,9 @@ static bool must_note_progress(const struct stream *stream, int64_t now)
 }
 
 /*
- * Gaps are closed first: what Kafka has behind one could not be noted and would be repeated. With
- * anything under way the shard is kept: the producer would go on writing beside the next owner's.
+ * Gaps are closed first: records that Kafka has behind a gap could not be noted and would be sent
+ * again. With a record in flight the shard is kept: the producer would go on writing at the same
+ * time as the next owner.
  */
 static bool wants_release(const struct stream *stream, int64_t now)
 {
@@ -105,16 +107,15 @@ static bool changes_counts(const struct stream *stream)
 	return record_queue_has_changed_topics(stream->queue) && stream_is_producer_settled(stream);
 }
 
-/* What is sent from here on must not carry positions that Kafka has, or had, with other contents.
- */
+/* Later records must not get positions that Kafka has, or had, for other records. */
 static bool renews_epoch(const struct stream *stream)
 {
 	return changes_counts(stream) || stream->rewound || record_queue_recreated(stream->queue);
 }
 
 /*
- * The poison guard is active, what was read is published, and Kafka has answered: the log row is to
- * be marked before the next row is read.
+ * The poison guard is active, all rows that were read are published, and Kafka has answered: a log
+ * row with a mark must be written before the next row is read.
  */
 static bool may_mark(struct stream *stream)
 {
@@ -142,10 +143,10 @@ bool stream_has_left_found_windows(const struct stream *stream)
 }
 
 /*
- * One listed window at a time, and operators' requests in between. A skip may end a queue. The
- * former owner may have kept back a row of it without a note, and published later rows of the
- * partition. While the queue stands, the row is parked behind it, and is published in a later
- * window. So no queue ends before all windows of the former owner are published.
+ * One listed window at a time, and operators' requests in between. A skip may end a queue of parked
+ * rows. The former owner may have kept back a row of that queue without a note, and published later
+ * rows of the partition. While the queue exists, that row is parked behind it, and is published in
+ * a later window. So no queue may end before all windows of the former owner are published.
  */
 static bool may_list(const struct stream *stream)
 {
@@ -154,7 +155,7 @@ static bool may_list(const struct stream *stream)
 
 /* --- calls ----------------------------------------------------------------------------------- */
 
-/* notes: the row does more than to renew the lease. */
+/* notes: the row does more than renew the lease. */
 static struct poison_guard_row next_guard_row(struct stream *stream, int64_t now, bool notes)
 {
 	const struct poison_guard_step step = {
@@ -169,23 +170,24 @@ static struct poison_guard_row next_guard_row(struct stream *stream, int64_t now
 		     now - stream->marked_at > stream->settings.stall_after_ms,
 	    .first_tick = stream->first_tick + (notes ? stream_published_windows(stream) : 0),
 	};
+
 	return poison_guard_next(&stream->guard, &step);
 }
 
-/* How much one TICK does: less after late ones, but at least one row. */
+/* The share of a TICK's work: less after late TICKs, but at least one row. */
 static int64_t piece_of(const struct stream *stream, int64_t whole)
 {
 	int64_t piece = whole >> stream->halves;
 	return piece < 1 ? 1 : piece;
 }
 
-/* As many fewer as the batch has. */
+/* The limit of parks shrinks in proportion to the batch. */
 static int64_t parks_of(const struct stream *stream)
 {
 	return PARKS_A_ROW * stream->batch / stream_most_batch(stream);
 }
 
-/* A shard that is to be released needs no lease. */
+/* A shard that is about to be released needs no longer lease. */
 static bool must_renew_alone(const struct stream *stream, int64_t now)
 {
 	return stream->renew_at != INT64_MAX && !wants_release(stream, now);
@@ -205,6 +207,7 @@ static struct stream_tick tick_call(struct stream *stream, int64_t now)
 {
 	struct stream_tick tick = {.n = stream->n, .nonce = stream->nonce};
 	watch_progress(stream, now);
+
 	bool may = !is_strange(stream, now) && may_open(stream);
 	tick.may_list = may && may_list(stream) &&
 			(now >= stream->list_at || stream_has_left_found_windows(stream));
@@ -212,6 +215,7 @@ static struct stream_tick tick_call(struct stream *stream, int64_t now)
 	tick.must_write = must_write(stream, now);
 	if (!tick.may_open && !tick.must_write)
 		return tick;
+
 	tick.call = STREAM_TICK;
 	tick.new_nonce = draw_stream_number(stream);
 	tick.new_epoch = renews_epoch(stream) || stream_must_leave_epoch(stream);
@@ -220,12 +224,14 @@ static struct stream_tick tick_call(struct stream *stream, int64_t now)
 	tick.closed = stream_published_windows(stream);
 	tick.acked_id =
 	    tick.closed < stream->window_count ? stream->windows[tick.closed].acked_id : 0;
+
 	int64_t rows = stream_page_budget(stream) / stream->page_cost;
 	tick.max_rows = rows < SMALL_WINDOW_ROWS ? rows + 1 : SMALL_WINDOW_ROWS;
 	tick.max_rows = stream->guard.active ? 0 /* by pages */ : piece_of(stream, tick.max_rows);
 	tick.max_bytes = piece_of(stream, stream_page_budget(stream) / 2);
 	tick.blind = stream->blind;
 	tick.batch = piece_of(stream, stream->batch);
+
 	text_clear(&stream->destinations);
 	record_queue_destinations(stream->queue, stream->n + 1, changes_counts(stream),
 	    stream->halves, &stream->destinations);
@@ -238,7 +244,8 @@ static struct stream_tick tick_call(struct stream *stream, int64_t now)
 }
 
 /*
- * Open ones first: nothing may be found too late on a partition that a former owner wrote to.
+ * Open destinations come first: the records that a former owner wrote to their partitions must be
+ * found before other rows go there.
  */
 static bool wants_destinations(const struct stream *stream, int64_t now)
 {
@@ -267,6 +274,7 @@ static struct stream_tick destinations_call(struct stream *stream)
 	    .after = text_string(&stream->open_after),
 	    .max_topics = TOPICS_A_PAGE,
 	    .max_partitions = PARTITIONS_A_PAGE};
+
 	if (stream->open_unknown)
 		return tick;
 	pg_array_clear(&stream->topics);
@@ -275,7 +283,7 @@ static struct stream_tick destinations_call(struct stream *stream)
 	return tick;
 }
 
-/* Behind the open destinations: a place waits for the tail of its partition. */
+/* After the open destinations, as a place waits for the tail of its partition. */
 static bool wants_places(const struct stream *stream)
 {
 	return stream->places_unknown && !stream->open_unknown;
@@ -305,7 +313,7 @@ static struct stream_tick keys_call(struct stream *stream)
 	return tick;
 }
 
-/* The two kinds take turns, so that neither waits for the end of the other. */
+/* TICKs and queries about keys take turns, so that neither kind starves the other. */
 static struct stream_tick owner_call(struct stream *stream, int64_t now)
 {
 	struct stream_tick tick = {0};
@@ -341,6 +349,7 @@ static struct stream_tick next_call(struct stream *stream, int64_t now)
 						       : (struct stream_tick){0};
 		if (now < stream->retry_at)
 			return (struct stream_tick){0};
+
 		if (wants_destinations(stream, now))
 			return destinations_call(stream);
 		if (wants_places(stream) && !renewal_is_due(stream, now))
@@ -362,7 +371,8 @@ struct stream_tick stream_log_call(struct stream *stream, int64_t now)
 	struct stream_tick tick = next_call(stream, now);
 	if (tick.call == STREAM_NONE)
 		return tick;
-	/* once: the turn may become free at any time */
+
+	/* Computed once, as the turn may become free at any time. */
 	const struct poison_guard_row row =
 	    stream_writes_row(tick.call) ? next_guard_row(stream, now, tick.call == STREAM_TICK)
 					 : (struct poison_guard_row){0};
@@ -388,6 +398,7 @@ int64_t stream_log_call_due(struct stream *stream, int64_t now)
 		return INT64_MAX;
 	if (must_renew_alone(stream, now))
 		return stream->renew_at;
+
 	bool asks = wants_places(stream) || record_queue_wants_lookup(stream->queue) ||
 		    record_queue_wants_digests(stream->queue);
 	int64_t due =

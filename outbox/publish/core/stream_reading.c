@@ -82,10 +82,11 @@ bool stream_wants_page(const struct stream *stream, int64_t now)
 struct stream_page stream_read_call(struct stream *stream, int64_t now)
 {
 	struct stream_page page = {0};
+
 	if (!stream_wants_page(stream, now) || now < stream->read_at)
 		return page;
 	const struct window *window = stream_reading_window(stream);
-	/* an eighth to spare: rows of much the same size need not be cut off */
+	/* An eighth to spare, so that rows slightly larger than average do not cut the page off. */
 	int64_t rows = stream_page_budget(stream) * 7 / 8 / stream->page_cost;
 	page.wanted = true;
 	page.n = stream->n;
@@ -103,7 +104,7 @@ struct stream_page stream_read_call(struct stream *stream, int64_t now)
 	return page;
 }
 
-/* False: the row came with a page that failed behind it. */
+/* False: the row came already, with a page that failed later. */
 static bool is_new_row(struct window *window, const struct message *message)
 {
 	if (message->id != window->last_id) {
@@ -127,6 +128,8 @@ static void page_is_over(struct window *window)
 void stream_row(struct stream *stream, const struct message *message)
 {
 	struct window *window = stream_reading_window(stream);
+
+	/* A row of a page of a lost shard, or one that came with the page that failed. */
 	if (stream->rows == ROWS_NONE || !is_new_row(window, message)) {
 		struct message unwanted = *message;
 		message_release(&unwanted);
@@ -137,7 +140,7 @@ void stream_row(struct stream *stream, const struct message *message)
 	    stream->rows == ROWS_WITHHELD, message);
 	stream->guard.read = true;
 	window->last_id = message->id;
-	/* a moving average, so that a page of larger rows makes the next page shorter */
+	/* A moving average, so that a page of larger rows makes the next page shorter. */
 	stream->page_cost += (record_queue_bytes(stream->queue) - before - stream->page_cost) / 16;
 }
 
@@ -149,6 +152,7 @@ static void window_complete(struct stream *stream)
 void stream_page_end(struct stream *stream, int64_t now, bool last, int64_t upto_id)
 {
 	struct window *window = stream_reading_window(stream);
+
 	stream->read_failures = 0;
 	if (stream->rows == ROWS_NONE)
 		return;
@@ -156,7 +160,7 @@ void stream_page_end(struct stream *stream, int64_t now, bool last, int64_t upto
 	page_is_over(window);
 	if (last) {
 		window_complete(stream);
-		stream->guard.read = true; /* there was none */
+		stream->guard.read = true; /* the window had no further row */
 		stream_poll_at(stream, now, now);
 	} else if (upto_id > window->last_id) {
 		window->last_id = upto_id;
@@ -165,7 +169,7 @@ void stream_page_end(struct stream *stream, int64_t now, bool last, int64_t upto
 
 void stream_read_failed(struct stream *stream, int64_t now)
 {
-	/* the next page begins behind the rows that came */
+	/* The next page begins behind the rows that came. */
 	if (stream->rows != ROWS_NONE)
 		stream_reading_window(stream)->again =
 		    stream_reading_window(stream)->same_count > 0;

@@ -1,13 +1,14 @@
 /*
- * The producer: topics, records that go out, transactions, reports, and the reasons for another
- * producer. The last part reads tails, which tell what former producers wrote.
+ * The producer: topics, outgoing records, transactions, reports, and the reasons to replace the
+ * producer. The last part reads tails, which show what former producers wrote. Read stream_send,
+ * stream_report and stream_producer_lost first.
  */
 #include <stdlib.h>
 
 #include "stream_private.h"
 
 enum {
-	TAILS_AGAIN_MS = 5000, /* with transactions, those that cannot be read */
+	TAILS_AGAIN_MS = 5000, /* with transactions: delay for tails that cannot be read */
 	TRANSACTION_MS = 200,
 };
 
@@ -65,7 +66,7 @@ static void transaction_ends(struct stream *stream, int64_t next_limit)
 
 const char stream_partition_stalled[] = "a partition acknowledges nothing for stall_after";
 
-/* The next owner may begin before the answer is here. */
+/* The TICK in flight releases the shard: the next owner may begin before its answer is here. */
 static bool is_releasing(const struct stream *stream)
 {
 	return stream->call.tick.call == STREAM_TICK && stream->call.tick.lease_ms == 0;
@@ -73,23 +74,27 @@ static bool is_releasing(const struct stream *stream)
 
 bool stream_send(struct stream *stream, int64_t now, struct stream_record *ret_record)
 {
+	/* Another owner, producer or epoch comes first: until then no record may go out. */
 	if (!stream_owns_shard(stream) || stream->producer_verdict ||
 	    stream_lease_is_over(stream, now) || stream_must_end(stream, now) ||
 	    is_releasing(stream) || stream_must_leave_epoch(stream) || stream->rewound ||
 	    record_queue_recreated(stream->queue) || record_queue_has_refusals(stream->queue) ||
 	    !takes_records(stream, now))
 		return false;
+
 	record_queue_denials_hurry(stream->queue, stream->guard.active);
 	record_queue_denials_step(stream->queue, now);
 	if (record_queue_watch_stalls(stream->queue, now, stream->settings.stall_after_ms)) {
 		stream->producer_verdict = stream_partition_stalled;
 		return false;
 	}
+
 	bool idle = record_queue_under_way(stream->queue) == 0;
 	if (stream_is_producer_settled(stream))
 		stream->transaction_records = stream->transaction_bytes = 0;
 	bool sends = record_queue_send(stream->queue, now, stream->stopping, ret_record);
 	stream_pass_acked(stream); /* rows that Kafka has already */
+
 	if (sends && idle)
 		stream->moved_at = now;
 	if (sends)
@@ -159,8 +164,11 @@ void stream_report(struct stream *stream, int64_t now, uint64_t sequence,
 {
 	bool wants_producer;
 	int64_t before = record_queue_bytes(stream->queue);
+
+	/* The shard is lost: the next owner finds the record in a tail, or sends it again. */
 	if (stream_is_forgetting(stream))
 		return;
+
 	record_queue_denials_hurry(stream->queue, stream->guard.active);
 	if (!record_queue_report(
 		stream->queue, now, sequence, delivery, offset, error, &wants_producer))
@@ -219,20 +227,21 @@ bool stream_tail_call(struct stream *stream, int64_t now, struct stream_tail *re
 {
 	if (stream_owns_shard(stream))
 		record_queue_visit_topics(stream->queue, now);
-	/* what a producer that is given up still writes is to be seen */
+	/* A producer that was given up may still write: tails are read only after it is gone. */
 	if (!stream_owns_shard(stream) || stream->producer_verdict ||
 	    stream->producer == PRODUCER_NEW || now < stream->tails_again_at)
 		return false;
-	/* a tail that is read too early leaves out the records of rows that are parked for it */
+	/* Before all stalled places are known, a tail would omit the records of rows parked there.
+	 */
 	if (stream->places_unknown)
 		return false;
 	return record_queue_tail_call(stream->queue, now, ret_tail);
 }
 
 /*
- * The row of a passed position is noted as published and will not be read again. A failover may
- * have lost ticks of the former epoch: this owner has given their numbers out again, and their
- * surviving rows come in other windows.
+ * Is the row of this position noted as published, so that it will not be read again? A failover may
+ * have lost ticks of the former epoch: this owner has used their numbers again, and their surviving
+ * rows come in other windows.
  */
 static bool is_passed(const struct stream *stream, const struct outbox_position *position)
 {
@@ -248,17 +257,20 @@ enum stream_found stream_tail_record(struct stream *stream, const struct stream_
 {
 	bool ours = position->epoch == stream->epoch || position->epoch == stream->former_epoch;
 	int64_t newest = stream->first_tick + stream->window_count;
-	/* rows of a stalled partition are parked and not published */
+
+	/* Rows of a stalled partition count as passed, but are parked and not published. */
 	if (ours && is_passed(stream, position) &&
 	    !record_queue_partition_keeps_passed(
 		stream->queue, question->topic, question->partition))
 		return STREAM_FOUND;
+
 	enum record_found found =
 	    record_queue_tail_record(stream->queue, question, offset, position->id, event_id);
 	if (found == RECORD_FOUND_STALE || found == RECORD_FOUND_ENOUGH)
 		return STREAM_FOUND_ENOUGH;
 	if (found == RECORD_FOUND_AGAIN)
 		return STREAM_FOUND;
+
 	stream->tail_tick = newest;
 	stream->tail_open = true;
 	if (ours &&

@@ -9,8 +9,8 @@ enum {
 	WAIT_PER_SHARD_MS = 500,
 	TAKING_MS = 5,
 	/*
-	 * A take that a database does not answer must not keep the shards of the others from being
-	 * taken: it may stay without an answer for a whole lease.
+	 * A database may leave a take without an answer for a whole lease. Takes in other databases
+	 * must not wait so long.
 	 */
 	PATIENCE_MS = 1000,
 };

@@ -1,17 +1,16 @@
 #pragma once
 /*
- * The take limiter of a process: its shard workers take shards one at a time, and after each take
- * the next one waits longer for every shard that the process owns already. So processes that start
- * together end up with about as many shards each. A take that got no answer for a second no longer
- * keeps other takes waiting: its database is away, and other databases may answer. Any thread may
- * call.
+ * The take limiter of a process. Its shard workers take shards one at a time, and the wait after a
+ * take grows with every shard that the process owns already. So processes that start together end
+ * up with about the same number of shards. A take without an answer for a second no longer delays
+ * other takes: its database is away, and other databases may answer. Any thread may call.
  */
 #include <stdbool.h>
 #include <stdint.h>
 
 struct take_limiter;
 
-/* keeps_all: as a drain, the process leaves no shard to others and takes them without a wait. */
+/* keeps_all: the process leaves no shard to others and takes them without a wait, as in a drain. */
 struct take_limiter *take_limiter_create(bool keeps_all);
 void take_limiter_destroy(struct take_limiter *limiter);
 int take_limiter_held(struct take_limiter *limiter); /* shards that this process owns now */

@@ -8,10 +8,16 @@
 #include "tail.h"
 #include "text.h"
 
+/*
+ * The checks of a cluster and its topics. preflight_topic_settings is the list of checks on a
+ * topic's settings; the functions before it are one check each. The others ask the brokers, and the
+ * last part tries to read the ends of topics.
+ */
+
 enum {
 	TAIL_END_MS = 100,
 	BATCH_SIZE = 1000000,        /* librdkafka's default */
-	MESSAGE_MAX_BYTES = 1048576, /* the relay's (kafka_conf.c); a test compares them */
+	MESSAGE_MAX_BYTES = 1048576, /* the relay's default (kafka_conf.c); a test compares both */
 };
 
 struct topic {
@@ -32,7 +38,7 @@ static const char *topic_setting(const struct topic *topic, const char *name)
 	return NULL;
 }
 
-/* `missing` also when it is no number. */
+/* Returns `missing` if there is no such setting, or it is not a number. */
 static int64_t topic_setting_number(const struct topic *topic, const char *name, int64_t missing)
 {
 	const char *value = topic_setting(topic, name);
@@ -91,7 +97,7 @@ static void check_election(const struct topic *topic)
 		    "a replica that lacks acknowledged records may become the leader");
 }
 
-/* The defaults of both are Long.MAX_VALUE: never. */
+/* The default of both settings is Long.MAX_VALUE: the broker never flushes by itself. */
 static void check_flush(const struct topic *topic)
 {
 	if (topic_setting_number(topic, "flush.messages", INT64_MAX) < INT64_MAX ||
@@ -139,7 +145,7 @@ static void check_sizes(const struct topic *topic)
 		    limit, batch);
 }
 
-/* A negative retention is none; timestamps of the past are refused beyond the difference. */
+/* A negative retention means none; brokers refuse timestamps older than the maximum difference. */
 static void check_age(const struct topic *topic)
 {
 	int64_t retention = topic_setting_number(topic, "retention.ms", -1);
@@ -288,7 +294,7 @@ static void wait_for_tail(const struct tail *tail, int64_t until)
 		poll(&fd, 1, (int)(wait - now));
 }
 
-/* True: this question is over. */
+/* True: this question is answered. */
 static bool judge_tail(struct preflight *report, const struct tail_event *event)
 {
 	owned_text char *place = xformat("topic %s", event->topic ? event->topic : "");
@@ -306,7 +312,7 @@ static bool judge_tail(struct preflight *report, const struct tail_event *event)
 	return true;
 }
 
-/* A missing topic, and brokers that do not answer, are found elsewhere. */
+/* Other checks report missing topics, and brokers that do not answer. */
 void preflight_tails(struct preflight *report, const struct kafka_settings *kafka,
     const char *const *topics, int count, int timeout_ms)
 {

@@ -8,9 +8,15 @@
 #include "sql_files.h"
 #include "text.h"
 
+/*
+ * The checks of a database. preflight_postgres is the list of checks on the server and the session,
+ * check_outbox_schema that of the checks on the schema; each check is one function. The columns of
+ * `facts` are those of sql/queries/preflight.sql.
+ */
+
 enum { OLDEST_SERVER = 130000, ID_INCREMENT = 9 };
 
-/* Where a finding goes and whom it speaks of. */
+/* The database that is checked, and the report for its findings. */
 struct subject {
 	struct preflight *report;
 	struct pg *pg;
@@ -49,6 +55,7 @@ static void check_mode(const struct subject *subject, const struct pg_result *fa
 		preflight_add(subject->report, PREFLIGHT_FAIL, subject->place,
 		    "alter role … reset default_transaction_read_only",
 		    "transactions of role %s are read-only by default", pg_value(facts, 0, 1));
+
 	if (text_equal(pg_value(facts, 0, 4), "off"))
 		preflight_add(subject->report, PREFLIGHT_WARN, subject->place, "set fsync = on",
 		    "fsync is off: a crash of the server's machine loses committed rows");
@@ -63,7 +70,7 @@ static void check_hosts(const struct subject *subject)
 		    "on a standby, where no log can be written");
 }
 
-/* The port of our end of the socket; 0: it is no TCP socket. */
+/* The port of our end of the socket; 0: it is not a TCP socket. */
 static int64_t local_port(int fd)
 {
 	struct sockaddr_storage name;
@@ -125,7 +132,8 @@ static bool check_message_ids(const struct subject *subject, struct err *err)
 	return true;
 }
 
-/* One finding, since one statement cures it; a few privileges can be granted alone. */
+/* All missing privileges are one finding, since one statement cures it. A few can be granted alone.
+ */
 enum { MOST_STATEMENTS = 3 };
 
 static bool check_grants(const struct subject *subject, const char *role, bool has_roles,
@@ -157,7 +165,7 @@ static bool check_grants(const struct subject *subject, const char *role, bool h
 	return true;
 }
 
-/* A table with row security and no policy shows no row to those whom it applies to. */
+/* A table with row security and no policy hides all of its rows from the roles it applies to. */
 static bool check_policies(
     const struct subject *subject, const char *role, int *faults, struct err *err)
 {
@@ -187,7 +195,7 @@ static bool check_policies(
 	return tables != NULL;
 }
 
-/* The message table refuses bytes that came as text in the form \x00ff, and knows no other form. */
+/* The message table refuses bytes that came as text in the form \x00ff, but knows no other form. */
 static bool check_bytea_output(const struct subject *subject, struct err *err)
 {
 	OWNED(owned_pg_result_destroy)
@@ -214,7 +222,7 @@ static void judge_partitions(
 		int64_t now = pg_int(leaves, i, 5);
 
 		if (pg_is_null(leaves, i, 1) && pg_is_null(leaves, i, 2))
-			continue; /* the default one, or one without either end */
+			continue; /* the default partition, or one without both ends */
 		if (!pg_is_null(leaves, i, 1) && pg_int(leaves, i, 1) > now)
 			ahead++;
 		else if (pg_is_null(leaves, i, 2) || pg_int(leaves, i, 2) > now)

@@ -146,7 +146,7 @@ void publish_metrics_note(struct publish_metrics *metrics, const struct stream_s
 	int64_t aside = status->skipped + status->parked + status->scheduled;
 
 	if (aside != metrics->aside)
-		publish_metrics_forget(metrics); /* the sampled one may be among them */
+		publish_metrics_forget(metrics); /* the sampled record may be one of them */
 	metrics->aside = aside;
 	metric_note(&publish_metric_table, &metrics->figures, status);
 	metric_set(metrics->oldest_age, age > 0 ? age : 0);

@@ -1,8 +1,8 @@
 #pragma once
 /*
- * The metrics of one shard, and the latency of a sample of its messages (one at a time from its
- * read to its acknowledgement: a timestamp on each would cost more than it tells). Internal to
- * outbox/publish; owned by the shard_worker's thread.
+ * The metrics of one shard, and the latency of a sample of its messages: one message at a time,
+ * from its read to its acknowledgement, as timing each message would cost too much. Internal to
+ * outbox/publish; owned by the shard worker's thread.
  */
 #include "metrics.h"
 #include "producer.h"
@@ -23,13 +23,13 @@ extern const struct metric_table kafka_metric_table;   /* of struct producer_fig
 
 void publish_metrics_init(struct publish_metrics *metrics, const char *publisher, int shard);
 
-/* A record was read, may be sampled; then what becomes of it. */
+/* A record was read, and may be sampled; then it was sent, and acknowledged. */
 void publish_metrics_read(struct publish_metrics *metrics, uint64_t sequence, int64_t due_us);
 void publish_metrics_sent(struct publish_metrics *metrics, uint64_t sequence);
 void publish_metrics_acked(struct publish_metrics *metrics, uint64_t sequence);
-void publish_metrics_forget(struct publish_metrics *metrics); /* the sample, not the figures */
+void publish_metrics_forget(struct publish_metrics *metrics); /* forgets only the sample */
 
-/* librdkafka's own figures; they begin again with each producer. */
+/* Notes librdkafka's own figures; they begin again with each producer. */
 void publish_metrics_kafka(struct publish_metrics *metrics, const struct producer_figures *figures);
 
 void publish_metrics_note(struct publish_metrics *metrics, const struct stream_status *status);

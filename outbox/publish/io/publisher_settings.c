@@ -1,6 +1,6 @@
 #include "publisher_settings.h"
 
-/* Larger transactions spend a smaller part of their time on the commit. */
+/* In larger transactions the commit takes a smaller part of the time. */
 int64_t publisher_settings_in_flight(const struct publisher_settings *settings)
 {
 	enum { IN_TRANSACTION = 40000 };

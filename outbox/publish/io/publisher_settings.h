@@ -1,9 +1,9 @@
 #pragma once
 /*
  * The settings of a publisher: its database, its Kafka cluster, and how it publishes. Plain data.
- * The caller fills the struct and owns it, with everything that it points to. The caller keeps all
- * of that unchanged and alive until the last shard worker of the publisher has ended. Any number of
- * threads may read the struct and call its functions at the same time.
+ * The caller fills the struct and owns it, with everything that it points to. It must stay
+ * unchanged and alive until the last shard worker of the publisher has ended. Any number of threads
+ * may read the struct and call its functions at the same time.
  */
 #include "kafka_settings.h"
 #include "postgres_settings.h"
@@ -17,31 +17,31 @@ enum resume_from { RESUME_TAIL, RESUME_NONE };
 enum topic_headers { TOPIC_HEADERS_FULL, TOPIC_HEADERS_NONE };
 
 struct publisher_settings {
-	char *name; /* as the database knows it; the first member, as in each named section */
+	char *name; /* its name in the database; the first member, as in each named section */
 	const struct postgres_settings *postgres;
 	const struct kafka_settings *kafka;
 	int64_t max_in_flight; /* records produced and not yet covered by a committed log row:
 				  publisher_settings_in_flight */
-	bool in_flight_said;   /* it is no default */
+	bool in_flight_said;   /* max_in_flight is configured, not a default */
 	int64_t memory;        /* bytes for rows read and not yet acknowledged, queue included */
 	int64_t lease_ms;
 	int64_t poll_busy_ms;    /* between polls while rows come */
-	int64_t poll_idle_ms;    /* the ceiling it backs off to */
-	int64_t ack_interval_ms; /* at most so long is an acknowledgement kept out of the log */
-	int64_t stall_after_ms;  /* a producer without progress for so long is made anew */
-	int64_t topic_idle_ms;   /* a topic without messages for so long is closed */
+	int64_t poll_idle_ms;    /* maximum pause between polls when no rows come */
+	int64_t ack_interval_ms; /* maximum time from an acknowledgement to its log row */
+	int64_t stall_after_ms;  /* a producer without progress for this time is replaced */
+	int64_t topic_idle_ms;   /* a topic without messages for this time is closed */
 	enum delivery_mode delivery;
 	enum resume_from resume; /* the first step of an owner that is new or has a new producer */
-	/* retries of a record that Kafka refused for good */
+	/* retries of a record that Kafka refused permanently */
 	int64_t retry_first_ms; /* the first pause; each is twice the one before */
-	int64_t retry_max_ms;   /* no pause is longer */
-	int64_t max_attempts;   /* after so many it is dead */
+	int64_t retry_max_ms;   /* maximum pause */
+	int64_t max_attempts;   /* after this number of attempts the record is dead */
 	enum timestamp_source timestamp;
 	enum safety safety;
-	/* Rules of single topics, the first two as struct stream_parking has them; none is NULL. */
+	/* Rules for single topics; struct stream_parking explains the first two. None is NULL. */
 	enum stream_policy (*policy)(const void *context, const char *topic);
 	char *(*refused_topic)(const void *context, const char *topic);
-	/* TOPIC_HEADERS_NONE only with RESUME_NONE, since a tail is recognised by the headers */
+	/* TOPIC_HEADERS_NONE requires RESUME_NONE, since records in a tail are known by headers */
 	enum topic_headers (*headers)(const void *context, const char *topic);
 	const void *context;
 };

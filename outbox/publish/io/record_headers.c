@@ -28,7 +28,7 @@ void record_headers_add(
 	append_header(headers, name, strlen(name), value, length);
 }
 
-/* Names and values live in one buffer that may move: offsets until all are there. */
+/* All names and values are in one buffer, which may move while it grows: so these are offsets. */
 struct header_place {
 	size_t name, name_length, value, length;
 	bool null;
@@ -45,13 +45,14 @@ static void note_header(void *context, const char *name, const void *value, size
 	struct header_places *places = context;
 	places->list = xrealloc(places->list, (size_t)(places->count + 1) * sizeof *places->list);
 	struct header_place *place = &places->list[places->count++];
+
 	*place = (struct header_place){.name = places->bytes->length,
 	    .name_length = strlen(name),
 	    .length = length,
 	    .null = !value};
 	text_append(places->bytes, name, place->name_length);
 	place->value = places->bytes->length;
-	/* an empty value needs an address as well: only NULL means null */
+	/* An empty value needs an address as well: only NULL means null. */
 	text_append(places->bytes, value ? value : "", length);
 	text_append(places->bytes, "", 1);
 }

@@ -1,14 +1,14 @@
 #pragma once
 /*
- * The headers of one record at a time: those that the application gave, then the relay's own. What
- * was built for the record before is overwritten, so that a million records need no allocation.
+ * The headers of one record at a time: the application's, then the relay's own. Each record reuses
+ * the memory of the one before, so that a million records need no allocation.
  */
 #include "hex.h"
 #include "message.h"
 #include "producer.h"
 #include "text.h"
 
-/* Embedded on purpose; {0} is empty. list and count go into a producer_record. */
+/* Embedded on purpose; {0} is empty. Put list and count into a producer_record. */
 struct record_headers {
 	struct producer_header *list;
 	int count, capacity;
@@ -19,15 +19,15 @@ struct record_headers {
 void record_headers_finish(struct record_headers *headers);
 
 /*
- * Begins anew with the application's headers. ERR_REJECT: the row's headers are malformed. Pointers
- * of `message` are not kept.
+ * Starts the next record with the application's headers. ERR_REJECT: the row's headers are
+ * malformed. Keeps no pointer into `message`.
  */
 bool record_headers_begin(
     struct record_headers *headers, const struct message *message, struct err *err) MUST_CHECK;
 
-/* Adds `outbox-id`. Pointers of `message` are not kept. */
+/* Adds `outbox-id`. Keeps no pointer into `message`. */
 void record_headers_add_id(struct record_headers *headers, const struct message *message);
 
-/* Neither name nor value is copied; both stay valid until the record was handed over. */
+/* Does not copy name and value: both must stay valid until the record was handed over. */
 void record_headers_add(
     struct record_headers *headers, const char *name, const void *value, size_t length);

@@ -12,10 +12,16 @@
 #include "producer.h"
 #include "record_headers.h"
 
+/*
+ * record_sender_step is one turn, and gives the order of the sections: records out, reports in, the
+ * producer's life (created by an owner, given up by the stream's verdict or a fatal error), and
+ * transactions, whose calls run in a thread of the producer while `transactions` says which.
+ */
+
 enum {
 	REPORTS_A_TURN = 1024,
 	RECORDS_A_TURN = 1024,
-	LAST_REPORTS_MS = 1000, /* a broken producer still tells what became of its records */
+	LAST_REPORTS_MS = 1000, /* a broken producer gets this time to report on its records */
 	PRODUCER_END_MS = 1000,
 	METADATA_MS = 200,
 	METADATA_AGAIN_MS = 1000,
@@ -29,21 +35,21 @@ struct record_sender {
 	const char *identity;
 	struct stream *stream;
 	struct publish_metrics *metrics;
-	struct producer *producer; /* NULL: not now */
+	struct producer *producer; /* NULL: there is none now */
 	enum { NO_TRANSACTIONS, UNFENCED, FENCING, OPEN, COMMITTING } transactions;
 	struct backoff backoff;
-	int64_t create_at;  /* not before */
-	bool unwanted;      /* not now */
-	int64_t abandon_at; /* 0: the producer is in use */
-	int64_t ask_at;     /* about a topic, not before */
+	int64_t create_at;  /* when to create the next producer */
+	bool unwanted;      /* the stream wants no producer now */
+	int64_t abandon_at; /* when the producer is given up; 0: it is in use */
+	int64_t ask_at;     /* when the brokers may be asked about a topic again */
 	int64_t commit_at;  /* when the commit began */
-	int64_t send_at;    /* the next transaction, not before; 0: now */
-	bool fenced;        /* the last producer was, and nothing was sent by this one yet */
-	int64_t fenced_at;  /* when it last was, and the shard stayed ours; 0: never */
-	struct producer_topic *topic;        /* of the record before; NULL: none */
+	int64_t send_at;    /* when the next transaction may begin; 0: now */
+	bool fenced;        /* the last producer was fenced, and this one has sent nothing yet */
+	int64_t fenced_at;  /* the last fence after which the shard stayed ours; 0: never */
+	struct producer_topic *topic;        /* topic of the record before; NULL: none */
 	enum topic_headers topic_headers;    /* of that topic */
 	char position[OUTBOX_POSITION_SIZE]; /* of the current record */
-	size_t position_prefix;              /* length of the part that an epoch shares */
+	size_t position_prefix;              /* length of the part that is the same in an epoch */
 	struct record_headers headers;
 	struct producer_report reports[REPORTS_A_TURN];
 	char error[512];
@@ -91,7 +97,8 @@ struct record_sender *record_sender_create(const struct publisher_settings *publ
 		record_sender_destroy(sender);
 		return NULL;
 	}
-	if (delivers_exactly_once(sender)) /* this one's id has no identity yet */
+
+	if (delivers_exactly_once(sender)) /* its transactional id has no identity yet */
 		end_producer(sender, 0);
 	return sender;
 }
@@ -113,9 +120,9 @@ static void note_fence(struct record_sender *sender, const struct err *why)
 }
 
 /*
- * Records go out again, so the log row behind the fence was written: no other owner of this log has
- * fenced this producer. A former owner that was paused beyond its lease can do it once, when it
- * wakes. Twice in a minute means that another database has the same identity.
+ * Records go out again, so a log row was written after the fence: no later owner of this log has
+ * fenced the producer. A former owner that was paused beyond its lease can do so once, when it
+ * wakes. Two fences in a minute mean that another database has the same identity.
  */
 static void judge_fence(struct record_sender *sender, int64_t now)
 {
@@ -139,7 +146,7 @@ void record_sender_forget(struct record_sender *sender)
 
 /* --- records out -------------------------------------------------------------------------- */
 
-/* Once a turn, since the prefix takes longer to write than the rest of a position. */
+/* Writes the prefix once in a turn, since it takes longer than the rest of a position. */
 static void begin_positions(struct record_sender *sender)
 {
 	struct outbox_position position = {
@@ -213,6 +220,7 @@ static bool send_stream_records(struct record_sender *sender, int64_t now)
 	struct stream_record record;
 	int count = 0;
 	begin_positions(sender);
+
 	while (count < RECORDS_A_TURN && stream_send(sender->stream, now, &record)) {
 		struct err err;
 		fault_point("before_produce");
@@ -222,6 +230,7 @@ static bool send_stream_records(struct record_sender *sender, int64_t now)
 			    delivery_of_send_error(err.kind), -1, err.message);
 		count++;
 	}
+
 	if (count && sender->fenced)
 		judge_fence(sender, now);
 	if (count)
@@ -272,10 +281,11 @@ static bool take_delivery_reports(struct record_sender *sender, int64_t now)
 
 static void abandon_producer(struct record_sender *sender, const char *why, int64_t now)
 {
-	/* brokers that answer so are there: others need not wait */
+	/* Brokers that refuse records are reachable, so the other records need not wait. */
 	const char *verdict = stream_producer_verdict(sender->stream, now);
 	bool answered = verdict == stream_refusal || verdict == stream_denial;
 	int64_t wait = answered ? 0 : backoff_next_ms(&sender->backoff);
+
 	log_warn("producer_recreated", {"publisher", LOG_TEXT(sender->publisher->name)},
 	    {"shard", LOG_INT(sender->shard)}, {"reason", LOG_TEXT(why)},
 	    {"retry_ms", LOG_INT(wait)});
@@ -286,7 +296,9 @@ static void abandon_producer(struct record_sender *sender, const char *why, int6
 	fault_point("after_producer_lost");
 }
 
-/* Why the producer must go; NULL: it stays. Another one would not bring back brokers that are away.
+/*
+ * Why the producer must be replaced; NULL: it stays. While the brokers are away, another producer
+ * would not help.
  */
 static const char *reason_to_give_up(struct record_sender *sender, int64_t now, struct err *why)
 {
@@ -309,7 +321,8 @@ static bool give_up_if_wanted(struct record_sender *sender, int64_t now)
 		sender->abandon_at = 0;
 		return false;
 	}
-	/* what waits in its queue must not go out beside another owner's records */
+
+	/* After the lease, records in its queue must not go out: another owner may be sending. */
 	bool patient = stream_awaits_reports(sender->stream) &&
 		       (!sender->abandon_at || now < sender->abandon_at);
 	if (!owns || status.lease_over || !patient)
@@ -320,8 +333,8 @@ static bool give_up_if_wanted(struct record_sender *sender, int64_t now)
 }
 
 /*
- * True: nothing is sent until what is under way has come through, and then there is another
- * producer.
+ * Replaces a producer that knows too many topics. True: nothing is sent until the records in flight
+ * are acknowledged; then the producer is ended.
  */
 static bool slims_producer(struct record_sender *sender, int64_t now)
 {
@@ -342,7 +355,8 @@ static bool has_producer(struct record_sender *sender, int64_t now)
 	struct err err;
 	if (sender->producer)
 		return true;
-	/* one with transactions fences that of the owner: only an owner may make it */
+
+	/* A producer with transactions fences the owner's: so only the owner may create it. */
 	sender->unwanted =
 	    delivers_exactly_once(sender) && !stream_wants_producer(sender->stream, now);
 	if (now < sender->create_at || sender->unwanted)
@@ -357,9 +371,10 @@ static bool has_producer(struct record_sender *sender, int64_t now)
 /* --- transactions ---------------------------------------------------------------------------- */
 
 /*
- * When a commit returns, the coordinator has noted it, and goes on: markers into the partitions,
- * then a note that they are there. Until then a partition of the next transaction is turned away,
- * and librdkafka asks again after CONCURRENT_MS. So the next begins after two such writes more.
+ * When a commit returns, the coordinator has noted it, and continues: it writes markers into the
+ * partitions, then a note that they are complete. Until then it refuses partitions of the next
+ * transaction, and librdkafka retries after CONCURRENT_MS. So the next transaction begins after the
+ * estimated time of two more such writes.
  */
 static int64_t next_transaction(const struct record_sender *sender, int64_t now)
 {
@@ -377,11 +392,11 @@ static void finish_transaction_call(struct record_sender *sender, int64_t now)
 		stream_committed(sender->stream, now);
 	} else if (stream_wants_producer(sender->stream, now))
 		stream_producer_ready(sender->stream);
-	else /* it may be fenced by now */
+	else /* another producer may have fenced it by now */
 		end_producer(sender, now);
 }
 
-/* True: the producer is there, and no call is under way. */
+/* True: the producer exists and no call of it is in flight. */
 static bool step_transactions(struct record_sender *sender, int64_t now)
 {
 	struct err why;
@@ -399,6 +414,7 @@ static bool step_transactions(struct record_sender *sender, int64_t now)
 	case COMMITTING:
 		break;
 	}
+
 	switch (producer_work(sender->producer, &why)) {
 	case PRODUCER_DONE:
 		finish_transaction_call(sender, now);
@@ -428,10 +444,12 @@ bool record_sender_step(struct record_sender *sender, int64_t now)
 {
 	if (!has_producer(sender, now))
 		return false;
+
 	bool more = take_delivery_reports(sender, now);
 	bool free = step_transactions(sender, now);
 	if (!sender->producer || give_up_if_wanted(sender, now) || !free || now < sender->send_at)
 		return more;
+
 	sender->send_at = 0;
 	bool sends = !slims_producer(sender, now);
 	if (!sender->producer)
@@ -448,7 +466,7 @@ bool record_sender_knows(
 	struct err err;
 	int wait_ms = now < sender->ask_at ? 0 : METADATA_MS;
 	if (!sender->producer)
-		return true; /* the next one asks anew */
+		return true; /* the next producer asks the brokers itself */
 	struct producer_topic *topic = producer_topic(sender->producer, name, &err);
 	bool knows = topic && producer_knows(sender->producer, topic, partitions, wait_ms);
 	if (wait_ms)

@@ -11,14 +11,21 @@
 #include "position.h"
 #include "tail.h"
 
+/*
+ * resume_step asks the stream's questions with a tail (outbox/kafka/tail.h) and hands each event
+ * back: take_found_record a record with a position of this publisher, take_resume_event the end or
+ * a failure. The middle part collects records that the log does not know, until a new log row
+ * proves that this owner still has the shard, so that its log has lost them.
+ */
+
 enum {
-	IDLE_MS = 5000, /* the client of the questions lives for so long after the last one */
+	IDLE_MS = 5000, /* the client is closed after this time without a question */
 	END_MS = 100,
 	EVENTS_A_TURN = 1024,
 	LOG_AGAIN_MS = 30000,
 };
 
-/* What a partition has of a history that the log does not know. */
+/* Records in a partition that belong to a history which the log does not know. */
 struct lost {
 	char *place; /* "topic/partition" */
 	int64_t records, first, last;
@@ -34,15 +41,15 @@ struct resume {
 	struct publish_metrics *metrics;
 	struct tail *tail;
 	int64_t logged_at; /* the last failure that was logged; 0: none */
-	bool rewound;      /* was logged since the shard was taken */
+	bool rewound;      /* history_rewound was logged since the shard was taken */
 	/*
-	 * Records were found that this owner's log does not know. They are reported once a log row
-	 * was written since: an owner that was paused finds the records of the owner after it, and
-	 * cannot write one.
+	 * Records were found that this owner's log does not know. They are reported only after this
+	 * owner has written a log row: an owner that was paused may find the records of the next
+	 * owner, but cannot write a row.
 	 */
 	bool doubtful;
-	int64_t rewinds;   /* stream_rewinds, as of the last report */
-	struct lost *lost; /* one for each partition; until it is reported */
+	int64_t rewinds;   /* stream_rewinds at the last report */
+	struct lost *lost; /* one for each partition, until it is reported */
 };
 
 static bool reads_committed_only(const struct resume *resume)
@@ -146,7 +153,7 @@ static void add_lost(struct resume *resume, const struct consumer_record *record
 	lost->last = record->offset;
 }
 
-/* Once its end is reached: a line for each would be too many, and the log would leave some out. */
+/* One line for a partition, at its end: one for each record would exceed the log's rate limit. */
 static void log_lost(struct resume *resume, struct lost *lost)
 {
 	char *slash = strrchr(lost->place, '/');
@@ -162,7 +169,7 @@ static void log_lost(struct resume *resume, struct lost *lost)
 	free(lost);
 }
 
-/* Reports what was found once the log has a row of this owner behind it. */
+/* Reports the lost records once this owner has written a log row. */
 static void confirm_rewound(struct resume *resume)
 {
 	struct lost *lost, *next;
@@ -204,6 +211,7 @@ static void take_found_record(struct resume *resume, const struct tail_event *ev
 	char event_id[16];
 	if (!read_names(record, &position, event_id) || !is_own_position(resume, &position))
 		return;
+
 	enum stream_found found =
 	    stream_tail_record(resume->stream, &question, record->offset, &position, event_id);
 	if (found == STREAM_FOUND_UNKNOWN) {
@@ -219,6 +227,7 @@ static void log_failure(struct resume *resume, const struct tail_event *event, i
 	bool for_good = event->failure.kind != ERR_RETRY;
 	if (!for_good && resume->logged_at && now - resume->logged_at < LOG_AGAIN_MS)
 		return;
+
 	resume->logged_at = now;
 	log_warn("tail_not_read", {"publisher", LOG_TEXT(resume->publisher->name)},
 	    {"shard", LOG_INT(resume->shard)},
@@ -240,7 +249,7 @@ static void log_recreated(struct resume *resume, const struct tail_event *event)
 			 "was made anew or truncated; a new epoch begins")});
 }
 
-/* Retention, or somebody who deletes records: which were ours can no longer be told. */
+/* Retention, or a person, deleted records: it is unknown which of them were ours. */
 static void log_cut(struct resume *resume, const struct tail_event *event)
 {
 	log_warn("tail_cut", {"publisher", LOG_TEXT(resume->publisher->name)},
@@ -255,6 +264,7 @@ static void log_cut(struct resume *resume, const struct tail_event *event)
 static void take_resume_event(struct resume *resume, const struct tail_event *event, int64_t now)
 {
 	const struct stream_question question = stream_question_of(event);
+
 	switch (event->kind) {
 	case TAIL_RECORD:
 		take_found_record(resume, event);
@@ -281,6 +291,7 @@ static void take_resume_event(struct resume *resume, const struct tail_event *ev
 static void ask_for_tails(struct resume *resume, int64_t now)
 {
 	struct stream_tail tail;
+
 	while (stream_tail_call(resume->stream, now, &tail)) {
 		const struct tail_question question = {.topic = tail.topic,
 		    .partition = tail.partition,

@@ -1,7 +1,7 @@
 #pragma once
 /*
- * Answers a stream's questions about tails (stream.h): what stands in Kafka already. Internal to
- * outbox/publish; owned by the shard_worker's thread; nothing blocks.
+ * Answers a stream's questions about tails (stream.h): which records are in Kafka already. Internal
+ * to outbox/publish; owned by the shard worker's thread; nothing blocks.
  */
 #include "publisher_settings.h"
 #include "publish_metrics.h"
@@ -17,10 +17,10 @@ struct resume *resume_create(const struct publisher_settings *publisher, int sha
     const char *identity, struct stream *stream, struct publish_metrics *metrics);
 void resume_destroy(struct resume *resume); /* NULL: fine */
 
-/* Takes answers, asks what the stream wants to know. True: more is there at once. */
+/* Takes answers, and asks the stream's next questions. True: there are more answers now. */
 bool resume_step(struct resume *resume, int64_t now);
-/* The shard is lost: nothing asked counts any more. */
+/* The shard is lost: answers to earlier questions no longer count. */
 void resume_forget(struct resume *resume);
 
-int resume_fd(const struct resume *resume); /* readable: call resume_step; -1: nothing is asked */
+int resume_fd(const struct resume *resume); /* readable: call resume_step; -1: no question */
 int64_t resume_wait(const struct resume *resume);

@@ -1,10 +1,12 @@
 /*
- * The loop around a stream: each turn moves on the two connections and the producer, asks the
- * stream what to do on whatever is idle, and waits until a file descriptor or the stream's clock
- * calls. Nothing in it waits for a server, so that the lease is renewed while Kafka is away, a page
- * is slow or the other connection is being made. What does block is short: a question about a topic
- * that has grown (record_sender_knows), the end of a producer (producer_destroy), and the look-up
- * of a host by name (pg_start).
+ * The loop around a stream. Each turn lets the two connections and the producer make progress, asks
+ * the stream for the next action on those that are idle, and waits for a file descriptor or the
+ * stream's clock. The loop never waits for a server, so that the lease is renewed while Kafka is
+ * away, a page is slow or the other connection is being made. Only short calls block: a question
+ * about a topic that has grown (record_sender_knows), the end of a producer (producer_destroy), and
+ * the look-up of a host by name (pg_start).
+ *
+ * Read run_shard_worker first: a turn is its loop, and the sections follow the order of the turn.
  */
 #include "shard_worker.h"
 
@@ -34,9 +36,9 @@ enum {
 	TOPICS_A_TURN = 256,
 	STATUS_MS = 100,
 	LONGEST_WAIT_MS = 1000,
-	PATIENCE_MS = 5,   /* with reports that nothing waits for */
-	GRACE_PART = 4,    /* grace after a statement's limit: a quarter of it */
-	RELEASE_MS = 2500, /* to end a producer that is given up and to write the last row */
+	PATIENCE_MS = 5,   /* delay of reports that nothing waits for */
+	GRACE_PART = 4,    /* grace after a statement's limit: a quarter of the limit */
+	RELEASE_MS = 2500, /* time to end a producer that is given up and write the last row */
 };
 
 struct shard_worker {
@@ -45,25 +47,25 @@ struct shard_worker {
 	int event_fd, wake_fd, metadata_fd;
 	atomic_bool stop_asked;
 
-	/* of the thread */
+	/* the thread's own */
 	struct stream *stream;
 	struct statements *statements;
 	struct record_sender *sender;
 	struct resume *resume;
 	struct publish_metrics metrics;
 	struct link log, read;
-	enum stream_call log_call; /* under way on the log connection */
+	enum stream_call log_call; /* the call in flight on the log connection */
 	int64_t log_call_at;       /* when it was sent */
 	int64_t log_call_by;       /* without an answer by then it is cancelled */
 	int64_t read_by;           /* deadline of the read connection's answer */
 	int64_t read_at;
-	bool reading, copying; /* under way on the read connection: bounds, or a page */
+	bool reading, copying; /* a statement is in flight on the read connection; it is a page */
 	bool first_row;        /* the next row is the page's first */
 	struct stream_page page;
-	int64_t page_rows, page_bytes, page_id; /* of its last row */
+	int64_t page_rows, page_bytes, page_id; /* the page so far, and its last row */
 	int64_t topics_asked_at, unready_asked_at, status_at, stop_at;
 	bool topics_told;  /* metadata_fd was written: a topic changed */
-	int topics_to_ask; /* left in this round over the topics in use */
+	int topics_to_ask; /* topics in use that are left in this round */
 	int64_t lost_seen, refusals_seen;
 	int stalls_seen;
 	bool owned, refusal_logged, elsewhere_logged, guard_logged, drained;
@@ -71,7 +73,7 @@ struct shard_worker {
 	char denied_logged[256];
 	char holder[128];
 
-	pthread_mutex_t mutex; /* guards what follows */
+	pthread_mutex_t mutex; /* protects the members below */
 	struct shard_worker_status status;
 	struct stream_settings settings;
 	bool settings_changed;
@@ -108,7 +110,7 @@ static void log_problem(struct shard_worker *shard_worker, const char *event, co
 	    {"shard", LOG_INT(shard_worker->options.shard)}, {"error", LOG_TEXT(err->message)});
 }
 
-/* May this process take one more shard now? A take that may not begin is not asked for. */
+/* A TAKE needs the permission of the limiter: only then is the stream asked for its call. */
 static bool may_send_log_call(
     struct shard_worker *shard_worker, const struct stream_status *status, int64_t now)
 {
@@ -138,6 +140,7 @@ static void send_log_call(struct shard_worker *shard_worker, int64_t now)
 	struct err err;
 	if (!may_send_log_call(shard_worker, &status, now))
 		return;
+
 	struct stream_tick call = stream_log_call(shard_worker->stream, now);
 	shard_worker->log_call = call.call;
 	shard_worker->log_call_at = now;
@@ -146,6 +149,7 @@ static void send_log_call(struct shard_worker *shard_worker, int64_t now)
 		take_limiter_end(shard_worker->options.take_limiter, now, false);
 	if (call.call == STREAM_NONE)
 		return;
+
 	fault_point("before_log_call");
 	if (!statements_send_call(shard_worker->statements, &shard_worker->log, &call, &err)) {
 		stream_log_failed(shard_worker->stream, now, true, false);
@@ -157,7 +161,7 @@ static void send_log_call(struct shard_worker *shard_worker, int64_t now)
 	fault_point("after_log_call");
 }
 
-/* It had its whole time, and ended without success: cut by the server, or given up here. */
+/* The call failed after its whole limit: the server ended it, or we gave it up. */
 static bool is_log_call_late(const struct shard_worker *shard_worker, int64_t now)
 {
 	return now - shard_worker->log_call_at >= shard_worker->log.limit_ms;
@@ -172,9 +176,10 @@ static void log_call_failed(struct shard_worker *shard_worker, int64_t now, cons
 	enum stream_call call = shard_worker->log_call;
 	shard_worker->log_call = STREAM_NONE;
 	bool fenced =
-	    err && err->kind == ERR_FENCED; /* nothing is wrong: another owner was first */
+	    err && err->kind == ERR_FENCED; /* this is no failure: another owner was first */
 	if (err && !fenced)
 		log_problem(shard_worker, "log_call_failed", err);
+
 	if (fenced && call == STREAM_TICK)
 		stream_ticked(shard_worker->stream, now, STREAM_FENCED);
 	else if (fenced && call == STREAM_RENEW)
@@ -187,8 +192,8 @@ static void log_call_failed(struct shard_worker *shard_worker, int64_t now, cons
 }
 
 /*
- * What is under way on the read connection is of the history before, and its server may be the one
- * that was left: its answer may be wrong here, or never come.
+ * After a take, a statement in flight on the read connection belongs to the time before, and may
+ * run on a server that was left in a failover: its answer may be wrong now, or never come.
  */
 static void leave_reading(struct shard_worker *shard_worker, int64_t now)
 {
@@ -207,8 +212,8 @@ static void take_log_answer(
 	enum stream_call call = shard_worker->log_call;
 	fault_point(call == STREAM_TAKE ? "after_take" : "after_tick");
 	uint64_t sequence = stream_next_sequence(shard_worker->stream);
-	/* after a peek the tick needs its whole limit, and the two end with the limit of the call
-	 */
+
+	/* A tick after a peek needs the whole limit, but both must end within the call's limit. */
 	bool slow = now - shard_worker->log_call_at >= shard_worker->log.limit_ms / GRACE_PART;
 	bool good = statements_answer(shard_worker->statements, &shard_worker->log, result,
 	    shard_worker->stream, now, slow, shard_worker->holder, sizeof shard_worker->holder,
@@ -217,6 +222,7 @@ static void take_log_answer(
 		log_problem(shard_worker, "log_answer_unusable", &err);
 	if (!done && good)
 		return;
+
 	shard_worker->log_call = STREAM_NONE;
 	if (!good) {
 		link_drop(&shard_worker->log, now, &err);
@@ -226,12 +232,13 @@ static void take_log_answer(
 		leave_reading(shard_worker, now);
 		end_take(shard_worker, now);
 	}
+
 	const struct message *newest = stream_message(shard_worker->stream, sequence);
 	if (newest)
 		publish_metrics_read(&shard_worker->metrics, sequence, newest->due_us);
 }
 
-/* Gives up a call that is late; a later call looks up whether the server carried it out. */
+/* Gives up a call that is late; a later call finds out whether the server executed it. */
 static void check_deadline(struct shard_worker *shard_worker, int64_t now)
 {
 	struct err err;
@@ -264,6 +271,7 @@ static void step_log_link(struct shard_worker *shard_worker, int64_t now)
 			    ? LINK_READY
 			    : LINK_NONE;
 	}
+
 	if (event == LINK_READY && shard_worker->log_call == STREAM_NONE)
 		send_log_call(shard_worker, now);
 }
@@ -308,6 +316,7 @@ static void request_page(struct shard_worker *shard_worker, int64_t now)
 		link_drop(&shard_worker->read, now, &err);
 		return;
 	}
+
 	shard_worker->reading = true;
 	shard_worker->first_row = true;
 	shard_worker->page_rows = shard_worker->page_bytes = 0;
@@ -332,8 +341,8 @@ static bool is_too_large(const struct shard_worker *shard_worker)
 }
 
 /*
- * *ret_cut: the page was too large in front of this row, which comes again with the next one. The
- * next page begins behind the last id, so rows that share it are not cut apart.
+ * *ret_cut: the page is too large already, and the row comes again with the next page. That begins
+ * behind the last id, so rows with the same id must not be separated.
  */
 static bool take_copied_row(
     struct shard_worker *shard_worker, char *row, int length, bool *ret_cut, struct err *err)
@@ -345,11 +354,13 @@ static bool take_copied_row(
 	shard_worker->first_row = false;
 	if (kind == COPY_TRAILER)
 		return true;
+
 	if (is_too_large(shard_worker) && message.id != shard_worker->page_id) {
 		message_release(&message);
 		*ret_cut = true;
 		return true;
 	}
+
 	shard_worker->page_id = message.id;
 	publish_metrics_read(
 	    &shard_worker->metrics, stream_next_sequence(shard_worker->stream), message.due_us);
@@ -359,7 +370,7 @@ static bool take_copied_row(
 	return true;
 }
 
-/* cut: rows of it are missing. */
+/* cut: the page ended early, and rows of it are missing. */
 static void end_row_page(struct shard_worker *shard_worker, int64_t now, bool cut)
 {
 	bool full = cut || shard_worker->page_rows >= shard_worker->page.rows;
@@ -399,6 +410,7 @@ static bool take_copied_rows(struct shard_worker *shard_worker, int64_t now)
 			end_row_page(shard_worker, now, false);
 			return true;
 		}
+
 		bool cut = false;
 		if (!take_copied_row(shard_worker, row, length, &cut, &err)) {
 			link_cancel(&shard_worker->read, now);
@@ -418,6 +430,7 @@ static bool step_read_link(struct shard_worker *shard_worker, int64_t now)
 	bool more = false;
 	if (!shard_worker->owned && !shard_worker->read.pg)
 		return false;
+
 	check_read_deadline(shard_worker, now);
 	enum link_event event = link_step(&shard_worker->read, now);
 	if (event == LINK_LOST)
@@ -426,6 +439,7 @@ static bool step_read_link(struct shard_worker *shard_worker, int64_t now)
 		more = take_copied_rows(shard_worker, now);
 	else if (event == LINK_ANSWER)
 		take_bounds(shard_worker, now);
+
 	bool idle = shard_worker->read.pg && !shard_worker->read.ending &&
 		    shard_worker->read.stage == LINK_KNOWN &&
 		    pg_state(shard_worker->read.pg) == PG_IDLE;
@@ -436,7 +450,7 @@ static bool step_read_link(struct shard_worker *shard_worker, int64_t now)
 
 /* --- topics, status, ends --------------------------------------------------------------------- */
 
-/* With safety = strict a topic stays closed until it was found safe. */
+/* With safety = strict a topic stays closed until a check has found it safe. */
 static bool is_topic_safe(struct shard_worker *shard_worker, const char *topic)
 {
 	const struct shard_worker_options *options = &shard_worker->options;
@@ -444,7 +458,7 @@ static bool is_topic_safe(struct shard_worker *shard_worker, const char *topic)
 	       topic_checks_allow(options->topic_checks, topic, options->publisher->safety);
 }
 
-/* A producer refuses records for a partition that it has not heard of yet. */
+/* The producer must know new partitions: it refuses records for a partition it does not know. */
 static bool is_partition_known(struct shard_worker *shard_worker, const char *topic, int32_t logged,
     int32_t partitions, int64_t now)
 {
@@ -466,7 +480,7 @@ static void ask_topic(
 	}
 }
 
-/* So many of them as a turn of the loop may ask for; returns how many. */
+/* Asks about at most `count` topics, and at most as many as fit a turn; returns how many. */
 static int ask_some_topics(struct shard_worker *shard_worker, bool unready, int count, int64_t now)
 {
 	const char *name;
@@ -490,10 +504,11 @@ static void close_idle_topics(struct shard_worker *shard_worker)
 	}
 }
 
-/* True: some are yet to be asked for. */
+/* True: some topics of this round are left. */
 static bool ask_topics(struct shard_worker *shard_worker, int64_t now)
 {
 	close_idle_topics(shard_worker);
+
 	if (shard_worker->topics_told || now - shard_worker->topics_asked_at >= TOPICS_ASK_MS) {
 		shard_worker->topics_asked_at = now;
 		shard_worker->topics_told = false;
@@ -511,8 +526,10 @@ static bool ask_topics(struct shard_worker *shard_worker, int64_t now)
 	return shard_worker->topics_to_ask > 0;
 }
 
-/* A line for those since the last look, with the last of them: they stand in outbox.parked, or will
- * with the next row of the log. */
+/*
+ * Logs one line for all messages that were parked since the last call, with the last of them. They
+ * are in outbox.parked, or will be with the next row of the log.
+ */
 static void log_parked_messages(
     struct shard_worker *shard_worker, const struct stream_status *status)
 {
@@ -545,6 +562,7 @@ static void log_stalls(struct shard_worker *shard_worker, const struct stream_st
 {
 	if (status->stalls == shard_worker->stalls_seen)
 		return;
+
 	bool more = status->stalls > shard_worker->stalls_seen;
 	shard_worker->stalls_seen = status->stalls;
 	log_warn(more ? "partition_stalled" : "partition_recovered",
@@ -574,6 +592,7 @@ static void log_refusal(struct shard_worker *shard_worker, const struct stream_s
 static void note_elsewhere(struct shard_worker *shard_worker)
 {
 	bool elsewhere = statements_elsewhere(shard_worker->statements);
+
 	metric_set(shard_worker->metrics.elsewhere, elsewhere);
 	if (elsewhere && !shard_worker->elsewhere_logged)
 		log_error("publisher_elsewhere",
@@ -587,7 +606,7 @@ static void note_elsewhere(struct shard_worker *shard_worker)
 	shard_worker->elsewhere_logged = elsewhere;
 }
 
-/* Rows also wait while Kafka has not said whether their topic is there. */
+/* The topic if it is missing; rows also wait while Kafka has not said whether it exists. */
 static const char *missing_topic(struct shard_worker *shard_worker, const char *waited_for)
 {
 	if (!waited_for)
@@ -612,6 +631,7 @@ static void log_missing(struct shard_worker *shard_worker, const char *topic)
 static void log_denied(struct shard_worker *shard_worker, const struct stream_status *status)
 {
 	const char *topic = status->denied_topic;
+
 	if (text_equal(topic ? topic : "", shard_worker->denied_logged))
 		return;
 	text_copy(shard_worker->denied_logged, sizeof shard_worker->denied_logged, topic);
@@ -632,6 +652,7 @@ static void log_ownership(struct shard_worker *shard_worker, const struct stream
 	bool owns = status->state == STREAM_OWNER || status->state == STREAM_UNSURE;
 	if (owns == shard_worker->owned)
 		return;
+
 	shard_worker->owned = owns;
 	if (!owns) {
 		take_limiter_lost(shard_worker->options.take_limiter);
@@ -667,6 +688,7 @@ static void write_status(struct shard_worker *shard_worker, const struct stream_
     int64_t now, enum shard_worker_end end)
 {
 	struct shard_worker_status *out = &shard_worker->status;
+
 	pthread_mutex_lock(&shard_worker->mutex);
 	out->end = end;
 	out->state = status->state;
@@ -688,7 +710,7 @@ static void write_status(struct shard_worker *shard_worker, const struct stream_
 	pthread_mutex_unlock(&shard_worker->mutex);
 }
 
-/* What shard_worker_retune left for the thread. */
+/* Takes the settings that shard_worker_retune left for the thread. */
 static void take_settings(struct shard_worker *shard_worker)
 {
 	pthread_mutex_lock(&shard_worker->mutex);
@@ -712,7 +734,7 @@ static void note_links(struct shard_worker *shard_worker)
 	    {"shard", LOG_INT(shard_worker->options.shard)}, {"error", LOG_TEXT(why)});
 }
 
-/* Returns what the loop ends with; SHARD_WORKER_RUNNING: it goes on. */
+/* Returns how the loop ends; SHARD_WORKER_RUNNING: it goes on. */
 static enum shard_worker_end note_stream_status(struct shard_worker *shard_worker, int64_t now)
 {
 	struct stream_status status = stream_status(shard_worker->stream, now);
@@ -721,6 +743,7 @@ static enum shard_worker_end note_stream_status(struct shard_worker *shard_worke
 	log_deaths(shard_worker, &status);
 	if (now < shard_worker->status_at && end == SHARD_WORKER_RUNNING)
 		return end;
+
 	shard_worker->status_at = now + STATUS_MS;
 	status.missing_topic = missing_topic(shard_worker, status.missing_topic);
 	log_parked_messages(shard_worker, &status);
@@ -776,7 +799,7 @@ static int64_t stream_clock(struct shard_worker *shard_worker, int64_t now)
 	return wait < may_take ? may_take : wait;
 }
 
-/* Empties an eventfd that poll reports as readable; true: it was. */
+/* Empties an eventfd if poll reports it as readable; true: it was readable. */
 static bool drain_eventfd(const struct pollfd *fd)
 {
 	eventfd_t count;
@@ -802,6 +825,7 @@ static void wait_for_worker_events(struct shard_worker *shard_worker, int64_t no
 	    record_sender_wait(shard_worker->sender), resume_wait(shard_worker->resume)};
 	for (size_t i = 0; i < sizeof clocks / sizeof *clocks; i++)
 		wait = clocks[i] < wait ? clocks[i] : wait;
+
 	struct link *links[] = {&shard_worker->log, &shard_worker->read};
 	for (int i = 0; i < 2; i++)
 		fds[count++] = link_pollfd(links[i]);
@@ -812,6 +836,7 @@ static void wait_for_worker_events(struct shard_worker *shard_worker, int64_t no
 	if (!patient)
 		fds[count++] =
 		    (struct pollfd){.fd = record_sender_fd(shard_worker->sender), .events = POLLIN};
+
 	bool polled = wait > now && poll(fds, (nfds_t)count, (int)(wait - now)) >= 0;
 	for (int i = 0; i < 2; i++)
 		links[i]->quiet = polled && !fds[i].revents;
@@ -838,13 +863,16 @@ static void *run_shard_worker(void *context)
 		if (!more && end == SHARD_WORKER_RUNNING)
 			wait_for_worker_events(shard_worker, clock_ms());
 	}
+
 	fault_point("after_release");
-	/* not in join, which may come long after: what it holds must not go out any more */
+	/* Not in shard_worker_join, which may come much later: the producer must send nothing now.
+	 */
 	record_sender_destroy(shard_worker->sender);
 	shard_worker->sender = NULL;
 	pthread_mutex_lock(&shard_worker->mutex);
 	shard_worker->status.end = end;
 	pthread_mutex_unlock(&shard_worker->mutex);
+
 	if (shard_worker->log_call == STREAM_TAKE)
 		end_take(shard_worker, clock_ms());
 	if (shard_worker->owned)
@@ -876,6 +904,7 @@ struct shard_worker *shard_worker_start(const struct shard_worker_options *optio
 	const struct publisher_settings *publisher = options->publisher;
 	struct shard_worker *shard_worker = xcalloc(1, sizeof *shard_worker);
 	char name[96];
+
 	shard_worker->options = *options;
 	shard_worker->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	shard_worker->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -884,18 +913,21 @@ struct shard_worker *shard_worker_start(const struct shard_worker_options *optio
 	shard_worker->status.publisher = publisher->name;
 	shard_worker->status.shard = options->shard;
 	shard_worker->status.loop_ms = clock_ms();
+
 	struct stream_settings settings = stream_settings_of(publisher);
 	settings.turn = options->turn;
 	shard_worker->stream = stream_create(&settings);
 	shard_worker->statements = statements_create(publisher->postgres->schema, publisher->name,
 	    options->shard, options->shards, options->owner);
 	publish_metrics_init(&shard_worker->metrics, publisher->name, options->shard);
+
 	snprintf(name, sizeof name, "outbox-relay %s/%d", publisher->name, options->shard);
 	link_init(&shard_worker->log, publisher->postgres->dsn, name,
 	    statements_repeated(shard_worker->statements));
 	link_init(&shard_worker->read, publisher->postgres->dsn, name, NULL);
 	link_limit(&shard_worker->log, publisher->lease_ms / 3);
 	link_limit(&shard_worker->read, publisher->lease_ms / 3);
+
 	shard_worker->resume =
 	    resume_create(publisher, options->shard, statements_identity(shard_worker->statements),
 		shard_worker->stream, &shard_worker->metrics);
@@ -906,6 +938,7 @@ struct shard_worker *shard_worker_start(const struct shard_worker_options *optio
 		shard_worker_free(shard_worker);
 		return NULL;
 	}
+
 	topic_metadata_watch(options->metadata, shard_worker->metadata_fd);
 	if (pthread_create(&shard_worker->thread, NULL, run_shard_worker, shard_worker) == 0)
 		return shard_worker;

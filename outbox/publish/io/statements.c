@@ -11,20 +11,26 @@
 #include "script.h"
 #include "sql_files.h"
 
+/*
+ * First the statements on the log connection: statements_send_call sends one, statements_answer
+ * checks the form of its answer and hands it to the stream. The last part reads a window by pages:
+ * first its bounds, in chunks, then spans of ids. The SQL is in sql/queries.
+ */
+
 enum { STANDBY_POLL_MS = 250, OPEN_WINDOWS_MAX = 1 << 16 };
 
 /*
  * The bounds of the window that is read by pages. One statement finds the bounds of a chunk of
- * xids, and one page covers a span of ids; after a statement that took too long the next chunk or
+ * xids, and one page covers a span of ids. After a statement that took too long the next chunk or
  * span is smaller.
  */
 struct bounds {
-	int64_t tick; /* 0: none is known */
+	int64_t tick; /* the window; 0: no bounds are known */
 	bool whole;   /* the members below are complete */
 	char *low_xid, *sure_xid, *upto, *stragglers;
-	char *next_xid;            /* the next chunk begins there; NULL: at the first */
+	char *next_xid;            /* where the next chunk begins; NULL: at the first xid */
 	int64_t low_id, high_id;   /* of the main range; high_id 0: it has no row */
-	int64_t first_id, last_id; /* with the stragglers */
+	int64_t first_id, last_id; /* the same with the stragglers */
 	char *listed;              /* ids of a listed window; NULL: the members above are valid */
 };
 
@@ -35,7 +41,7 @@ enum {
 	SPAN_IDS = 1 << 18,
 	SPAN_IDS_MIN = 1024,
 	SPAN_IDS_MAX = 1 << 30,
-	LATE_PARTS = 16, /* after what took too long: so much less */
+	LATE_PARTS = 16, /* a chunk or span after a late one is smaller by this factor */
 };
 
 enum { TICK, PEEK, LOOKUP, REPEATED };
@@ -43,22 +49,22 @@ enum { TICK, PEEK, LOOKUP, REPEATED };
 struct statements {
 	struct link_statement repeated[REPEATED + 1];
 	char *take, *tick, *tick_checked, *peek, *renew, *newest, *lookup, *digests, *places;
-	struct text ids, numbers, events; /* arrays of the look-up under way */
+	struct text ids, numbers, events; /* arrays of the look-up in flight */
 	char *destinations_open, *destinations_named, *destinations_closed;
 	char *bounds_sql, *page, *page_stragglers, *page_listed;
 	char *publisher, *owner;
 	char identity[40];
 	int shard, shards;
-	char deaths[80];         /* an array, of the call under way */
+	char deaths[80];         /* an array, argument of the call in flight */
 	char *seen;              /* the snapshot in which nothing was found; NULL: none */
-	bool peeking;            /* the statement under way only asks whether anything moved */
-	struct stream_tick call; /* under way on the log connection */
+	bool peeking;            /* the statement in flight only asks whether anything changed */
+	struct stream_tick call; /* in flight on the log connection */
 	struct bounds bounds;
 	int64_t asked_tick;
 	int64_t chunk_xids;       /* size of the next chunk of bounds */
-	int64_t span_ids;         /* of the next page */
-	int64_t upto_id, upto_at; /* end of the page under way, and when it was sent */
-	bool elsewhere;           /* said by the last take */
+	int64_t span_ids;         /* size of the next page */
+	int64_t upto_id, upto_at; /* end of the page in flight, and when it was sent */
+	bool elsewhere;           /* result of the last take */
 	int64_t checked; /* the connection (link.made) whose server has our log row; -1: none */
 };
 
@@ -66,6 +72,7 @@ struct statements *statements_create(
     const char *schema, const char *publisher, int shard, int shards, const char *owner)
 {
 	struct statements *statements = xcalloc(1, sizeof *statements);
+
 	statements->take = schema_text(sql_take, schema);
 	statements->tick = schema_text(sql_tick, schema);
 	statements->tick_checked = schema_text(sql_tick_checked, schema);
@@ -111,6 +118,7 @@ void statements_destroy(struct statements *statements)
 {
 	if (!statements)
 		return;
+
 	statements_forget_bounds(statements);
 	free(statements->take);
 	free(statements->tick);
@@ -180,7 +188,7 @@ static void add_shard_parameters(struct parameters *parameters, const struct sta
 	add_number_parameter(parameters, statements->shard);
 }
 
-/* The row that the shard's owner wrote last. */
+/* Adds the shard and the row that its owner wrote last. */
 static void add_row_parameters(struct parameters *parameters, const struct statements *statements,
     const struct stream_tick *call)
 {
@@ -213,8 +221,8 @@ static bool send_repeated(struct statements *statements, const struct link *log,
 }
 
 /*
- * A server that is exchanged for another one has a new session; behind a pooler that is not seen,
- * and each tick looks.
+ * True: this session has been checked to have our log row. After a change of the server there is a
+ * new session; behind a pooler we cannot see that, so each tick checks.
  */
 static bool is_session_checked(const struct statements *statements, const struct link *log)
 {
@@ -245,6 +253,7 @@ static bool send_tick(struct statements *statements, const struct link *log,
 		add_number_parameter(&parameters, call->fresh_epoch);
 	else
 		add_text_parameter(&parameters, NULL);
+
 	add_boolean_parameter(&parameters, call->may_open);
 	add_boolean_parameter(&parameters, call->must_write);
 	add_number_parameter(&parameters, call->max_rows);
@@ -259,6 +268,7 @@ static bool send_tick(struct statements *statements, const struct link *log,
 		add_number_parameter(&parameters, call->fold_to);
 	else
 		add_text_parameter(&parameters, NULL);
+
 	if (!is_session_checked(statements, log))
 		return link_send(
 		    log, statements->tick_checked, parameters.list, parameters.count, err);
@@ -291,7 +301,7 @@ static bool send_destinations(struct statements *statements, const struct link *
 	return link_send(log, sql, parameters.list, parameters.count, err);
 }
 
-/* "{1,NULL,3}" of the ids, of the digests, and of the event ids */
+/* Writes three arrays such as "{1,NULL,3}": ids, digests and event ids. */
 static void write_lookups(struct statements *statements, const struct stream_tick *call)
 {
 	struct text *ids = &statements->ids, *digests = &statements->numbers;
@@ -314,6 +324,7 @@ static void write_lookups(struct statements *statements, const struct stream_tic
 		text_addf(digests, "%c%s", i ? ',' : '{', digest);
 		text_addf(events, "%c%s", i ? ',' : '{', event);
 	}
+
 	text_add(events, call->most ? "}" : "{}");
 	text_add(ids, call->most ? "}" : "{}");
 	text_add(digests, call->most ? "}" : "{}");
@@ -337,6 +348,7 @@ static bool send_keys(struct statements *statements, const struct link *log,
 	add_row_parameters(&parameters, statements, call);
 	if (call->call == STREAM_LOOKUP)
 		return send_lookup(statements, log, call, &parameters, err);
+
 	if (call->call == STREAM_DIGESTS) {
 		add_number_parameter(&parameters, call->from_digest);
 	} else {
@@ -354,8 +366,8 @@ static bool asks_of_keys(enum stream_call call)
 }
 
 /*
- * A look that need not write begins with a peek while nothing was found the last time: an idle
- * database is asked for its snapshot and nothing else.
+ * A TICK that need not write begins with a peek if the last TICK found nothing: so the only query
+ * in an idle database is the one for its snapshot.
  */
 bool statements_send_call(struct statements *statements, const struct link *log,
     const struct stream_tick *call, struct err *err)
@@ -376,6 +388,7 @@ bool statements_send_call(struct statements *statements, const struct link *log,
 		return send_destinations(statements, log, call, err);
 	if (asks_of_keys(call->call))
 		return send_keys(statements, log, call, err);
+
 	struct parameters parameters = {0};
 	add_shard_parameters(&parameters, statements);
 	if (call->call == STREAM_CLOSED) {
@@ -391,7 +404,7 @@ bool statements_send_call(struct statements *statements, const struct link *log,
 
 enum { NAME_TOPIC, NAME_PARTITIONS, NAME_OFFSETS, NAME_OPEN, NAME_N };
 
-/* An array of numbers in binary form; the caller frees. */
+/* Reads an array of numbers in binary form; the caller frees it. */
 static int64_t *read_offsets(const char *array, int length, int32_t *ret_count)
 {
 	enum { HEADER = 20, ELEMENT = 4 + 8 };
@@ -429,7 +442,7 @@ static void answer_destinations(
     struct statements *statements, const struct pg_result *result, struct stream *stream)
 {
 	int64_t topics = 0, partitions = 0;
-	/* the first row is of the guard (log_guard) */
+	/* The first row is the guard's (log_guard). */
 	for (int row = 1; row < pg_rows(result); row++) {
 		topics++;
 		partitions += pg_int4(result, row, NAME_PARTITIONS);
@@ -443,14 +456,14 @@ static bool answer_take(struct statements *statements, const struct pg_result *r
     struct stream *stream, int64_t now, char *holder, size_t size, struct err *err)
 {
 	const char *outcome = pg_value(result, 0, 0);
+
 	*holder = '\0';
 	statements->elsewhere = text_equal(outcome, "elsewhere");
 	if (statements->elsewhere) {
 		stream_not_taken(stream, now, STANDBY_POLL_MS);
 		return true;
 	}
-	/* a standby of a publisher that was split begins anew, also while another process holds it
-	 */
+	/* A standby of a publisher that was split starts again, even while an owner holds it. */
 	if (text_equal(outcome, "absent")) {
 		stream_absent(stream, now);
 		return true;
@@ -461,10 +474,12 @@ static bool answer_take(struct statements *statements, const struct pg_result *r
 		stream_not_taken(stream, now, wait < STANDBY_POLL_MS ? wait : STANDBY_POLL_MS);
 		return true;
 	}
-	/* a window takes memory, and no owner opens so many */
+
+	/* Windows take memory, and no owner opens so many: such an answer is wrong. */
 	if (pg_int4(result, 0, 5) < 0 || pg_int4(result, 0, 5) > OPEN_WINDOWS_MAX)
 		return err_set(err, ERR_FATAL, "the function take answered %d open windows",
 		    (int)pg_int4(result, 0, 5));
+
 	statements_forget_bounds(statements);
 	free(statements->seen);
 	statements->seen = NULL;
@@ -526,7 +541,8 @@ static void tell_parked(
 			continue;
 		stream_unparked(stream, pg_int8(result, row, TICK_ID));
 	}
-	/* said only where the publisher was looked at */
+
+	/* NULL if the tick did not look at the publisher. */
 	if (!pg_is_null(result, verdict_row, TICK_REQUESTS))
 		stream_parked_news(stream, now, pg_int8(result, verdict_row, TICK_REQUESTS),
 		    pg_is_null(result, verdict_row, TICK_DUE)
@@ -539,13 +555,15 @@ static void tell_parked(
 static bool answer_tick(struct statements *statements, const struct pg_result *result,
     struct stream *stream, int64_t now, struct err *err)
 {
-	int last = pg_rows(result) - 1; /* the verdict, behind the rows */
+	int last = pg_rows(result) - 1; /* the verdict is in the last row */
 	const char *text = last >= 0 ? pg_value(result, last, 0) : "";
 	size_t i = 0;
+
 	while (i < sizeof verdicts / sizeof *verdicts && !text_equal(text, verdicts[i].text))
 		i++;
 	if (i == sizeof verdicts / sizeof *verdicts)
 		return err_set(err, ERR_FATAL, "the function tick answered '%s'", text);
+
 	free(statements->seen);
 	statements->seen = verdicts[i].verdict == STREAM_IDLE && !pg_is_null(result, last, 1)
 			       ? xstrdup(pg_value(result, last, 1))
@@ -554,9 +572,10 @@ static bool answer_tick(struct statements *statements, const struct pg_result *r
 	stream_ticked(stream, now, verdicts[i].verdict);
 	if (verdicts[i].verdict != STREAM_ROWS && verdicts[i].verdict != STREAM_LISTED)
 		return true;
+
 	for (int row = 0; row < last; row++) {
 		struct message message;
-		if (!pg_is_null(result, row, 0)) /* told already */
+		if (!pg_is_null(result, row, 0)) /* not a message: see tell_parked */
 			continue;
 		if (!message_from_result(result, row, 2, &message, err))
 			return false;
@@ -567,8 +586,8 @@ static bool answer_tick(struct statements *statements, const struct pg_result *r
 }
 
 /*
- * A tick behind a peek has the rest of its limit. After a slow peek none is sent: the look has
- * failed, so that the renewal alone is next (stream_log_failed).
+ * A tick after a peek has the rest of the call's limit. After a slow peek no tick is sent: the call
+ * counts as failed, so that RENEW is next (stream_log_failed).
  */
 static bool answer_peek(struct statements *statements, const struct link *log,
     const struct pg_result *result, struct stream *stream, int64_t now, bool slow, bool *ret_done,
@@ -577,7 +596,7 @@ static bool answer_peek(struct statements *statements, const struct link *log,
 	statements->peeking = false;
 	if (slow) {
 		free(statements->seen);
-		statements->seen = NULL; /* the next look is no peek */
+		statements->seen = NULL; /* so the next TICK begins without a peek */
 		stream_log_failed(stream, now, false, false);
 		return true;
 	}
@@ -585,6 +604,7 @@ static bool answer_peek(struct statements *statements, const struct link *log,
 		stream_ticked(stream, now, STREAM_IDLE);
 		return true;
 	}
+
 	*ret_done = false;
 	return send_tick(statements, log, &statements->call, err);
 }
@@ -614,6 +634,7 @@ static void tell_keys(enum stream_call call, const struct pg_result *result, str
 		tell_digests(result, stream);
 		return;
 	}
+
 	for (int row = 0; row < pg_rows(result); row++)
 		stream_looked_up(
 		    stream, pg_int4(result, row, 0) - 1, *pg_value(result, row, 1) != 0);
@@ -621,14 +642,15 @@ static void tell_keys(enum stream_call call, const struct pg_result *result, str
 }
 
 /*
- * The expected form of each answer (pg_has_shape). The reading below relies on it: the database may
- * be hostile, and a restored one may have another schema.
+ * The expected form of each answer (pg_has_shape). The code that reads the answers relies on it:
+ * the database may be hostile, and a restored one may have another schema.
  */
 static const char *expected_shape(const struct statements *statements, bool *ret_has_a_row)
 {
 	*ret_has_a_row = true;
 	if (statements->peeking)
 		return "t";
+
 	switch (statements->call.call) {
 	case STREAM_TAKE:
 		return "tllllitlllbbltii";
@@ -641,6 +663,7 @@ static const char *expected_shape(const struct statements *statements, bool *ret
 	default:
 		break;
 	}
+
 	*ret_has_a_row = false;
 	switch (statements->call.call) {
 	case STREAM_LOOKUP:
@@ -685,6 +708,8 @@ bool statements_answer(struct statements *statements, const struct link *log,
 		tell_keys(statements->call.call, result, stream);
 		return true;
 	}
+
+	/* A TICK proves that this connection's server has our log row. */
 	statements->checked = statements->call.call == STREAM_TICK ? log->made : -1;
 	if (statements->call.call == STREAM_TICK)
 		return answer_tick(statements, result, stream, now, err);
@@ -696,6 +721,7 @@ bool statements_answer(struct statements *statements, const struct link *log,
 		answer_destinations(statements, result, stream);
 		return true;
 	}
+
 	if (pg_rows(result))
 		stream_newest(stream, now, pg_int8(result, 0, 0), pg_int8(result, 0, 1),
 		    pg_int4(result, 0, 2), pg_int8(result, 0, 3));
@@ -758,12 +784,15 @@ bool statements_bounds(
 		return err_set(err, ERR_FATAL, "the function window_bounds gave no row");
 	if (!pg_has_shape(result, "ttttllttbll", err))
 		return false;
+
 	struct bounds *bounds = &statements->bounds;
 	bool too_many = pg_is_null(result, 0, BOUNDS_NEXT) && pg_is_null(result, 0, BOUNDS_LISTED);
 	if (too_many) {
+		/* The chunk had more than CHUNK_ROWS rows: ask for a smaller one. */
 		statements->chunk_xids = higher_of(1, statements->chunk_xids / 4);
 		return true;
 	}
+
 	if (bounds->tick != statements->asked_tick)
 		begin_bounds(statements, result);
 	free(bounds->next_xid);
@@ -783,6 +812,7 @@ static bool send_bounds_query(struct statements *statements, const struct link *
 {
 	struct parameters parameters = {0};
 	bool begun = statements->bounds.tick == page->tick;
+
 	add_text_parameter(&parameters, statements->publisher);
 	add_number_parameter(&parameters, statements->shard);
 	add_number_parameter(&parameters, page->n);
@@ -795,7 +825,7 @@ static bool send_bounds_query(struct statements *statements, const struct link *
 	return link_send(read, statements->bounds_sql, parameters.list, parameters.count, err);
 }
 
-/* A page looks at so many ids from the first on that may be a row's. */
+/* A page looks at span_ids ids, from the first one on that a row may have. */
 static int64_t page_end(const struct statements *statements, int64_t after_id)
 {
 	const struct bounds *bounds = &statements->bounds;
@@ -834,6 +864,7 @@ static bool send_page_query(struct statements *statements, const struct link *re
 	char text[sizeof numbers / sizeof *numbers][24];
 	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
 		*text_write_int64(text[i], numbers[i]) = '\0';
+
 	const struct script_place places[] = {
 	    {"publisher", statements->publisher},
 	    {"shard", text[0], true},
@@ -854,6 +885,7 @@ static bool send_page_query(struct statements *statements, const struct link *re
 	    {"withheld", page->withheld ? "true" : "false", true},
 	    {0},
 	};
+
 	const char *sql = bounds->listed                         ? statements->page_listed
 			  : text_equal(bounds->stragglers, "{}") ? statements->page
 								 : statements->page_stragglers;

@@ -1,7 +1,7 @@
 #pragma once
 /*
- * The statements of a shard_worker: from what a stream wants (stream.h) to SQL on a connection, and
- * from the answer back to the stream. Internal to outbox/publish. One thread.
+ * The statements of a shard worker: turns a stream's calls (stream.h) into SQL on a connection, and
+ * hands the answers back to the stream. Internal to outbox/publish. Owned by one thread.
  */
 #include "link.h"
 #include "pg.h"
@@ -9,50 +9,51 @@
 
 struct statements;
 
-/* schema must have passed schema_text_check; publisher, owner are copied. */
+/* schema must have passed schema_text_check; copies publisher and owner. */
 struct statements *statements_create(
     const char *schema, const char *publisher, int shard, int shards, const char *owner);
 void statements_destroy(struct statements *statements);
-/* Of the publisher, a UUID; "" before the shard was taken for the first time. */
+/* The publisher's identity, a UUID; "" before the shard was taken for the first time. */
 const char *statements_identity(const struct statements *statements);
 
 /* --- the log connection --------------------------------------------------------------------- */
 
-/* For the link of the log connection; theirs. */
+/* The prepared statements for the link of the log connection; `statements` owns them. */
 const struct link_statement *statements_repeated(const struct statements *statements);
 
-/* Sends what stream_log_call wants; the link must be ready. */
+/* Sends the call of stream_log_call; the link must be ready. */
 bool statements_send_call(struct statements *statements, const struct link *log,
     const struct stream_tick *call, struct err *err) MUST_CHECK;
 
 /*
- * Tells the stream the answer. *ret_done false: it was only a first look, the call itself is under
- * way now. slow: so much of the call's time has passed that a first look is to be the last.
- * holder (size bytes) becomes who holds the shard, when TAKE says it.
+ * Hands the answer to the stream. *ret_done false: it was only the answer of a peek, and the call
+ * itself is in flight now. slow: too much of the call's time has passed to send the call after the
+ * peek. holder (size bytes) is set to the shard's owner if TAKE names it.
  */
 bool statements_answer(struct statements *statements, const struct link *log,
     const struct pg_result *result, struct stream *stream, int64_t now, bool slow, char *holder,
     size_t size, bool *ret_done, struct err *err) MUST_CHECK;
-/* The last TAKE was refused: the log or rows were carried here from another database cluster. */
+/* The last TAKE was refused: the log or its rows were copied here from another database cluster. */
 bool statements_elsewhere(const struct statements *statements);
 
 /* --- the read connection -------------------------------------------------------------------- */
 
 /*
- * Sends what the page needs first: a chunk of the bounds of its window while they are not all known
- * (false in *ret_copying; give the answer to statements_bounds), else the page itself as a COPY.
+ * Sends the next statement for the page: while the bounds of its window are not complete, a query
+ * for a chunk of them (*ret_copying false; give the answer to statements_bounds); then the page
+ * itself as a COPY.
  */
 bool statements_send_page(struct statements *statements, const struct link *read,
     const struct stream_page *page, int64_t now, bool *ret_copying, struct err *err) MUST_CHECK;
 bool statements_bounds(
     struct statements *statements, const struct pg_result *result, struct err *err) MUST_CHECK;
 /*
- * The page came to its end; full: with as many rows as it may have. Returns whether it is the
- * window's last one; else *ret_upto_id is up to where it has looked, 0: to its last row.
+ * The page has ended. full: it has as many rows as it may have. Returns whether it is the window's
+ * last page; if not, *ret_upto_id is the id up to which it has looked, 0: up to its last row.
  */
 bool statements_page_over(
     struct statements *statements, int64_t now, int64_t limit_ms, bool full, int64_t *ret_upto_id);
-/* The page, or a chunk of bounds, took too long: the next one looks at less. */
+/* The page (copying), or the chunk of bounds, took too long: the next one is smaller. */
 void statements_page_late(struct statements *statements, bool copying);
-/* The bounds are of another history, or may be: read them again. */
+/* Forgets the bounds, which may be of another history: they are read again. */
 void statements_forget_bounds(struct statements *statements);

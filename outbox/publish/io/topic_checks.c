@@ -10,21 +10,27 @@
 #include "preflight.h"
 #include "text.h"
 
+/*
+ * One thread checks the entry that is most due (run_topic_checks), without the mutex while it asks,
+ * and notes the answer (note_findings). topic_checks_allow, called by the shard workers, only looks
+ * at the entry, and adds it at the first call.
+ */
+
 enum {
-	ASK_MS = 3000,   /* how long a question may take */
-	AGAIN_MS = 1000, /* doubled at each question without an answer or without a topic */
+	ASK_MS = 3000,   /* maximum time of a check */
+	AGAIN_MS = 1000, /* doubled after each check without an answer or without a topic */
 	AGAIN_MOST_MS = 60000,
 	AGAIN_UNSAFE_MS = 30000,
 };
 
-/* Under the mutex; entries live as long as the checks. */
+/* Protected by the mutex; entries live as long as the checks. */
 struct entry {
 	char *topic;
-	bool strict;    /* somebody publishes to it only when it is safe */
-	bool safe;      /* as the last answer said */
-	bool missing;   /* the same: there is nothing to judge yet */
-	char *why;      /* the first thing that is not safe; NULL: no answer yet, or all is safe */
-	int64_t due_ms; /* when to ask; INT64_MAX: never again */
+	bool strict;    /* some publisher to it has safety = strict */
+	bool safe;      /* result of the last answer */
+	bool missing;   /* in the last answer: there is nothing to check yet */
+	char *why;      /* the first unsafe finding; NULL: no answer yet, or all is safe */
+	int64_t due_ms; /* when to check; INT64_MAX: never again */
 	int64_t again_ms;
 	UT_hash_handle hh;
 };
@@ -35,8 +41,8 @@ struct topic_checks {
 	pthread_t thread;
 	bool started;
 	pthread_mutex_t mutex;
-	pthread_cond_t changed; /* a topic is new, or stop */
-	/* under the mutex */
+	pthread_cond_t changed; /* an entry is new or due earlier, or stop is set */
+	/* protected by the mutex */
 	bool stop;
 	struct entry **entries;
 	struct entry *by_topic;
@@ -65,7 +71,7 @@ static void settle_check(struct entry *entry)
 	entry->due_ms = !entry->safe && entry->strict ? clock_ms() + AGAIN_UNSAFE_MS : INT64_MAX;
 }
 
-/* Notes an answer; what was said before is not logged again. */
+/* Notes an answer; does not log the same findings again. */
 static void note_findings(struct entry *entry, const struct preflight *report)
 {
 	const struct preflight_finding *unsafe = first_unsafe(report);
@@ -79,6 +85,7 @@ static void note_findings(struct entry *entry, const struct preflight *report)
 		put_off_check(entry);
 	else
 		settle_check(entry);
+
 	if (known)
 		return;
 	preflight_log(report);
@@ -89,7 +96,7 @@ static void note_findings(struct entry *entry, const struct preflight *report)
 			LOG_TEXT("safety = strict: its rows wait until the topic is safe")});
 }
 
-/* Called with the mutex held; lets it go while it asks. */
+/* Called with the mutex held; releases it while it asks. */
 static void check_entry_topic(struct topic_checks *checks, struct entry *entry)
 {
 	OWNED(preflight_finish) struct preflight report = {0};
@@ -191,6 +198,7 @@ void topic_checks_destroy(struct topic_checks *checks)
 		return;
 	if (checks->started)
 		stop_checks_thread(checks);
+
 	HASH_CLEAR(hh, checks->by_topic);
 	for (int i = 0; i < checks->count; i++) {
 		free(checks->entries[i]->topic);
@@ -220,7 +228,7 @@ static struct entry *find_or_add_check(struct topic_checks *checks, const char *
 	return entry;
 }
 
-/* A strict publisher that meets a topic known to be unsafe wants it watched from then on. */
+/* A publisher with safety = strict needs an unsafe topic to be checked again from now on. */
 static void mark_strict(struct topic_checks *checks, struct entry *entry)
 {
 	if (entry->strict)
@@ -232,7 +240,7 @@ static void mark_strict(struct topic_checks *checks, struct entry *entry)
 	}
 }
 
-/* Who asks may have seen the topic that was missing. */
+/* The caller may have seen that the missing topic exists now: checks it soon. */
 static void look_soon(struct topic_checks *checks, struct entry *entry)
 {
 	int64_t soon = clock_ms() + AGAIN_MS;
