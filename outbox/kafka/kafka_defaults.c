@@ -3,38 +3,46 @@
 #include <stddef.h>
 
 const struct kafka_default kafka_defaults[] = {
-    {"client.id", "outbox-relay", KAFKA_DEFAULT_ALL, "The name in the broker's logs and quotas."},
-    {"socket.nagle.disable", "true", KAFKA_DEFAULT_ALL, "A request waits for no further one."},
+    {"client.id", "outbox-relay", KAFKA_DEFAULT_ALL,
+	"Name of the client in the logs and quotas "
+	"of the brokers."},
+    {"socket.nagle.disable", "true", KAFKA_DEFAULT_ALL,
+	"Requests are sent at once and not "
+	"collected."},
     {"reconnect.backoff.max.ms", "1000", KAFKA_DEFAULT_ALL,
-	"A broker that is back is seen within a second, as with the Java client."},
+	"The relay reconnects within a second after a broker is back, as the Java client does."},
     {"allow.auto.create.topics", "false", KAFKA_DEFAULT_ALL,
-	"A misspelt topic is reported and waited for, not created with the broker's defaults."},
+	"A misspelt topic is reported, and not created with the broker's defaults; its messages "
+	"wait."},
     /* the section's debug is added to this one, which refuse_new_epoch needs */
     {"debug", "eos", KAFKA_DEFAULT_PRODUCER,
-	"The relay sees a new epoch of the idempotent producer coming. Other words are added."},
+	"The relay notices that the idempotent producer is about to get a new epoch. The words "
+	"of the section are added."},
     {"enable.idempotence", "true", KAFKA_DEFAULT_PRODUCER,
-	"A retry neither doubles nor reorders records."},
+	"Retries neither duplicate nor reorder records."},
     {"enable.gapless.guarantee", "true", KAFKA_DEFAULT_PRODUCER,
-	"The followers of a refused record do not pass it."},
+	"Records behind a refused record do not overtake it."},
     {"acks", "all", KAFKA_DEFAULT_PRODUCER,
-	"A record counts as published when every in-sync replica has it."},
-    {"message.timeout.ms", "0", KAFKA_DEFAULT_PRODUCER, "A record is never given up."},
+	"A record counts as published only if every in-sync replica has it."},
+    {"message.timeout.ms", "0", KAFKA_DEFAULT_PRODUCER, "The producer never gives a record up."},
     {"compression.codec", "none", KAFKA_DEFAULT_PRODUCER,
-	"Every client reads such records without a plug-in (docs/decisions/codec.md)."},
+	"Every client can read uncompressed records without a plug-in (docs/decisions/codec.md)."},
     {"linger.ms", "0", KAFKA_DEFAULT_PRODUCER,
-	"A record goes out at once. Under load batches fill while others are under way."},
+	"Records are sent at once. Under load, batches fill while others are in flight."},
     {"message.max.bytes", "1048576", KAFKA_DEFAULT_PRODUCER,
-	"A row of the table's largest size fits with its headers, and a batch fits a broker's "
+	"The largest row of the table fits with its headers, and a batch fits the broker's "
 	"default max.message.bytes of 1,048,588."},
-    {"statistics.interval.ms", "5000", KAFKA_DEFAULT_PRODUCER, "For the relay's metrics."},
+    {"statistics.interval.ms", "5000", KAFKA_DEFAULT_PRODUCER,
+	"Source of the relay's metrics of "
+	"the Kafka client."},
     {"queue.buffering.max.kbytes", NULL, KAFKA_DEFAULT_PRODUCER,
-	"Follows from `[publisher] memory`."},
+	"Computed from `[publisher] memory`."},
     {"queue.buffering.max.messages", NULL, KAFKA_DEFAULT_PRODUCER,
-	"Follows from `[publisher] max_in_flight`."},
+	"Computed from `[publisher] max_in_flight`."},
     {"transactional.id", NULL, KAFKA_DEFAULT_TRANSACTIONS,
-	"Follows from the publisher's name, shard and identity."},
+	"Computed from the publisher's name, shard and identity."},
     {"transaction.timeout.ms", "10000", KAFKA_DEFAULT_TRANSACTIONS,
-	"A transaction that a killed relay left open holds readers of committed records back at "
-	"most so long."},
+	"Maximum time for which an open transaction of a killed relay delays consumers of "
+	"committed records."},
 };
 const int kafka_default_count = sizeof kafka_defaults / sizeof *kafka_defaults;

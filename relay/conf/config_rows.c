@@ -13,40 +13,45 @@
 /* clang-format off */
 const struct config_kind_row config_kinds[CONFIG_KINDS] = {
 	[CONFIG_POSTGRES] = {"postgres", false, false, LIST(postgres), sizeof(struct postgres_settings),
-		"A database with an outbox, and how its message table is kept."},
+		"The PostgreSQL database that holds the outbox, and the partitions of its tables."},
 	[CONFIG_KAFKA] = {"kafka", true, false, LIST(kafka), sizeof(struct kafka_settings),
-		"A Kafka cluster. Each key is a librdkafka property under its own name, for example "
-		"bootstrap.servers or security.protocol. With _file behind it, as in sasl.password_file, "
-		"it names a file that holds the value."},
+		"A Kafka cluster. Each key is a librdkafka property, for example "
+		"bootstrap.servers or security.protocol. With the suffix _file, as in "
+		"sasl.password_file, the key names a file that holds the value."},
 	[CONFIG_PUBLISHER] = {"publisher", false, false, offsetof(struct config, publishers),
 		offsetof(struct config, publisher_count), sizeof(struct config_publisher),
-		"A reader of the message table with its own progress. Without any, there is \"main\".",
+		"A publisher: it reads the message table, publishes its rows to Kafka and keeps "
+		"its own progress. Without such a section there is one publisher, \"main\".",
 		.origin = offsetof(struct config_publisher, origin)},
 	[CONFIG_TOPIC] = {"topic", false, true, offsetof(struct config, topics),
 		offsetof(struct config, topic_count), sizeof(struct config_topic),
-		"What is particular to one topic, named as Kafka spells it. A topic without a section has "
-		"the defaults."},
+		"Settings of one topic, which the section names as Kafka spells it. Topics "
+		"without a section have the defaults."},
 	[CONFIG_CHECK] = {"check", false, true, offsetof(struct config, checks),
 		offsetof(struct config, check_count), sizeof(struct config_check),
-		"A service that is asked about undecided messages of the look-back: may this be published?",
+		"A service of the business. The relay calls it about undecided messages of the "
+		"look-back, and it answers commit, rollback, pending or unknown.",
 		.origin = offsetof(struct config_check, origin)},
 	[CONFIG_LOOKBACK] = {"lookback", false, true, offsetof(struct config, lookbacks),
 		offsetof(struct config, lookback_count), sizeof(struct config_lookback),
-		"The look-back of some business types: prepare, commit and rollback are read from a topic, "
-		"what is committed goes to the message table, and the business is asked about the rest.",
+		"The look-back of some business types. The relay reads prepares, commits and "
+		"rollbacks from a topic, writes committed messages to the message table, and "
+		"calls the business about undecided messages.",
 		.origin = offsetof(struct config_lookback, origin)},
 	[CONFIG_DELIVER] = {"deliver", false, true, offsetof(struct config, delivers),
 		offsetof(struct config, deliver_count), sizeof(struct config_deliver),
-		"An application that gets the messages of topics by HTTP, each a POST (docs/reference/sidecar.md): "
-		"copies are dropped, rules are kept, and what fails is tried again and dead-lettered.",
+		"An application that receives the messages of topics as HTTP POST requests "
+		"(docs/reference/sidecar.md). The relay drops duplicates, applies rules, retries "
+		"failed messages and sends them to a dead-letter topic.",
 		.origin = offsetof(struct config_deliver, origin)},
 	[CONFIG_SENDER] = {"sender", false, true, offsetof(struct config, senders),
 		offsetof(struct config, sender_count), sizeof(struct config_sender),
-		"An application that sends by the HTTP interface: its tokens, and for which sections and "
-		"business types it speaks. With sections and types both have to fit."},
+		"An application that sends messages through the HTTP interface: its tokens, and "
+		"the sections and business types that it may use. With both sections and types "
+		"set, both must match."},
 	[CONFIG_API] = {"api", false, false, 0, 0, 0,
-		"The HTTP interface of the look-back: for applications that send without a Kafka client, "
-		"and for operators."},
+		"The HTTP interface: for applications that use the look-back without a Kafka "
+		"client, and for operators."},
 	[CONFIG_ADMIN] = {"admin", false, false, 0, 0, 0,
 		"The HTTP endpoint for health and metrics."},
 	[CONFIG_LOG] = {"log", false, false, 0, 0, 0,
@@ -90,381 +95,438 @@ static const char *const formats[] = {"logfmt", "json", NULL};
 
 const struct config_row config_rows[] = {
 	{POSTGRES(dsn), .type = CONFIG_TEXT, .default_value = "",
-		.help = "Connection string or URI as libpq takes it. Empty: DATABASE_URL, else the PG* "
-			"variables alone."},
+		.help = "Connection string or URI for libpq, for example "
+			"postgresql://relay@db.example/shop. Empty: DATABASE_URL, or else the "
+			"PG* variables."},
 	{CONFIG_POSTGRES, "dsn_file", CONFIG_FILE, .default_value = "",
-		.help = "A file that holds the dsn, instead of dsn."},
+		.help = "File that holds the dsn; use it instead of dsn."},
 	{POSTGRES(schema), .type = CONFIG_SCHEMA, .default_value = "outbox",
-		.help = "The schema of the outbox in the database."},
+		.help = "Schema of the outbox in the database."},
 	{POSTGRES_MS(partition_every), "1d", SECOND, 365 * DAY,
-		.help = "The time that one partition of the message table covers."},
+		.help = "Time range of each partition of the message table."},
 	{POSTGRES(partitions_ahead), .type = CONFIG_INTEGER, .default_value = "1",
 		.low = 1, .high = 100, .reloadable = true,
-		.help = "Partitions made ahead of the current one."},
+		.help = "Number of partitions that are created ahead of the current one."},
 	{POSTGRES_MS(retain), "3d", 0, 3650 * DAY, .reloadable = true,
-		.help = "How long published rows stay before their partition goes."},
+		.help = "Minimum age of published rows before their partition is dropped or "
+		    "detached (retention)."},
 	{POSTGRES(retention), .type = CONFIG_CHOICE, .default_value = "drop", .choices = retentions,
 		.reloadable = true,
-		.help = "What becomes of a partition that is past its time: dropped, or detached and left "
-			"as a table."},
+		.help = "Treatment of a partition whose rows are older than retain. drop: it is "
+			"dropped. detach: it is detached and stays as a table."},
 	{POSTGRES_MS(upkeep_interval), "60s", 100, DAY, .reloadable = true,
-		.help = "The time between two rounds of partition upkeep."},
+		.help = "Interval of the partition upkeep, which creates, drops and detaches "
+		    "partitions."},
 
 	{PUBLISHER(postgres), .type = CONFIG_SECTION, .refers = CONFIG_POSTGRES, .default_value = "main",
-		.help = "The [postgres] section the publisher reads from."},
+		.help = "The [postgres] section that the publisher reads from."},
 	{PUBLISHER(kafka), .type = CONFIG_SECTION, .refers = CONFIG_KAFKA, .default_value = "main",
-		.help = "The [kafka] section the publisher publishes to."},
+		.help = "The [kafka] section that the publisher publishes to."},
 	{CONFIG_PUBLISHER, "shards", CONFIG_INTEGER, offsetof(struct config_publisher, shards), "0",
 		.low = 0, .high = 64,
-		.help = "The number of shards of the publisher; 0 takes what the database says, another number "
-			"must agree with it."},
+		.help = "Number of shards of the publisher. 0 uses the number that the database "
+			"holds; any other number must be equal to it."},
 	{PUBLISHER(max_in_flight), .type = CONFIG_INTEGER, .default_value = "20000",
 		.low = 1, .high = 1000000,
-		.help = "Records produced and not yet covered by stored progress; as many may be published "
-			"again after a crash. exactly-once: the most in one transaction, 40000 unless "
-			"it is said; as many of the next may go out before the progress of the last is "
-			"stored."},
+		.help = "Maximum number of records that are produced and not yet covered by the "
+			"stored progress. After a crash up to as many may be published again. "
+			"With exactly-once: maximum number of records per transaction (default "
+			"40000); as many records of the next transaction may go out before the "
+			"progress of the previous one is stored."},
 	{PUBLISHER(memory), .type = CONFIG_BYTES, .default_value = "24MiB",
 		.low = MIB, .high = 4096 * MIB,
-		.help = "Memory for rows that are read and not yet acknowledged, the producer's queue "
-			"included, and for names of records that a take-over found in Kafka: a quarter "
-			"of it at most."},
+		.help = "Memory for rows that were read and are not yet acknowledged, including "
+			"the producer's queue. At most a quarter of it holds the ids of records "
+			"that a takeover found in Kafka."},
 	{PUBLISHER_MS(lease), "5s", 100, HOUR,
-		.help = "How long an owner that went silent keeps a shard from the others."},
+		.help = "Lifetime of a shard's lease: if the owner does not renew it for this "
+		    "time, another process takes the shard over."},
 	{PUBLISHER_MS(poll_busy), "3ms", 0, 10 * SECOND, .reloadable = true,
-		.help = "The pause between two polls while rows come."},
+		.help = "Pause between two polls while rows arrive."},
 	{PUBLISHER_MS(poll_idle), "70ms", 1, MINUTE, .reloadable = true,
-		.help = "The longest pause between two polls when none come."},
+		.help = "Longest pause between two polls while no rows arrive."},
 	{PUBLISHER_MS(ack_interval), "200ms", 0, MINUTE, .reloadable = true,
-		.help = "How long an acknowledgement may be kept before the progress is stored."},
+		.help = "Maximum time between an acknowledgement and the storage of the progress."},
 	{PUBLISHER_MS(stall_after), "60s", SECOND, DAY,
-		.help = "A producer that makes no progress for so long is made anew; records of a "
-			"partition that takes none while others do are parked."},
+		.help = "A producer that makes no progress for this time is replaced by a new "
+			"one. Records of a partition that accepts none for this time, while "
+			"other partitions accept records, are parked."},
 	{PUBLISHER_MS(topic_idle), "10m", SECOND, DAY,
-		.help = "A topic that gets no messages for so long is closed: the Kafka client forgets it, "
-			"and a take-over does not read its partitions. A topic that the cluster does not have "
-			"for so long leaves the log."},
+		.help = "A topic that receives no messages for this time is closed: the Kafka "
+			"client forgets it, and a takeover does not read its partitions. A topic "
+			"that does not exist in the cluster for this time is removed from the "
+			"log."},
 	{PUBLISHER(delivery), .type = CONFIG_CHOICE, .default_value = "at-least-once",
 		.choices = deliveries,
-		.help = "at-least-once: a fault may repeat records. exactly-once: records go out in "
-			"transactions of Kafka, and consumers with isolation.level=read_committed see each "
-			"of them once; it needs resume = tail."},
+		.help = "at-least-once: a failure may repeat records. exactly-once: records are "
+			"sent in Kafka transactions, and consumers with "
+			"isolation.level=read_committed see each of them once; it needs resume = "
+			"tail."},
 	{PUBLISHER(resume), .type = CONFIG_CHOICE, .default_value = "tail", .choices = resumes,
-		.help = "What comes before the first record after a take-over, or of a new producer: each "
-			"partition is read from its noted offset to its end and what stands there already is "
-			"not published again; or nothing, and what was in flight comes twice."},
+		.help = "Preparation of a publisher for its first record after a takeover, or "
+			"after it replaced its producer. tail: it reads each partition from the "
+			"stored offset to the end, and does not publish again the records that "
+			"it finds. none: it reads nothing, and records that were in flight are "
+			"published twice."},
 	{PUBLISHER_MS(retry_first), "1s", 10, HOUR,
-		.help = "The pause before a record that Kafka refused for good is tried again; each "
-			"further pause is twice as long. Chance takes up to half of a pause off."},
+		.help = "Pause before the first retry of a record that Kafka refused "
+			"permanently. Each further pause is twice as long. A random part of up "
+			"to a half is subtracted from each pause."},
 	{PUBLISHER_MS(retry_max), "5m", 10, DAY,
-		.help = "The longest pause between two attempts of a refused record."},
+		.help = "Longest pause between two attempts of a refused record."},
 	{PUBLISHER(max_attempts), .type = CONFIG_INTEGER, .default_value = "10",
 		.low = 1, .high = 1000000,
-		.help = "The attempts of a record that Kafka refuses for good; after so many it is dead "
-			"and waits for an operator (outbox-relay parked)."},
+		.help = "Maximum number of attempts of a record that Kafka refuses permanently. "
+			"After that the record is dead and waits for an operator (outbox-relay "
+			"parked)."},
 	{PUBLISHER(timestamp), .type = CONFIG_CHOICE, .default_value = "created", .choices = timestamps,
-		.help = "The timestamp of a record: when its row was created, or when it is published."},
+		.help = "Timestamp of a record. created: the time at which its row was created. "
+		    "publish: the time at which it is published."},
 	{PUBLISHER(safety), .type = CONFIG_CHOICE, .default_value = "warn", .choices = safeties,
-		.help = "What to do on a cluster that can lose acknowledged data: warn, or refuse to run."},
+		.help = "Reaction to a cluster that can lose acknowledged data. warn: the relay "
+		    "logs a warning. strict: it refuses to run."},
 	{CONFIG_PUBLISHER, "topics", CONFIG_LIST, offsetof(struct config_publisher, topics), "*",
-		.help = "The topics that its messages may go to; orders.* stands for all that begin so. A "
-			"message for another topic is parked as dead. Look-back, dead-letter and retry "
-			"topics of this configuration, and topics that begin with __, are never among them."},
+		.help = "Topics that messages may be published to. orders.* stands for all "
+			"topics that begin with \"orders.\". A message for another topic is "
+			"parked as dead. Never allowed are the look-back, dead-letter and retry "
+			"topics of this configuration, and topics that begin with __."},
 
 	{CONFIG_TOPIC, "on_refusal", CONFIG_CHOICE, offsetof(struct config_topic, on_refusal), "block",
 		.choices = refusals,
-		.help = "What follows when Kafka refuses a record of this topic for good. block: it is "
-			"parked, and the later ones of its key wait behind it. pass: it is parked, and the "
-			"later ones of its key go on, which gives up their order. stop: the publisher stops."},
+		.help = "Reaction to a record of this topic that Kafka refuses permanently. "
+			"block: the record is parked, and later records of its key wait behind "
+			"it. pass: the record is parked, and later records of its key are "
+			"published, which gives up their order. stop: the publisher stops."},
 	{CONFIG_TOPIC, "headers", CONFIG_CHOICE, offsetof(struct config_topic, headers), "full",
 		.choices = headers,
-		.help = "The relay's own headers in records of this topic. full: outbox-id and "
-			"outbox-position. none: neither, which saves about 125 bytes a record; "
-			"publishers of the topic need resume = none and delivery = at-least-once, and "
-			"verify does not judge its rows."},
+		.help = "Headers that the relay adds to records of this topic. full: outbox-id "
+			"and outbox-position. none: neither of them, which saves about 125 bytes "
+			"per record; publishers of the topic then need resume = none and "
+			"delivery = at-least-once, and verify does not judge its rows."},
 
 	{CHECK(transport), .type = CONFIG_CHOICE, .default_value = "http", .choices = transports,
-		.help = "How it is asked: a POST with JSON, a unary call of lookback.v1.Checker/Check, or a "
-			"function in the business's own database."},
+		.help = "How the relay calls the business. http: a POST with JSON. grpc: a unary "
+			"call of lookback.v1.Checker/Check. sql: a function in the database of "
+			"the business."},
 	{CHECK(url), .type = CONFIG_TEXT, .default_value = "",
-		.help = "Where it is asked (http, grpc). Empty: only at URLs that messages bring."},
+		.help = "URL that the relay calls (http, grpc), for example "
+		    "https://shop.example/lookback. Empty: the relay calls only the URLs that "
+		    "messages name."},
 	{CHECK(dsn), .type = CONFIG_TEXT, .default_value = "",
-		.help = "The database that is asked (sql), as libpq takes it."},
+		.help = "Connection string or URI of the business's database for libpq (sql)."},
 	{CONFIG_CHECK, "dsn_file", CONFIG_FILE, .default_value = "",
-		.help = "A file that holds the dsn, instead of dsn."},
+		.help = "File that holds the dsn; use it instead of dsn."},
 	{CHECK(function), .type = CONFIG_TEXT, .default_value = "lookback_check",
-		.help = "The function that is asked (sql), of (biz_type text, biz_ids text[]), which "
-			"returns rows of (biz_id text, decision text)."},
+		.help = "Function that the relay calls (sql). It takes (biz_type text, biz_ids "
+			"text[]) and returns rows of (biz_id text, decision text)."},
 	{CHECK(read_only), .type = CONFIG_CHOICE, .default_value = "yes", .choices = answers,
-		.help = "Whether it is asked in a transaction that cannot write (sql). A function that "
-			"keeps a barrier against late commits needs no."},
+		.help = "Whether the relay calls the function in a read-only transaction (sql). "
+			"A function that writes a barrier against late commits needs no."},
 	{CHECK(types), .type = CONFIG_LIST, .default_value = "",
-		.help = "The business types whose messages may ask here. Empty: any."},
+		.help = "Business types whose messages may use this service. Empty: all types."},
 	{CHECK(allow), .type = CONFIG_TEXT, .default_value = "",
-		.help = "Destinations that a message's own check_url must match: scheme, host, port and "
-			"the beginning of the path, as in https://*.example.com/lookback, separated by "
-			"commas. Empty: a message brings none."},
+		.help = "Allowed destinations of the check_url of messages: scheme, host, port "
+			"and the beginning of the path, for example "
+			"https://*.example.com/lookback. Separate them by commas. Empty: "
+			"messages may not name a URL."},
 	{CHECK(networks), .type = CONFIG_TEXT, .default_value = "",
-		.help = "Addresses that may be connected to although they are not public, as in "
+		.help = "Non-public addresses that the relay may connect to, for example "
 			"10.2.0.0/16, separated by commas."},
 	{CHECK(secret), .type = CONFIG_TEXT, .default_value = "",
-		.help = "The key that signs requests (Standard Webhooks): whsec_ and 24 to 64 bytes in "
-			"base64. Empty: they are not signed."},
+		.help = "Key that signs requests (Standard Webhooks): whsec_ followed by 24 to "
+			"64 bytes in base64. Empty: requests are not signed."},
 	{CONFIG_CHECK, "secret_file", CONFIG_FILE, .default_value = "",
-		.help = "A file that holds the secret, instead of secret."},
+		.help = "File that holds the secret; use it instead of secret."},
 	{CHECK(old_secret), .type = CONFIG_TEXT, .default_value = "",
-		.help = "A second key, that signs as well while keys change."},
+		.help = "Second key: requests carry the signatures of both keys, so that "
+		    "receivers can change keys."},
 	{CONFIG_CHECK, "old_secret_file", CONFIG_FILE, .default_value = "",
-		.help = "A file that holds the old_secret, instead of old_secret."},
+		.help = "File that holds the old_secret; use it instead of old_secret."},
 	{CHECK(tls_ca), .type = CONFIG_TEXT, .default_value = "",
-		.help = "A file of certificates (PEM) that are trusted. Empty: the system's."},
+		.help = "File with the trusted CA certificates (PEM). Empty: those of the system."},
 	{CHECK(tls_certificate), .type = CONFIG_TEXT, .default_value = "",
-		.help = "A file (PEM) with our own certificate, for services that ask for one."},
+		.help = "File with the client certificate of the relay (PEM), for services that "
+		    "require one."},
 	{CHECK(tls_key), .type = CONFIG_TEXT, .default_value = "",
-		.help = "The file (PEM) of its key."},
+		.help = "File with the private key of tls_certificate (PEM)."},
 	{CHECK_MS(timeout), "10s", 1, HOUR,
-		.help = "How long a request may take."},
+		.help = "Maximum duration of a request."},
 	{CHECK_MS(connect_timeout), "3s", 1, HOUR,
-		.help = "How much of it may pass before there is a connection."},
+		.help = "Maximum time to connect, as part of timeout."},
 	{CHECK(max_answer), .type = CONFIG_BYTES, .default_value = "64KiB", .low = 64, .high = 16 * MIB,
-		.help = "The largest answer that is read. A batch whose answer cannot fit is refused."},
+		.help = "Maximum size of an answer. A batch whose answer cannot fit into it is a "
+		    "configuration error."},
 	{CHECK(batch), .type = CONFIG_INTEGER, .default_value = "1", .low = 1, .high = 1000,
-		.help = "The most ids in one request. More than one: {\"ids\": [...]}."},
+		.help = "Maximum number of ids per request. Above 1 the body is {\"ids\": [...]}."},
 	{CHECK(host_in_flight), .type = CONFIG_INTEGER, .default_value = "64", .low = 1, .high = 1000,
-		.help = "The most requests at once to one host and port. This and the next two, and the "
-			"breakers, are of each [lookback] section in each process: two sections in three "
-			"relays send six times as many."},
+		.help = "Maximum number of concurrent requests to one host and port. Each "
+			"[lookback] section in each process has its own limits host_in_flight, "
+			"type_in_flight and rate, and its own circuit breakers: two sections in "
+			"three relays send up to six times as many requests."},
 	{CHECK(type_in_flight), .type = CONFIG_INTEGER, .default_value = "64", .low = 1, .high = 1000,
-		.help = "The most requests at once about one business type, in each process."},
+		.help = "Maximum number of concurrent requests about one business type, in each "
+		    "[lookback] section of each process."},
 	{CHECK(rate), .type = CONFIG_INTEGER, .default_value = "1000", .low = 0, .high = 1000000,
-		.help = "The most requests a second, of each [lookback] section in each process; 0: as many "
-			"as come."},
+		.help = "Maximum number of requests per second, in each [lookback] section of "
+			"each process. 0: no limit."},
 	{CHECK_MS(retry_first), "5s", 10, DAY,
-		.help = "The pause before the business is asked again after an answer that decides "
-			"nothing; each further pause is twice as long, a fifth more or less."},
+		.help = "Pause before the relay calls the business again after an answer without "
+			"a decision. Each further pause is twice as long, varied at random by up "
+			"to a fifth."},
 	{CHECK_MS(retry_max), "10m", 10, DAY,
-		.help = "The longest such pause."},
+		.help = "Longest pause between two attempts."},
 	{CHECK(max_attempts), .type = CONFIG_INTEGER, .default_value = "20", .low = 1, .high = 1000000,
-		.help = "The requests about one id that may be sent without a decision; then it is parked "
-			"and waits for an operator (outbox-relay lookback). An answer of pending is none of "
-			"them."},
+		.help = "Maximum number of requests about one id without a decision. After that "
+			"the id is parked and waits for an operator (outbox-relay lookback). "
+			"Requests that are answered with pending do not count."},
 	{CHECK_MS(pending_every), "1m", 10, DAY,
-		.help = "The pause after an answer of pending."},
+		.help = "Pause after the answer pending."},
 	{CHECK_MS(pending_max), "24h", 10, 3650 * DAY,
-		.help = "How long after its prepare an id may be pending; then it is parked."},
+		.help = "Maximum time after its prepare during which an id may be pending. After "
+		    "that the id is parked."},
 	{CHECK_MS(retry_after_max), "1h", 0, DAY,
-		.help = "The longest Retry-After that is kept to."},
+		.help = "Longest Retry-After of an answer that the relay respects; a longer one "
+		    "counts as this time. 0: Retry-After is ignored."},
 	{CHECK(breaker_failures), .type = CONFIG_INTEGER, .default_value = "10", .low = 1,
 		.high = 1000000,
-		.help = "So many failed requests to a host in a row stop further ones, of the same section "
-			"and process."},
+		.help = "Number of consecutive failed requests to a host that open its circuit "
+			"breaker: the section of this process sends no further requests to the "
+			"host."},
 	{CHECK_MS(breaker_pause), "30s", 10, DAY,
-		.help = "For how long; then one request finds out whether it works again."},
+		.help = "Time for which the circuit breaker stays open. Then one request tests "
+		    "whether the service works again."},
 
 	{LOOKBACK(postgres), .type = CONFIG_SECTION, .refers = CONFIG_POSTGRES, .default_value = "main",
-		.help = "The [postgres] section of the database that keeps it."},
+		.help = "The [postgres] section of the database that stores the look-back."},
 	{LOOKBACK(kafka), .type = CONFIG_SECTION, .refers = CONFIG_KAFKA, .default_value = "main",
 		.help = "The [kafka] section of the cluster with the look-back topic."},
 	{LOOKBACK(topic), .type = CONFIG_TEXT, .default_value = "look_back_msg",
-		.help = "The topic that prepares and decisions come by."},
+		.help = "Topic that carries prepares and decisions."},
 	{LOOKBACK(group), .type = CONFIG_TEXT, .default_value = "",
-		.help = "The consumer group that reads it. Empty: outbox-relay. and the section's name."},
+		.help = "Consumer group that reads the topic. Empty: \"outbox-relay.\" followed "
+		    "by the section's name."},
 	{LOOKBACK(types), .type = CONFIG_LIST, .default_value = "",
-		.help = "Its business types, separated by commas. Empty: one, named as the section."},
+		.help = "Business types of the section, separated by commas. Empty: one type "
+		    "with the section's name."},
 	{LOOKBACK(topics), .type = CONFIG_LIST, .default_value = "*",
-		.help = "The topics its messages may go to; orders.* stands for all that begin so."},
+		.help = "Topics that messages may be published to. orders.* stands for all "
+		    "topics that begin with \"orders.\"."},
 	{CONFIG_LOOKBACK, "default", CONFIG_CHOICE, offsetof(struct config_lookback, is_default), "no",
 		.choices = answers,
-		.help = "Of several sections on one topic one is the default: it dead-letters what no "
-			"section owns, or cannot be read."},
+		.help = "If several sections read one topic, one of them must be the default. It "
+			"sends records that belong to no section, or cannot be read, to the "
+			"dead-letter topic."},
 	{LOOKBACK(dead_letter), .type = CONFIG_TEXT, .default_value = "look_back_dead_letter",
-		.help = "The topic for what cannot be taken, with the reason in its headers."},
+		.help = "Topic for records that cannot be accepted, with the reason in their "
+		    "headers."},
 	{LOOKBACK(check), .type = CONFIG_SECTION, .refers = CONFIG_CHECK, .default_value = "",
-		.help = "The [check] section that is asked about messages that name none. Empty: each "
-			"prepare has to name its own."},
+		.help = "The [check] section of messages that name none. Empty: each prepare "
+			"must name its own."},
 	{LOOKBACK_MS(check_after), "30s", 10, 365 * DAY,
-		.help = "How long after its prepare the business is asked about an undecided message that "
-			"does not say it itself."},
+		.help = "Time after the prepare at which the relay first calls the business "
+			"about an undecided message, if the message does not set its own."},
 	{LOOKBACK_MS(expires_after), "3d", 10, 3650 * DAY,
-		.help = "How long after its prepare an undecided message is parked, when it does not say "
-			"it itself."},
+		.help = "Time after the prepare at which an undecided message is parked, if the "
+			"message does not set its own."},
 	{LOOKBACK(readers), .type = CONFIG_INTEGER, .default_value = "1", .low = 1, .high = 64,
-		.help = "How many members of the group read it in this process, each with a thread and a "
-			"session of its own: more of them than one when one cannot keep up, and as many at "
-			"most as the topic has partitions."},
+		.help = "Number of group members in this process that read the topic, each with "
+			"its own thread and database session. Raise it if one cannot keep up; "
+			"more readers than partitions of the topic are useless."},
 	{LOOKBACK(batch), .type = CONFIG_INTEGER, .default_value = "2000", .low = 1, .high = 20000,
-		.help = "The most records in one transaction."},
+		.help = "Maximum number of records per transaction."},
 	{LOOKBACK(memory), .type = CONFIG_BYTES, .default_value = "16MiB", .low = MIB,
 		.high = 256 * MIB,
-		.help = "The most bytes of records in one transaction."},
+		.help = "Maximum size of the records of one transaction."},
 	{LOOKBACK(in_flight), .type = CONFIG_INTEGER, .default_value = "256", .low = 1, .high = 5000,
-		.help = "The most requests at once, to everybody, of this section in each process."},
+		.help = "Maximum number of concurrent requests to all services, of this section "
+		    "in each process."},
 	{LOOKBACK_MS(claim), "2m", SECOND, DAY,
-		.help = "How long a relay that went silent keeps the ids that it asks about."},
+		.help = "Time for which a relay holds the ids that it calls the business about. "
+		    "If the relay dies, another one takes the ids after this time."},
 
 	{DELIVER(kafka), .type = CONFIG_SECTION, .refers = CONFIG_KAFKA, .default_value = "main",
 		.help = "The [kafka] section of the cluster with the topics."},
 	{DELIVER(topics), .type = CONFIG_LIST, .default_value = "",
-		.help = "The topics that are delivered, separated by commas. Empty: one, named as the section."},
+		.help = "Topics to deliver, separated by commas. Empty: one topic with the "
+		    "section's name."},
 	{DELIVER(group), .type = CONFIG_TEXT, .default_value = "",
-		.help = "The consumer group that reads them. Empty: outbox-relay-deliver- and the section's "
-			"name."},
+		.help = "Consumer group that reads the topics. Empty: \"outbox-relay-deliver-\" "
+			"followed by the section's name."},
 	{DELIVER(url), .type = CONFIG_TEXT, .default_value = "",
-		.help = "Where messages are posted to."},
+		.help = "URL to which messages are posted, for example "
+		    "http://127.0.0.1:8080/messages."},
 	{DELIVER(form), .type = CONFIG_CHOICE, .default_value = "single", .choices = forms,
-		.help = "One message in a request, or many as a JSON array of events, each of which gets "
-			"an answer of its own."},
+		.help = "single: each request carries one message. batch: each request carries a "
+			"JSON array of events, and the application answers for each event."},
 	{DELIVER(mode), .type = CONFIG_CHOICE, .default_value = "binary", .choices = modes,
-		.help = "How a single message is written as a CloudEvent: its payload as the body and its "
-			"attributes as headers, or all of it as one JSON object."},
+		.help = "Format of the CloudEvent of a single message. binary: the body is the "
+			"payload, and the headers hold the attributes. structured: the body is "
+			"one JSON object that holds both."},
 	{DELIVER(batch), .type = CONFIG_INTEGER, .default_value = "32", .low = 1, .high = 1000,
-		.help = "The most messages in one request (form = batch)."},
+		.help = "Maximum number of messages per request (form = batch)."},
 	{DELIVER(dedup), .type = CONFIG_TEXT, .default_value = "",
-		.help = "The store that tells copies from first ones, a line as docs/reference/dedup.md has it. "
-			"`ids=` counts the ids of one partition, and each assigned partition takes that "
-			"memory. Empty: copies are delivered like any other."},
+		.help = "Dedup store that recognizes duplicates, a line as in "
+			"docs/reference/dedup.md. `ids=` is the number of ids of one partition, "
+			"and each assigned partition uses that memory. Empty: duplicates are "
+			"delivered."},
 	{DELIVER(path), .type = CONFIG_TEXT, .default_value = "",
-		.help = "The folder of the state of dedup and rules; it is made if its parent is there."},
+		.help = "Folder for the state of dedup and rules. The relay creates it if its "
+		    "parent exists."},
 	{DELIVER(id), .type = CONFIG_TEXT, .default_value = "header:outbox-id",
-		.help = "What identifies a message: key, payload, header:NAME, json:$.order.id, or several "
-			"with commas (docs/guide/rules.md)."},
+		.help = "Id of a message: key, payload, header:NAME, json:$.order.id, or several "
+			"of these separated by commas (docs/guide/rules.md)."},
 	{DELIVER(without_id), .type = CONFIG_CHOICE, .default_value = "dead-letter",
 		.choices = policies,
-		.help = "What becomes of a message in which id finds nothing: it is "
-			"dead-lettered, delivered as if it had an id of its own, or its "
-			"partition is blocked."},
+		.help = "Treatment of a message without an id. dead-letter: it is sent to the "
+			"dead-letter topic. process: it is delivered as if its id were unique. "
+			"fail: its partition is blocked."},
 	{DELIVER(rules), .type = CONFIG_LINES, .default_value = "",
-		.help = "How often messages of a key may come, in lines as docs/guide/rules.md has them, with a | "
-			"between two."},
+		.help = "Rate limits of messages, lines as in docs/guide/rules.md, separated by |."},
 	{CONFIG_DELIVER, "rules_file", CONFIG_FILE, .default_value = "",
-		.help = "A file that holds the rules, one a line."},
+		.help = "File that holds the rules, one per line."},
 	{DELIVER(concurrency), .type = CONFIG_INTEGER, .default_value = "256", .low = 1,
 		.high = 10000,
-		.help = "The most messages that are being delivered at once; those of a key go one after "
-			"the other."},
+		.help = "Maximum number of messages that are delivered concurrently. Messages "
+			"with the same key are delivered one after the other."},
 	{DELIVER(connections), .type = CONFIG_INTEGER, .default_value = "32", .low = 1, .high = 1000,
-		.help = "The most requests at once."},
+		.help = "Maximum number of concurrent requests."},
 	{DELIVER(memory), .type = CONFIG_BYTES, .default_value = "32MiB", .low = MIB,
 		.high = 4096 * MIB,
-		.help = "Memory for messages that are read and not yet finished."},
+		.help = "Memory for messages that were read and are not yet finished."},
 	{DELIVER_MS(retry_first), "1s", 10, DAY,
-		.help = "The pause before a message that failed is tried again; each further pause is "
+		.help = "Pause before the first retry of a failed message. Each further pause is "
 			"twice as long."},
 	{DELIVER_MS(retry_max), "5m", 10, DAY,
-		.help = "The longest such pause."},
+		.help = "Longest pause between two attempts."},
 	{DELIVER(attempts), .type = CONFIG_INTEGER, .default_value = "10", .low = 0, .high = 1000000,
-		.help = "So often a message is tried; then it goes through the retry topics, and to the "
-			"dead letters. 0: without end."},
+		.help = "Maximum number of attempts of a message. After that it goes through the "
+			"retry topics, and then to the dead-letter topic. 0: no limit."},
 	{DELIVER(retry_topics), .type = CONFIG_LIST, .default_value = "",
-		.help = "Topics that a message goes through after its attempts, each once, with the time "
-			"that it waits there, as in orders.retry.10s=10s; the order of its key is given up."},
+		.help = "Topics that a failed message goes through after its attempts, each "
+			"once, with the waiting time, for example orders.retry.10s=10s. Messages "
+			"of its key can overtake it."},
 	{DELIVER(dead_letter_topic), .type = CONFIG_TEXT, .default_value = "",
-		.help = "The topic for what cannot be delivered, with the reason in its headers. Empty: "
-			"none, and the partition of such a message stands still."},
+		.help = "Topic for messages that cannot be delivered, with the reason in their "
+			"headers. Empty: no topic, and such a message blocks its partition."},
 	{DELIVER(start), .type = CONFIG_CHOICE, .default_value = "earliest", .choices = starts,
-		.help = "Where the group begins in a partition of which it has committed nothing, or whose "
-			"committed offset is not there any more; block: nowhere until its offset is set."},
+		.help = "Where the group begins in a partition without a committed offset, or "
+			"whose committed offset no longer exists. block: the partition is "
+			"blocked until its offset is set."},
 	{DELIVER_MS(commit_every), "1s", 10, MINUTE,
-		.help = "The time between two commits of what is finished."},
+		.help = "Interval of the offset commits of finished messages."},
 	{DELIVER_MS(drain), "10s", 0, HOUR,
-		.help = "How long requests under way are waited for when partitions go, or the process "
-			"ends."},
+		.help = "Maximum time to wait for requests in flight when partitions are revoked "
+			"or the process stops."},
 	{DELIVER_MS(timeout), "10s", 1, HOUR,
-		.help = "How long a request may take."},
+		.help = "Maximum duration of a request."},
 	{DELIVER_MS(connect_timeout), "3s", 1, HOUR,
-		.help = "How much of it may pass before there is a connection."},
+		.help = "Maximum time to connect, as part of timeout."},
 	{DELIVER(max_answer), .type = CONFIG_BYTES, .default_value = "64KiB", .low = 64,
 		.high = 16 * MIB,
-		.help = "The largest answer that is read. A batch whose answer cannot fit is refused."},
+		.help = "Maximum size of an answer. A batch whose answer cannot fit into it is a "
+		    "configuration error."},
 	{DELIVER(networks), .type = CONFIG_TEXT, .default_value = "",
-		.help = "Addresses that may be connected to although they are not public, as in "
+		.help = "Non-public addresses that the relay may connect to, for example "
 			"10.2.0.0/16, separated by commas."},
 	{DELIVER(secret), .type = CONFIG_TEXT, .default_value = "",
-		.help = "The key that signs requests (Standard Webhooks): whsec_ and 24 to 64 bytes in "
-			"base64. Empty: they are not signed."},
+		.help = "Key that signs requests (Standard Webhooks): whsec_ followed by 24 to "
+			"64 bytes in base64. Empty: requests are not signed."},
 	{CONFIG_DELIVER, "secret_file", CONFIG_FILE, .default_value = "",
-		.help = "A file that holds the secret, instead of secret."},
+		.help = "File that holds the secret; use it instead of secret."},
 	{DELIVER(old_secret), .type = CONFIG_TEXT, .default_value = "",
-		.help = "A second key, that signs as well while keys change."},
+		.help = "Second key: requests carry the signatures of both keys, so that "
+		    "receivers can change keys."},
 	{CONFIG_DELIVER, "old_secret_file", CONFIG_FILE, .default_value = "",
-		.help = "A file that holds the old_secret, instead of old_secret."},
+		.help = "File that holds the old_secret; use it instead of old_secret."},
 	{DELIVER(tls_ca), .type = CONFIG_TEXT, .default_value = "",
-		.help = "A file of certificates (PEM) that are trusted. Empty: the system's."},
+		.help = "File with the trusted CA certificates (PEM). Empty: those of the system."},
 	{DELIVER(tls_certificate), .type = CONFIG_TEXT, .default_value = "",
-		.help = "A file (PEM) with our own certificate, for applications that ask for one."},
+		.help = "File with the client certificate of the relay (PEM), for applications "
+		    "that require one."},
 	{DELIVER(tls_key), .type = CONFIG_TEXT, .default_value = "",
-		.help = "The file (PEM) of its key."},
+		.help = "File with the private key of tls_certificate (PEM)."},
 	{DELIVER(rate), .type = CONFIG_INTEGER, .default_value = "0", .low = 0, .high = 1000000,
-		.help = "The most requests a second; 0: as many as come."},
+		.help = "Maximum number of requests per second. 0: no limit."},
 	{DELIVER_MS(retry_after_max), "1h", 0, DAY,
-		.help = "The longest Retry-After that is kept to."},
+		.help = "Longest Retry-After of an answer that the relay respects; a longer one "
+		    "counts as this time. 0: Retry-After is ignored."},
 	{DELIVER(breaker_failures), .type = CONFIG_INTEGER, .default_value = "10", .low = 1,
 		.high = 1000000,
-		.help = "So many failed requests in a row stop further ones."},
+		.help = "Number of consecutive failed requests that open the circuit breaker: no "
+		    "further requests are sent."},
 	{DELIVER_MS(breaker_pause), "30s", 10, DAY,
-		.help = "For how long; then one request finds out whether it works again. No attempt is "
-			"spent meanwhile."},
+		.help = "Time for which the circuit breaker stays open. Then one request tests "
+			"whether the application works again. Meanwhile no attempts of messages "
+			"are used up."},
 	{DELIVER(event_source), .type = CONFIG_TEXT, .default_value = "",
-		.help = "The source of events whose records do not say it (ce_source). Empty: /topics/ and "
-			"the topic."},
+		.help = "CloudEvents source of records without the header ce_source. Empty: "
+			"/topics/ followed by the topic."},
 	{DELIVER(event_type), .type = CONFIG_TEXT, .default_value = "",
-		.help = "The type of events whose records do not say it (ce_type). Empty: the topic."},
+		.help = "CloudEvents type of records without the header ce_type. Empty: the topic."},
 
 	{SENDER(tokens), .type = CONFIG_LIST, .default_value = "",
-		.help = "Its bearer tokens; several while they change. A token has one sender."},
+		.help = "Bearer tokens of the application, separated by commas; several of them "
+		    "while tokens change. A token belongs to one sender."},
 	{CONFIG_SENDER, "tokens_file", CONFIG_FILE, .default_value = "",
-		.help = "A file that holds the tokens."},
+		.help = "File that holds the tokens."},
 	{SENDER(sections), .type = CONFIG_LIST, .default_value = "",
-		.help = "The [lookback] sections that it speaks for, separated by commas. Empty: any, and "
-			"types is needed."},
+		.help = "The [lookback] sections that the application may use, separated by "
+			"commas. Empty: all sections, and types is required."},
 	{SENDER(types), .type = CONFIG_LIST, .default_value = "",
-		.help = "The business types that it speaks for, separated by commas; orders.* stands for "
-			"all that begin so, and * for all. Empty: any of its sections."},
+		.help = "Business types that the application may use, separated by commas. "
+			"orders.* stands for all types that begin with \"orders.\", and * for "
+			"all types. Empty: all types of its sections."},
 
 	{API(listen), .type = CONFIG_ADDRESS, .default_value = "",
-		.help = "host:port, or a port on 127.0.0.1. Empty: no interface."},
+		.help = "Address of the interface: host:port, or a port on 127.0.0.1, for "
+		    "example 9188. Empty: no interface."},
 	{API(remote), .type = CONFIG_CHOICE, .default_value = "no", .choices = answers,
-		.help = "May listen be an address that other machines reach? Tokens and messages travel "
-			"in clear text: better a proxy on this machine that speaks TLS."},
+		.help = "Whether listen may be an address that other machines can reach. Tokens "
+			"and messages are sent in clear text, so a TLS proxy on this machine is "
+			"better."},
 	{API(host), .type = CONFIG_LIST, .default_value = "",
-		.help = "Names by which clients call the interface, for example relay.example. A request "
-			"is refused if its Host field is none of these, the name or address of listen, "
-			"or localhost: a page in a browser can make any other name mean this address."},
+		.help = "Host names by which clients call the interface, for example "
+			"relay.example. A request is refused if its Host field is not one of "
+			"them, the name or address of listen, or localhost. This stops web pages "
+			"that let another name resolve to this address."},
 	{API(send_tokens), .type = CONFIG_LIST, .default_value = "",
-		.help = "Bearer tokens that may prepare, commit and roll back ids of every business type. "
-			"Where several applications send, each has a [sender] instead. "
-			"A token has at least 16 characters."},
+		.help = "Bearer tokens that may prepare, commit and roll back ids of all "
+			"business types. If several applications send, give each of them a "
+			"[sender] section instead. A token has at least 16 characters."},
 	{CONFIG_API, "send_tokens_file", CONFIG_FILE, .default_value = "",
-		.help = "A file that holds the send_tokens."},
+		.help = "File that holds the send_tokens."},
 	{API(read_tokens), .type = CONFIG_LIST, .default_value = "",
-		.help = "Bearer tokens that may look."},
+		.help = "Bearer tokens that may read."},
 	{CONFIG_API, "read_tokens_file", CONFIG_FILE, .default_value = "",
-		.help = "A file that holds the read_tokens."},
+		.help = "File that holds the read_tokens."},
 	{API(operate_tokens), .type = CONFIG_LIST, .default_value = "",
-		.help = "Bearer tokens of operators: they may look and decide."},
+		.help = "Bearer tokens of operators, which may read and decide."},
 	{CONFIG_API, "operate_tokens_file", CONFIG_FILE, .default_value = "",
-		.help = "A file that holds the operate_tokens."},
+		.help = "File that holds the operate_tokens."},
 	{CONFIG_API, "arrival", CONFIG_DURATION, offsetof(struct config, api.arrival_ms), "60s", SECOND,
 		HOUR,
-		.help = "How long a request may take to arrive; then its connection is cut."},
+		.help = "Maximum time for a request to arrive. After that its connection is "
+		    "closed."},
 	{API(max_body), .type = CONFIG_BYTES, .default_value = "8MiB", .low = 1024, .high = 256 * MIB,
-		.help = "The largest request."},
+		.help = "Maximum size of a request."},
 
 	{CONFIG_ADMIN, "listen", CONFIG_ADDRESS, offsetof(struct config, admin_listen), "",
-		.help = "host:port, or a port on 127.0.0.1. Empty: no endpoint."},
+		.help = "Address of the endpoint: host:port, or a port on 127.0.0.1, for example "
+		    "9187. Empty: no endpoint."},
 	{CONFIG_ADMIN, "remote", CONFIG_CHOICE, offsetof(struct config, admin_remote), "no",
 		.choices = answers,
-		.help = "May listen be an address that other machines reach? Everybody who reaches it may "
-			"read the metrics and the state of every publisher, without a token."},
+		.help = "Whether listen may be an address that other machines can reach. "
+			"Everybody who reaches it can read the metrics and the state of every "
+			"publisher without a token."},
 	{CONFIG_ADMIN, "host", CONFIG_LIST, offsetof(struct config, admin_host), "",
-		.help = "Names by which probes and Prometheus call the endpoint, as in [api]."},
+		.help = "Host names by which probes and Prometheus call the endpoint, as in [api]."},
 
 	{CONFIG_LOG, "level", CONFIG_CHOICE, offsetof(struct config, log_level), "info",
 		.choices = levels, .reloadable = true,
-		.help = "The least level that is written."},
+		.help = "Lowest level that is logged."},
 	{CONFIG_LOG, "format", CONFIG_CHOICE, offsetof(struct config, log_format), "logfmt",
 		.choices = formats, .reloadable = true,
-		.help = "The form of a line."},
+		.help = "Format of a line."},
 };
 /* clang-format on */
 const int config_row_count = sizeof config_rows / sizeof *config_rows;
