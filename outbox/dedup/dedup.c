@@ -18,7 +18,7 @@
 #include "outbox_error.h"
 #include "text.h"
 
-/* Buffers of one call: its items, and in a check the items that the store is asked about. */
+/* Buffers of one call: its items, and in a check the items that the store looks up. */
 struct turn {
 	struct dedup_item *items, *asked;
 	enum outbox_dedup_state *answers; /* one for each asked item */
@@ -155,7 +155,7 @@ static void end_pending(struct outbox_dedup *dedup, const struct dedup_item *ite
 
 /*
  * A hash table of the asked items, with open addressing: the index of an item plus 1; 0: free.
- * NULL: all items are asked, so that none of them is a copy.
+ * NULL: all items are looked up, so that none of them is a copy.
  */
 static uint32_t *find_places(const struct turn *turn, size_t count, size_t asked, size_t *ret_mask)
 {

@@ -16,7 +16,7 @@
  *       .kafka = kafka, .group = "billing", .topics = topics, .handle = charge,
  *       .dedup = "bloom ids=50M rate=0.1% window=24h", .path = "/var/lib/billing"};
  *   struct outbox_inbox *inbox = outbox_inbox_open(&settings, &error);
- *   …                                         until the process is asked to end
+ *   …                                         until the process has to end
  *   outbox_inbox_close(inbox);
  *
  * Order. Messages of a partition with the same key are handled one after the other, in the order of

@@ -283,7 +283,7 @@ static bool go_back(const struct inbox_settings *settings, struct subscription *
 void inbox_partition_stop_unset(struct inbox_partition *assigned)
 {
 	inbox_partition_move(assigned, ASSIGNED_UNSET);
-	log_error("inbox_stands_still", {"topic", LOG_TEXT(assigned->topic)},
+	log_error("inbox_blocked", {"topic", LOG_TEXT(assigned->topic)},
 	    {"partition", LOG_INT(assigned->partition)}, {"reason", LOG_TEXT("it has no offset")},
 	    {"consequence", LOG_TEXT("nothing of the partition is read, until somebody sets the "
 				     "group's offset in it and it is resumed, or its consumer "

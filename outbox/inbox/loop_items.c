@@ -60,7 +60,7 @@ static void stop_at_item(struct loop *loop, struct item *item)
 	(void)loop;
 	item_move(item, ITEM_BLOCKED);
 	assigned->stops |= STOP_BLOCKED;
-	log_error("inbox_stands_still", {"topic", LOG_TEXT(assigned->topic)},
+	log_error("inbox_blocked", {"topic", LOG_TEXT(assigned->topic)},
 	    {"partition", LOG_INT(assigned->partition)}, {"offset", LOG_INT(item->public.offset)},
 	    {"reason", LOG_TEXT(item->reason)},
 	    {"consequence", LOG_TEXT("nothing new of the partition is handled, until it is "

@@ -35,7 +35,7 @@ struct reading {
 	int64_t from; /* where reading begins */
 	int64_t end;  /* the watermark when the reader was made, or the range's end */
 	int64_t next; /* the offset after the last one seen */
-	bool resting; /* not fetched any more */
+	bool resting; /* no longer fetched */
 };
 
 struct consumer {
@@ -80,7 +80,7 @@ static bool open_consumer_client(struct consumer *consumer, const struct kafka_s
 	    "10", "fetch.message.max.bytes", "262144", "fetch.max.bytes", "1048576", NULL};
 	rd_kafka_conf_t *conf = kafka_conf_reader(kafka, isolation, "earliest", defaults, err);
 
-	/* not the section's to set: restart_stopped_fetch stands on them */
+	/* a section may not set these: restart_stopped_fetch depends on them */
 	if (conf && (!kafka_conf_bound_ready(conf, READY_MESSAGES, READY_BYTES, err) ||
 			(counts && !count_received(consumer, conf, err)))) {
 		rd_kafka_conf_destroy(conf);

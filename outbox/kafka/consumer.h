@@ -1,8 +1,8 @@
 #pragma once
 /*
  * A reader of whole topics without a group: every partition, from the beginning (or an offset), up
- * to the end as it stood when the reader was made or on for ever. For verify, the demonstration and
- * the bench. One thread owns it.
+ * to the end at the time when the reader was created, or for ever. For verify, the demonstration
+ * and the bench. One thread owns it.
  */
 #include <stddef.h>
 #include <stdint.h>

@@ -8,7 +8,7 @@
 
 /*
  * Brings two producers, configured like all others, into that situation, with librdkafka's own mock
- * broker, and sees whether they become fatal. Nothing outside the process is asked. Once for each
+ * broker, and sees whether they become fatal. It calls nothing outside the process. Once for each
  * process, some 0.1 s; any thread, the others wait. False: this librdkafka is not one that can be
  * relied on; err (ERR_CONFIG) says so.
  */

@@ -22,7 +22,7 @@ struct group_place {
 struct group_callbacks {
 	/*
 	 * All of these are this member's now, and no other ones: fills in where each begins. False:
-	 * it cannot say (*err), and is asked again by a later group_read.
+	 * it cannot say (*err), and a later group_read calls it again.
 	 */
 	bool (*assigned)(void *context, struct group_place *places, int count, struct err *err);
 	/*
@@ -63,7 +63,7 @@ bool group_seek(
 
 /*
  * Where reading has come to in a partition: the offset behind the last record that was handed out,
- * or the partition's end once it was met there (what stands between the two are no records). -1:
+ * or the partition's end once it was met there (offsets between the two have no records). -1:
  * not known yet.
  */
 int64_t group_position(const struct group *group, int32_t partition);
@@ -73,7 +73,7 @@ bool group_at_end(const struct group *group, int32_t partition);
 /*
  * Fills in the offset behind the last record of each partition as it is now, by ListOffsets: all
  * that was acknowledged before the call, and belongs to no open transaction, lies below it. Waits
- * for the brokers. False: *err is the first failure, and a partition that could not be asked, as
+ * for the brokers. False: *err is the first failure, and a partition that could not be queried, as
  * one without a leader, has -1; the others are filled in.
  */
 bool group_ends(struct group *group, struct group_place *places, int count, int timeout_ms,

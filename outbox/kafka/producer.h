@@ -99,7 +99,7 @@ enum producer_call { PRODUCER_INIT, PRODUCER_COMMIT };
 enum producer_outcome { PRODUCER_NO_CALL, PRODUCER_CALLING, PRODUCER_DONE, PRODUCER_FAILED };
 void producer_begin(struct producer *producer, enum producer_call call);
 /*
- * Told once. To be asked after producer_poll whenever producer_fd is readable. Why it failed: kind
+ * Reported once. Call it after producer_poll whenever producer_fd is readable. Why it failed: kind
  * ERR_FENCED if another producer with that id was made, ERR_RETRY otherwise.
  */
 enum producer_outcome producer_work(struct producer *producer, struct err *ret_why);

@@ -39,7 +39,7 @@ struct subscription {
 	int fd;
 	struct subscription_callbacks callbacks;
 	rd_kafka_topic_partition_list_t *given; /* the assignment; NULL: none */
-	bool unanswered;                        /* nobody was asked yet where it begins */
+	bool unanswered;                        /* its beginning is not known yet */
 	/* clock_ms: when it was given, stepped last, asked the coordinator what it has granted
 	 * since, and is to ask it again */
 	int64_t given_ms, stepped_ms, granted_ms, ask_at;
@@ -196,8 +196,8 @@ static int64_t sooner_deadline(int64_t one, int64_t other)
 }
 
 /*
- * It takes commits of members only, so that its answer to one tells that this was a member when it
- * was asked, and is for session.timeout.ms from then on.
+ * The coordinator accepts commits of members only. So its answer to a commit shows that this was a
+ * member at the time of the request, and is one for session.timeout.ms from then on.
  */
 static void note_granted(struct subscription *subscription, int64_t asked_ms)
 {

@@ -25,7 +25,7 @@ struct subscription_callbacks {
 	/*
 	 * These, and no others, are this member's now. offset and text are what is committed, and
 	 * the callee replaces the offset by that of the first record to be read; NONE: it is not
-	 * read before subscription_begin. False: it cannot say (*err), and is asked again by a
+	 * read before subscription_begin. False: it cannot say (*err), and is called again by a
 	 * later step.
 	 */
 	bool (*assigned)(
@@ -75,7 +75,7 @@ int subscription_fd(const struct subscription *subscription);
 
 /*
  * Until when (clock_ms) nobody else has the partitions for certain, whatever this process does not
- * know yet because it stood still: a part of session.timeout.ms after a commit was sent that the
+ * know yet because it was paused: a part of session.timeout.ms after a commit was sent that the
  * group's coordinator has taken, and of max.poll.interval.ms after the last step. Past: not known.
  */
 int64_t subscription_held_until(const struct subscription *subscription);
@@ -88,7 +88,7 @@ bool subscription_is_to_ask(const struct subscription *subscription);
  */
 bool subscription_pause(struct subscription *subscription, const struct subscription_place *place,
     bool pause, struct err *err) MUST_CHECK;
-/* The partitions are asked about anew (assigned), as if they had just been given. */
+/* Calls `assigned` again for the partitions, as if they had just been assigned. */
 bool subscription_again(struct subscription *subscription, struct err *err) MUST_CHECK;
 /*
  * Reads these partitions from these offsets on, whether they were read before or not; none is

@@ -45,7 +45,7 @@ enum {
 	READY_BYTES = 2 << 20,  /* or so much */
 	AGAIN_MS = 50,          /* keep_tail_fetching */
 	LOOK_MS = 1000,         /* so often librdkafka looks by itself */
-	MOST_ANSWERED = 1000,   /* partitions in a client's memory about which nothing is asked */
+	MOST_ANSWERED = 1000,   /* partitions in a client's memory without a question */
 };
 
 static const int64_t beyond_any_end = INT64_MAX / 2;
@@ -77,14 +77,14 @@ struct question {
 	enum state state;
 	bool met;            /* its leader has answered since something failed */
 	int64_t position;    /* the next offset to be read; or TAIL_FROM_END */
-	int64_t asked;       /* as position, when it was asked */
+	int64_t asked;       /* the position at the time of the question */
 	int64_t least;       /* an end before it says that the topic was made anew */
 	uint64_t number;     /* the caller's */
 	int64_t begin;       /* the first offset there was to read */
 	int64_t end;         /* once it is known */
 	int64_t stable;      /* read_committed: the end must come so far; 0: not known yet */
-	int64_t unstable_at; /* since when, or since it was told last, that is waited for; 0: no */
-	int64_t due;         /* WAITING: begins again; else: its silence is told; 0: not set yet */
+	int64_t unstable_at; /* waits for it since, or since the last event about it; 0: no */
+	int64_t due;         /* WAITING: begins again; else: reports silence; 0: not set yet */
 	struct backoff backoff;
 };
 
@@ -334,7 +334,7 @@ static void stop_for_now(struct tail *tail)
 
 /*
  * librdkafka keeps the memory of each topic and partition that it was asked for until the client
- * ends. So a new client follows one that has many of which nothing is asked. Questions under way
+ * ends. So a new client replaces one that has many without a question. Questions under way
  * go on with the new client. Without a new client the old one stays until the next question.
  */
 static void renew_client(struct tail *tail)
@@ -795,7 +795,7 @@ static int restart_readings(struct tail *tail)
  * second, however soon all was taken; a start makes it look at once. Twice as often as needed,
  * since it counts a little otherwise. The answer to a fetch from before a start can stop it as
  * well, and is dropped unseen: when nothing comes after a start, there is another one, later each
- * time until something does, or a broker that takes longer would be asked in vain.
+ * time until something does, or questions to a slower broker would be in vain.
  */
 static void keep_tail_fetching(struct tail *tail, int64_t now)
 {

@@ -47,7 +47,7 @@ bool tail_ask(struct tail *tail, const struct tail_question *question, struct er
 void tail_drop(struct tail *tail, const char *topic, int32_t partition);
 void tail_forget(struct tail *tail); /* all questions */
 
-/* Readable when tail_next has something to do; -1 when nothing is asked. */
+/* Readable when tail_next has something to do; -1 while there is no question. */
 int tail_fd(const struct tail *tail);
 
 struct tail_event {
@@ -57,7 +57,7 @@ struct tail_event {
 		/* has an end before that offset, or before `least`: truncated, or made anew */
 		TAIL_BEYOND,
 		/*
-		 * With failure. ERR_RETRY: it goes on being tried, by itself, and may be told
+		 * With failure. ERR_RETRY: it keeps trying by itself, and may report it
 		 * again; topic NULL then: it concerns the whole cluster. Any other kind: this
 		 * question is given up (ERR_REJECT: there is no such topic or partition;
 		 * ERR_DENIED: no right to read it).
@@ -90,7 +90,7 @@ int64_t tail_wait(const struct tail *tail);
 /* Is there a client now? For tests and status. */
 bool tail_is_open(const struct tail *tail);
 /*
- * Partitions that its client has memory for: those of which something is asked, and at most 1,000
+ * Partitions that its client has memory for: those with a question, and at most 1,000
  * others, however many were asked for before. For tests and status.
  */
 int tail_partitions(const struct tail *tail);

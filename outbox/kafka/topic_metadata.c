@@ -63,7 +63,7 @@ struct topic_metadata {
 	int watcher_count;
 };
 
-/* Without an answer the last known state stands, with the reason. */
+/* Without an answer the last known state remains, with the reason. */
 static struct known_topic judge_answer(
     struct known_topic known, rd_kafka_resp_err_t code, int partitions)
 {

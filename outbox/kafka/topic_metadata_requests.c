@@ -85,7 +85,7 @@ static rd_kafka_AdminOptions_t *admin_options(
 	    rd_kafka_AdminOptions_new(topic_metadata_handle(metadata), operation);
 	char text[128];
 
-	/* Out of librdkafka's range (0 … one hour) its default stands. */
+	/* Out of librdkafka's range (0 … one hour) its default applies. */
 	rd_kafka_AdminOptions_set_request_timeout(options, timeout_ms, text, sizeof text);
 	return options;
 }

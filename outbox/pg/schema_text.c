@@ -8,7 +8,7 @@
 
 /*
  * Words that need quotes as the name of a schema in SQL of PostgreSQL 13 to 18, and the reserved
- * words of PL/pgSQL, which end an expression wherever they stand.
+ * words of PL/pgSQL, which end an expression wherever they occur.
  */
 static const char reserved[] =
     " all analyse analyze and any array as asc asymmetric authorization begin between bigint "

@@ -11,7 +11,7 @@
 #include "pg.h"
 
 enum postgres_session_kind {
-	POSTGRES_SESSION_ANY,   /* a pooler may stand between */
+	POSTGRES_SESSION_ANY,   /* a pooler may be between */
 	POSTGRES_SESSION_OWN,   /* holds locks of the session: a pooler in between is ERR_CONFIG */
 	POSTGRES_SESSION_PLAIN, /* runs the query of the business: its login's settings hold */
 };

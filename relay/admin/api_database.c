@@ -61,7 +61,7 @@ static void limit_to(struct api_database *database, int64_t ms)
 	timerfd_settime(database->limit_fd, 0, &when, NULL);
 }
 
-/* Does not set the timer again once the thread is asked to end. */
+/* Does not set the timer again once the thread has to end. */
 static void begin_limit(struct api_database *database, int64_t ms)
 {
 	pthread_mutex_lock(&database->mutex);
@@ -95,7 +95,7 @@ static bool ask_database(struct api_database *database, struct api_question *que
 }
 
 /*
- * The first question notices a connection that broke while it was idle: it is asked again on a new
+ * The first question notices a connection that broke while it was idle: it is sent again on a new
  * connection.
  */
 static void answer_api_question(struct api_database *database, struct api_question *question)

@@ -22,7 +22,7 @@ bool confirm_can_ask(void);
 /* True: the answer was yes. ERR_REJECT: nothing was done. */
 bool confirm_ask(const char *question, struct err *err) MUST_CHECK;
 
-/* Has the command what it needs without a terminal, or can somebody be asked? */
+/* Has the command what it needs without a terminal, or is there one? */
 bool confirm_check(const struct call *call, struct err *err) MUST_CHECK;
 /* confirm_ask, unless --yes was given. */
 bool confirm_call(const struct call *call, const char *question, struct err *err) MUST_CHECK;

@@ -3,7 +3,7 @@
 #include "cleanup.h"
 #include "field.h"
 
-/* Where the id is asked about: the named service, or else the message's own URL. */
+/* The service that is called about the id: the named one, or else the message's own URL. */
 static int asked_at(const struct pg_result *rows, int i)
 {
 	return pg_is_null(rows, i, SELECTION_URL) ? SELECTION_SERVICE : SELECTION_URL;

@@ -632,7 +632,7 @@ static bool others_ended(const struct daemon *daemon)
 	return true;
 }
 
-/* A process without publishers delivers until it is asked to end. */
+/* A process without publishers delivers until it has to end. */
 static bool is_drained(const struct daemon *daemon)
 {
 	return (daemon->config->publisher_count > 0 || daemon->options->drain) &&

@@ -29,7 +29,7 @@ struct deliver {
 	struct outbox_inbox *inbox; /* NULL: it is to be opened again */
 	int64_t open_at;
 	uint64_t handled_before, dead_before; /* by inboxes that were closed */
-	bool pausing;                         /* as the inbox was told */
+	bool pausing;                         /* the last call to the inbox */
 
 	pthread_mutex_t mutex; /* guards what follows */
 	pthread_cond_t opened;
@@ -156,7 +156,7 @@ static void give_up_inbox(struct deliver *deliver, const struct outbox_error *er
 	struct err err;
 
 	deliver_inbox_error(deliver->section, error, &err);
-	log_error("deliver_stands", {"section", LOG_TEXT(deliver->section->name)},
+	log_error("deliver_blocked", {"section", LOG_TEXT(deliver->section->name)},
 	    {"error", LOG_TEXT(error->message)},
 	    {"consequence", LOG_TEXT("its consumer is made anew in 10 s")});
 	note_open(deliver, &err);

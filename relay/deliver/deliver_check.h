@@ -1,5 +1,5 @@
 #pragma once
-/* Whether a [deliver] section could work, as far as that can be told without a server. */
+/* Whether a [deliver] section could work, as far as that can be known without a server. */
 #include "config.h"
 #include "errors.h"
 

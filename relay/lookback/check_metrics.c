@@ -127,8 +127,8 @@ static void show_breaker(struct check_metrics *metrics, const struct schedule_ho
 }
 
 /*
- * Shows hosts that the schedule has forgotten as closed: they are asked like any other if they come
- * again.
+ * Shows hosts that the schedule has forgotten as closed: they are called like any other if they
+ * come again.
  */
 static void forget_unseen(struct check_metrics *metrics)
 {

@@ -49,8 +49,8 @@ struct check_verdict check_verdict_cannot_ask(const struct config_check *check,
     const struct check_verdict_id *id, const char *result, const char *error, uint64_t *seed);
 
 /*
- * Nobody tried to ask: the id goes back unchanged, and is asked about after pause_ms, or up to a
- * fifth later.
+ * Nobody tried to ask: the id goes back unchanged, and the relay asks about it after pause_ms, or
+ * up to a fifth later.
  */
 struct check_verdict check_verdict_give_back(
     const char *result, const char *error, int64_t pause_ms, uint64_t *seed);

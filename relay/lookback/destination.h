@@ -1,7 +1,7 @@
 #pragma once
 /*
  * Where a question about a message goes: the [check] section that route.h finds for it, and the
- * host that is asked, which has limits and a breaker of its own. Without I/O.
+ * called host, which has limits and a breaker of its own. Without I/O.
  */
 #include "route.h"
 
@@ -10,7 +10,7 @@ enum { DESTINATION_HOST = 320 };
 struct destination {
 	int service;                 /* its place among the [check] sections; -1: none */
 	char host[DESTINATION_HOST]; /* "host:port", of a database "sql <section>" */
-	bool own_url;                /* it is asked at the message's URL, not at the service's */
+	bool own_url;                /* the message's URL is called, not the service's */
 	struct refusal refusal;      /* why none */
 };
 

@@ -147,7 +147,7 @@ static bool serves_type(const struct config_check *check, const char *biz_type)
 	return check->types.count == 0 || config_list_has(&check->types, biz_type);
 }
 
-/* May this service be asked at the URL of a message? */
+/* May this service be called at the URL of a message? */
 static bool allows_check_url(const struct route *route, const struct config_check *check,
     const char *check_url, struct refusal *why)
 {
@@ -255,7 +255,7 @@ const struct config_check *route_check(const struct route *route,
 
 /* --- the whole ------------------------------------------------------------------------------- */
 
-/* A prepare that is given up before anybody is asked could only wait for an operator. */
+/* A prepare that is given up before any call could only wait for an operator. */
 static bool judge_times(const struct lookback_request *request,
     const struct config_lookback *section, struct refusal *ret_refusal)
 {

@@ -10,9 +10,9 @@
  *   topic_not_allowed    the message's topic is none of the section's, or an internal one
  *   unknown_service      there is no [check] section of that name
  *   service_not_allowed  there is, and it is not for this type
- *   url_not_allowed      no [check] section that may be asked about this type allows the URL
+ *   url_not_allowed      no [check] section for this type allows the URL
  *   no_route             neither check_service nor check_url, nor a check of the section
- *   expired              it would be given up before anybody is asked
+ *   expired              it would be given up before any call
  *
  * A decision is judged by its type alone.
  */

@@ -30,7 +30,7 @@ struct schedule_host {
 	struct schedule_host *next;
 	char name[DESTINATION_HOST];
 	struct breaker breaker;
-	int64_t pause_ms; /* the breaker's pause, of the service that was asked last */
+	int64_t pause_ms; /* the breaker's pause, of the service that was called last */
 	int in_flight, lines;
 	char error[HOST_ERROR]; /* of the last request */
 };
@@ -491,7 +491,7 @@ void schedule_add(struct schedule *schedule, int64_t now, const struct schedule_
 		type->closed = host;
 		return;
 	}
-	/* a row for a probe does not show that the rows behind it can be asked about */
+	/* a row for a probe does not show that there can be calls about the rows behind it */
 	if (host->breaker.tripped)
 		type->closed = host;
 	else
@@ -520,7 +520,7 @@ void schedule_claim_over(struct schedule *schedule, int64_t now, const int *most
 
 /* --- questions ------------------------------------------------------------------------------ */
 
-/* May the service be asked once more now? If not, from when on. */
+/* May the service be called once more now? If not, from when on. */
 static bool has_service_turn(struct schedule *schedule, int64_t now, int service)
 {
 	const struct config_check *check = check_of(schedule, service);
@@ -626,7 +626,7 @@ static struct schedule_question *ask_of_line(
 	return question;
 }
 
-/* Moves the line that was asked behind the others. */
+/* Moves the line that was called behind the others. */
 static void turn_lines(struct type *type, struct line **at)
 {
 	struct line *line = *at;

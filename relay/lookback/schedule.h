@@ -12,8 +12,8 @@
  *   rate                             of the service, a token bucket that holds 1/20 s of it
  *   the host's breaker               (breaker.h)
  *
- * Rows are claimed just before they can be asked about: each type has a window, which doubles when
- * it was asked empty at once and halves when rows waited for a second. A row that still waits when
+ * Rows are claimed just before the calls about them: each type has a window, which doubles when
+ * it became empty at once and halves when rows waited for a second. A row that still waits when
  * a quarter of its claim is over goes back. Rows of a host whose breaker is open go back at once,
  * with a time and without a count; a type that brings only such rows is claimed rarely, with a
  * growing number of rows (rows of other hosts may be behind them), and at once when the host works
@@ -89,7 +89,7 @@ void schedule_answered(struct schedule *schedule, int64_t now, struct schedule_q
     const struct check_answer *answer);
 /* The transport has no room: undoes schedule_next, and asks the service nothing for a moment. */
 void schedule_put_back(struct schedule *schedule, int64_t now, struct schedule_question *question);
-/* The question cannot be asked, and nothing was sent. */
+/* The request cannot be made, and nothing was sent. */
 void schedule_refused(
     struct schedule *schedule, int64_t now, struct schedule_question *question, const char *error);
 
@@ -138,6 +138,6 @@ struct schedule_host_figures {
 	enum breaker_state breaker;
 	int in_flight;
 };
-/* Hosts that were asked lately, from 0; false: behind the last one. */
+/* Recently called hosts, from 0; false: behind the last one. */
 bool schedule_host(const struct schedule *schedule, int index, int64_t now,
     struct schedule_host_figures *ret_figures);

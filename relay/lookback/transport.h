@@ -77,7 +77,7 @@ struct transport_kind {
 	/*
 	 * Every question that was taken over ends in one answer. False: the question was not taken
 	 * over. ERR_RETRY: too many are under way (http and grpc: host_in_flight, and 1000 where
-	 * messages bring URLs; sql: host_in_flight). ERR_REJECT: this question cannot be asked.
+	 * messages bring URLs; sql: host_in_flight). ERR_REJECT: this request cannot be made.
 	 */
 	bool (*ask)(
 	    struct transport *transport, const struct check_question *question, struct err *err);

@@ -163,7 +163,7 @@ static struct call *remember_call(
 }
 
 /*
- * The name is the same whenever the same question is asked. For one id it is made from the event id
+ * The name is the same whenever the same request is made. For one id it is made from the event id
  * that its message would have, for several from all the ids in their order.
  */
 static void add_question_name(struct text *name, const struct check_question *question)

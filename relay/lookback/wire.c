@@ -297,7 +297,7 @@ static bool refuse_missing_field(struct refusal *refusal, const char *name)
 /* --- JSON ----------------------------------------------------------------------------------- */
 
 /*
- * The text is checked as a whole, and then read member by member where it stands: no tree is built
+ * The text is checked as a whole, and then read member by member in place: no tree is built
  * of it, which would take a hundred times as much memory as the text.
  */
 struct member {

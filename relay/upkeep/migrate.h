@@ -2,7 +2,7 @@
 /*
  * Migrations: the files of sql/migrations applied to a database, each in a transaction of its own
  * and recorded in outbox.migration with its checksum. Safe to run twice and by two at once: each
- * transaction locks that table, and nothing outlives a transaction, so PgBouncer may stand between.
+ * transaction locks that table, and nothing outlives a transaction, so PgBouncer may be between.
  *
  * Refused, with one line that names the file and the cure (ERR_CONFIG): a file that was changed
  * after it was applied, and a database migrated by a newer program, unless each file that this

@@ -1,7 +1,7 @@
 #pragma once
 /*
  * The partitions of the tables that are kept by time and of the log, by the functions of
- * sql/migrations/0004_partitions.sql, where the rules stand: how no writer waits and no row is
+ * sql/migrations/0004_partitions.sql, which has the rules: how no writer waits and no row is
  * lost. Each call is one statement in autocommit on the caller's idle connection, and blocks;
  * "busy" is an outcome, not an error: the same call may succeed a little later.
  *

@@ -42,7 +42,7 @@ begin
 			signal sqlstate 'LB002' set message_text = 'look-back: it was committed before';
 		end if;
 		signal sqlstate 'LB001' set message_text =
-			'look-back: it must not be committed any more, the relay was told rollback';
+			'look-back: it can no longer commit, the relay was answered rollback';
 	end if;
 end//
 

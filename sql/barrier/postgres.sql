@@ -39,7 +39,7 @@ begin
 		raise exception 'look-back: % % was committed before', biz_type, biz_id
 			using errcode = 'LB002';
 	end if;
-	raise exception 'look-back: % % must not be committed any more, the relay was told rollback',
+	raise exception 'look-back: % % can no longer commit, the relay was answered rollback',
 		biz_type, biz_id using errcode = 'LB001';
 end
 $$;

@@ -145,7 +145,7 @@ begin
 	if place.topic is not null then
 		raise exception '% parked rows wait for partition % of topic %, which takes nothing, or are '
 			'yet to be sent to it', place.rows, place.stalled, place.topic
-			using hint = 'split when `outbox-relay parked list` shows none of them any more';
+			using hint = 'split when `outbox-relay parked list` no longer shows them';
 	end if;
 end
 $$;

@@ -292,7 +292,7 @@ begin
 	end loop;
 	if exists (select from outbox.progress p where p.written_at > clock_timestamp()) then
 		raise exception 'the clock of this server is behind the newest row of the log: set it, since '
-			'rows written here are told from others by their time';
+			'rows written here are recognised by their time';
 	end if;
 
 	target := jsonb_build_object(

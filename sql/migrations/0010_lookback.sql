@@ -93,7 +93,7 @@ comment on table outbox.lookback is 'What was prepared, and what became of it; i
 comment on column outbox.lookback.prepared_at is 'the database''s clock when the row was written; a '
 	'decision''s is that of its prepare';
 comment on column outbox.lookback.txid is 'the writing transaction (never a savepoint''s)';
-comment on column outbox.lookback.check_at is 'without a decision the business is asked from then on';
+comment on column outbox.lookback.check_at is 'without a decision the relay calls the business from then on';
 comment on column outbox.lookback.event_id is 'of the message that a commit writes';
 comment on column outbox.lookback.digest is 'equal for prepares that say the same';
 

@@ -1,4 +1,4 @@
--- Opens the transaction in which a business is asked, as one script. :access is `read only` or `read write`;
+-- Opens the transaction in which a business is called, as one script. :access is `read only` or `read write`;
 -- :limit_ms is the remaining time of the request, after which the server cancels the statement.
 -- Any search_path: the session is not ours.
 begin transaction :access;

@@ -178,7 +178,7 @@ def test_without_dead_letters_a_partition_stands_still_until_it_is_resumed(
     produce(kafka.bootstrap, topic, [("a", "k", "seq=1 retry=3", 1), ("b", "k", "seq=2", 1)])
     inbox = make_inbox(attempts=2, retry_first_ms=10)
     inbox.wait_stats(blocked=1)
-    assert "stands_still" in inbox.wait_event("inbox_stands_still")[0]
+    assert "inbox_blocked" in inbox.wait_event("inbox_blocked")[0]
     produce(kafka.bootstrap, topic, [("c", "x", "seq=1", 2)])
     effects.wait_ids("c")
     assert [effect.id for effect in effects.all()] == ["c"]

@@ -612,7 +612,7 @@ def barrier(empty_database, tmp_path):
 
 
 def test_the_barrier_answers_the_relay_as_its_page_says(case, barrier):
-    """No transaction commits after the relay was told rollback, and one that is open is waited for."""
+    """No transaction commits after the relay was answered rollback, and one that is open is waited for."""
     shop, settings = barrier
     case.check = {**settings, "retry_first": "100ms", "retry_max": "300ms", "pending_every": "200ms"}
     case.settings["check_after"] = "300ms"
@@ -628,7 +628,7 @@ def test_the_barrier_answers_the_relay_as_its_page_says(case, barrier):
         assert case.overdue() == ["open"]
         slow.commit()
     relay.wait_for(lambda: case.decided().get("open") == "commit", what="its commit")
-    with pytest.raises(psycopg2.Error, match="the relay was told rollback") as late:
+    with pytest.raises(psycopg2.Error, match="the relay was answered rollback") as late:
         shop.execute("select lookback_begin('order', 'never')")
     assert late.value.pgcode == "LB001"
     wait_for(lambda: case.ids() == ["done", "open"], 60, "the messages of what was committed")

@@ -16,7 +16,7 @@ struct parked_digester *parked_digester_create(void)
 	struct parked_digester *digester = xcalloc(1, sizeof *digester);
 	digester->kind = EVP_MD_fetch(NULL, "SHA256", NULL);
 	digester->context = EVP_MD_CTX_new();
-	/* Without a digest no message could be told from a parked one. */
+	/* Without a digest a message could not be distinguished from a parked one. */
 	if (!digester->kind || !digester->context ||
 	    !EVP_DigestInit_ex2(digester->context, digester->kind, NULL))
 		abort();

@@ -176,7 +176,7 @@ static void park_topic_held(struct record_queue *queue, struct topic *topic)
 {
 	while (topic->held.head && record_queue_at(queue, topic->held.head)->key_known) {
 		uint64_t sequence = pop_record(queue, &topic->held);
-		if (record_queue_at(queue, sequence)->stands)
+		if (record_queue_at(queue, sequence)->is_parked)
 			record_queue_stands(queue, sequence);
 		else
 			record_queue_park_stalled(queue, sequence);
@@ -522,12 +522,12 @@ static bool settle_held(
 	bool convicted =
 	    record->convicted && (partition->wait.stall == STALL_PARKS ||
 				     record_queue_found_decides(queue, partition, sequence));
-	if (partition->wait.stall != STALL_PARKS && !record->stands && !convicted)
+	if (partition->wait.stall != STALL_PARKS && !record->is_parked && !convicted)
 		return false;
 
 	pop_record(queue, &partition->held);
 	queue->held_count--;
-	if (record->stands)
+	if (record->is_parked)
 		record_queue_stands(queue, sequence);
 	else if (convicted)
 		convict_record(queue, partition, sequence);
@@ -612,7 +612,7 @@ static bool settle_record(struct record_queue *queue, uint64_t sequence)
 	const struct record *record = record_queue_at(queue, sequence);
 	if (record->later)
 		record_queue_schedule(queue, sequence);
-	else if (record->stands)
+	else if (record->is_parked)
 		record_queue_stands(queue, sequence);
 	else if (record->convicted)
 		convict_or_hold(queue, sequence);

@@ -143,7 +143,7 @@ void record_queue_unparked(struct record_queue *queue, int64_t digest)
 	queue->loading.emptied += filter_holds(&queue->loading, digest);
 	if (!key)
 		return;
-	key->stands = false;
+	key->is_parked = false;
 	if (!key->parking_count)
 		drop_parked_key(queue, key);
 }
@@ -257,7 +257,7 @@ void record_queue_digests_end(struct record_queue *queue, int64_t rows)
 
 static bool is_key_known(struct record_queue *queue, struct record *record)
 {
-	if (record->from_parked || record->later || record->stands)
+	if (record->from_parked || record->later || record->is_parked)
 		return true;
 	if (record->tick <= queue->inherited_tick)
 		return record->looked_up;
@@ -327,12 +327,12 @@ void record_queue_key_noted(struct record_queue *queue, struct record *record)
 	uint64_t most = most_lines(queue);
 	if (has_no_filter(queue))
 		begin_filter(&queue->filter, most < FIRST_LINES ? most : FIRST_LINES);
-	/* Even if `stands` is set: that may be out of date if the answer of a call was lost, and
+	/* Even if `is_parked` is set: that may be out of date if the answer of a call was lost, and
 	   the filter may have been loaded since. */
 	add_to_filter(&queue->filter, key->digest);
 	add_to_filter(&queue->loading, key->digest);
 	key->parking_count--;
-	key->stands = true;
+	key->is_parked = true;
 }
 
 void record_queue_keys_noted(struct record_queue *queue)
@@ -427,14 +427,14 @@ void record_queue_looked_up(struct record_queue *queue, int place, bool itself)
 	if (place < 0 || place >= queue->lookup_count)
 		return;
 	const struct stream_lookup *asked = &queue->lookups[place];
-	record_queue_at(queue, asked->sequence)->stands = itself;
+	record_queue_at(queue, asked->sequence)->is_parked = itself;
 	if (itself || !asked->has_digest)
 		return;
 
 	/* An earlier owner parked rows of the key: all records in memory are behind those rows,
 	 * whichever record was refused first. */
 	struct parked_key *key = find_or_add_parked_key(queue, asked->digest);
-	key->stands = true;
+	key->is_parked = true;
 	key->refused_sequence = 0;
 }
 

@@ -134,7 +134,7 @@ static void becomes_head(struct record_queue *queue, uint64_t sequence)
 	    record_queue_key_of(queue, record, record->topic->policy != STREAM_PASS);
 	if (key && record->from_parked)
 		key->refused_again = first_refused(key->refused_again, sequence);
-	else if (key && (key->refused_sequence || (!key->stands && !key->parking_count)))
+	else if (key && (key->refused_sequence || (!key->is_parked && !key->parking_count)))
 		key->refused_sequence = first_refused(key->refused_sequence, sequence);
 }
 

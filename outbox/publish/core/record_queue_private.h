@@ -42,8 +42,8 @@ struct record {
 	bool topic_refused;
 	/* record_queue_keys.c */
 	bool key_known; /* it is known whether the record or its key is parked */
-	bool looked_up; /* the database was asked */
-	bool stands;    /* the record itself is parked */
+	bool looked_up; /* the database has answered */
+	bool is_parked; /* the record itself is parked */
 	bool has_digest;
 	int64_t digest;
 	struct seen *seen; /* the found record in Kafka that is this one; NULL: none */
@@ -215,7 +215,7 @@ struct topic {
 	struct partition_queue *changed_first, *changed_last;
 	struct topic_links in_changed;  /* topics with such partitions, NEW, CHANGED or closing */
 	struct topic_links in_round;    /* in use */
-	struct topic_links in_unready;  /* in use, and the broker should be asked soon */
+	struct topic_links in_unready;  /* in use, and the broker should be queried soon */
 	struct topic_links in_visits;   /* in use, by the time of the next visit */
 	struct topic_links in_waiting;  /* ASKED, with records held or parked because of it */
 	struct topic_links in_unloaded; /* LOG_WANTED or LOG_LOADING */
@@ -232,7 +232,7 @@ struct parked_key {
 	uint64_t refused_sequence;
 	uint64_t refused_again; /* the same in the open listed window; 0: none */
 	int64_t parking_count;  /* records that must still be noted */
-	bool stands;            /* the key is in outbox.parked */
+	bool is_parked;         /* the key is in outbox.parked */
 	int64_t digest;         /* parked_digest of topic and key */
 	UT_hash_handle hh;
 };

@@ -28,7 +28,7 @@
 
 enum {
 	LOOKS = 8,            /* looks within stall_after */
-	ANSWERS_GAP_MS = 3000 /* the cluster is asked about missing topics every second, in turn */
+	ANSWERS_GAP_MS = 3000 /* missing topics are looked up every second, in turn */
 };
 
 /*

@@ -53,16 +53,16 @@ static bool may_be_in(
 	case RECORD_HELD: /* a scheduled record never waits on a partition */
 		return !record->seen && !record->later;
 	case RECORD_SENT:
-		return known && placed && !record->seen && !record->later && !record->stands &&
+		return known && placed && !record->seen && !record->later && !record->is_parked &&
 		       !record->convicted;
 	case RECORD_WRITTEN:
 		return known && placed && queue->transactions;
 	case RECORD_ACKED:
 		return known && placed && !record->later;
 	case RECORD_PARKING:
-		return known && !record->seen && !record->stands;
+		return known && !record->seen && !record->is_parked;
 	case RECORD_PARKED:
-		return !record->seen && (record->stands || record->state == RECORD_PARKING);
+		return !record->seen && (record->is_parked || record->state == RECORD_PARKING);
 	case RECORD_REFUSED:
 		return !record->seen && stops && queue->refused;
 	case RECORD_BLOCKED:

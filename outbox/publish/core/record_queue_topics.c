@@ -161,7 +161,7 @@ static int64_t visit_interval(const struct record_queue *queue)
 	return idle && idle < queue->move_ms ? idle : queue->move_ms;
 }
 
-/* From now on the broker is asked about the topic. */
+/* From now on the topic is looked up at the broker. */
 static void begin_topic_rounds(struct record_queue *queue, struct topic *topic)
 {
 	if (TOPIC_IS_LISTED(topic, round))

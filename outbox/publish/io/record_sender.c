@@ -41,7 +41,7 @@ struct record_sender {
 	int64_t create_at;  /* when to create the next producer */
 	bool unwanted;      /* the stream wants no producer now */
 	int64_t abandon_at; /* when the producer is given up; 0: it is in use */
-	int64_t ask_at;     /* when the brokers may be asked about a topic again */
+	int64_t ask_at;     /* when a topic may be looked up again */
 	int64_t commit_at;  /* when the commit began */
 	int64_t send_at;    /* when the next transaction may begin; 0: now */
 	bool fenced;        /* the last producer was fenced, and this one has sent nothing yet */

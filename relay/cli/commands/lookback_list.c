@@ -131,7 +131,7 @@ static void print_lookback_totals(const struct listing *listing, const int64_t c
 
 /*
  * Refuses --undecided with --state or --error: a prepare that is not due has no state of its own,
- * and nobody was asked about it.
+ * and no service was called about it.
  */
 static bool check_undecided(const struct call *call, struct err *err)
 {

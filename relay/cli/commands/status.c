@@ -13,7 +13,7 @@
 
 DEFINE_OWNED(struct topic_metadata, topic_metadata_destroy)
 
-/* WAIT_MS: an older unpublished message waits for something, so that Kafka is asked why. */
+/* WAIT_MS: an older unpublished message waits for something, so Kafka is queried for the reason. */
 enum { COLUMNS = 100, CONTINUED = 19, WAIT_MS = 10000 };
 
 /* --- output ---------------------------------------------------------------------------------- */
@@ -128,7 +128,7 @@ static void explain_waiting_cluster(
 		add_wait(report, place, err.message);
 }
 
-/* Kafka is asked, as by `doctor`, only while something waits. */
+/* Queries Kafka, as `doctor` does, only while something waits. */
 static void explain_waiting(struct status_report *report)
 {
 	OWNED(checks_finish) struct checks checks = {0};
