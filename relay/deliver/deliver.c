@@ -156,7 +156,7 @@ static void give_up_inbox(struct deliver *deliver, const struct outbox_error *er
 	struct err err;
 
 	deliver_inbox_error(deliver->section, error, &err);
-	log_error("deliver_blocked", {"section", LOG_TEXT(deliver->section->name)},
+	log_error("deliver_failed", {"section", LOG_TEXT(deliver->section->name)},
 	    {"error", LOG_TEXT(error->message)},
 	    {"consequence", LOG_TEXT("its consumer is made anew in 10 s")});
 	note_open(deliver, &err);
