@@ -97,9 +97,11 @@ static struct taker *borrow_taker(struct outbox_inbox *inbox, struct outbox_erro
 	pthread_mutex_unlock(&inbox->mutex);
 	if (taker)
 		return taker;
+
 	struct outbox_dedup *dedup = outbox_dedup_open(inbox->settings->given.dedup, error);
 	if (!dedup)
 		return NULL;
+
 	taker = xcalloc(1, sizeof *taker);
 	taker->dedup = dedup;
 	return taker;
@@ -158,11 +160,14 @@ bool outbox_inbox_take(struct outbox_inbox *inbox, struct pg_conn *connection,
 {
 	struct taking taking;
 	struct err err;
+
 	if (!check_take(inbox, count, &err))
 		return fail_inbox(error, &err);
+
 	struct taker *taker = borrow_taker(inbox, error);
 	if (!taker)
 		return false;
+
 	collect_ids(&taking, messages, count);
 	bool taken = taking.count == 0 || outbox_dedup_take(taker->dedup, connection, taking.ids,
 					      taking.count, taking.states, error);

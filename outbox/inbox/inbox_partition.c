@@ -222,6 +222,7 @@ static int64_t offset_of_state(
 	struct outbox_dedup_stats dedup;
 	struct outbox_rules_stats rules;
 	int64_t offset = INT64_MAX;
+
 	if (settings->local) {
 		outbox_dedup_stats(assigned->own.dedup, &dedup);
 		offset = dedup.offset;
@@ -264,15 +265,18 @@ static bool go_back(const struct inbox_settings *settings, struct subscription *
     int64_t known, int64_t low, struct subscription_place *place, struct err *err)
 {
 	int64_t from = known, window_at = -1;
+
 	if (known >= place->offset || (known < 0 && !settings->local))
 		return true;
 	if (settings->local && settings->spec.type->spec.takes & DEDUP_TAKES(WINDOW) &&
 	    !find_window(settings, subscription, place, &window_at, err))
 		return false;
+
 	from = window_at > from ? window_at : from;
 	from = low > from ? low : from;
 	if (from >= place->offset)
 		return true;
+
 	log_info("inbox_rebuild", {"topic", LOG_TEXT(place->topic)},
 	    {"partition", LOG_INT(place->partition)}, {"from", LOG_INT(from)},
 	    {"to", LOG_INT(place->offset)});
@@ -329,6 +333,7 @@ static bool find_beginning(const struct inbox_settings *settings, struct inbox_p
 {
 	struct range range;
 	int64_t known = offset_of_state(settings, assigned);
+
 	if (place->offset >= 0 && known == INT64_MAX)
 		return true; /* if the record does not exist, librdkafka says so */
 	if (!subscription_range(
@@ -506,6 +511,7 @@ static void identify_item(const struct inbox_settings *settings, struct item *it
 {
 	const struct outbox_inbox_message *message = &item->public;
 	const struct outbox_rules_header *header;
+
 	switch (settings->id_place) {
 	case ID_HEADER:
 		header = item_header(item, settings->id_header);
@@ -540,6 +546,7 @@ static void miss_id(
 	static const char *const consequences[] = {"it is a dead letter",
 	    "it is handled, and its copies are not recognised", "its partition is blocked"};
 	enum outbox_inbox_policy policy = settings->given.without_id;
+
 	if (!settings->told[assigned->topic_number])
 		log_warn("inbox_without_id", {"topic", LOG_TEXT(assigned->topic)},
 		    {"partition", LOG_INT(assigned->partition)},
@@ -585,6 +592,7 @@ bool inbox_partition_arrive(
     struct inbox_partition *assigned, const struct inbox_settings *settings, struct item *item)
 {
 	int64_t offset = item->public.offset;
+
 	if (offset < assigned->read || assigned->state == ASSIGNED_UNSET) {
 		item_destroy(item);
 		return false;
@@ -668,6 +676,7 @@ static bool check_arrived(struct inbox_partition *assigned, size_t count, struct
 	enum outbox_dedup_state states[BATCH];
 	struct outbox_error error;
 	size_t asking = 0;
+
 	for (size_t i = 0; i < count; i++, item = item->link)
 		if (is_asked(assigned, item)) {
 			ids[asking] = inbox_partition_id(item);
@@ -689,6 +698,7 @@ bool inbox_partition_log(
 	struct outbox_dedup_id ids[BATCH];
 	struct outbox_error error;
 	size_t count = 0;
+
 	for (struct item *item = assigned->logging.first; item && count < BATCH; item = item->link)
 		ids[count++] = inbox_partition_id(item);
 	if (count == 0)
@@ -734,6 +744,7 @@ static bool judge_arrived(struct inbox_partition *assigned, size_t count, struct
 	struct item *judged[BATCH], *item = assigned->arrived.first;
 	struct outbox_error error;
 	size_t judging = 0;
+
 	for (size_t i = 0; i < count; i++, item = item->link)
 		if (is_judged(item)) {
 			messages[judging] = message_of(item);
@@ -741,6 +752,7 @@ static bool judge_arrived(struct inbox_partition *assigned, size_t count, struct
 		}
 	if (judging && !outbox_rules_check(assigned->rules, messages, judging, verdicts, &error))
 		return outbox_error_take(&error, err);
+
 	for (size_t i = 0; i < judging; i++)
 		apply_verdict(judged[i], &verdicts[i]);
 	return true;
@@ -874,9 +886,11 @@ bool inbox_partition_checkpoint(
     struct inbox_partition *assigned, const struct inbox_settings *settings, struct err *err)
 {
 	char mark[COMMIT_TEXT_MARK + 1] = "";
+
 	fault_point("inbox_handled");
 	if (!make_partition_durable(assigned, settings, err))
 		return false;
+
 	fault_point("inbox_durable");
 	size_t length =
 	    settings->by_position ? outbox_dedup_mark(assigned->own.dedup, mark, sizeof mark) : 0;

@@ -113,9 +113,11 @@ static bool check_int(
 static bool check_numbers(struct outbox_inbox_settings *given, struct err *err)
 {
 	const int64_t day = 86400000;
+
 	if (!check_int("concurrency", &given->concurrency, 16, 1, MOST_CONCURRENCY, err) ||
 	    !check_int("batch", &given->batch, 1, 1, given->concurrency, err))
 		return false;
+
 	int needed = (given->concurrency + given->batch - 1) / given->batch;
 	return check_int(
 		   "threads", &given->threads, needed < 256 ? needed : 256, 1, MOST_THREADS, err) &&
@@ -136,6 +138,7 @@ static bool check_numbers(struct outbox_inbox_settings *given, struct err *err)
 static bool check_names(const struct inbox_settings *settings, struct err *err)
 {
 	const struct outbox_inbox_settings *given = &settings->given;
+
 	if (!given->group || !given->group[0])
 		return err_set(err, ERR_CONFIG,
 		    "group is missing: name the consumers that share "
@@ -144,6 +147,7 @@ static bool check_names(const struct inbox_settings *settings, struct err *err)
 		return err_set(err, ERR_CONFIG, "topics is empty: say what is to be consumed");
 	if (!given->handle)
 		return err_set(err, ERR_CONFIG, "handle is missing: say who handles a message");
+
 	for (char **topic = settings->topics; *topic; topic++)
 		if ((*topic)[0] == '^')
 			return err_set(
@@ -165,6 +169,7 @@ static bool check_names(const struct inbox_settings *settings, struct err *err)
 static bool check_retries(const struct inbox_settings *settings, struct err *err)
 {
 	const struct outbox_inbox_settings *given = &settings->given;
+
 	if (settings->retry_count > MOST_RETRIES)
 		return err_set(err, ERR_CONFIG, "retry_topics: %d of them, at most are %d",
 		    settings->retry_count, MOST_RETRIES);
@@ -172,6 +177,7 @@ static bool check_retries(const struct inbox_settings *settings, struct err *err
 		return err_set(err, ERR_CONFIG,
 		    "retry_topics are never reached with attempts = 0, which tries in place for "
 		    "ever");
+
 	for (int i = 0; i < settings->retry_count; i++)
 		if (given->retry_topics[i].delay_ms < 0)
 			return err_set(err, ERR_CONFIG, "retry topic %s: delay_ms = %" PRId64,
@@ -185,9 +191,11 @@ static bool parse_id(struct inbox_settings *settings, struct err *err)
 {
 	static const char header[] = "header:";
 	const char *id = settings->given.id;
+
 	settings->id_key = rule_key_parse(id, err);
 	if (!settings->id_key)
 		return err_prefix(err, "id = %s", id);
+
 	settings->id_place = ID_EXPRESSION;
 	if (text_equal(id, "key"))
 		settings->id_place = ID_KEY;
@@ -218,6 +226,7 @@ static bool parse_spec(struct inbox_settings *settings, struct err *err)
 static bool check_inbox_dedup(struct inbox_settings *settings, struct err *err)
 {
 	const struct outbox_inbox_settings *given = &settings->given;
+
 	if (!parse_id(settings, err))
 		return false;
 	if (!given->dedup)
@@ -273,6 +282,7 @@ void inbox_settings_destroy(struct inbox_settings *settings)
 {
 	if (!settings)
 		return;
+
 	struct outbox_inbox_settings *given = &settings->given;
 	for (int i = 0; i < settings->retry_count; i++)
 		free((char *)given->retry_topics[i].topic);

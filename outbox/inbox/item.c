@@ -132,6 +132,7 @@ static void copy_headers(const struct headers *headers, struct outbox_rules_head
 struct item *item_create(struct item_pool *pool, const struct consumer_record *record)
 {
 	struct headers found;
+
 	read_item_headers(&found, record);
 	size_t headers_bytes =
 	    found.count * (sizeof(struct outbox_rules_header) + sizeof(uint32_t));

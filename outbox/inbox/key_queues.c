@@ -26,6 +26,7 @@ static size_t bucket_of_item(const struct key_queues *queues, const struct item 
 bool key_queues_add(struct key_queues *queues, struct item *item)
 {
 	struct item **place = &queues->buckets[bucket_of_item(queues, item)];
+
 	item->behind = NULL;
 	while (*place && (*place)->key_hash != item->key_hash)
 		place = &(*place)->chain;

@@ -175,6 +175,7 @@ static bool make_loop_parts(struct loop *loop, struct outbox_inbox *inbox, struc
 	    .missing = loop_on_missing,
 	    .not_committed = loop_on_not_committed,
 	    .context = loop};
+
 	loop->redelivery = redelivery_create(&loop->settings->kafka, given->group);
 	loop->workers = worker_pool_create(&workers, err);
 	loop->subscription = loop->workers ? subscription_create(&settings, &callbacks, err) : NULL;
@@ -185,6 +186,7 @@ struct loop *loop_create(
     const struct inbox_settings *settings, struct outbox_inbox *inbox, struct err *err)
 {
 	struct loop *loop = xcalloc(1, sizeof *loop);
+
 	loop->settings = settings;
 	loop->seed = (uint64_t)clock_random();
 	key_queues_init(&loop->key_queues, settings->given.most_messages);
@@ -237,6 +239,7 @@ bool loop_holds(struct loop *loop, uint64_t ticket)
 static void set_paused(struct loop *loop, const char *topic, bool pause)
 {
 	size_t kept = 0;
+
 	for (size_t i = 0; i < loop->paused_count; i++)
 		if (!topic[0] || text_equal(loop->paused[i], topic))
 			free(loop->paused[i]);

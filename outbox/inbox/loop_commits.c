@@ -42,6 +42,7 @@ void loop_commit(struct loop *loop, bool wait)
 	    xcalloc((size_t)loop->partition_count + 1, sizeof *places);
 	int count = 0;
 	struct err err;
+
 	for (int i = 0; i < loop->partition_count; i++) {
 		struct inbox_partition *assigned = loop->partitions[i];
 		if (!assigned->changed || !inbox_partition_commits(assigned))
@@ -64,8 +65,10 @@ void loop_commit(struct loop *loop, bool wait)
 void loop_ask_coordinator(struct loop *loop)
 {
 	struct err err;
+
 	if (!subscription_is_to_ask(loop->subscription))
 		return;
+
 	for (int i = 0; i < loop->partition_count; i++) {
 		const struct inbox_partition *assigned = loop->partitions[i];
 		const struct subscription_place place = {
@@ -115,6 +118,7 @@ static int64_t oldest_item_age(const struct loop *loop)
 static void note_figures(struct loop *loop)
 {
 	struct outbox_inbox_stats *stats = &loop->stats;
+
 	stats->partitions = loop->partition_count + loop->late_count;
 	stats->blocked = 0;
 	stats->filter_hits = stats->false_hits = 0;

@@ -21,6 +21,7 @@ static void complete_item(struct loop *loop, struct item *item)
 {
 	struct inbox_partition *assigned = item->assigned;
 	bool in_queue = !item->known;
+
 	loop->items--;
 	loop->bytes -= (int64_t)item->bytes;
 	assigned->items--;
@@ -115,11 +116,14 @@ static int64_t wait_of(const struct item *item)
 	const struct outbox_rules_header *header;
 	char text[24];
 	int64_t at;
+
 	if (item->assigned->retry < 0 || item->tries > 0)
 		return -1;
+
 	header = item_header(item, "outbox-retry-at");
 	if (!header || header->length >= sizeof text)
 		return -1;
+
 	memcpy(text, header->value, header->length);
 	text[header->length] = '\0';
 	if (!text_to_int64(text, 0, INT64_MAX, &at))
@@ -145,6 +149,7 @@ static void advance_item(struct loop *loop, struct item *item)
 {
 	if (loop->closing)
 		return;
+
 	switch (item->fate) {
 	case FATE_HANDLE:
 		make_item_ready(loop, item);
@@ -210,6 +215,7 @@ static void try_again(struct loop *loop, struct item *item)
 void loop_take_end(struct loop *loop, struct item *item)
 {
 	int64_t first_ms = loop->settings->given.retry_first_ms;
+
 	item->out = false;
 	switch (item->result) {
 	case OUTBOX_INBOX_DONE:
@@ -245,6 +251,7 @@ void loop_take_redelivered(struct loop *loop)
 {
 	struct err why;
 	bool refused;
+
 	redelivery_step(loop->redelivery, clock_ms());
 	for (struct item *item; (item = redelivery_take(loop->redelivery, &refused, &why));) {
 		loop->busy = true;
@@ -277,6 +284,7 @@ void loop_take_timers(struct loop *loop)
 void loop_log_done(struct loop *loop)
 {
 	struct err err;
+
 	for (int i = 0; i < loop->partition_count; i++) {
 		struct inbox_partition *assigned = loop->partitions[i];
 		while (assigned->logging.first && !loop_is_in_trouble(assigned)) {

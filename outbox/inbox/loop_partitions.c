@@ -94,6 +94,7 @@ static bool open_partitions(
 	loop->late_at = 0;
 	if (!open_common(loop, err))
 		return false;
+
 	int away = -1; /* the first that is away; the later ones are tried before it */
 	for (int i = 0; i < count; i++) {
 		struct subscription_place place = places[i];
@@ -108,6 +109,7 @@ static bool open_partitions(
 	}
 	if (away < 0)
 		return true;
+
 	loop_tell(loop, "inbox_waits", err);
 	put_off_partition(loop, &places[away]);
 	return true;
@@ -150,6 +152,7 @@ static void log_dedup_memory(const struct loop *loop, int partitions)
 bool loop_on_assigned(void *context, struct subscription_place *places, int count, struct err *err)
 {
 	struct loop *loop = context;
+
 	close_partitions(loop);
 	if (!open_partitions(loop, places, count, err)) {
 		close_partitions(loop);
@@ -167,6 +170,7 @@ bool loop_on_assigned(void *context, struct subscription_place *places, int coun
 static void drain_handlers(struct loop *loop, int64_t until_ms)
 {
 	struct pollfd fd = {loop->wake_fd, POLLIN, 0};
+
 	for (;;) {
 		uint64_t count;
 		bool in_progress =
@@ -199,6 +203,7 @@ static bool give_back_queued(struct loop *loop, struct err *err)
 {
 	struct outbox_dedup_id ids[GIVEN_BACK];
 	size_t count = 0;
+
 	for (struct item *first = key_queues_first(&loop->key_queues); first;
 	     first = key_queues_after(&loop->key_queues, first))
 		for (struct item *item = first; item; item = item->behind) {
@@ -273,6 +278,7 @@ void loop_forget(struct loop *loop)
 static void let_partitions_go(struct loop *loop, bool lost)
 {
 	struct item_list ready = worker_pool_withdraw(loop->workers);
+
 	loop->closing = true;
 	take_back_ready(&ready);
 	take_back_ready(&loop->ready);
@@ -387,8 +393,10 @@ void loop_see_to_late(struct loop *loop)
 	struct err err;
 	int64_t began_ms = clock_ms();
 	bool well = true, moved = false;
+
 	if (began_ms < loop->late_at || loop->again_at)
 		return;
+
 	for (int i = 0; well && i < loop->partition_count; i++)
 		if (loop->partitions[i]->state == ASSIGNED_SKIPPING) {
 			well = move_on(loop, loop->partitions[i], &err);
@@ -412,11 +420,13 @@ void loop_on_missing(void *context, const char *topic, int32_t partition)
 	struct loop *loop = context;
 	struct inbox_partition *assigned = loop_find_partition(loop, topic, partition);
 	struct err err;
+
 	err_set(&err, ERR_RETRY, "topic %s does not exist: make it, or leave it out", topic);
 	if (!assigned)
 		loop_tell(loop, "inbox_waits", &err);
 	if (!assigned || !inbox_partition_commits(assigned))
 		return;
+
 	log_error("inbox_topic_missing", {"topic", LOG_TEXT(topic)},
 	    {"partition", LOG_INT(partition)}, {"offset", LOG_INT(assigned->offsets.done)},
 	    {"consequence",

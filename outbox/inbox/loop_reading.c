@@ -55,6 +55,7 @@ static void set_stop(struct inbox_partition *assigned, enum inbox_partition_stop
 void loop_apply_stops(struct loop *loop)
 {
 	struct err err;
+
 	for (int i = 0; i < loop->partition_count; i++) {
 		struct inbox_partition *assigned = loop->partitions[i];
 		const struct subscription_place place = {
@@ -77,17 +78,20 @@ static bool may_take(const struct loop *loop)
 static void take_inbox_record(struct loop *loop, const struct consumer_record *record)
 {
 	struct inbox_partition *assigned = loop->recent;
+
 	if (!assigned || assigned->partition != record->partition ||
 	    !text_equal(assigned->topic, record->topic))
 		assigned = loop->recent =
 		    loop_find_partition(loop, record->topic, record->partition);
 	if (!assigned)
 		return;
+
 	struct item *item = item_create(&loop->pool, record);
 	item->arrived_ms = loop->now_ms;
 	int64_t bytes = (int64_t)item->bytes;
 	if (!inbox_partition_arrive(assigned, loop->settings, item))
 		return;
+
 	loop->items++;
 	loop->bytes += bytes;
 }
@@ -133,6 +137,7 @@ void loop_read_events(struct loop *loop)
 bool loop_may_read(struct loop *loop)
 {
 	bool full = memory_is_full(loop), stuck = full;
+
 	for (int i = 0; i < loop->partition_count; i++)
 		stuck |= !loop->partitions[i]->paused && is_crowded(loop, loop->partitions[i]);
 	if (!stuck)
@@ -154,6 +159,7 @@ bool loop_may_read(struct loop *loop)
 void loop_admit(struct loop *loop)
 {
 	struct err err;
+
 	for (int i = 0; i < loop->partition_count; i++) {
 		struct inbox_partition *assigned = loop->partitions[i];
 		struct item_list admitted = {0};

@@ -31,8 +31,10 @@ static void reserve_words(struct offsets *offsets, int64_t offset)
 {
 	size_t gone = (size_t)((offsets->done - offsets->origin) / WORD);
 	size_t needed = (size_t)((offset - offsets->origin) / WORD) + 1;
+
 	if (needed <= offsets->capacity)
 		return;
+
 	gone = gone < offsets->capacity ? gone : offsets->capacity;
 	size_t kept = offsets->capacity - gone;
 	if (kept)
@@ -91,6 +93,7 @@ static int value_of(char digit)
 static bool read_length(const char **at, int64_t *ret_length)
 {
 	int64_t length = 0;
+
 	for (int shift = 0; shift <= 40; shift += RUN_BITS) {
 		int value = value_of(**at);
 		if (value < 0)
@@ -220,6 +223,7 @@ static char *write_length(char *at, int64_t length)
 static char *write_runs(const struct offsets *offsets, char *at, const char *end, size_t *needed)
 {
 	char pair[2 * 16];
+
 	for (int64_t from = offsets->done, behind; from < offsets->end; from = behind) {
 		int64_t finished = find_offset(offsets, from, offsets->end, true);
 		behind = find_offset(offsets, finished, offsets->end, false);
@@ -250,6 +254,7 @@ size_t offsets_text(const struct offsets *offsets, char *ret_text, size_t size, 
 {
 	char *begin = ret_text + 1, *end = begin;
 	size_t runs = 1, bits = 1;
+
 	bits += (size_t)((offsets->end - offsets->done + DIGIT_BITS - 1) / DIGIT_BITS);
 	ret_text[0] = 'r';
 	end = write_runs(offsets, begin, ret_text + size - 1, &runs);

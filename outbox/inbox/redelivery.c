@@ -152,6 +152,7 @@ static void put_own_headers(struct redelivery_record *record, const char *group,
 {
 	const struct outbox_inbox_message *message = &record->item->public;
 	const char *reason = record->item->reason ? record->item->reason : "";
+
 	snprintf(record->partition, NUMBER, "%" PRId32, message->partition);
 	snprintf(record->offset, NUMBER, "%" PRId64, message->offset);
 	snprintf(record->time, NUMBER, "%" PRId64, message->time_ms);
@@ -168,6 +169,7 @@ static void put_own_headers(struct redelivery_record *record, const char *group,
 	put_header(record, "outbox-leg", record->leg, strlen(record->leg));
 	if (wait_ms < 0)
 		return;
+
 	snprintf(record->at, NUMBER, "%" PRId64, clock_wall_us() / 1000 + wait_ms);
 	put_header(record, "outbox-retry-at", record->at, strlen(record->at));
 }
@@ -207,11 +209,13 @@ static bool find_record_partition(struct redelivery *redelivery,
 	const struct outbox_inbox_message *message = &record->item->public;
 	struct known_topic topic =
 	    topic_metadata_get(redelivery->metadata, record->topic, TOPIC_AGE_MS);
+
 	if (topic.state != TOPIC_THERE || topic.partitions <= 0)
 		return err_set(err, ERR_RETRY, "%s%s%s",
 		    topic.state == TOPIC_MISSING || topic.error[0] ? record->topic : "",
 		    topic.state == TOPIC_MISSING ? " does not exist: make the topic" : "",
 		    topic.error);
+
 	*ret_partition =
 	    message->key ? partitioner_of_key(message->key, message->key_length, topic.partitions)
 			 : -1;
@@ -232,8 +236,10 @@ static bool send_redelivery(
 	    .header_count = record->header_count,
 	    .opaque = record,
 	};
+
 	if (!find_record_partition(redelivery, record, &produced.partition, err))
 		return false;
+
 	produced.topic = producer_topic(redelivery->producer, record->topic, err);
 	return produced.topic && producer_send(redelivery->producer, &produced, err);
 }
@@ -270,6 +276,7 @@ static void report_waiting(struct redelivery *redelivery, const struct err *err,
 static void send_queue(struct redelivery *redelivery, int64_t now_ms)
 {
 	struct err err;
+
 	while (redelivery->queue.first && !(redelivery->alone && redelivery->sent.first)) {
 		struct redelivery_record *record = redelivery->queue.first;
 		if (make_clients(redelivery, &err) && send_redelivery(redelivery, record, &err)) {

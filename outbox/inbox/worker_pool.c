@@ -76,6 +76,7 @@ static void *run_handler(void *context)
 	struct worker_pool *pool = context;
 	const struct outbox_inbox_message **messages =
 	    xcalloc((size_t)pool->settings.batch, sizeof *messages);
+
 	pthread_setname_np(pthread_self(), "inbox-handler");
 	pthread_mutex_lock(&pool->mutex);
 	while (!pool->over) {
@@ -257,6 +258,7 @@ bool worker_pool_finish(
     struct worker_pool *pool, const struct outbox_inbox_end *ends, size_t count, struct err *err)
 {
 	struct counts counts = {0};
+
 	pthread_mutex_lock(&pool->mutex);
 	for (size_t i = 0; i < count; i++)
 		end_ticket(pool, &ends[i], &counts);
@@ -311,6 +313,7 @@ void worker_pool_destroy(struct worker_pool *pool)
 {
 	if (!pool)
 		return;
+
 	pthread_mutex_lock(&pool->mutex);
 	pool->over = true;
 	pthread_cond_broadcast(&pool->work);

@@ -19,6 +19,7 @@ static rd_kafka_t *join_group(
 	    kafka_conf_reader(kafka, "read_committed", "earliest", defaults, err);
 	rd_kafka_topic_partition_list_t *topics;
 	rd_kafka_t *handle;
+
 	if (!conf)
 		return NULL;
 	if (!kafka_conf_set(conf, "group.id", group, err)) {
@@ -28,6 +29,7 @@ static rd_kafka_t *join_group(
 	handle = kafka_client_open(RD_KAFKA_CONSUMER, conf, kafka, err);
 	if (!handle)
 		return NULL;
+
 	rd_kafka_poll_set_consumer(handle);
 	topics = rd_kafka_topic_partition_list_new(1);
 	rd_kafka_topic_partition_list_add(topics, topic, RD_KAFKA_PARTITION_UA);
@@ -40,6 +42,7 @@ static bool read_whole_topic(
     rd_kafka_t *handle, int64_t count, int64_t *ret_span_us, struct err *err)
 {
 	int64_t first_us = 0, silent_ms = 0;
+
 	for (int64_t read = 0; read < count && silent_ms < LONG_MS;) {
 		rd_kafka_message_t *message = rd_kafka_consumer_poll(handle, POLL_MS);
 		silent_ms = message ? 0 : silent_ms + POLL_MS;
@@ -113,8 +116,10 @@ bool bare_open(const struct kafka_settings *kafka, const char *prefix, int64_t t
     int partitions, int64_t *ret_bytes, struct err *err)
 {
 	rd_kafka_conf_t *conf = kafka_conf_client(kafka, err);
+
 	if (!conf)
 		return false;
+
 	rd_kafka_conf_set_dr_msg_cb(conf, count_failure);
 	if (!kafka_conf_set(conf, "enable.idempotence", "true", err)) {
 		rd_kafka_conf_destroy(conf);

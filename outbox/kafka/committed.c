@@ -18,6 +18,7 @@ struct committed *committed_open(
 {
 	static const char *const defaults[] = {NULL};
 	rd_kafka_conf_t *conf = kafka_conf_reader(kafka, "read_committed", "error", defaults, err);
+
 	if (conf && !kafka_conf_set(conf, "group.id", group, err)) {
 		rd_kafka_conf_destroy(conf);
 		return NULL;
@@ -25,6 +26,7 @@ struct committed *committed_open(
 	rd_kafka_t *handle = kafka_client_open(RD_KAFKA_CONSUMER, conf, kafka, err);
 	if (!handle)
 		return NULL;
+
 	struct committed *committed = xcalloc(1, sizeof *committed);
 	committed->handle = handle;
 	return committed;
@@ -45,6 +47,7 @@ bool committed_read(struct committed *committed, const char *topic, int32_t part
 	rd_kafka_topic_partition_t *place =
 	    rd_kafka_topic_partition_list_add(list, topic, partition);
 	rd_kafka_resp_err_t code = rd_kafka_committed(committed->handle, list, ANSWER_MS);
+
 	if (!code)
 		code = place->err;
 	if (!code) {

@@ -104,6 +104,7 @@ void group_destroy(struct group *group, int wait_ms)
 {
 	if (!group)
 		return;
+
 	group_release(group);
 	forget_assignment(group);
 	if (group->handle)

@@ -267,6 +267,7 @@ void producer_destroy(struct producer *producer, int wait_ms)
 {
 	if (!producer)
 		return;
+
 	end_caller(&producer->caller);
 	if (producer->handle) {
 		/* It would call a purge on purpose a fatal error. */

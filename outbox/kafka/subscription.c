@@ -72,6 +72,7 @@ static void on_rebalance(rd_kafka_t *handle, rd_kafka_resp_err_t code,
     rd_kafka_topic_partition_list_t *partitions, void *context)
 {
 	struct subscription *subscription = context;
+
 	forget_given(subscription);
 	if (code == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS) {
 		subscription->given = rd_kafka_topic_partition_list_copy(partitions);
@@ -211,6 +212,7 @@ static void on_commit(rd_kafka_t *handle, rd_kafka_resp_err_t code,
 {
 	struct subscription *subscription = rd_kafka_opaque(handle);
 	struct err err;
+
 	for (int i = 0; !code && offsets && i < offsets->cnt; i++)
 		if (!offsets->elems[i].err)
 			note_granted(subscription, (int64_t)(intptr_t)context);
@@ -218,6 +220,7 @@ static void on_commit(rd_kafka_t *handle, rd_kafka_resp_err_t code,
 		code = offsets->elems[i].err;
 	if (!code || code == RD_KAFKA_RESP_ERR__NO_OFFSET)
 		return;
+
 	subscription->ask_at = sooner_deadline(subscription->ask_at, clock_ms() + ASK_AGAIN_MS);
 	kafka_client_failed(&err, code, "offsets are not committed");
 	subscription->callbacks.not_committed(subscription->callbacks.context, &err);
@@ -243,6 +246,7 @@ static rd_kafka_conf_t *make_subscription_conf(
 	    "50", "fetch.message.max.bytes", "131072", NULL};
 	rd_kafka_conf_t *conf =
 	    kafka_conf_reader(settings->kafka, "read_committed", "error", defaults, err);
+
 	if (!conf)
 		return NULL;
 	if (kafka_conf_bound_ready(conf, READY_MESSAGES, READY_BYTES, err) &&
@@ -290,6 +294,7 @@ struct subscription *subscription_create(const struct subscription_settings *set
 {
 	struct subscription *subscription = xcalloc(1, sizeof *subscription);
 	rd_kafka_conf_t *conf = make_subscription_conf(settings, subscription, err);
+
 	subscription->callbacks = *callbacks;
 	subscription->wake =
 	    (struct fetch_wake){.most_records = READY_MESSAGES, .most_bytes = READY_BYTES};
@@ -349,6 +354,7 @@ static bool take_subscription_error(
 	const struct subscription_callbacks *callbacks = &subscription->callbacks;
 	const char *topic = message->rkt ? rd_kafka_topic_name(message->rkt) : "";
 	char text[512];
+
 	switch (message->err) {
 	case RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET:
 		callbacks->out_of_range(callbacks->context, topic, message->partition);
@@ -372,6 +378,7 @@ static void take_subscription_message(rd_kafka_message_t *message, void *context
 {
 	struct reading *reading = context;
 	struct subscription *subscription = reading->subscription;
+
 	if (message->err) {
 		reading->failed = !take_subscription_error(subscription, message, reading->err);
 		if (reading->failed)
@@ -453,6 +460,7 @@ static rd_kafka_resp_err_t commit_and_wait(
 	rd_kafka_resp_err_t code =
 	    rd_kafka_commit_queue(subscription->handle, list, queue, NULL, NULL);
 	rd_kafka_event_t *event = code ? NULL : rd_kafka_queue_poll(queue, COMMIT_MS);
+
 	if (!code)
 		code = event ? rd_kafka_event_error(event) : RD_KAFKA_RESP_ERR__TIMED_OUT;
 	const rd_kafka_topic_partition_list_t *answers =

@@ -72,6 +72,7 @@ static bool lose_link(const struct redis *redis, struct err *err)
 static bool wait_for_link(struct redis *redis, short events, int64_t end, struct err *err)
 {
 	struct pollfd wanted = {.fd = redis->link->fd, .events = events};
+
 	for (;;) {
 		int64_t left = end - clock_ms();
 		int ready = left > 0 ? poll(&wanted, 1, (int)left) : 0;
@@ -91,6 +92,7 @@ static bool send_some(struct redis *redis, int *ret_all)
 {
 	const struct timespec at_once = {0};
 	sigset_t pipe, before, pending;
+
 	sigemptyset(&pipe);
 	sigaddset(&pipe, SIGPIPE);
 	sigpending(&pending);

@@ -20,6 +20,7 @@ static bool refuse_redis_url(struct err *err, const char *what)
 static bool decode_percents(char *text)
 {
 	char *to = text;
+
 	for (const char *from = text; *from; from++) {
 		if (*from != '%') {
 			*to++ = *from;
@@ -84,6 +85,7 @@ static bool read_host(char *rest, struct redis_address *address, struct err *err
 {
 	const char *database = cut_at_mark(rest, "/"), *port = NULL;
 	char *host = rest;
+
 	if (rest[0] == '[') {
 		host++;
 		char *behind = cut_at_mark(host, "]");
@@ -96,6 +98,7 @@ static bool read_host(char *rest, struct redis_address *address, struct err *err
 		return refuse_redis_url(err, "no host");
 	if (port && !read_url_number(port, 1, 65535, &address->port))
 		return refuse_redis_url(err, "a port that is none");
+
 	address->host = xstrdup(host);
 	address->place = xformat("redis at %s:%d", host, address->port);
 	return read_database(database, address, err);
@@ -110,9 +113,11 @@ bool redis_address_parse(const char *url, struct redis_address *ret_address, str
 		return err_set(err, ERR_CONFIG,
 		    "url begins with rediss://, and TLS is not spoken here: let a proxy on this "
 		    "machine speak it (stunnel), and name that as redis://127.0.0.1:port");
+
 	bool path = text_equal(copy, "unix");
 	if (!rest || (!path && !text_equal(copy, "redis")))
 		return refuse_redis_url(err, "no redis:// or unix:// at its beginning");
+
 	char *at = strrchr(rest, '@');
 	if (at) {
 		*at = '\0';

@@ -155,6 +155,7 @@ static int compare_occurrences(const void *left, const void *right)
 static void settle_key(struct occurrences *known, struct occurrences_key *key, int64_t oldest_ms)
 {
 	uint32_t kept = 0;
+
 	qsort(key->list, key->count, sizeof *key->list, compare_occurrences);
 	for (uint32_t i = 0; i < key->count; i++) {
 		const struct occurrence next = key->list[i];
@@ -191,6 +192,7 @@ void occurrences_each(const struct occurrences *known,
 static void remove_key_place(struct occurrences *known, size_t hole)
 {
 	size_t mask = known->capacity - 1;
+
 	free(known->places[hole].list);
 	known->list_bytes -= known->places[hole].capacity * sizeof(struct occurrence);
 	for (size_t next = (hole + 1) & mask; !key_place_is_free(&known->places[next]);

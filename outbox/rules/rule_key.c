@@ -162,6 +162,7 @@ static char *parse_key_name(const char **at, const char *ends, struct err *err)
 	OWNED(text_finish) struct text name = {0};
 	const char *begin = *at;
 	size_t length = strcspn(*at, ends);
+
 	if (**at == '"') {
 		if (!parse_quoted(at, &name, err))
 			return NULL;
@@ -171,6 +172,7 @@ static char *parse_key_name(const char **at, const char *ends, struct err *err)
 	}
 	if (name.length)
 		return xstrdup(name.data);
+
 	refuse_rule_key(begin, "a name is missing", err);
 	return NULL;
 }

@@ -111,6 +111,7 @@ static void restore_occurrence(void *context, const struct key_entry *entry)
 	const struct reading *reading = context;
 	const struct occurrence occurrence = {entry->time_ms, entry->offset};
 	struct outbox_rules *rules = reading->rules;
+
 	if (entry->time_ms > rules->newest_ms)
 		rules->newest_ms = entry->time_ms;
 	for (size_t i = 0; i < rules->count; i++) {
@@ -200,10 +201,12 @@ static bool open_log(struct outbox_rules *rules, const char *path, struct err *e
 	rules->log = rules_log_open(path, err);
 	if (!rules->log)
 		return false;
+
 	for (size_t i = 0; i < rules->count; i++)
 		prepare_rule(rules->rules[i], rules_log_seed(rules->log));
 	if (!restore_rules(rules, err))
 		return false;
+
 	for (size_t i = 0; i < rules->count; i++)
 		if (!settle_rule(rules, rules->rules[i], err))
 			return false;
@@ -274,6 +277,7 @@ static bool look_up_message(
     struct outbox_rules *rules, struct rule_message *message, const struct occurrence *occurrence)
 {
 	bool again = false;
+
 	for (size_t i = 0; i < rules->count; i++) {
 		struct rule *rule = rules->rules[i];
 		struct look *look = &rules->looks[i];
@@ -383,6 +387,7 @@ bool outbox_rule_stats(
 {
 	if (number >= rules->count)
 		return false;
+
 	const struct rule *rule = rules->rules[number];
 	*ret_stats = (struct outbox_rule_stats){
 	    .name = rule->name,

@@ -24,13 +24,16 @@ static bool parse_list_bytes(
 {
 	uint32_t version, count;
 	uint64_t sum;
+
 	if (length < HEAD + sizeof sum || memcmp(bytes, magic, sizeof magic) != 0)
 		return false;
+
 	memcpy(&version, bytes + 8, sizeof version);
 	memcpy(&count, bytes + 12, sizeof count);
 	if (version != VERSION || count > FILE_LIST_MOST ||
 	    length != HEAD + count * sizeof *ret_list->names + sizeof sum)
 		return false;
+
 	memcpy(&sum, bytes + length - sizeof sum, sizeof sum);
 	memcpy(ret_list->names, bytes + HEAD, count * sizeof *ret_list->names);
 	ret_list->count = (int)count;
@@ -41,9 +44,11 @@ bool file_list_read(int folder, uint64_t seed, struct file_list *ret_list, struc
 {
 	char bytes[MOST_BYTES + 1];
 	owned_fd int fd = openat(folder, "files", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+
 	*ret_list = (struct file_list){0};
 	if (fd < 0 && errno == ENOENT)
 		return true;
+
 	ssize_t length = fd < 0 ? -1 : pread(fd, bytes, sizeof bytes, 0);
 	if (length < 0)
 		return err_set(
@@ -100,6 +105,7 @@ bool file_list_write(
 	char bytes[MOST_BYTES];
 	const uint32_t version = VERSION, count = (uint32_t)list->count;
 	size_t length = HEAD + count * sizeof *list->names;
+
 	memcpy(bytes, magic, sizeof magic);
 	memcpy(bytes + 8, &version, sizeof version);
 	memcpy(bytes + 12, &count, sizeof count);

@@ -71,9 +71,11 @@ bool hash_set_remove(struct hash_set *set, struct fingerprint hash)
 {
 	if (!set->count)
 		return false;
+
 	size_t mask = set->capacity - 1, hole = place_of_hash(set, hash);
 	if (hash_is_free(set->places[hole]))
 		return false;
+
 	for (size_t next = (hole + 1) & mask; !hash_is_free(set->places[next]);
 	     next = (next + 1) & mask) {
 		size_t wanted = (size_t)set->places[next].high & mask;

@@ -108,13 +108,16 @@ static bool look_at_file(struct key_log *log, const struct key_log_start *wanted
 {
 	struct key_log_start there;
 	struct stat state;
+
 	if (fstat(log->fd, &state))
 		return fail_key_log(log, "looked at", err);
 	if (state.st_size < KEY_LOG_HEAD)
 		return begin_file(log, wanted, err);
+
 	log->units = (uint64_t)state.st_size / KEY_UNIT;
 	if (pread(log->fd, &there, sizeof there, 0) != sizeof there)
 		return fail_key_log(log, "read", err);
+
 	log->durable = there.durable;
 	if (is_empty(log, &there))
 		return begin_file(log, wanted, err);
@@ -163,6 +166,7 @@ struct key_log *key_log_open(int folder, const char *name, const struct key_log_
 {
 	struct key_log *log = xcalloc(1, sizeof *log);
 	const struct key_log_start wanted = log_start_of(head);
+
 	log->name = xstrdup(name);
 	log->seed = head->seed;
 	log->offset = -1;
@@ -287,6 +291,7 @@ bool key_log_read(struct key_log *log, uint64_t from, int64_t known, key_log_see
     void *context, struct err *err)
 {
 	uint64_t unit = log->durable, whole = from > unit ? from : unit;
+
 	log->offset = known;
 	/* between the synced part and the part that the caller knows */
 	if (unit < from)
@@ -295,6 +300,7 @@ bool key_log_read(struct key_log *log, uint64_t from, int64_t known, key_log_see
 		unit = show_batches(log, from, log->units, &log->offset, see, context);
 	if (unit < whole)
 		return fail_damaged(log, unit, ERR_CONFIG, err);
+
 	/* sync what a killed process wrote, so that it is not durable later than the next batch */
 	log->dirty |= log->durable != unit;
 	return cut_log(log, unit, err) && rewrite_log_tail(log, err) && key_log_sync(log, err);
@@ -335,10 +341,12 @@ bool key_log_is_whole_at(struct key_log *log, uint64_t unit)
 {
 	uint64_t block = unit / BLOCK, first = block * BLOCK, end = first + BLOCK;
 	int64_t offset = -1;
+
 	if (unit < KEY_FIRST_UNIT || unit >= log->units)
 		return false;
 	if (block / 8 < log->proved_bytes && log->proved[block / 8] >> block % 8 & 1)
 		return true;
+
 	uint64_t from = lead_before(log, first > KEY_FIRST_UNIT ? first : KEY_FIRST_UNIT);
 	end = end < log->units ? end : log->units;
 	uint64_t reached = show_batches(log, from, end, &offset, ignore_log_entry, NULL);
@@ -394,6 +402,7 @@ bool key_log_write(struct key_log *log, int64_t offset, struct err *err)
 		return true;
 	if (!map_for(log, log->units + log->added_count, err))
 		return false;
+
 	struct key_lead *lead = &log->added->lead;
 	*lead =
 	    (struct key_lead){.unit = log->units, .count = log->added_count - 1, .offset = offset};
@@ -402,6 +411,7 @@ bool key_log_write(struct key_log *log, int64_t offset, struct err *err)
 	if (!write_log_bytes(
 		log->fd, log->added, log->added_count * KEY_UNIT, log->units * KEY_UNIT))
 		return fail_key_log(log, "written", err);
+
 	fault_point("after_key_log_write");
 	log->dirty = true;
 	log->units += log->added_count;
@@ -434,6 +444,7 @@ bool key_log_sync(struct key_log *log, struct err *err)
 		    log->name, strerror(log->failed), disk_error_cure(log->failed));
 	if (log->durable != log->units && !note_durable(log, err))
 		return false;
+
 	log->dirty = false;
 	return true;
 }

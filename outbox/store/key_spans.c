@@ -45,6 +45,7 @@ static struct span *open_span(struct key_spans *spans, int64_t number, struct er
 	const struct state_folder_head *head = &spans->folder->head;
 	const struct key_log_head wanted = {
 	    .seed = head->seed, .slice = number, .slice_ms = head->slice_ms};
+
 	name_span_file(number, name);
 	struct key_log *log = key_log_open(spans->folder->fd, name, &wanted, spans->ids, err);
 	if (!log) {
@@ -161,6 +162,7 @@ struct key_spans *key_spans_open(const struct state_folder *folder, uint64_t ids
     void (*see)(void *context, const struct key_entry *entry), void *context, struct err *err)
 {
 	struct key_spans *spans = xcalloc(1, sizeof *spans);
+
 	spans->folder = folder;
 	spans->ids = ids / folder->head.slices + 1;
 	spans->offset = -1;
@@ -173,6 +175,7 @@ struct key_spans *key_spans_open(const struct state_folder *folder, uint64_t ids
 	int64_t newest = spans->count ? spans->spans[spans->count - 1].number : INT64_MIN;
 	if (good && file_list_check(folder, &there, newest, "log", err))
 		return spans;
+
 	key_spans_close(spans);
 	return NULL;
 }
@@ -206,6 +209,7 @@ bool key_spans_add(struct key_spans *spans, const struct key_entry *entry, struc
 {
 	int64_t number = span_number_of(spans, entry->time_ms);
 	struct span *span = find_span(spans, number);
+
 	if (!span) {
 		span = open_span(spans, number, err);
 		if (!span)

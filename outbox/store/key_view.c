@@ -14,14 +14,17 @@ enum { PIECE = 1 << 12 }; /* units */
 bool key_view_open(struct key_view *ret_view, int folder, const char *name)
 {
 	struct stat state;
+
 	*ret_view =
 	    (struct key_view){.fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)};
 	if (ret_view->fd < 0)
 		return false;
+
 	ret_view->piece = xmalloc(PIECE * sizeof *ret_view->piece);
 	if (pread(ret_view->fd, &ret_view->start, KEY_LOG_HEAD, 0) < 0 ||
 	    fstat(ret_view->fd, &state))
 		return false;
+
 	ret_view->bytes = (uint64_t)state.st_size;
 	ret_view->units = ret_view->bytes / KEY_UNIT;
 	ret_view->seed = ret_view->start.seed;

@@ -88,6 +88,7 @@ static bool open_it(struct mapped_file *file, int fd, const char *name,
 {
 	struct stat state;
 	struct mapped_head head;
+
 	if (fstat(fd, &state))
 		return disk_error_fail(name, "looked at", err);
 	if (state.st_size > 0 && state.st_size < MAPPED_HEAD)
@@ -137,8 +138,10 @@ bool mapped_file_sync_offset(const struct mapped_file *file, int64_t offset, str
 static bool dirty_mapped_pages(const struct mapped_file *file, struct err *err)
 {
 	uint64_t bytes = MAPPED_HEAD + file->head->bytes;
+
 	if (!file->head->failed)
 		return true;
+
 	for (uint64_t at = 0; at < bytes; at += MAPPED_HEAD) {
 		volatile char *page = (char *)file->head + at;
 		*page = *page;
@@ -146,6 +149,7 @@ static bool dirty_mapped_pages(const struct mapped_file *file, struct err *err)
 	file->head->failed = 0;
 	if (sync_bytes(file, bytes, err))
 		return true;
+
 	err->kind = ERR_RETRY;
 	return false;
 }

@@ -37,6 +37,7 @@ static bool judge_postgres_session(
     const struct postgres_session *server, const struct pg_result *session, struct err *err)
 {
 	const char *place = pg_place(server->pg);
+
 	if (text_equal(pg_value(session, 0, 1), "t"))
 		return err_set(err, ERR_RETRY,
 		    "%s: this is a standby: name the primary in the dsn, or all hosts and "
@@ -65,10 +66,12 @@ static bool begin_postgres_session(struct postgres_session *server, int64_t end,
 static bool connect_until(struct postgres_session *server, int64_t end, struct err *err)
 {
 	struct err lost;
+
 	if (server->pg && !pg_step(server->pg, &lost)) /* while the session was idle */
 		postgres_session_leave(server);
 	if (server->pg)
 		return true;
+
 	server->pg = server->kind == POSTGRES_SESSION_PLAIN
 			 ? pg_connect_plain(server->dsn, "outbox dedup", left_until(end), err)
 			 : pg_connect(server->dsn, "outbox dedup", left_until(end), err);
@@ -89,10 +92,12 @@ struct pg_result *postgres_session_ask(struct postgres_session *server, const ch
     const struct pg_param *params, int count, char *ret_sqlstate, struct err *err)
 {
 	int64_t end = clock_ms() + server->timeout_ms;
+
 	if (ret_sqlstate)
 		ret_sqlstate[0] = '\0';
 	if (!connect_until(server, end, err))
 		return NULL;
+
 	struct pg_result *result =
 	    pg_query_within(server->pg, sql, params, count, left_until(end), err);
 	if (result)

@@ -83,6 +83,7 @@ static bool look_around(struct redis_session *server, struct err *err)
 static bool check_mark(struct redis_session *server, struct err *err)
 {
 	owned_text char *mark = NULL;
+
 	if (!server->mark)
 		redis_sayf(
 		    server->redis, "SET %s %lld NX", server->mark_key, (long long)clock_random());

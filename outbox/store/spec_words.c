@@ -6,6 +6,7 @@ bool spec_word_next(char **rest, char **ret_word, struct err *err)
 {
 	char *from = *rest + strspn(*rest, " \t"), *to = from;
 	bool quoted = false;
+
 	*ret_word = *from ? from : NULL;
 	for (; *from && (quoted || !strchr(" \t", *from)); from++) {
 		if (*from != '"')
@@ -17,6 +18,7 @@ bool spec_word_next(char **rest, char **ret_word, struct err *err)
 	}
 	if (quoted)
 		return err_set(err, ERR_CONFIG, "a quote in the line has no end");
+
 	*rest = *from ? from + 1 : from;
 	*to = '\0';
 	return true;

@@ -88,14 +88,17 @@ static bool fail_path(const struct state_folder *folder, const char *what, struc
 static bool make_state_folder(struct state_folder *folder, struct err *err)
 {
 	bool made = mkdir(folder->path, 0700) == 0;
+
 	if (!made && errno != EEXIST)
 		return fail_path(folder, "the folder cannot be made", err);
+
 	const char *why;
 	folder->fd = state_folder_open_descriptor(folder->path, &why);
 	if (why)
 		return err_set(err, ERR_CONFIG, "path=%s is refused: %s", folder->path, why);
 	if (folder->fd < 0)
 		return fail_path(folder, "the folder cannot be opened", err);
+
 	owned_fd int parent =
 	    made ? openat(folder->fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
 	return parent < 0 || fsync(parent) == 0 ||
@@ -155,6 +158,7 @@ static bool check_folder_head(
 {
 	const struct state_folder_head *head = &folder->head;
 	const char *fault = state_folder_head_fault(head);
+
 	if (fault)
 		return refuse_folder(folder, fault, err);
 	if (memcmp(head->store, wanted->store, sizeof head->store) != 0)
@@ -177,6 +181,7 @@ static bool write_head(struct state_folder *folder, struct err *err)
 		    fdatasync(fd) == 0 &&
 		    renameat(folder->fd, "window.new", folder->fd, "window") == 0 &&
 		    fsync(folder->fd) == 0;
+
 	if (!good)
 		state_folder_fail(folder, "its file 'window' cannot be written", err);
 	if (fd >= 0)
@@ -207,6 +212,7 @@ bool state_folder_open(struct state_folder *ret_folder, const char *path, const 
 	if (!path)
 		return err_set(err, ERR_CONFIG,
 		    "path is missing: the folder of its state, as path=/var/lib/billing/dedup");
+
 	struct state_folder_head wanted = {.version = VERSION,
 	    .slices = (uint32_t)slices,
 	    .slice_ms = slice_ms,

@@ -59,6 +59,7 @@ static void judge_name(struct state_file *file)
 	static const char *const ends[] = {
 	    [STATE_FILE_LOG] = "log", [STATE_FILE_MAP] = "map", [STATE_FILE_COUNTS] = "counts"};
 	int end = 0;
+
 	if (sscanf(file->name, "%lld.%d.%n", &file->number, &file->sub, &end) == 2 && end)
 		for (int i = 0; i <= STATE_FILE_COUNTS; i++)
 			if (text_equal(file->name + end, ends[i])) {
@@ -70,6 +71,7 @@ static void judge_name(struct state_file *file)
 	if (sscanf(file->name, "%lld.%n", &file->number, &end) == 1 && end && file->number >= 0 &&
 	    text_equal(file->name + end, "bits"))
 		return;
+
 	file->number = 0;
 	file->kind = text_equal(file->name, "offset")      ? STATE_FILE_OFFSET
 		     : text_equal(file->name, "positions") ? STATE_FILE_POSITIONS
@@ -100,9 +102,11 @@ static bool is_folder_own_file(const char *name)
 static bool list_folder_files(struct state_folder_view *view, const char *path, struct err *err)
 {
 	const struct dirent *entry;
+
 	DIR *names = opendir(path);
 	if (!names)
 		return fail_folder_view(path, "the folder cannot be read", err);
+
 	while ((entry = readdir(names))) {
 		if (is_folder_own_file(entry->d_name))
 			continue;
@@ -130,6 +134,7 @@ static bool has_state(const struct state_folder_view *view)
 static bool read_folder_head(struct state_folder_view *view, const char *path, struct err *err)
 {
 	owned_fd int fd = openat(view->fd, "window", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+
 	if (fd < 0 && errno != ENOENT)
 		return fail_folder_view(path, "its file 'window' cannot be read", err);
 	if (fd < 0 && !has_state(view))

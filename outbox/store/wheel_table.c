@@ -75,6 +75,7 @@ static void grow_buckets(struct wheel_table *table)
 static uint32_t take_entry(struct wheel_table *table)
 {
 	uint32_t place = table->free;
+
 	if (place) {
 		table->free = table->entries[place].next;
 		return place;

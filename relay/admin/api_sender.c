@@ -450,6 +450,7 @@ void api_sender_stop(struct api_sender *sender)
 {
 	if (!sender)
 		return;
+
 	pthread_mutex_lock(&sender->mutex);
 	sender->ending = true;
 	pthread_mutex_unlock(&sender->mutex);

@@ -872,6 +872,7 @@ void gate_stop(struct gate *gate)
 {
 	if (!gate)
 		return;
+
 	tell_gate(gate, &gate->quiesces);
 	tell_gate(gate, &gate->ends);
 	if (gate->runs)

@@ -39,6 +39,7 @@ double bench_dedup_bare_batched(const void *memory, size_t bytes, int64_t reads)
 	const uint64_t *words = memory;
 	uint64_t lines = bytes / LINE, sum = 0, places[BATCH];
 	int64_t begin = clock_us();
+
 	for (int64_t i = 0; i < reads; i += BATCH) {
 		for (int k = 0; k < BATCH; k++) {
 			places[k] = line_of(bench_dedup_hash((uint64_t)(i + k)).low, lines);

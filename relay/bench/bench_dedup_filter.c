@@ -57,6 +57,7 @@ static double time_looks(const struct filled *filled, bool batched)
 	const struct bloom_code *code = *bloom_codes();
 	uint64_t first = filled->ids, found = 0;
 	int64_t begin = clock_us();
+
 	for (uint64_t i = 0; i < (uint64_t)looks; i++) {
 		if (batched)
 			bloom_prefetch(
@@ -77,6 +78,7 @@ static void measure_filter(
 {
 	double values[BENCH_MOST_RUNS], references[BENCH_MOST_RUNS];
 	struct filled filled;
+
 	make_filters(&filled, ids, slices);
 	for (int run = 0; run < (int)bench->options.runs && !bench_interrupted(); run++) {
 		values[run] = time_looks(&filled, batched);
@@ -123,6 +125,7 @@ bool bench_dedup_filter(struct bench *bench, struct err *err)
 	const int64_t most = 100000000, ids = bench->options.ids;
 	const uint64_t many = (uint64_t)(ids > most / 10 ? most : ids * 10);
 	char name[80];
+
 	bench_say("the code is %s", (*bloom_codes())->name);
 	judge_size(bench, "filter at 1 %, an id", 0.01, 18);
 	judge_size(bench, "filter at 0.1 %, an id", 0.001, 27);

@@ -46,6 +46,7 @@ static bool measure_statement(struct taker *taker, const char *sql, int params_c
 {
 	owned_text char *text = schema_text(sql, taker->place->schema);
 	int64_t begin = clock_us(), count = 0;
+
 	while (clock_us() - begin < RUN_US) {
 		name_taken_ids(taker, batch);
 		const struct pg_param params[] = {{"bench"}, pg_column_param(&taker->ids),
@@ -65,6 +66,7 @@ static bool measure_batch(struct taker *taker, int batch, struct err *err)
 	double taken[BENCH_MOST_RUNS], inserted[BENCH_MOST_RUNS];
 	int runs = (int)bench->options.runs;
 	char name[80];
+
 	for (int i = 0; i < runs; i++)
 		if (!measure_statement(
 			taker, sql_bench_processed_insert, 3, batch, &inserted[i], err) ||
@@ -91,6 +93,7 @@ bool bench_dedup_postgres(struct bench *bench, struct err *err)
 {
 	struct postgres_settings postgres = *bench->postgres;
 	struct bench here = *bench, place = *bench;
+
 	if (!bench->options.dsn) {
 		bench_say("postgres is not measured: name a database with --dsn");
 		return true;

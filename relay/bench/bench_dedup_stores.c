@@ -39,6 +39,7 @@ static void name_batch_ids(struct batch *batch, enum ids kind, int64_t first, in
 	static const char *const forms[] = {
 	    "%08llx-d9cb-469f-a165-%012llx", "%llu", "2:main:5eed5eed:0:7:1:%llu"};
 	int64_t begin_ms = clock_wall_us() / 1000 - DAY_MS;
+
 	for (int i = 0; i < BATCH; i++) {
 		unsigned long long number = (unsigned long long)(first + i);
 		int length = kind == IDS_TEXT
@@ -73,6 +74,7 @@ static bool add_new_ids(struct outbox_dedup *dedup, enum ids kind, int64_t ids,
 {
 	static struct batch batch;
 	struct outbox_error error;
+
 	for (int64_t first = 0; first < ids; first += BATCH) {
 		name_batch_ids(&batch, kind, first, ids);
 		int64_t begin = clock_us();
@@ -98,6 +100,7 @@ static bool check_ids_again(struct outbox_dedup *dedup, enum ids kind, int64_t i
 {
 	static struct batch batch;
 	struct outbox_error error;
+
 	for (int64_t first = 0; first < ids; first += BATCH) {
 		name_batch_ids(&batch, kind, first, ids);
 		int64_t begin = clock_us();
@@ -149,6 +152,7 @@ static void tell_store_figures(
 	const char *store = figures->stats.store;
 	double many = (double)ids, memory = (double)figures->stats.memory_bytes / many;
 	char names[4][80];
+
 	snprintf(names[0], sizeof names[0], "%s: a new id, checked and done", store);
 	snprintf(names[1], sizeof names[1], "%s: a copy of it, checked", store);
 	snprintf(names[2], sizeof names[2], "%s: memory, an id", store);
@@ -168,8 +172,10 @@ static bool measure_local(struct bench *bench, const struct local *local, struct
 	char path[256];
 	struct figures figures;
 	int64_t ids = bench->options.ids / BATCH * BATCH;
+
 	if (!bench_dedup_folder(path, sizeof path, err))
 		return false;
+
 	bool takes_ids = local->kind != IDS_POSITION;
 	owned_text char *line =
 	    takes_ids ? xformat("%s ids=%lld path=%s", local->line, (long long)ids, path)
@@ -199,8 +205,10 @@ static bool run_redis_benchmark(const char *url, int64_t sets, double *ret_rate,
 	int ends[2];
 	owned_text char *count = xformat("%lld", (long long)sets);
 	owned_text char *pipeline = xformat("%d", BATCH);
+
 	if (pipe(ends))
 		return err_set(err, ERR_RETRY, "no pipe can be made");
+
 	pid_t child = fork();
 	if (child == 0) {
 		dup2(ends[1], STDOUT_FILENO);
@@ -279,10 +287,12 @@ static bool empty_redis(const char *url, bool may, struct err *err)
 	OWNED(owned_redis_destroy) struct redis *redis = NULL;
 	const struct redis_word words[] = {
 	    redis_word("EVAL"), redis_word(script), redis_word("1"), redis_word(ours)};
+
 	if (!may)
 		return true;
 	if (!connect_to_redis(url, &redis, err))
 		return false;
+
 	redis_say(redis, words, 4);
 	if (!redis_hear(redis, SERVER_MS, keep_foreign, &foreign, err))
 		return false;
@@ -298,10 +308,12 @@ static bool measure_turn(const char *url, bool may_empty, int turn, int64_t ids,
 	struct figures figures;
 	owned_text char *line =
 	    xformat("redis name=b%d-%d window=10m url=%s", (int)getpid(), turn, url);
+
 	if (!empty_redis(url, may_empty, err) ||
 	    !run_redis_benchmark(url, ids, &rates->sets[turn], err) ||
 	    !empty_redis(url, may_empty, err) || !run_store(line, IDS_TEXT, ids, &figures, err))
 		return false;
+
 	rates->check[turn] = (double)ids * 1e6 / (double)figures.check_us;
 	rates->done[turn] = (double)ids * 1e6 / (double)figures.done_us;
 	/* check and done send one command each per id */
@@ -317,6 +329,7 @@ static bool measure_redis(struct bench *bench, const char *url, struct err *err)
 	bool good = true;
 	int64_t ids = bench->options.ids / 10 / BATCH * BATCH, keys;
 	int runs = (int)bench->options.pairs;
+
 	if (!count_keys(url, &keys, err))
 		return false;
 	if (keys == 0)
@@ -330,6 +343,7 @@ static bool measure_redis(struct bench *bench, const char *url, struct err *err)
 		good = measure_turn(url, keys == 0, turn, ids, &rates, err);
 	if (!empty_redis(url, keys == 0, good ? err : &after) || !good)
 		return false;
+
 	bench_judge_pairs(bench, "redis: new ids checked, beside SETs of redis-benchmark", "ids/s",
 	    rates.check, rates.sets, runs, '>', 0.5);
 	bench_judge_pairs(bench, "redis: ids made done, beside SETs of redis-benchmark", "ids/s",

@@ -48,6 +48,7 @@ static bool take_window_id(
 static bool add_all(struct window_bench *run, struct dedup_window *window, struct err *err)
 {
 	int64_t a_slice = run->ids / SLICES + 1, durable_us = clock_us();
+
 	for (int64_t i = 0; i < run->ids; i++) {
 		bool turns = i && i % a_slice == 0;
 		int64_t begin = turns ? clock_us() : 0;
@@ -68,8 +69,10 @@ static bool measure_adding(struct window_bench *run, struct err *err)
 {
 	struct dedup_window *window = open_window(run, err);
 	int64_t begin = clock_us();
+
 	if (!window)
 		return false;
+
 	bool good = add_all(run, window, err);
 	double seconds = (double)(clock_us() - begin) / 1e6;
 	struct dedup_window_figures figures;
@@ -77,6 +80,7 @@ static bool measure_adding(struct window_bench *run, struct err *err)
 	dedup_window_close(window);
 	if (!good)
 		return false;
+
 	bench_judge(run->bench, "ids taken, fdatasync each 100 ms", "ids/s",
 	    (double)run->ids / seconds, '>', 1000000);
 	bench_judge(
@@ -102,6 +106,7 @@ static bool kill_one(struct window_bench *run, struct err *err)
 {
 	int status;
 	pid_t child = fork();
+
 	if (child == 0) {
 		struct dedup_window *window = open_window(run, err);
 		for (int64_t i = 0; window && i < 100000; i++)
@@ -131,12 +136,15 @@ static void remove_maps(const char *path)
 static bool measure_restarts(struct window_bench *run, struct err *err)
 {
 	double mapped, killed, rebuilt;
+
 	if (!measure_opening(run, &mapped, err) || !kill_one(run, err) ||
 	    !measure_opening(run, &killed, err))
 		return false;
+
 	remove_maps(run->path);
 	if (!measure_opening(run, &rebuilt, err))
 		return false;
+
 	bench_judge(run->bench, "restart on the same boot", "ms", mapped * 1000, '<', 100);
 	bench_judge(run->bench, "restart after kill -9", "ms", killed * 1000, '<', 100);
 	bench_judge(run->bench, "rebuild from the key log", "ids/s", (double)run->ids / rebuilt,
@@ -150,6 +158,7 @@ static double time_confirmations(struct dedup_slice *slice, uint64_t ids)
 {
 	const int64_t looks = 2000000;
 	int64_t found = 0, begin = clock_us();
+
 	for (uint64_t i = 0; i < (uint64_t)looks; i++) {
 		bool there = false;
 		struct err err;
@@ -192,8 +201,10 @@ static bool measure_confirming(struct bench *bench, const char *path, struct err
 	    .head = {.slice_ms = SLICE_MS}, .ids = ids, .lines = ids / 16};
 	struct dedup_slice slice;
 	owned_fd int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
 	if (!dedup_slice_open(&slice, folder, &plan, err))
 		return false;
+
 	bool good = fill_slice(&slice, ids, err);
 	if (good)
 		judge_confirming(bench, &slice, ids);

@@ -134,6 +134,7 @@ static bool confirm_and_note(
 {
 	if (!parked_request_count(request, err))
 		return false;
+
 	print_addressed_rows(request);
 	if ((call_flag(call, "dry-run") || !call_flag(call, "yes")) &&
 	    !print_parked_sample(request, err))
@@ -145,6 +146,7 @@ static bool confirm_and_note(
 	if (!confirm_request(call, request, err) ||
 	    !parked_request_note(request, confirm_reason(call), err))
 		return false;
+
 	print_noted(call, request);
 	return !call_flag(call, "wait") || wait_for_owner(call, request, err);
 }

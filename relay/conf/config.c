@@ -238,6 +238,7 @@ void config_destroy(struct config *config)
 {
 	if (!config)
 		return;
+
 	for (int i = 0; i < config_row_count; i++)
 		for (int k = 0; k < config_rows_items(config, config_rows[i].kind); k++)
 			config_value_free(

@@ -61,6 +61,7 @@ static void compare_items(
 		compare_in_flight(running, fresh, out);
 	if (kind != CONFIG_KAFKA)
 		return;
+
 	compare_properties(running, fresh, true, "removed, ", out);
 	compare_properties(fresh, running, false, "added, ", out);
 }

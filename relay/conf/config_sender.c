@@ -46,6 +46,7 @@ static bool check_sender_scope(const struct config *config, const struct config_
 		return config_source_refuse(err, source, CONFIG_SENDER, sender->name, "types",
 		    "neither sections nor types says what it speaks for; write types = * for every "
 		    "type");
+
 	for (int i = 0; i < sender->sections.count; i++)
 		if (!has_section(config, sender->sections.items[i]))
 			return config_source_refuse(err, source, CONFIG_SENDER, sender->name,

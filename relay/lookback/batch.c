@@ -157,6 +157,7 @@ void batch_destroy(struct batch *batch)
 {
 	if (!batch)
 		return;
+
 	batch_clear(batch);
 	pg_column_finish(&batch->types);
 	pg_column_finish(&batch->names);

@@ -278,6 +278,7 @@ static bool is_json_number(const char *at, const char *end)
 	at += *at == '-';
 	if (!is_digit(*at))
 		return false;
+
 	at = *at == '0' ? at + 1 : skip_digits(at);
 	if (*at == '.') {
 		if (!is_digit(*++at))

@@ -68,10 +68,12 @@ static bool set_text_field(struct lookback_request *request, const struct field 
 	if (said->length == 0 || said->length > field->most)
 		return refusal_set(refusal, "bad_value", "%s has %zu bytes; it takes 1 to %zu",
 		    field->name, said->length, field->most);
+
 	owned_text char *text = xformat("%.*s", (int)said->length, said->text);
 	if (strlen(text) != said->length || !text_is_utf8(text, said->length))
 		return refusal_set(
 		    refusal, "bad_value", "%s is not UTF-8 text without a NUL", field->name);
+
 	char **at = (char **)((char *)request + field->offset);
 	free(*at);
 	*at = text;
@@ -451,6 +453,7 @@ static bool read_json_object(
 	if (*body->unknown)
 		return refusal_set(
 		    refusal, "unknown_field", "%s is no field of version 1", body->unknown);
+
 	for (int i = 1; i < FIELDS; i++)
 		if (is_wanted_field(request, &fields[i]) &&
 		    !read_json_field(request, &fields[i], &body->members[i], refusal))

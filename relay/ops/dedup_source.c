@@ -19,8 +19,10 @@ static bool blame_user_query(const struct dedup_source *source, struct err *err)
 	bool at_fault = (text_starts(sqlstate, "42") && !text_equal(sqlstate, "42501")) ||
 			text_starts(sqlstate, "22") || text_starts(sqlstate, "0A") ||
 			text_equal(sqlstate, "25006");
+
 	if (pg_state(source->pg) != PG_IDLE || !at_fault)
 		return false;
+
 	char *code = strstr(err->message, "(SQLSTATE ");
 	char *end = code ? strchr(code, ')') : NULL;
 	if (end)
@@ -74,8 +76,10 @@ static bool check_types(struct dedup_source *source, const char *query, struct e
 	    "text", "character varying", "bytea", "uuid", "bigint", "integer", "smallint", NULL};
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *rows = ask_about(source, sql_dedup_load_types, query, err);
+
 	if (!rows)
 		return false;
+
 	const char *id = pg_value(rows, 0, 0), *at = pg_value(rows, 0, 1);
 	if (!is_one_of(id, types))
 		return err_set(err, ERR_REJECT,

@@ -76,6 +76,7 @@ static char *event_id(const struct redrive *redrive, const struct consumer_recor
 	struct rule_message asked = {.message = &found};
 	OWNED(text_finish) struct text id = {0};
 	struct deliver_event event;
+
 	message->topic = record->topic;
 	if (rule_key_add_id(redrive->id_key, &asked, &id)) {
 		message->id = id.data;
@@ -101,6 +102,7 @@ static bool is_redrive_wanted(const struct redrive *redrive, const struct consum
 	const char *reason = redrive->filter.reason;
 	owned_text char *why = header_of(record, "outbox-reason");
 	int64_t at_us = record->timestamp_ms * 1000;
+
 	if (key && (!record->key || record->key_length != strlen(key) ||
 		       memcmp(record->key, key, record->key_length) != 0))
 		return false;
@@ -141,6 +143,7 @@ static void take_acknowledged(struct redrive *redrive)
 {
 	struct err why;
 	bool refused;
+
 	for (struct item *item; (item = redelivery_take(redrive->redelivery, &refused, &why));) {
 		if (refused)
 			fail_redrive(redrive, &why);
@@ -159,6 +162,7 @@ static bool send_until_few(struct redrive *redrive, size_t most)
 	struct err err;
 	int64_t until = clock_ms() + GIVE_UP_MS;
 	size_t before = redelivery_count(redrive->redelivery);
+
 	while (!redrive->failed && redelivery_count(redrive->redelivery) > most) {
 		struct pollfd fd = {redelivery_fd(redrive->redelivery), POLLIN, 0};
 		redelivery_step(redrive->redelivery, clock_ms());
@@ -181,6 +185,7 @@ static bool send_back(struct redrive *redrive, const struct consumer_record *rec
 {
 	struct err err;
 	char *topic = header_of(record, "outbox-origin-topic");
+
 	if (!topic || !config_list_has(&redrive->section->topics, topic)) {
 		err_set(&err, ERR_REJECT,
 		    "dead letter %" PRId32 "/%" PRId64 " is of topic %s, which [deliver \"%s\"] "
@@ -201,24 +206,30 @@ static bool send_back(struct redrive *redrive, const struct consumer_record *rec
 static bool see_dead_letter(void *context, const struct consumer_record *record)
 {
 	struct redrive *redrive = context;
+
 	if (redrive->figures.matching >= redrive->limit)
 		return false;
 	if (record->partition >= redrive->part_count)
 		return true;
+
 	struct part *part = &redrive->parts[record->partition];
 	if (redrive->sends && record->offset >= part->upto)
 		return true;
+
 	bool gone = offsets_is_finished(&part->offsets, record->offset);
 	if (redrive->sends && !gone)
 		offsets_take(&part->offsets, record->offset);
 	if (!is_redrive_wanted(redrive, record))
 		return true;
+
 	redrive->figures.gone_before += gone;
 	if (gone)
 		return true;
+
 	redrive->figures.matching++;
 	if (redrive->sends)
 		return send_back(redrive, record);
+
 	part->upto = record->offset + 1;
 	report_dead_letter(redrive, record);
 	return true;
@@ -231,6 +242,7 @@ static bool read_dead_letters(struct redrive *redrive, bool sends, struct err *e
 	struct consumer *consumer =
 	    consumer_create(redrive->section->kafka, topics, "read_committed", err);
 	bool at_end = false;
+
 	redrive->sends = sends;
 	redrive->figures.matching = redrive->figures.gone_before = 0;
 	while (
@@ -250,8 +262,10 @@ static bool read_part(struct redrive *redrive, const struct consumer_partition *
 	owned_text char *text = NULL;
 	const char *finished, *mark;
 	int64_t offset;
+
 	if (!committed_read(redrive->committed, at->topic, at->partition, &offset, &text, err))
 		return false;
+
 	bool ours = commit_text_parse(text, &finished, &mark);
 	bool stale = offset < at->low || offset > at->high; /* the topic was recreated, or cut */
 	if (!offsets_init(&part->offsets, stale ? at->low : offset, stale ? "" : finished) || !ours)
@@ -269,8 +283,10 @@ static bool read_parts(struct redrive *redrive, struct err *err)
 	struct consumer *consumer =
 	    consumer_create(redrive->section->kafka, topics, "read_committed", err);
 	struct consumer_partition at;
+
 	if (!consumer)
 		return false;
+
 	while (consumer_partition_at(consumer, redrive->part_count, &at))
 		redrive->part_count++;
 	redrive->parts = xcalloc((size_t)redrive->part_count + 1, sizeof *redrive->parts);

@@ -62,6 +62,7 @@ static char *fill_replay_script(
 	    {"counted", or_any(replay->acked_ids, "{}")},
 	    {0},
 	};
+
 	return script_fill(text, places);
 }
 

@@ -101,6 +101,7 @@ void replay_send_destroy(struct replay_send *send)
 {
 	if (!send)
 		return;
+
 	producer_destroy(send->producer, PRODUCER_END_MS); /* it owns the payloads until here */
 	for (int64_t i = send->first; i < send->end; i++)
 		message_release(&entry_at(send, i)->message);

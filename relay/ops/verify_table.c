@@ -95,6 +95,7 @@ void verify_table_close(struct verify_table *table)
 {
 	if (!table)
 		return;
+
 	partition_list_finish(&table->partitions);
 	free(table->shards);
 	free(table->acked);

@@ -12,8 +12,10 @@ static bool load_rows(struct pg *pg, const char *schema, struct ledger *ledger, 
 {
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *result = schema_query(pg, schema, sql_migration_state, NULL, 0, err);
+
 	if (!result)
 		return false;
+
 	ledger->count = pg_rows(result);
 	ledger->rows = xcalloc((size_t)ledger->count, sizeof *ledger->rows);
 	for (int i = 0; i < ledger->count; i++)

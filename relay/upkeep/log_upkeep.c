@@ -34,11 +34,13 @@ static bool tend_log(struct log_upkeep *upkeep, bool *ret_busy, struct err *err)
 {
 	const struct postgres_settings *postgres = upkeep->postgres;
 	int changes[PARTITION_OUTCOMES];
+
 	if (!upkeep->pg)
 		upkeep->pg =
 		    pg_connect(postgres->dsn, "outbox-relay log upkeep", CONNECT_TIMEOUT_MS, err);
 	if (!upkeep->pg)
 		return false;
+
 	bool all = partition_log_upkeep(upkeep->pg, postgres->schema, changes, err);
 	for (int i = 0; i < PARTITION_OUTCOMES; i++)
 		partition_count(postgres->name, "log", (enum partition_outcome)i, changes[i]);

@@ -25,6 +25,7 @@ static bool server_serves(struct pg *pg, const struct migrate_options *options, 
 	if (pg_server_version(pg) < OLDEST_SERVER)
 		return err_set(err, ERR_CONFIG, "%s: PostgreSQL %d is too old; use 13 or newer",
 		    pg_place(pg), pg_server_version(pg) / 10000);
+
 	owned_text char *plain = NULL;
 	if (!ask_schema_value(pg, sql_migration_name, options->schema, &plain, err))
 		return false;
@@ -32,6 +33,7 @@ static bool server_serves(struct pg *pg, const struct migrate_options *options, 
 		return err_set(err, ERR_CONFIG,
 		    "schema \"%s\" is a reserved word of PostgreSQL; choose another name",
 		    options->schema);
+
 	owned_text char *missing = NULL;
 	if (options->no_roles)
 		return true;
@@ -88,10 +90,12 @@ static bool apply_next(struct pg *pg, const struct migrate_options *options,
     const struct sql_file **ret_file, struct err *err)
 {
 	OWNED(ledger_finish) struct ledger ledger = {0};
+
 	if (!ledger_load(pg, options->schema, &ledger, err))
 		return false;
 	if (!ledger_accepts(&ledger, sql_migrations, sql_migration_count, RELAY_VERSION, err))
 		return err_prefix(err, "%s: schema %s", pg_place(pg), options->schema);
+
 	const struct sql_file *file = ledger_next(
 	    &ledger, sql_migrations, sql_migration_count, RELAY_VERSION, !options->no_roles);
 	*ret_file = file;
@@ -131,6 +135,7 @@ bool migrate_up(struct pg *pg, const struct migrate_options *options, struct err
 bool migrate_check(struct pg *pg, const char *schema, struct err *err)
 {
 	OWNED(ledger_finish) struct ledger ledger = {0};
+
 	if (!schema_text_check(schema, err) || !ledger_load(pg, schema, &ledger, err))
 		return false;
 	if (!ledger.exists)
@@ -139,6 +144,7 @@ bool migrate_check(struct pg *pg, const char *schema, struct err *err)
 		    schema);
 	if (!ledger_accepts(&ledger, sql_migrations, sql_migration_count, RELAY_VERSION, err))
 		return err_prefix(err, "%s: schema %s", pg_place(pg), schema);
+
 	const struct sql_file *file =
 	    ledger_next(&ledger, sql_migrations, sql_migration_count, RELAY_VERSION, false);
 	if (!file)
@@ -176,8 +182,10 @@ bool migrate_list(
     struct pg *pg, const char *schema, struct migration **ret_list, int *ret_count, struct err *err)
 {
 	OWNED(ledger_finish) struct ledger ledger = {0};
+
 	if (!schema_text_check(schema, err) || !ledger_load(pg, schema, &ledger, err))
 		return false;
+
 	int count = 0;
 	struct migration *list =
 	    xcalloc((size_t)(ledger.count + sql_migration_count), sizeof *list);
@@ -233,6 +241,7 @@ bool migrate_print(const struct migrate_options *options, struct text *out, stru
 {
 	if (!schema_text_check(options->schema, err))
 		return false;
+
 	struct text script = {0};
 	text_add(&script, "-- outbox-relay " RELAY_VERSION ": psql -v ON_ERROR_STOP=1 -f FILE\n");
 	for (int i = 0; i < sql_migration_count; i++)

@@ -46,8 +46,10 @@ static bool call_partition_function(struct pg *pg, const char *schema, const cha
 {
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *result = schema_query(pg, schema, sql, params, count, err);
+
 	if (!result)
 		return false;
+
 	const char *text = pg_value(result, 0, 0);
 	for (int i = 0; i < PARTITION_OUTCOMES; i++) {
 		if (!text_equal(text, outcome_names[i]))
@@ -73,8 +75,10 @@ bool partition_list(struct pg *pg, const char *schema, const char *table, int64_
 	const struct pg_param params[] = {{table}, {width}};
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *result = schema_query(pg, schema, sql_partitions, params, 2, err);
+
 	if (!result)
 		return false;
+
 	int count = pg_rows(result);
 	*ret_list = (struct partition_list){
 	    .items = xcalloc((size_t)count, sizeof *ret_list->items),
@@ -206,6 +210,7 @@ bool partition_make_ahead(struct pg *pg, const struct postgres_settings *postgre
 	int64_t every_us = postgres->partition_every_ms * 1000;
 	int64_t until_us = list->now_us + postgres->partitions_ahead * every_us;
 	int64_t from_us = next_from(list);
+
 	*ret_outcome = PARTITION_EXISTS;
 	for (int i = 0; from_us < until_us && i < MOST_MADE_AT_ONCE; i++) {
 		int64_t to_us = from_us - from_us % every_us + every_us;
@@ -228,6 +233,7 @@ bool partition_log_upkeep(
 	struct pg_result *due = schema_query(pg, schema, sql_log_partitions_due, NULL, 0, err);
 	if (!due)
 		return false;
+
 	bool all = true;
 	for (int i = 0; i < pg_rows(due) && pg_state(pg) == PG_IDLE; i++) {
 		bool makes = text_equal(pg_value(due, i, 0), "make");

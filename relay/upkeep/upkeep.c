@@ -74,6 +74,7 @@ static void note_made(void *context, int64_t from_us)
 static bool watch_default(struct table *table, struct err *err)
 {
 	int64_t rows;
+
 	if (!partition_default_rows(table->pg, table->settings->schema, table->name, &rows, err))
 		return false;
 	if (rows && !table->status->default_rows)
@@ -93,14 +94,17 @@ static bool empty_default(struct table *table, struct err *err)
 		return false;
 	if (!table->status->default_rows)
 		return true;
+
 	enum partition_outcome outcome;
 	if (!partition_rehome(table->pg, table->settings->schema, table->name,
 		table->settings->partition_every_ms, &outcome, err))
 		return false;
+
 	owned_text char *name = xformat("%s_default", table->name);
 	note_partition_outcome(table, name, outcome);
 	if (outcome != PARTITION_MOVED)
 		return true;
+
 	log_info("default_partition_moved", {"database", LOG_TEXT(table->settings->name)},
 	    {"table", LOG_TEXT(table->name)}, {"rows", LOG_INT(table->status->default_rows)});
 	return watch_default(table, err); /* a row that no partition takes is still there */
@@ -128,9 +132,11 @@ static void report_held(struct table *table, const char *partition, const char *
 {
 	struct upkeep_table *status = table->status;
 	bool news = !text_equal(status->held, partition) || !text_equal(status->holder, holder);
+
 	set_table_gauge(table, upkeep_metrics()->held, *partition != '\0');
 	if (!news)
 		return;
+
 	snprintf(status->held, sizeof status->held, "%s", partition);
 	snprintf(status->holder, sizeof status->holder, "%s", holder);
 	if (*partition)
@@ -151,6 +157,7 @@ static bool retire_partition(struct table *table, const char *name, bool *parent
     enum partition_outcome *ret_outcome, struct err *err)
 {
 	const char *schema = table->settings->schema;
+
 	if (table->settings->retention == RETENTION_DETACH) {
 		*ret_outcome = PARTITION_BUSY;
 		if (*parent_busy) /* one try a step: the parent's lock is what writers need */
@@ -170,9 +177,11 @@ static bool retire_partition(struct table *table, const char *name, bool *parent
 	/* One try a step: the parent's lock is what writers need. */
 	if (*parent_busy)
 		return true;
+
 	enum partition_outcome dropped;
 	if (!partition_drop(table->pg, schema, name, &dropped, err))
 		return false;
+
 	note_partition_outcome(table, name, dropped);
 	*parent_busy = dropped == PARTITION_BUSY;
 	return true;
@@ -201,6 +210,7 @@ static bool drop_behind(struct table *table, const struct partition_list *list, 
 {
 	int64_t horizon_us = list->now_us - table->settings->retain_ms * 1000;
 	bool parent_busy = false, unknown = false, held = false;
+
 	for (int i = 0; i < list->count; i++) {
 		const struct partition *partition = &list->items[i];
 		enum partition_outcome outcome;
@@ -267,12 +277,14 @@ static bool tidy_lookback(struct upkeep *upkeep, bool *busy, struct err *err)
 static bool tend_all(struct upkeep *upkeep, bool *ret_busy, struct err *err)
 {
 	bool all = true;
+
 	*ret_busy = false;
 	if (!upkeep->pg)
 		upkeep->pg = pg_connect(
 		    upkeep->postgres->dsn, "outbox-relay upkeep", CONNECT_TIMEOUT_MS, err);
 	if (!upkeep->pg)
 		return false;
+
 	for (int i = 0; i < PARTITION_TABLES && pg_state(upkeep->pg) == PG_IDLE; i++) {
 		struct table table = {.name = partition_tables[i],
 		    .pg = upkeep->pg,

@@ -56,6 +56,7 @@ static bool take_load_row(
 	if (pg_is_null(page, row, 0))
 		return refuse_load_row(
 		    load, "its id is null: leave such rows out, as where id is not null", err);
+
 	if (load->timed && pg_is_null(page, row, 1))
 		return refuse_load_row(load,
 		    "its time is null or infinite: leave such rows out, or give them one, as "
@@ -63,6 +64,7 @@ static bool take_load_row(
 		    err);
 	if (!take_id(load, pg_value(page, row, 0) + 2, length, load->bytes[place], err))
 		return false;
+
 	load->ids[place] = (struct outbox_dedup_id){.id = load->bytes[place],
 	    .length = length,
 	    .time_ms = load->timed ? pg_int(page, row, 1) : -1,
@@ -139,6 +141,7 @@ static bool store_page(struct load *load, const struct pg_result *page, struct e
 static bool store_all(struct load *load, struct dedup_source *source, struct err *err)
 {
 	bool more = true;
+
 	while (more) {
 		OWNED(owned_pg_result_destroy)
 		struct pg_result *page = dedup_source_next(source, err);
@@ -234,6 +237,7 @@ static int load_all(const struct call *call, const char *query)
 	OWNED(cleanup_free) struct load *load = xcalloc(1, sizeof *load);
 	bool good = read_line(load, line, &err) && open_source(call, &source, query, &err) &&
 		    open_loaded_store(load, line, &err);
+
 	load->timed = source.timed;
 	good = good && run_load(load, &source, &err);
 	if (good)
@@ -241,6 +245,7 @@ static int load_all(const struct call *call, const char *query)
 	outbox_dedup_close(load->dedup);
 	if (!good)
 		return session_failed(&err);
+
 	print_result(load);
 	return 0;
 }

@@ -50,6 +50,7 @@ static void print_size_text(
 {
 	uint64_t slice = plan->lines * BLOOM_LINE;
 	struct disk disk = disk_of(plan);
+
 	printf("%-22s%" PRId64 "\n", "ids in a window", spec->ids);
 	print_duration("window", spec->window_ms, "");
 	printf("%-22s%d, and one more that ends; %" PRIu64 " ids in each\n", "slices", plan->slices,
@@ -80,6 +81,7 @@ static json_t *size_json(
     const struct dedup_spec *spec, const struct bloom_plan *plan, uint64_t partitions)
 {
 	struct disk disk = disk_of(plan);
+
 	return json_pack("{s:I, s:f, s:I, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
 			 "s:f, s:f, s:f, s:f, s:{s:f, s:i}}",
 	    "ids", (json_int_t)spec->ids, "rate", spec->rate, "window_ms",

@@ -55,6 +55,7 @@ static void print_folder(void *context, const struct state_folder_view *folder)
 {
 	const struct state_folder_head *head = &folder->head;
 	int64_t window = head->slice_ms * head->slices;
+
 	(void)context;
 	printf("store     %s\nversion   %u\nseed      %016" PRIx64 "\n",
 	    folder->fault ? "-" : folder->store, head->version, head->seed);
@@ -77,6 +78,7 @@ static void print_part(void *context, const struct dedup_part *part)
 	int64_t begin = part->file->number * part->slice_ms;
 	bool timed = part->first_ms <= part->last_ms;
 	const char *map = map_word(part);
+
 	sum_up(context, part);
 	printf("%-16s  %-20s  %-20s  %3d  %12" PRIu64 "  %14" PRIu64 "  %12s  %-20s  %-20s  %s%s\n",
 	    part->file->name, moment_or_dash(begin, part->slice_ms, from),
@@ -132,6 +134,7 @@ static void note_part(void *context, const struct dedup_part *part)
 	struct listing *listing = context;
 	int64_t begin = part->file->number * part->slice_ms;
 	bool timed = part->first_ms <= part->last_ms, sliced = part->slice_ms > 0;
+
 	sum_up(listing, part);
 	json_array_append_new(listing->files,
 	    json_pack("{s:s, s:I, s:i, s:o, s:o, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:s?, s:b}",
@@ -161,6 +164,7 @@ static bool print_stat_json(const char *path, struct err *err)
 	    "bytes", (json_int_t)listing.bytes, "offset",
 	    number_or_null(listing.offset, listing.offset >= 0), "files", listing.files, "findings",
 	    listing.findings);
+
 	if (good) {
 		json_object_update(listing.object, totals);
 		field_print_json("", json_incref(listing.object), JSON_INDENT(2), "\n");

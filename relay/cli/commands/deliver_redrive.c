@@ -67,8 +67,10 @@ static bool redrive_all(const struct call *call, struct err *err)
 	    .reason = call_text(call, "reason-has", NULL),
 	    .limit = call_number(call, "limit", INT64_MAX)};
 	OWNED(owned_config_destroy) struct config *config = session_config(call, err);
+
 	if (!config || !session_range(call, &filter.from_us, &filter.to_us, from, to, err))
 		return false;
+
 	const struct config_deliver *section = redrive_section(config, call->arguments[0], err);
 	OWNED(owned_redrive_close)
 	struct redrive *redrive = section ? redrive_open(section, &filter, err) : NULL;
