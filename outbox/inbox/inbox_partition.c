@@ -1,3 +1,9 @@
+/*
+ * One assigned partition: its state, its folder with dedup store and rules, the place where reading
+ * begins, and the way of a message until it is admitted to its key queue. Read from [arrival]: a
+ * message arrives, is looked up in the store, is checked by the rules, and is admitted in the order
+ * of offsets. [commits] makes the result durable before an offset is committed.
+ */
 #include "inbox_partition.h"
 
 #include <ctype.h>

@@ -1,3 +1,7 @@
+/*
+ * Copies the settings of the caller and checks them: numbers, texts, dedup line, rules and path.
+ * Begin at inbox_settings_create, which calls the checks in the order of the sections.
+ */
 #include "inbox_settings.h"
 
 #include <inttypes.h>

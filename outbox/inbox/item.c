@@ -1,3 +1,7 @@
+/*
+ * An item is one message in the inbox, with a copy of its record. The table of states comes first;
+ * then the memory of items, which is pooled, the copy of a record, and the lists that items are in.
+ */
 #include "item.h"
 
 #include <inttypes.h>

@@ -1,3 +1,8 @@
+/*
+ * The thread of the inbox. run_turn lists the steps of a turn in their order; loop_partitions.c,
+ * loop_reading.c, loop_items.c and loop_commits.c have the steps. [life] has the calls of other
+ * threads.
+ */
 #include "loop.h"
 
 #include <errno.h>
@@ -96,25 +101,32 @@ static void run_turn(struct loop *loop)
 {
 	loop->busy = false;
 	loop->now_ms = clock_ms();
+
 	loop_take_ends(loop);
 	loop_take_redelivered(loop);
 	loop_take_timers(loop);
+
 	loop_apply_pauses(loop);
 	loop_read_events(loop);
 	if (loop_may_read(loop))
 		loop_read_records(loop);
+
 	loop_begin_again(loop);
 	loop_see_to_late(loop);
 	loop_admit(loop);
+
 	loop_log_done(loop);
 	loop_apply_stops(loop);
 	loop_ask_coordinator(loop);
+
 	worker_pool_hold_until(loop->workers, subscription_held_until(loop->subscription));
 	if (loop->ready.first)
 		worker_pool_offer(loop->workers, &loop->ready);
+
 	loop_flush_in_time(loop);
 	loop_commit_in_time(loop);
 	loop_show_figures(loop);
+
 	if (!loop->busy)
 		wait_for_loop_work(loop);
 }
@@ -148,9 +160,11 @@ static void free_loop(struct loop *loop)
 	subscription_destroy(loop->subscription, CLOSE_MS);
 	if (loop->wake_fd >= 0)
 		close(loop->wake_fd);
+
 	for (size_t i = 0; i < loop->paused_count; i++)
 		free(loop->paused[i]);
 	free(loop->paused);
+
 	key_queues_finish(&loop->key_queues);
 	item_pool_finish(&loop->pool);
 	pthread_mutex_destroy(&loop->mutex);

@@ -1,4 +1,8 @@
-/* The way of a message from its key queue to its end, with its handlers and its redelivery. */
+/*
+ * The way of a message from its key queue to its end, with its handlers and its redelivery. Begin
+ * at advance_item, which decides by the item's fate; loop_take_end receives the result of a
+ * handler.
+ */
 #include "loop_private.h"
 
 #include <stdlib.h>

@@ -44,11 +44,13 @@ static void close_partitions(struct loop *loop)
 	loop->partitions = NULL;
 	loop->recent = NULL;
 	loop->partition_count = 0;
+
 	for (int i = 0; i < loop->late_count; i++)
 		free_late(&loop->late[i]);
 	free(loop->late);
 	loop->late = NULL;
 	loop->late_count = 0;
+
 	outbox_dedup_close(loop->common.dedup);
 	loop->common = (struct inbox_partition_store){0};
 }

@@ -1,3 +1,8 @@
+/*
+ * The set of finished offsets beyond the committed one, as bits and as the text that travels in the
+ * commit. [use] has the operations; [reading the text] and [writing the text] have the two
+ * encodings, runs and bits.
+ */
 #include "offsets.h"
 
 #include <stdlib.h>

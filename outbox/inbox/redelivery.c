@@ -1,3 +1,8 @@
+/*
+ * Sends failed messages to retry topics and to the dead-letter topic, until the broker has
+ * acknowledged them. Begin at redelivery_send, which copies a message with its headers, and at
+ * redelivery_step, which sends queued records, reads reports, and replaces a broken producer.
+ */
 #include "redelivery.h"
 
 #include <inttypes.h>

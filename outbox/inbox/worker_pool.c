@@ -1,3 +1,7 @@
+/*
+ * Threads that run handlers. The loop offers ready items and collects ended ones; [starting
+ * handlers] is the work of a thread, [the loop's side] and [ends] are the calls of the loop.
+ */
 #include "worker_pool.h"
 
 #include <errno.h>
@@ -200,6 +204,7 @@ static void end_item(
 	item->after_ms = end->after_ms;
 	free(item->reason);
 	item->reason = end->reason ? xstrdup(end->reason) : NULL;
+
 	if (item->assigned) {
 		item_move(item, ITEM_ENDED);
 		item_list_add(&pool->ended, item);

@@ -522,16 +522,19 @@ void dev_gate_destroy(struct dev_gate *gate)
 {
 	if (!gate)
 		return;
+
 	if (gate->started) {
 		eventfd_write(gate->stop_fd, 1);
 		pthread_join(gate->thread, NULL);
 	}
+
 	for (int i = 0; i < gate->pair_count; i++)
 		destroy_pair(gate->pairs[i]);
 	free(gate->pairs);
 	for (int i = 0; i < gate->door_count; i++)
 		if (gate->doors[i].fd >= 0)
 			close(gate->doors[i].fd);
+
 	close(gate->stop_fd);
 	text_finish(&gate->bootstrap);
 	free(gate);

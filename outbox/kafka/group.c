@@ -250,6 +250,7 @@ static bool take_group_message(struct group *group, const rd_kafka_message_t *me
 		*ret_some = true;
 		return true;
 	}
+
 	err_set(err, kafka_error_kind(message->err), "topic %s [%d]: %s (%s)", group->topic,
 	    message->partition, rd_kafka_message_errstr(message), rd_kafka_err2name(message->err));
 	if (message->err == RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET)

@@ -1,3 +1,8 @@
+/*
+ * Makes librdkafka's configuration from the properties of a section. A table of properties says
+ * which the relay sets itself, which may be set, and for which side; the checks against it follow,
+ * then the functions that fill the configuration for producers and consumers.
+ */
 #include "kafka_conf.h"
 
 #include <inttypes.h>

@@ -1,3 +1,8 @@
+/*
+ * Reads partitions to their end for a shard, by one client of librdkafka that is created on demand.
+ * The comment below explains how an end is found; begin at tail_next, which takes events, and
+ * tail_ask, which starts a question.
+ */
 #include "tail.h"
 
 #include <assert.h>

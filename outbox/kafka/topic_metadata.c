@@ -74,6 +74,7 @@ static struct known_topic judge_answer(
 		known.answered_ms = clock_ms();
 		return known;
 	}
+
 	if (kafka_client_is_missing(code)) {
 		known.state = TOPIC_MISSING;
 		known.partitions = 0;
@@ -325,11 +326,13 @@ void topic_metadata_destroy(struct topic_metadata *metadata)
 {
 	if (!metadata)
 		return;
+
 	if (metadata->started)
 		stop_lookups(metadata);
 	kafka_client_close(metadata->handle, CLOSE_MS);
 	while (metadata->looked)
 		forget_entry(metadata, metadata->looked);
+
 	pthread_rwlock_destroy(&metadata->client);
 	pthread_cond_destroy(&metadata->changed);
 	pthread_mutex_destroy(&metadata->mutex);

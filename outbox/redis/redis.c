@@ -1,3 +1,8 @@
+/*
+ * A connection to one Redis server with a deadline for each call, on hiredis' parser. [the link]
+ * connects and greets; [talk] collects commands (redis_say), sends them and reads the answers
+ * (redis_hear).
+ */
 #include "redis.h"
 
 #include <errno.h>

@@ -1,3 +1,8 @@
+/*
+ * The admitted messages of each key in a span of time, in a hash table with open addressing. Begin
+ * with the lookups, then [adding] and [forgetting]; occurrences_load and occurrences_settle restore
+ * a table from a log.
+ */
 #include "occurrences.h"
 
 #include <stdlib.h>
@@ -99,11 +104,13 @@ static struct occurrences_key *key_for(struct occurrences *known, struct fingerp
 {
 	if (known->keys >= known->capacity / 4 * 3)
 		grow_key_places(known);
+
 	struct occurrences_key *key = &known->places[place_of_key(known, hash)];
 	if (key_place_is_free(key)) {
 		key->hash = hash;
 		known->keys++;
 	}
+
 	if (key->count == key->capacity) {
 		uint32_t capacity = key->capacity ? key->capacity * 2 : 1;
 		key->list = xrealloc(key->list, capacity * sizeof *key->list);

@@ -1,3 +1,7 @@
+/*
+ * The expression that makes the key of a rule from a message: key, payload, headers and parts of
+ * JSON. [values of a message] evaluates it, [the expression] parses it.
+ */
 #include "rule_key.h"
 
 #include <stdlib.h>

@@ -1,3 +1,8 @@
+/*
+ * Rules that limit how many messages of a key are admitted. [opening] restores the admitted
+ * messages from the log; [a message] is the check: look_up_message, judge_by for each rule,
+ * record_all if it is admitted.
+ */
 #include "rules.h"
 
 #include <stdlib.h>

@@ -98,6 +98,7 @@ bool rules_log_read(struct rules_log *log, int width, bool stays,
 static void empty_log_folder(int folder)
 {
 	unlinkat(folder, "files", 0);
+
 	int copy = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *list = copy < 0 ? NULL : fdopendir(copy);
 	const struct dirent *entry;
@@ -108,6 +109,7 @@ static void empty_log_folder(int folder)
 	}
 	if (list)
 		closedir(list);
+
 	unlinkat(folder, "files.new", 0);
 	unlinkat(folder, "window", 0);
 	fault_point("within_rules_log_remove");

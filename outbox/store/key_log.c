@@ -1,3 +1,8 @@
+/*
+ * An append-only log of keys in batches, each with a checksum, and the map of one unit of time in
+ * it. Read [reading] for the format and for the repair of a torn tail, then [writing]: key_log_add
+ * collects, key_log_write writes a batch, key_log_sync makes it durable.
+ */
 #include "key_log.h"
 
 #include <assert.h>

@@ -1,3 +1,7 @@
+/*
+ * Key logs of consecutive spans of time in one folder; old ones are deleted as whole files.
+ * [opening] finds and reads them, [use] adds keys, forgets spans and makes them durable.
+ */
 #include "key_spans.h"
 
 #include <dirent.h>

@@ -193,6 +193,7 @@ bool wheel_table_add(struct wheel_table *table, struct fingerprint hash, int64_t
 		return false;
 	if (table->count >= table->bucket_count * 2)
 		grow_buckets(table);
+
 	uint32_t place = take_entry(table), *list = tick_at(table, tick),
 		 *bucket = bucket_of_hash(table, hash);
 	table->entries[place] = (struct wheel_entry){hash, *bucket, *list};

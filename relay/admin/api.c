@@ -1,3 +1,8 @@
+/*
+ * The HTTP interface on libmicrohttpd. [a request comes] checks a request before its body is read;
+ * [and is answered] runs its verb, waits for its parts, and answers. [start] and [stop] build and
+ * end it; the calls at the top serve the files of the verbs.
+ */
 #include "api.h"
 
 #include <inttypes.h>
@@ -327,6 +332,7 @@ static enum MHD_Result take_body(struct api_call *call, const char *bytes, size_
 		return MHD_NO;
 	if (call->status)
 		return MHD_YES;
+
 	if (call->taken > call->api->config->api.max_body) {
 		refuse_size(call);
 		drop_body(call);
@@ -583,10 +589,12 @@ void api_stop(struct api *api)
 {
 	if (!api)
 		return;
+
 	if (api->gate)
 		stop_gate(api);
 	else
 		stop_others(api);
+
 	free(api->senders);
 	free(api->databases);
 	free(api->address);

@@ -1,3 +1,8 @@
+/*
+ * One thread with one database session that answers the questions of the HTTP interface, and the
+ * claims by which the process knows which prepares it has sent itself. Begin at run_api_database;
+ * api_database_ask is the call of the verbs.
+ */
 #include "api_database.h"
 
 #include <errno.h>

@@ -1,3 +1,8 @@
+/*
+ * One thread that sends records of the HTTP interface to Kafka until they are acknowledged or their
+ * time is over. Begin at run_api_sender: take arrivals, hand them to the producer, read reports,
+ * and replace a broken producer.
+ */
 #include "api_sender.h"
 
 #include <errno.h>

@@ -60,6 +60,7 @@ static void add_publisher_variables(
 	if (publisher->in_flight_said)
 		add_variable(variables, xformat("OUTBOX_RELAY_PUBLISHER_MAX_IN_FLIGHT=%lld",
 					    (long long)publisher->max_in_flight));
+
 	add_variable(variables,
 	    xformat("OUTBOX_RELAY_PUBLISHER_MEMORY=%lldB", (long long)publisher->memory));
 	add_variable(variables,

@@ -1,3 +1,7 @@
+/*
+ * Collects figures with their bounds, and prints them as a table and as JSON. [collecting] has the
+ * calls of the kinds, [printing] the two forms.
+ */
 #include "bench.h"
 
 #include <jansson.h>

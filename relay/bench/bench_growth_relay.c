@@ -1,3 +1,7 @@
+/*
+ * The kinds of `growth` that need a running relay: parked messages that are skipped, retried or
+ * recovered while other messages are measured, parking itself, and many topics in use.
+ */
 #include "bench_growth.h"
 
 #include <stdio.h>

@@ -1,3 +1,7 @@
+/*
+ * Writers that send transactions at a given rate over several connections, without threads.
+ * [parameters] makes the statements, [transactions] runs them; begin at bench_load_run.
+ */
 #include "bench_load.h"
 
 #include <poll.h>

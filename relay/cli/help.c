@@ -1,3 +1,7 @@
+/*
+ * Prints the help of the commands from their rows: the short usage, the help of one command, all
+ * commands, and the reference page (help_markdown).
+ */
 #include "help.h"
 
 #include <string.h>
@@ -251,8 +255,10 @@ void help_markdown(struct text *out)
 	for (const struct command *const *row = commands; *row; row++)
 		text_addf(out, "| `%s` | %s |\n", (*row)->name, (*row)->summary);
 	text_add(out, "\n");
+
 	for (const struct command *const *row = commands; *row; row++)
 		help_markdown_command(*row, out);
+
 	text_add(out, "## Exit status\n\n| status | |\n|---|---|\n");
 	for (const struct command_exit *row = command_exits; row->meaning; row++)
 		text_addf(out, "| %d | %s |\n", row->status, row->meaning);

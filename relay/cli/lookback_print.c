@@ -19,6 +19,7 @@ void lookback_add_row(struct text *out, const struct pg_result *rows, int i)
 	    field_or_dash(rows, i, SELECTION_PREPARED), pg_value(rows, i, SELECTION_ATTEMPTS),
 	    pg_value(rows, i, SELECTION_PENDINGS), field_or_dash(rows, i, SELECTION_NEXT_AT),
 	    field_or_dash(rows, i, SELECTION_EXPIRES));
+
 	text_add_line(out, field_or_dash(rows, i, asked_at(rows, i)));
 	text_addf(out, "  result=%s  error=", field_or_dash(rows, i, SELECTION_RESULT));
 	text_add_line(out, field_or_dash(rows, i, SELECTION_ERROR));

@@ -1,3 +1,7 @@
+/*
+ * Prints a status report (relay/ops/status_report.h) for people and as JSON. Each half ends with
+ * its public function, which calls the parts above it.
+ */
 #include "status_report_print.h"
 
 #include <inttypes.h>
@@ -165,6 +169,7 @@ static void print_database(const struct status_postgres *database, struct text *
 	print_lines(database->error, STATUS_TROUBLE, out);
 	print_unknown(text_string(&database->unknown), out);
 	print_lines(text_string(&database->waits), STATUS_TROUBLE, out);
+
 	for (int i = 0; i < database->shard_count; i++)
 		print_shard(&database->shards[i], out);
 	for (int i = 0; i < database->parked_count; i++)
@@ -173,6 +178,7 @@ static void print_database(const struct status_postgres *database, struct text *
 		print_scheduled(&database->scheduled[i], out);
 	for (int i = 0; i < database->lookback_count; i++)
 		print_lookback(&database->lookbacks[i], out);
+
 	for (int i = 0; i < database->partition_count; i++)
 		print_bounded_partition(&database->partitions[i], out);
 	for (int i = 0; i < PARTITION_TABLES; i++)
@@ -180,6 +186,7 @@ static void print_database(const struct status_postgres *database, struct text *
 			text_addf(out,
 			    "  %s_default holds %" PRId64 " rows: partitions were missing\n",
 			    partition_tables[i], database->default_rows[i]);
+
 	if (database->ids_problem)
 		text_addf(out, "  %s\n", database->ids_problem);
 }

@@ -1,3 +1,8 @@
+/*
+ * Builds the structs of the configuration from the parsed file and the environment. Begin at
+ * config_parse: config_rows.c has the keys, config_value.c reads values, config_source.c has the
+ * sections; then checks across sections, and lookups.
+ */
 #include "config.h"
 #include <stdlib.h>
 #include <string.h>

@@ -110,6 +110,7 @@ static bool check_section_name(struct reader *reader, const char *word, const ch
 			   "a topic's name is 1 to %d of a-z, A-Z, 0-9, '_', '.' and '-', in "
 			   "double quotes, and neither . nor .., as in Kafka",
 			   TOPIC_LENGTH);
+
 	if (!*name || strlen(name) > NAME_LENGTH)
 		return fail_at_line(reader,
 		    "a section's name is 1 to %d of a-z, A-Z, 0-9, '_', '.' and '-', in double "

@@ -20,6 +20,7 @@ static bool compare_two_lookbacks(const struct config_source *source,
 			    "types",
 			    "%s belongs to [lookback \"%s\"] as well; a type has one section",
 			    lookback->types.items[i], other->name);
+
 	if (other->kafka != lookback->kafka || !text_equal(other->topic, lookback->topic))
 		return true;
 	if (text_equal(other->group, lookback->group))

@@ -1,3 +1,8 @@
+/*
+ * Every section and key of the configuration: type, range, default and help. The parser, `config
+ * --print-sample` and the reference page use these rows. config_topics.c, config_sender.c and
+ * others have the checks across keys.
+ */
 #include "config_rows.h"
 #include <assert.h>
 #include <string.h>

@@ -1,3 +1,7 @@
+/*
+ * Reads, describes, compares and frees one value by its row: numbers with units, choices, lists,
+ * addresses. Begin at config_value_set.
+ */
 #include "config_value.h"
 #include <assert.h>
 #include <stdio.h>
@@ -300,10 +304,12 @@ bool config_value_equal(const void *a, const void *b, const struct config_row *r
 	if (row->type == CONFIG_CHOICE)
 		return memcmp((const char *)a + row->offset, (const char *)b + row->offset,
 			   sizeof(int)) == 0;
+
 	if (is_text_row(row))
 		return text_equal(*text_at(a, row), *text_at(b, row));
 	if (is_list(row))
 		return list_equal(list_at(a, row), list_at(b, row));
+
 	if (row->type == CONFIG_SECTION)
 		return text_equal(section_name(a, row), section_name(b, row));
 	return *number_at(a, row) == *number_at(b, row);

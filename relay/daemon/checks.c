@@ -1,3 +1,7 @@
+/*
+ * The checks of `doctor` and of the start for publishers: server and schema, cluster, topics and
+ * tails. Findings go into a preflight report; checks_verdict turns it into an exit status.
+ */
 #include "checks.h"
 
 #include <inttypes.h>

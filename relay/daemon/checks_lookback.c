@@ -1,3 +1,7 @@
+/*
+ * The checks of `doctor` for the look-back: figures in the database, topics, and each service of a
+ * [check] section. The last section has the order.
+ */
 #include "checks_lookback.h"
 
 #include <inttypes.h>

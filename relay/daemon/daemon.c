@@ -1,3 +1,8 @@
+/*
+ * `outbox-relay run`: start in the order of the layers, loop, reload, stop in reverse. Begin at
+ * daemon_run; start_daemon has the order of the start, run_main_loop the waiting, finish_daemon the
+ * stop.
+ */
 #include "daemon.h"
 
 #include <errno.h>
@@ -548,8 +553,10 @@ static void begin_daemon_stop(struct daemon *daemon)
 	daemon->stopping = true;
 	daemon->stop_by = clock_ms() + longest_stop_ms(daemon->config) + HANDOVER_SPARE_MS;
 	daemon->hurry = "the handover took too long";
+
 	service_notify("STOPPING=1");
 	metric_set(process_metrics.up, 0);
+
 	publishers_stop(daemon->publishers);
 	if (daemon->lookbacks)
 		lookbacks_stop(daemon->lookbacks);
@@ -748,6 +755,7 @@ static void warn_of_exposed(const struct config *config)
 	for (int i = 0; i < config->deliver_count; i++)
 		if (deliver_dedup_is_exposed(&config->delivers[i]))
 			warn_of_postgres("deliver", config->delivers[i].name);
+
 	for (int i = 0; i < config->kafka_count; i++)
 		if (kafka_conf_is_exposed(&config->kafka[i]))
 			log_warn("kafka_unencrypted", {"kafka", LOG_TEXT(config->kafka[i].name)},

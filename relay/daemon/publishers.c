@@ -1,3 +1,8 @@
+/*
+ * All publishers of the process, each with a thread for each shard
+ * (outbox/publish/io/shard_worker.h). A publisher is a small state machine, step_publisher_*;
+ * [health] describes it for probes.
+ */
 #include "publishers.h"
 
 #include <assert.h>
@@ -437,6 +442,7 @@ static void describe_shard(const struct shard_worker_status *status, struct text
 {
 	text_addf(report, "publisher %s/%d: %s", status->publisher, status->shard,
 	    stream_states.rows[status->state].name);
+
 	if (status->refused)
 		text_addf(report, ", stopped: Kafka refuses row %" PRId64 " of topic %s: %s",
 		    status->refused_id, status->refused_topic, status->refused_error);
@@ -444,6 +450,7 @@ static void describe_shard(const struct shard_worker_status *status, struct text
 		text_add(report, ", its rows were carried here from another database cluster: run "
 				 "`outbox-relay publisher rebase --all`");
 	describe_away(status, report);
+
 	if (is_out_of_lease(status))
 		text_add(report, ", its lease is over: the log cannot be written");
 	if (status->missing_topic[0])
@@ -452,6 +459,7 @@ static void describe_shard(const struct shard_worker_status *status, struct text
 		text_add(report, " and is blocked: it sends nothing before the topic exists");
 	if (!is_owner(status) && status->holder[0])
 		text_addf(report, " behind %s", status->holder);
+
 	text_add(report, "\n");
 }
 

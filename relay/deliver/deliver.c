@@ -1,3 +1,8 @@
+/*
+ * One [deliver] section: a thread that owns an inbox and a sender. Begin at run_deliver, whose
+ * turns open the inbox, apply pauses, and reopen it after a failure; submit_messages and
+ * finish_messages connect inbox and sender.
+ */
 #include "deliver.h"
 
 #include <errno.h>

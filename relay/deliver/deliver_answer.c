@@ -1,3 +1,7 @@
+/*
+ * Reads the application's answer to a delivery: verdicts for one message or for each message of a
+ * batch. Begin at deliver_answer_read.
+ */
 #include "deliver_answer.h"
 
 #include <jansson.h>

@@ -1,3 +1,7 @@
+/*
+ * Makes a CloudEvent from a record: attributes from headers and position, and the payload, in
+ * binary or structured form. Begin at deliver_event_init and deliver_event_write.
+ */
 #include "deliver_event.h"
 
 #include <inttypes.h>
@@ -270,6 +274,7 @@ static void add_missing_attributes(struct deliver_event *event,
 	if (!has_attribute(event, "type"))
 		add_event_attribute(
 		    event, "type", *defaults->type ? defaults->type : origin->topic, false);
+
 	if (!has_attribute(event, "subject"))
 		add_event_attribute(
 		    event, "subject", clean_copy(event, message->key, message->key_length), false);

@@ -1,3 +1,8 @@
+/*
+ * The order and the pace of deliveries to one application, without I/O: parcels, the rate, the
+ * circuit breaker, and the splitting of batches. Begin at dispatch_add, dispatch_next and
+ * dispatch_answered.
+ */
 #include "dispatch.h"
 
 #include <stdio.h>

@@ -1,3 +1,7 @@
+/*
+ * One thread that sends the parcels of a dispatch over HTTP. Begin at run_http_sender; the calls of
+ * other threads follow it.
+ */
 #include "http_sender.h"
 
 #include <errno.h>

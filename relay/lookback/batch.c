@@ -1,3 +1,8 @@
+/*
+ * The records that the look-back's reader stores in one transaction, grouped by id, and the rows
+ * they become. Begin with batch_add, then batch_know (what the database knows of the ids), then
+ * batch_work, which decides the rows.
+ */
 #include "batch.h"
 
 #include <assert.h>

@@ -699,18 +699,22 @@ static void checker_free(struct checker *checker)
 {
 	link_finish(&checker->claims.link);
 	link_finish(&checker->settles.link);
+
 	for (int i = 0; i < checker->options.config->check_count; i++)
 		if (checker->services[i].transport)
 			checker->services[i].kind->close(checker->services[i].transport);
+
 	release_rows(checker, checker->settling);
 	release_rows(checker, checker->apart);
 	schedule_destroy(checker->schedule);
 	route_destroy(checker->route);
 	check_calls_destroy(checker->calls);
 	check_metrics_destroy(checker->metrics);
+
 	if (checker->wake_fd >= 0)
 		close(checker->wake_fd);
 	pthread_mutex_destroy(&checker->mutex);
+
 	free(checker->services);
 	free(checker->polled);
 	free(checker->most);

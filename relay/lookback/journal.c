@@ -1,3 +1,7 @@
+/*
+ * The statements of the look-back's reader against the journal, each in a transaction under a
+ * deadline: connect, progress, known ids, a batch, overdue ids.
+ */
 #include "journal.h"
 
 #include <string.h>

@@ -1,3 +1,7 @@
+/*
+ * Reads JSON in place, without a tree: values are slices of the text. It also finds numbers that
+ * PostgreSQL cannot store. Begin at json_check and json_member_next.
+ */
 #include "json_slice.h"
 
 #include <ctype.h>

@@ -1,3 +1,8 @@
+/*
+ * The thread that reads a look-back topic and stores prepares and decisions. Begin at turn_reader:
+ * collect a batch of records, store it with its offsets in one transaction, look for overdue ids.
+ * [places] has the offsets, [a batch] the reaction to refused rows.
+ */
 #include "reader.h"
 
 #include <pthread.h>
@@ -800,6 +805,7 @@ static void wait_a_moment(struct reader *reader)
 static void on_failure(struct reader *reader, const struct err *err)
 {
 	metric_add(reader->failed_batches, 1);
+
 	if (err->kind == ERR_REJECT)
 		log_info("lookback_batch_refused", {"section", LOG_TEXT(reader->lookback->name)},
 		    {"error", LOG_TEXT(err->message)}, {"next", LOG_INT(reader->limit)});
@@ -808,6 +814,7 @@ static void on_failure(struct reader *reader, const struct err *err)
 		    {"error", LOG_TEXT(err->message)});
 	else
 		tell_reader_waits(reader, err);
+
 	begin_again(reader);
 	if (err->kind != ERR_REJECT)
 		wait_a_moment(reader);

@@ -1,3 +1,7 @@
+/*
+ * Decides for a prepare: its section, the topic of its message, the service to call and its times,
+ * or the reason of the refusal. Begin at route_judge.
+ */
 #include "route.h"
 
 #include <inttypes.h>

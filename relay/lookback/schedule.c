@@ -1,3 +1,8 @@
+/*
+ * The order and the pace of calls to businesses, without I/O. Rows are claimed from the database
+ * into lines (a type, a host, a service); schedule_next takes the next question, schedule_answered
+ * settles its rows. [hosts] has breakers and limits, [claims] decides how many rows to claim.
+ */
 #include "schedule.h"
 
 #include <assert.h>

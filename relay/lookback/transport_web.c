@@ -1,3 +1,7 @@
+/*
+ * The part that HTTP and gRPC have in common: settings, signature, sending, and collecting answers
+ * by libcurl. Begin at web_ask and web_take.
+ */
 #include "transport_web.h"
 
 #include <inttypes.h>

@@ -1,3 +1,7 @@
+/*
+ * Reads a message of the look-back topic, in JSON or header form, and checks every field. Begin at
+ * lookback_wire_read; each form fills the same request.
+ */
 #include "wire.h"
 
 #include <jansson.h>
@@ -650,14 +654,17 @@ bool lookback_wire_read(const struct lookback_input *input, struct lookback_requ
     struct refusal *ret_refusal)
 {
 	*ret_request = (struct lookback_request){.check_after_ms = -1, .expires_after_ms = -1};
+
 	bool in_headers = !input->is_body && find_header(input, "version");
 	bool well =
 	    (in_headers ? read_header_fields : read_json)(ret_request, input, ret_refusal) &&
 	    has_right_key(ret_request, input, ret_refusal);
+
 	if (well) {
 		seal_request(ret_request);
 		return true;
 	}
+
 	char *biz_type = ret_request->biz_type;
 	ret_request->biz_type = NULL;
 	lookback_request_finish(ret_request);

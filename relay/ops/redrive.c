@@ -1,3 +1,7 @@
+/*
+ * Sends dead letters of a [deliver] section back to their topics, each once. redrive_find reads and
+ * counts, redrive_send sends and stores offsets.
+ */
 #include "redrive.h"
 
 #include <inttypes.h>

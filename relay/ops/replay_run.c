@@ -1,3 +1,7 @@
+/*
+ * The loop of a replay: read pages of rows, send at the given rate, store progress each second
+ * under a lease, and stop on a signal. Begin at replay_run.
+ */
 #include "replay_run.h"
 
 #include <inttypes.h>

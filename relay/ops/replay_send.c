@@ -1,3 +1,7 @@
+/*
+ * Sends the rows of a replay in the order of their keys, and knows up to which id everything is
+ * acknowledged. Rows go in by replay_send_add; replay_send_step reads reports and sends.
+ */
 #include "replay_send.h"
 
 #include <inttypes.h>
@@ -200,6 +204,7 @@ static bool make_ready(
 		if (!*ret_ready)
 			return true;
 	}
+
 	topic->handle = producer_topic(send->producer, topic->name, err);
 	topic->ready = topic->handle && producer_knows(send->producer, topic->handle,
 					    topic->partitions, METADATA_MS);

@@ -1,3 +1,7 @@
+/*
+ * Collects the figures of `status`: shards, parked and scheduled messages, look-back, partitions,
+ * reasons of waiting, and the metrics of a running relay. Begin at status_report_take.
+ */
 #include "status_report.h"
 
 #include <inttypes.h>
@@ -509,6 +513,7 @@ static void finish_database(struct status_postgres *database)
 {
 	text_finish(&database->waits);
 	text_finish(&database->unknown);
+
 	for (int i = 0; i < database->shard_count; i++) {
 		free(database->shards[i].publisher);
 		free(database->shards[i].owner);
@@ -518,17 +523,20 @@ static void finish_database(struct status_postgres *database)
 		free(database->partitions[i].name);
 	for (int i = 0; i < database->parked_count; i++)
 		free(database->parked[i].publisher);
+
 	free(database->shards);
 	free(database->parked);
 	for (int i = 0; i < database->scheduled_count; i++)
 		free(database->scheduled[i].publisher);
 	free(database->scheduled);
+
 	for (int i = 0; i < database->lookback_count; i++) {
 		free(database->lookbacks[i].section);
 		free(database->lookbacks[i].type);
 	}
 	free(database->lookbacks);
 	free(database->partitions);
+
 	free(database->place);
 	free(database->error);
 	free(database->ids_problem);

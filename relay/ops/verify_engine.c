@@ -1,3 +1,7 @@
+/*
+ * The comparison of `verify`, without I/O: rows of a round go in first, then records, and findings
+ * come out. [order] has the checks of order by key.
+ */
 #include "verify_engine.h"
 
 #include <assert.h>

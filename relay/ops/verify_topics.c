@@ -1,3 +1,7 @@
+/*
+ * The topics' side of `verify`: reads the records of each topic, in a range of time if one is
+ * given, and passes those of this publisher to the engine.
+ */
 #include "verify_topics.h"
 
 #include <jansson.h>

@@ -1,3 +1,7 @@
+/*
+ * Applies, lists and prints migrations. Begin at migrate_up: step_migration applies one file in one
+ * transaction and records it with its checksum.
+ */
 #include "migrate.h"
 #include <inttypes.h>
 #include <string.h>

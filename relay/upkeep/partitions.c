@@ -1,3 +1,7 @@
+/*
+ * Calls the SQL functions that list, create, empty, drop and detach partitions, and reads their
+ * results. The rules are in sql/migrations/0004_partitions.sql.
+ */
 #include "partitions.h"
 #include <inttypes.h>
 #include <stdio.h>

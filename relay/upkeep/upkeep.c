@@ -1,3 +1,7 @@
+/*
+ * The periodic work on partitions: create them ahead, empty the default one, and drop or detach old
+ * ones. Begin at upkeep_step, which tends each table in turn.
+ */
 #include "upkeep.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -44,11 +48,13 @@ static void note_partition_outcome(
 {
 	partition_count(table->settings->name, table->name, outcome, 1);
 	table->busy |= outcome == PARTITION_BUSY;
+
 	if (outcome == PARTITION_DROPPED || outcome == PARTITION_DETACHED ||
 	    outcome == PARTITION_EMPTIED)
 		log_info("partition_changed", {"database", LOG_TEXT(table->settings->name)},
 		    {"table", LOG_TEXT(table->name)}, {"partition", LOG_TEXT(partition)},
 		    {"outcome", LOG_TEXT(partition_outcome_name(outcome))});
+
 	if (outcome == PARTITION_NAME_TAKEN || outcome == PARTITION_OVERLAPS)
 		log_warn("partition_not_made", {"database", LOG_TEXT(table->settings->name)},
 		    {"table", LOG_TEXT(table->name)}, {"partition", LOG_TEXT(partition)},

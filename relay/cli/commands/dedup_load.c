@@ -1,3 +1,7 @@
+/*
+ * `dedup load`: reads ids by a query and stores the unknown ones. Begin at run_dedup_load;
+ * store_all reads a page of rows at a time, and store_page makes it durable.
+ */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

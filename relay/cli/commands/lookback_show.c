@@ -1,3 +1,7 @@
+/*
+ * `lookback show`: one id with its prepare, decision, conflicts, message and payload, as text or as
+ * JSON. Begin at show_lookback_id.
+ */
 #include <stdio.h>
 #include "commands.h"
 #include "field.h"

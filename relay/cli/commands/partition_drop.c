@@ -1,3 +1,7 @@
+/*
+ * `partition drop`: plans which reasons keep the partition, asks, and drops or detaches it in steps
+ * that block no writer. Begin at ask_and_drop.
+ */
 #include <inttypes.h>
 #include <stdio.h>
 #include <time.h>

@@ -1,3 +1,7 @@
+/*
+ * `replay`: plans, confirms, begins or resumes a replay, and lists replays. Begin at
+ * list_or_replay; the sending itself is in relay/ops/replay_run.c.
+ */
 #include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>

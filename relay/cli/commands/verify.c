@@ -1,3 +1,7 @@
+/*
+ * `verify`: prints the progress and the verdict of relay/ops/verification.h, and turns the verdict
+ * into the exit status. Begin at run_verify.
+ */
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -46,6 +50,7 @@ static void print_unjudged(const struct verify_verdict *verdict)
 	if (verdict->before)
 		print_verify_count(
 		    "before the start", verdict->before, "of the publisher, or of its identity");
+
 	if (verdict->expired)
 		print_verify_count("not judged", verdict->expired,
 		    "rows: Kafka has deleted their records by retention or compaction");
