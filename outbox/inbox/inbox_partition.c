@@ -713,8 +713,9 @@ bool inbox_partition_log(
 		if (error.kind != OUTBOX_FENCED)
 			return outbox_error_take(&error, err);
 		log_warn("inbox_handled_twice", {"topic", LOG_TEXT(assigned->topic)},
-		    {"partition", LOG_INT(assigned->partition)},
-		    {"error", LOG_TEXT(error.message)});
+		    {"partition", LOG_INT(assigned->partition)}, {"error", LOG_TEXT(error.message)},
+		    {"consequence", LOG_TEXT("another consumer has completed these messages as "
+					     "well, so their effects may exist twice")});
 	}
 	for (size_t i = 0; i < count; i++) {
 		struct item *item = item_list_take(&assigned->logging);

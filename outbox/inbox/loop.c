@@ -43,7 +43,9 @@ void loop_fail(struct loop *loop, const struct err *err)
 	loop->ended = true;
 	pthread_mutex_unlock(&loop->mutex);
 	log_error("inbox_failed", {"group", LOG_TEXT(loop->settings->given.group)},
-	    {"error", LOG_TEXT(err->message)});
+	    {"error", LOG_TEXT(err->message)},
+	    {"consequence",
+		LOG_TEXT("the inbox has ended; its messages go to other members of the group")});
 }
 
 void loop_trouble(struct loop *loop, struct inbox_partition_store *store, const struct err *err)
@@ -56,7 +58,8 @@ void loop_trouble(struct loop *loop, struct inbox_partition_store *store, const 
 	else if (!loop->again_at) {
 		loop->again_at = store->trouble_until;
 		log_error("inbox_begins_again", {"group", LOG_TEXT(loop->settings->given.group)},
-		    {"error", LOG_TEXT(err->message)});
+		    {"error", LOG_TEXT(err->message)},
+		    {"consequence", LOG_TEXT("the partitions are opened again, from their files")});
 	}
 }
 

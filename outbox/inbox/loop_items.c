@@ -79,9 +79,13 @@ static void send_dead(struct loop *loop, struct item *item)
 		stop_at_item(loop, item);
 		return;
 	}
+
 	log_warn("inbox_dead_letter", {"topic", LOG_TEXT(item->assigned->topic)},
 	    {"partition", LOG_INT(item->assigned->partition)},
-	    {"offset", LOG_INT(item->public.offset)}, {"reason", LOG_TEXT(item->reason)});
+	    {"offset", LOG_INT(item->public.offset)}, {"reason", LOG_TEXT(item->reason)},
+	    {"consequence", LOG_TEXT("the message goes to the dead-letter topic, and the next "
+				     "message of its key follows")});
+
 	item_move(item, ITEM_SENDING);
 	item->fate = FATE_DEAD;
 	redelivery_send(loop->redelivery, item, topic, REDELIVERY_DEAD_LETTER);

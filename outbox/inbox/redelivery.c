@@ -275,7 +275,9 @@ static void report_waiting(struct redelivery *redelivery, const struct err *err,
 		return;
 	redelivery->told_at = now_ms;
 	log_warn("inbox_redelivery_waits", {"group", LOG_TEXT(redelivery->group)},
-	    {"error", LOG_TEXT(err->message)});
+	    {"error", LOG_TEXT(err->message)},
+	    {"consequence", LOG_TEXT("failed messages wait until the topic accepts them; their "
+				     "offsets are not committed")});
 }
 
 static void send_queue(struct redelivery *redelivery, int64_t now_ms)
@@ -357,13 +359,17 @@ static void replace_producer(struct redelivery *redelivery)
 static void mend_producer(struct redelivery *redelivery, int64_t now_ms)
 {
 	struct err why;
+
 	if (!producer_is_fatal(redelivery->producer, &why))
 		return;
 	if (!redelivery->broken_until) {
 		redelivery->broken_until = now_ms + PATIENCE_MS;
 		log_warn("inbox_redelivery_restarts", {"group", LOG_TEXT(redelivery->group)},
-		    {"error", LOG_TEXT(why.message)});
+		    {"error", LOG_TEXT(why.message)},
+		    {"consequence",
+			LOG_TEXT("a new producer sends the unacknowledged records again")});
 	}
+
 	if (redelivery->sent.count == 0 || now_ms >= redelivery->broken_until)
 		replace_producer(redelivery);
 }

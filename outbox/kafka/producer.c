@@ -221,7 +221,9 @@ static void drop_everything(struct producer *producer, int wait_ms)
 		if (clock_ms() < slow_at)
 			continue;
 		log_warn("kafka_purge_slow", {"client", LOG_TEXT(rd_kafka_name(producer->handle))},
-		    {"records", LOG_INT(rd_kafka_outq_len(producer->handle))});
+		    {"records", LOG_INT(rd_kafka_outq_len(producer->handle))},
+		    {"consequence",
+			LOG_TEXT("the thread waits until librdkafka has given up its records")});
 		slow_at = INT64_MAX;
 	}
 }
@@ -417,7 +419,8 @@ static void take_producer_error(struct producer *producer, rd_kafka_event_t *eve
 		return; /* routine: the caller that creates a new producer logs it */
 	log_warn("kafka_error", {"client", LOG_TEXT(rd_kafka_name(producer->handle))},
 	    {"code", LOG_TEXT(rd_kafka_err2name(code))},
-	    {"text", LOG_TEXT(rd_kafka_event_error_string(event))});
+	    {"text", LOG_TEXT(rd_kafka_event_error_string(event))},
+	    {"consequence", LOG_TEXT("librdkafka keeps trying")});
 }
 
 static int64_t statistics_number(const json_t *object, const char *name)

@@ -8,7 +8,7 @@
 static void note_unreadable(int row, int column, const char *wanted)
 {
 	log_warn("postgres_value_unreadable", {"row", LOG_INT(row)}, {"column", LOG_INT(column)},
-	    {"wanted", LOG_TEXT(wanted)});
+	    {"wanted", LOG_TEXT(wanted)}, {"consequence", LOG_TEXT("the value is not used")});
 }
 
 int64_t pg_int(const struct pg_result *result, int row, int column)

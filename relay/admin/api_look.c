@@ -38,7 +38,8 @@ static void refuse_failed_question(struct api_call *call)
 	const struct api_question *question = call->work;
 
 	log_warn("api_question_failed", {"verb", LOG_TEXT(call->verb->name)},
-	    {"request", LOG_TEXT(call->request_id)}, {"error", LOG_TEXT(question->err.message)});
+	    {"request", LOG_TEXT(call->request_id)}, {"error", LOG_TEXT(question->err.message)},
+	    {"consequence", LOG_TEXT("the request is answered with an error")});
 	if (question->err.kind == ERR_RETRY)
 		api_refuse(call, 503, "no_database", "the database does not answer now");
 	else

@@ -188,7 +188,9 @@ static bool have_producer(struct api_sender *sender, int64_t now)
 	if (!sender->producer) {
 		if (now >= sender->producer_at) {
 			log_warn("api_producer", {"kafka", LOG_TEXT(sender->kafka->name)},
-			    {"error", LOG_TEXT(err.message)});
+			    {"error", LOG_TEXT(err.message)},
+			    {"consequence",
+				LOG_TEXT("requests wait for a producer until their time is over")});
 			sender->producer_at = now + TURN_MS;
 		}
 		sender->again = true;

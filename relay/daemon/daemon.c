@@ -256,7 +256,8 @@ static void warn_of_files(const struct config *config)
 		size_t length = strcspn(at, "\n");
 		owned_text char *line = xformat("%.*s", (int)length, at);
 
-		log_warn("file_open_to_others", {"file", LOG_TEXT(line)});
+		log_warn("file_open_to_others", {"file", LOG_TEXT(line)},
+		    {"consequence", LOG_TEXT("every user of this machine can read its secrets")});
 		at += length + (at[length] == '\n');
 	}
 }
@@ -482,7 +483,8 @@ static void log_fixed(const struct text *fixed)
 		size_t length = strcspn(at, "\n");
 		owned_text char *line = xformat("%.*s", (int)length, at);
 
-		log_warn("reload_incomplete", {"setting", LOG_TEXT(line)});
+		log_warn("reload_incomplete", {"setting", LOG_TEXT(line)},
+		    {"cure", LOG_TEXT("restart the process")});
 		at += length + (at[length] == '\n');
 	}
 }
@@ -605,7 +607,9 @@ static void serve_watchdog(struct daemon *daemon, int64_t now)
 	if (is_daemon_live(daemon, &report))
 		service_notify("WATCHDOG=1");
 	else
-		log_error("loop_stalled", {"report", LOG_TEXT(text_string(&report))});
+		log_error("loop_stalled", {"report", LOG_TEXT(text_string(&report))},
+		    {"consequence", LOG_TEXT("the service manager gets no watchdog message and "
+					     "will restart the process")});
 }
 
 static void wait_for_daemon_events(struct daemon *daemon)

@@ -257,7 +257,8 @@ static void step_publisher_idle(
 		return;
 	log_error("publisher_not_started",
 	    {"publisher", LOG_TEXT(publisher->config->settings.name)},
-	    {"error", LOG_TEXT(err.message)});
+	    {"error", LOG_TEXT(err.message)},
+	    {"consequence", LOG_TEXT("nothing is published by it until the next attempt")});
 	stop_shard_workers(publisher);
 	move_publisher(publishers, publisher, PUBLISHER_ENDING);
 }

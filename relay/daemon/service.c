@@ -27,7 +27,8 @@ void service_notify(const char *state)
 	if (fd < 0 || sendto(fd, state, strlen(state), MSG_NOSIGNAL, (struct sockaddr *)&name,
 			  (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length)) < 0)
 		log_warn("service_manager_silent", {"socket", LOG_TEXT(path)},
-		    {"state", LOG_TEXT(state)});
+		    {"state", LOG_TEXT(state)},
+		    {"consequence", LOG_TEXT("the service manager does not learn the state")});
 }
 
 int64_t service_watchdog_ms(void)

@@ -314,7 +314,9 @@ static void take_dead_letter(struct reader *reader, const struct consumer_record
 	dead_letters_finish(&dead_letters);
 	log_warn("lookback_dead_letter", {"section", LOG_TEXT(reader->lookback->name)},
 	    {"partition", LOG_INT(record->partition)}, {"offset", LOG_INT(record->offset)},
-	    {"reason", LOG_TEXT(refusal->code)}, {"error", LOG_TEXT(refusal->text)});
+	    {"reason", LOG_TEXT(refusal->code)}, {"error", LOG_TEXT(refusal->text)},
+	    {"consequence",
+		LOG_TEXT("the record is not processed; it goes to the dead-letter topic")});
 }
 
 static void fill_in(const struct config_lookback *lookback, struct lookback_request *request)

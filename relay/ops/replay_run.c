@@ -121,7 +121,8 @@ static void warn_of_silence(struct run *run)
 	} else if (now - run->seen_ms >= SILENCE_MS) {
 		run->seen_ms = now;
 		log_warn("replay_waits", {"replay", LOG_INT(run->replay->id)},
-		    {"reason", LOG_TEXT(replay_send_error(run->send))});
+		    {"reason", LOG_TEXT(replay_send_error(run->send))},
+		    {"consequence", LOG_TEXT("the replay goes on by itself")});
 	}
 }
 

@@ -288,7 +288,10 @@ static void abandon_producer(struct record_sender *sender, const char *why, int6
 
 	log_warn("producer_recreated", {"publisher", LOG_TEXT(sender->publisher->name)},
 	    {"shard", LOG_INT(sender->shard)}, {"reason", LOG_TEXT(why)},
-	    {"retry_ms", LOG_INT(wait)});
+	    {"retry_ms", LOG_INT(wait)},
+	    {"consequence",
+		LOG_TEXT(
+		    "a new producer sends the unacknowledged records, after reading the tails")});
 	metric_add(sender->metrics->producer_recreations, 1);
 	end_producer(sender, now + wait);
 	publish_metrics_forget(sender->metrics);

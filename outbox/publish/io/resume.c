@@ -163,7 +163,9 @@ static void log_lost(struct resume *resume, struct lost *lost)
 	    {"shard", LOG_INT(resume->shard)}, {"topic", LOG_TEXT(topic)},
 	    {"partition", LOG_INT(strtol(slash + 1, NULL, 10))},
 	    {"records", LOG_INT(lost->records)}, {"first_offset", LOG_INT(lost->first)},
-	    {"last_offset", LOG_INT(lost->last)});
+	    {"last_offset", LOG_INT(lost->last)},
+	    {"consequence", LOG_TEXT("the database lacks the rows of these records; `outbox-relay "
+				     "verify` lists them")});
 	HASH_DEL(resume->lost, lost);
 	free(lost->place);
 	free(lost);

@@ -725,13 +725,18 @@ static void note_links(struct shard_worker *shard_worker)
 	int64_t lost = shard_worker->log.lost_count + shard_worker->read.lost_count;
 	if (lost == shard_worker->lost_seen)
 		return;
+
 	metric_add(
 	    shard_worker->metrics.postgres_reconnects, (double)(lost - shard_worker->lost_seen));
 	shard_worker->lost_seen = lost;
+
 	const char *why =
 	    shard_worker->log.error[0] ? shard_worker->log.error : shard_worker->read.error;
 	log_warn("postgres_lost", {"publisher", LOG_TEXT(shard_worker->options.publisher->name)},
-	    {"shard", LOG_INT(shard_worker->options.shard)}, {"error", LOG_TEXT(why)});
+	    {"shard", LOG_INT(shard_worker->options.shard)}, {"error", LOG_TEXT(why)},
+	    {"consequence",
+		LOG_TEXT(
+		    "the shard connects again; another process takes over when the lease ends")});
 }
 
 /* Returns how the loop ends; SHARD_WORKER_RUNNING: it goes on. */
@@ -880,7 +885,8 @@ static void *run_shard_worker(void *context)
 	uint64_t one = 1;
 	if (write(shard_worker->event_fd, &one, sizeof one) < 0)
 		log_error("event_not_written",
-		    {"publisher", LOG_TEXT(shard_worker->options.publisher->name)});
+		    {"publisher", LOG_TEXT(shard_worker->options.publisher->name)},
+		    {"consequence", LOG_TEXT("the process notices the end of the shard later")});
 	return NULL;
 }
 
