@@ -33,7 +33,7 @@ def is_signed(secret, headers, body):
 
 # snippet: charge
 def charge(path, id, order):
-    """The status, and why: the charge and its id stand in one transaction."""
+    """The status, and why: the charge and its id are in one transaction."""
     try:
         row = id, str(order["customer"]), float(order["amount"])
     except (KeyError, TypeError, ValueError):
