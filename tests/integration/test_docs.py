@@ -132,3 +132,59 @@ def test_the_example_of_dedup_handles_each_message_once(tmp_path):
 
     assert handled("1 a\n2 b\n3 a\n") == ["handled a", "handled b"]
     assert handled("3 a\n4 c\n4 c\n") == ["handled c"]
+
+
+# --- lines of commands and keys of configurations in all pages --------------------------------------
+
+ALL_PAGES = sorted([*DOCS.rglob("*.md"), DOCS.parent / "README.md"])
+CODE = re.compile(r"^```\w*\n(.*?)^```$|^((?: {4}\S.*\n)+)", re.MULTILINE | re.DOTALL)
+CALL = re.compile(r"^\s*(?:\$ )?outbox-relay (?!-)(.*)$", re.MULTILINE)
+
+
+def code_of(page_path):
+    return "\n".join(block or indented for block, indented in
+                     CODE.findall(page_path.read_text(encoding="utf-8")))
+
+
+def test_every_command_in_a_page_exists_with_its_options():
+    known, faults, seen = {}, [], 0
+    names = re.findall(r"^## ([a-z][a-z -]+)$", page("reference/commands.md"), re.MULTILINE)
+    for path in ALL_PAGES:
+        inline = re.findall(r"`outbox-relay ([^`|[-][^`|[]*)`", path.read_text(encoding="utf-8"))
+        for line in CALL.findall(code_of(path)) + [" ".join(call.split()) for call in inline]:
+            line = line.split(" #")[0].replace("--config relay.ini", "")
+            name = max((name for name in names if f"{line} ".startswith(f"{name} ")), key=len, default=None)
+            if name is None:
+                faults.append(f"{path.name}: outbox-relay {line}")
+                continue
+            seen += 1
+            if name not in known:
+                known[name] = set(re.findall(r"(?<![\w-])--[\w-]+", printed("help", *name.split())))
+            words = re.sub(r'"(?:[^"\\]|\\.)*"', "", line)
+            faults += [f"{path.name}: outbox-relay {name} has no {option}"
+                       for option in re.findall(r"(?<![\w-])--[\w-]+", words)
+                       if option not in known[name] | {"--config"}]
+    assert seen > 40 and not faults, "\n".join(faults)
+
+
+def test_every_key_of_a_configuration_in_a_page_exists():
+    reference = page("reference/configuration.md")
+    keys = {section: set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE))
+            for section, text in re.findall(r"^## `?\[(\w+)[^\n]*\n(.*?)(?=^## |\Z)", reference, re.MULTILINE | re.DOTALL)}
+    faults, seen = [], 0
+    for path in ALL_PAGES:
+        if path.parent.name == "reference" and path.name == "configuration.md":
+            continue
+        section = None
+        for line in code_of(path).split("\n"):
+            heading = re.match(r'\s*\[([a-z]+)(?: "[^"]*")?\]\s*$', line)
+            if heading:
+                section = heading[1] if heading[1] in keys else None
+                faults += [f"{path.name}: [{heading[1]}]"] * (section is None and "Unit" not in line)
+            entry = re.match(r"\s*([a-z][a-z_]*) = ", line)
+            if not section or not line.strip():
+                section = section if line.strip() else None
+            elif entry and section not in ("kafka",):
+                seen += 1
+                faults += [f"{path.name}: [{section}] {entry[1]}"] * (entry[1] not in keys[section])
+    assert seen > 20 and not faults, "\n".join(faults)
