@@ -11,6 +11,8 @@
 
 create domain outbox.topic_name as text collate "C" constraint topic_is_a_kafka_topic_name check (
 	value !~ '[^A-Za-z0-9._-]' and length(value) between 1 and 249 and value not in ('.', '..'));
+comment on domain outbox.topic_name is 'Name of a Kafka topic: 1 to 249 characters of A-Z, a-z, 0-9, ".", "_" and '
+	'"-".';
 
 -- Headers are {"name": value, ...} or, since Kafka's repeat, [["name", value], ...]. A value is a
 -- string, number, boolean or null, or {"base64": "..."} for bytes.
@@ -73,22 +75,29 @@ end $$;
 -- has the name of the broken rule.
 create domain outbox.message_headers as jsonb
 	constraint headers_are_an_object_or_an_array_of_pairs check (outbox.headers_valid(value));
+comment on domain outbox.message_headers is 'Headers of a message, as in outbox.message.headers.';
 
 create domain outbox.message_key as bytea
 	constraint key_fits_8192_bytes check (octet_length(value) <= 8192);
+comment on domain outbox.message_key is 'Key of a message: at most 8192 bytes.';
 create domain outbox.message_payload as bytea;
+comment on domain outbox.message_payload is 'Payload of a message: at most outbox.max_message_bytes().';
 
 -- The published bytes of a text, in UTF-8, whatever the encoding of the database.
 create function outbox.published_bytes(as_text text, as_bytes bytea) returns bytea
 	stable parallel safe language sql as $$
 	select coalesce(as_bytes, pg_catalog.convert_to(as_text, 'UTF8'))
 $$;
+comment on function outbox.published_bytes(text, bytea) is 'Returns the bytes that are published for a text column '
+	'and its binary column: the bytes, or else the text in UTF-8.';
 
 -- The largest payload in bytes. outbox.set_max_message_bytes replaces this function. It is stable and not
 -- immutable: then a plan depends on it, and open sessions notice the new one.
 create function outbox.max_message_bytes() returns bigint stable parallel safe language sql as $$
 	select 1000000::pg_catalog.int8
 $$;
+comment on function outbox.max_message_bytes() is 'Returns the maximum size of a payload in bytes. '
+	'outbox.set_max_message_bytes changes it.';
 
 -- Changes the largest payload without a lock on a table. Existing rows are not checked again. Key and headers
 -- are limited as well, so that a topic with Kafka's default max.message.bytes accepts a row of the default
@@ -109,6 +118,8 @@ begin
 	execute format('alter domain outbox.message_payload add constraint '
 		'message_fits_max_message_bytes check (octet_length(value) <= %s) not valid', bytes);
 end $$;
+comment on function outbox.set_max_message_bytes(bigint) is 'Changes the maximum size of a payload, 1 to 1000000000 '
+	'bytes. It locks no table and does not check existing rows. Only the owner of the schema can call it.';
 
 select outbox.set_max_message_bytes(1000000);
 
@@ -232,6 +243,7 @@ begin
 				(pg_catalog.random() operator(pg_catalog.*) 4503599627370496)::pg_catalog.int8)
 			operator(pg_catalog.&) 4611686018427387903 operator(pg_catalog.|) (-9223372036854775808)))::pg_catalog.uuid;
 end $$;
+comment on function outbox.new_event_id() is 'Returns a new event id: a version 7 UUID, which begins with the time.';
 
 create table outbox.message (
 	txid       xid8        not null default pg_current_xact_id(),
@@ -263,20 +275,30 @@ begin
 	end if;
 end $$;
 
-comment on table outbox.message is 'One row is one Kafka record. Write it with outbox.publish() or '
-	'INSERT, in the transaction that it speaks of and after the row that it speaks of.';
-comment on column outbox.message.txid is 'the writing transaction (never a savepoint''s)';
-comment on column outbox.message.event_id is 'sent as the header outbox-id';
-comment on column outbox.message.key is 'text, published as UTF-8, at most 8192 bytes; without key and key_bytes: '
-	'any partition, no order';
-comment on column outbox.message.payload is 'text, published as UTF-8; without payload and payload_bytes: a tombstone';
-comment on column outbox.message.key_bytes is 'a binary key, instead of key';
-comment on column outbox.message.payload_bytes is 'a binary payload, instead of payload';
-comment on column outbox.message.topic is 'a Kafka topic: 1 to 249 of A-Z, a-z, 0-9, ".", "_" and "-"';
-comment on column outbox.message.headers is 'null, {"name": value} or [["name", value], ...]; a value is a string, number, '
-	'boolean, null, or {"base64": "..."} for bytes; names that begin with outbox- belong to the relay';
-comment on column outbox.message.partition is 'null: chosen by the key, as Kafka''s Java client does';
-comment on column outbox.message.deliver_at is 'null: at once; else not before this time';
+comment on table outbox.message is 'The messages to publish: one row is one Kafka record. Write it with '
+	'outbox.publish() or INSERT, in the transaction of the change that it describes, and after that change.';
+comment on column outbox.message.txid is 'Id of the top-level transaction that wrote the row, never of a savepoint. '
+	'The database sets it.';
+comment on column outbox.message.id is 'Number of the message, from a sequence. Messages of one window are published '
+	'in its order. The database sets it.';
+comment on column outbox.message.created_at is 'Time of the INSERT by the server''s clock. The table is partitioned '
+	'by it. The database sets it.';
+comment on column outbox.message.event_id is 'Id of the message, sent as the header outbox-id.';
+comment on column outbox.message.topic is 'Kafka topic: 1 to 249 characters of A-Z, a-z, 0-9, ".", "_" and "-", but '
+	'neither "." nor "..".';
+comment on column outbox.message.key is 'Key as text, published as UTF-8; at most 8192 bytes. A message without key '
+	'and key_bytes goes to any partition and has no order.';
+comment on column outbox.message.payload is 'Payload as text, published as UTF-8. A message without payload and '
+	'payload_bytes is a tombstone.';
+comment on column outbox.message.headers is '{"name": value} or [["name", value], ...]; null: none. A value is a '
+	'string, number, boolean or null, or {"base64": "..."} for bytes. Names that begin with outbox- are reserved for '
+	'the relay. At most 32768 bytes as text.';
+comment on column outbox.message.partition is 'Partition of the topic. null: chosen by the key, as Kafka''s Java '
+	'client does.';
+comment on column outbox.message.deliver_at is 'The message is not published before this time. null: it is published '
+	'at once.';
+comment on column outbox.message.key_bytes is 'Binary key, instead of key.';
+comment on column outbox.message.payload_bytes is 'Binary payload, instead of payload.';
 
 -- Takes the rows that fit into no other partition, so that an insert never fails. Normally empty.
 create table outbox.message_default
@@ -286,3 +308,14 @@ create table outbox.message_default
 alter table outbox.message_default
 	add constraint created_at_is_finite check (isfinite(created_at));
 alter table outbox.message attach partition outbox.message_default default;
+
+-- outbox-relay made this table before it applied this file.
+comment on table outbox.migration is 'The migrations that were applied (`outbox-relay migrate status`).';
+comment on column outbox.migration.name is 'Name of the file.';
+comment on column outbox.migration.version is 'Its number. 0: it is applied again whenever it changes.';
+comment on column outbox.migration.checksum is 'SHA-256 of the file.';
+comment on column outbox.migration.oldest_program is 'Oldest program version that works with the schema after this '
+	'migration.';
+comment on column outbox.migration.program is 'Program version that applied it.';
+comment on column outbox.migration.applied_at is 'Time at which it was applied.';
+comment on column outbox.migration.applied_by is 'Database user who applied it.';

@@ -14,6 +14,11 @@ begin
 	values (publish.event_id, publish.topic, publish.key, publish.payload, publish.headers, publish.deliver_at);
 	return publish.event_id;
 end $$;
+comment on function outbox.publish(text, text, text, jsonb, uuid, timestamptz) is 'Writes a message in the '
+	'transaction of the caller and returns its event id. A key or payload may be text, bytea, json, jsonb, uuid, an '
+	'integer or numeric type, or another scalar type: bytea is published as it is, every other value as its text. '
+	'Arrays, rows, ranges, dates, times, intervals and domains over bytea are refused: cast them. A null payload is '
+	'a tombstone.';
 
 -- Types of arguments that need no further look.
 create function outbox.publishable_types() returns regtype[] immutable parallel safe language sql as $$
@@ -91,6 +96,9 @@ end ' else '
 	end if;
 	return publish.event_id;
 end ' end || '$body$';
+				execute format('comment on function outbox.publish(text, %s, %s, %s, uuid, timestamptz) is %L', key_type,
+					payload_type, headers_type, obj_description(
+						'outbox.publish(text, text, text, jsonb, uuid, timestamptz)'::regprocedure, 'pg_proc'));
 			end loop;
 		end loop;
 	end loop;

@@ -34,6 +34,24 @@ create table outbox.publisher (
 	identity_since timestamptz -- null: since the publisher's creation
 );
 
+comment on table outbox.publisher is 'The publishers: named readers of outbox.message, each with its own progress. '
+	'The commands `outbox-relay publisher` change them.';
+comment on column outbox.publisher.name is 'Name of the publisher.';
+comment on column outbox.publisher.shards is 'Number of shards. The key of a message determines its shard '
+	'(outbox.shard_of).';
+comment on column outbox.publisher.split_to is 'New number of shards while a split is under way, otherwise null.';
+comment on column outbox.publisher.drain_to is 'During a split no window opens beyond this snapshot. null during a '
+	'split: no window opens at all.';
+comment on column outbox.publisher.start is 'The publisher publishes no message that is visible in this snapshot.';
+comment on column outbox.publisher.start_at is 'The publisher publishes no message that was created before this '
+	'time. null: no such limit.';
+comment on column outbox.publisher.created_at is 'Time at which the publisher was created.';
+comment on column outbox.publisher.identity is 'Its first eight digits are part of every position in Kafka, so that '
+	'records of publishers with the same name in different databases can be told apart. `outbox-relay publisher '
+	'rebase` changes it.';
+comment on column outbox.publisher.identity_since is 'Time of the last change of identity. null: identity has not '
+	'changed since created_at.';
+
 create table outbox.log (
 	publisher text collate "C" not null,
 	shard int not null,
@@ -66,6 +84,38 @@ create table outbox.log (
 	primary key (publisher, shard, n)
 ) partition by range (publisher, shard, n);
 
+comment on table outbox.log is 'Progress, lease and fence of each shard; insert-only. The newest row of a shard '
+	'holds its current state.';
+comment on column outbox.log.publisher is 'Name of the publisher.';
+comment on column outbox.log.shard is 'Number of the shard, from 0.';
+comment on column outbox.log.n is 'Number of the row within its shard. Each new row is one higher, and the primary '
+	'key rejects a second writer.';
+comment on column outbox.log.epoch is 'Part of the position of each record in Kafka. It changes whenever positions '
+	'could otherwise repeat, for example after a failover.';
+comment on column outbox.log.nonce is 'Random number of the row''s writer. Only an owner that knows the nonce of the '
+	'newest row can add the next row.';
+comment on column outbox.log.owner is 'Process that owns the shard.';
+comment on column outbox.log.lease_until is 'End of the lease. After it another process may take the shard.';
+comment on column outbox.log.first_tick is 'Number of the snapshot ticks[1].';
+comment on column outbox.log.acked_id is 'In the first open window, all rows up to this id are published.';
+comment on column outbox.log.ticks is 'Snapshots. Every row that is visible in the first one is published. Each '
+	'further one is the end of an open window.';
+comment on column outbox.log.listed_tick is 'Number of the open window that lists parked or scheduled rows. null: '
+	'there is none.';
+comment on column outbox.log.listed_ids is 'Ids of the rows of that window.';
+comment on column outbox.log.due is 'Where the last search for due scheduled rows ended.';
+comment on column outbox.log.destinations is 'Topics that changed in this row: {"topic": [partition count, '
+	'{"partition": offset}]} for an open topic, with a third element false for a topic that is closed, and null '
+	'instead of the array for a removed one.';
+comment on column outbox.log.folded is 'outbox.destination includes the log rows up to this number.';
+comment on column outbox.log.deaths is 'Consecutive owners that ended without release and progress; how many of the '
+	'last of them had the same single row in flight; 1 while only one row is in flight. null: no owner ended like '
+	'that.';
+comment on column outbox.log.written_at is 'Time at which the row was written.';
+comment on column outbox.log.txid is 'Id of the top-level transaction that wrote the row, never of a savepoint.';
+comment on column outbox.log.timeline is 'Timeline of the server that wrote the row.';
+comment on column outbox.log.system_identifier is 'System identifier of the database cluster that wrote the row.';
+
 -- In PL/pgSQL, which keeps the plan, because every tick calls this.
 create function outbox.timeline() returns int
 language plpgsql volatile as $$
@@ -77,8 +127,8 @@ begin
 		pg_catalog.pg_current_wal_lsn()), 1, 8))::bit(32)::int;
 end
 $$;
-comment on function outbox.timeline() is
-	'The timeline the server writes now. Fails on a standby, which must not be read from.';
+comment on function outbox.timeline() is 'Returns the timeline that the server writes now. Fails on a standby, '
+	'because a relay must not read from one.';
 
 -- In PL/pgSQL: the server would set up an inlined expression again for each partition at every tick.
 create function outbox.shard_of(key bytea, shards int) returns int
@@ -89,8 +139,8 @@ begin
 			operator(pg_catalog.%) shards)::int end;
 end
 $$;
-comment on function outbox.shard_of(bytea, int) is
-	'The shard of a key: the first 32 bits of its MD5, modulo the number of shards; null is 0.';
+comment on function outbox.shard_of(bytea, int) is 'Returns the shard of a key: the first 32 bits of its MD5, modulo '
+	'the number of shards. null is in shard 0.';
 
 -- The same for a row of outbox.message: two keys with the same published bytes are one key.
 create function outbox.shard_of(key text, key_bytes bytea, shards int) returns int
@@ -99,8 +149,8 @@ begin
 	return outbox.shard_of(outbox.published_bytes(key, key_bytes), shards);
 end
 $$;
-comment on function outbox.shard_of(text, bytea, int) is
-	'The shard of a message, by its key and key_bytes: see outbox.shard_of(bytea, int).';
+comment on function outbox.shard_of(text, bytea, int) is 'Returns the shard of a message by its columns key and '
+	'key_bytes: see outbox.shard_of(bytea, int).';
 
 -- The destinations of a shard: one row for each topic that it published to. A destination's
 -- state is its row here, updated by the log rows behind `folded`. Every so many
@@ -122,6 +172,19 @@ create table outbox.destination (
 	n bigint not null, -- number of the log row that changed it last
 	primary key (publisher, shard, topic)
 ) with (fillfactor = 50); -- room for HOT updates: no index has a column that a fold usually changes
+
+comment on table outbox.destination is 'The topics that each shard publishes to, with the offsets up to which their '
+	'partitions are covered by the stored progress.';
+comment on column outbox.destination.publisher is 'Name of the publisher.';
+comment on column outbox.destination.shard is 'Number of the shard.';
+comment on column outbox.destination.topic is 'Kafka topic.';
+comment on column outbox.destination.partitions is 'Number of partitions of the topic.';
+comment on column outbox.destination.offsets is 'For each partition, from 0: all records of the shard up to this '
+	'offset are covered by the stored progress, so a takeover reads the partition behind it. -1: the partition has '
+	'no such record; -2: unknown.';
+comment on column outbox.destination.open is 'false: the topic was idle for topic_idle, and a takeover does not read '
+	'its partitions.';
+comment on column outbox.destination.n is 'Number of the log row that changed the topic last.';
 create index destination_open on outbox.destination (publisher, shard, topic) where open;
 
 -- Folds the changes of destinations in the log rows after `after_n`, up to `upto_n`, into their table.
@@ -202,6 +265,8 @@ begin
 				and (l.n = of_n or l.nonce <> 0) and l.xmin <> l.txid::xid);
 end
 $$;
+comment on function outbox.log_was_carried(text, int, bigint, bigint) is 'Returns whether the newest log row of a '
+	'shard was copied from another database cluster.';
 
 -- Rows of a transaction that has not begun yet were carried here as well, whatever the log says.
 create function outbox.has_rows_of_the_future() returns boolean language plpgsql stable
@@ -213,6 +278,8 @@ begin
 			and m.txid is distinct from pg_current_xact_id_if_assigned());
 end
 $$;
+comment on function outbox.has_rows_of_the_future() is 'Returns whether outbox.message contains rows of transactions '
+	'that have not yet begun here: they were copied from another database cluster.';
 
 -- Takes a shard whose lease has expired, or that this owner holds. outcome: 'taken', 'held' (wait_ms
 -- says how long its lease still runs), 'absent' (no such publisher or shard, or another number of
@@ -755,6 +822,7 @@ begin
 	return query select pg_catalog.generate_series(0, shards operator(pg_catalog.-) 1);
 end
 $$;
+comment on function outbox.shard_numbers(int) is 'Returns the numbers from 0 to shards - 1.';
 
 -- The newest log row of each shard. written_elsewhere: it was carried here from another cluster.
 create view outbox.progress as
@@ -767,3 +835,26 @@ create view outbox.progress as
 	left join lateral (
 		select * from outbox.log l where l.publisher = s.name and l.shard = g.shard
 		order by l.n desc limit 1) l on true;
+
+comment on view outbox.progress is 'The newest log row of each shard of each publisher.';
+comment on column outbox.progress.publisher is 'Name of the publisher.';
+comment on column outbox.progress.shard is 'Number of the shard.';
+comment on column outbox.progress.shards is 'Number of shards of the publisher.';
+comment on column outbox.progress.n is 'See outbox.log.';
+comment on column outbox.progress.nonce is 'See outbox.log.';
+comment on column outbox.progress.epoch is 'See outbox.log.';
+comment on column outbox.progress.owner is 'Process that owns the shard.';
+comment on column outbox.progress.lease_until is 'End of the owner''s lease.';
+comment on column outbox.progress.first_tick is 'See outbox.log.';
+comment on column outbox.progress.acked_id is 'See outbox.log.';
+comment on column outbox.progress.ticks is 'See outbox.log.';
+comment on column outbox.progress.written_at is 'Time at which the row was written.';
+comment on column outbox.progress.txid is 'See outbox.log.';
+comment on column outbox.progress.timeline is 'See outbox.log.';
+comment on column outbox.progress.system_identifier is 'See outbox.log.';
+comment on column outbox.progress.split_to is 'See outbox.publisher.';
+comment on column outbox.progress.start is 'See outbox.publisher.';
+comment on column outbox.progress.start_at is 'See outbox.publisher.';
+comment on column outbox.progress.folded is 'See outbox.log.';
+comment on column outbox.progress.written_elsewhere is 'true: the row was copied from another database cluster, and '
+	'the shard is not published before `outbox-relay publisher rebase`.';

@@ -40,6 +40,8 @@ create function outbox.partition_floor(at timestamptz, width interval) returns t
 	immutable parallel safe language sql set search_path = pg_catalog, pg_temp as $$
 	select to_timestamp(floor(extract(epoch from at)::numeric / extract(epoch from width)::numeric)
 		* extract(epoch from width)::numeric) $$;
+comment on function outbox.partition_floor(timestamptz, interval) is 'Returns the start of the period of this width '
+	'that contains a time. Days begin at midnight UTC.';
 
 -- Whether partitions are made for this time. A row of any other time (infinite, or at the ends of the
 -- calendar, which cannot be rounded to periods) stays in the default partition and is in nobody's way.
@@ -53,6 +55,8 @@ create function outbox.partition_takes(at timestamptz) returns boolean
 create function outbox.partitioned(out name text, out time_column text)
 	returns setof record immutable parallel safe language sql as $$
 	values ('message', 'created_at'), ('lookback', 'prepared_at'), ('processed', 'record_at') $$;
+comment on function outbox.partitioned() is 'Returns the tables that are partitioned by time, with the column of '
+	'each.';
 
 create function outbox.partition_time_column(of_table text) returns text
 	immutable parallel safe language plpgsql set search_path = pg_catalog, pg_temp as $$
@@ -65,6 +69,8 @@ begin
 	end if;
 	return found;
 end $$;
+comment on function outbox.partition_time_column(text) is 'Returns the column by which a table is partitioned by '
+	'time.';
 
 -- message_p20260102, or message_p20260102T030405 when it does not begin at midnight UTC.
 create function outbox.partition_name(of_table text, from_at timestamptz) returns text
@@ -87,6 +93,8 @@ create function outbox.partitions(of_table text, out name text, out from_at time
 	where b.bound <> 'DEFAULT' and i.inhparent = (
 		select to_regclass('outbox.' || k.name) from outbox.partitioned() k where k.name = of_table)
 	order by 2 $$;
+comment on function outbox.partitions(text) is 'Returns the partitions of such a table, without the default '
+	'partition, oldest first.';
 
 create function outbox.log_partitions(out name text, out publisher text, out shard int,
 	out from_n bigint, out to_n bigint)
@@ -98,6 +106,7 @@ create function outbox.log_partitions(out name text, out publisher text, out sha
 		'FROM [(]''(.*)'', ([0-9]+), ''?([0-9]+)''?[)] TO [(]''.*'', [0-9]+, ''?([0-9]+)''?[)]')) as b (part)
 	where i.inhparent = 'outbox.log'::regclass
 	order by 2, 3, 4 $$;
+comment on function outbox.log_partitions() is 'Returns the partitions of outbox.log, with the row numbers of each.';
 
 -- The locks of upkeep. A transaction that has locked a row does the work of that name, until it ends. Rows of a
 -- table and not advisory locks, because every login may hold those: nobody is granted this table.
@@ -192,6 +201,8 @@ begin
 		of_table || '_default') into rows using bound;
 	return rows;
 end $$;
+comment on function outbox.partition_default_rows(text, bigint) is 'Returns the number of rows in the default '
+	'partition of a table, counted up to `bound`.';
 
 -- Whether the default partition holds a row that a partition can be made for.
 create function outbox.partition_strays(of_table text) returns boolean

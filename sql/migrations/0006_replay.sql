@@ -33,6 +33,39 @@ create table outbox.replay (
 	system_identifier bigint not null
 ) with (fillfactor = 50); -- updated once a second: an update should find room on its page
 
+comment on table outbox.replay is 'Replays: messages that an operator publishes again (`outbox-relay replay`). A row '
+	'is the replay''s progress, lease and fence.';
+comment on column outbox.replay.id is 'Number of the replay, sent as the header outbox-replay.';
+comment on column outbox.replay.created_at is 'Time at which the replay was created.';
+comment on column outbox.replay.asked_by is 'Database user who requested it.';
+comment on column outbox.replay.reason is 'Reason that the user gave.';
+comment on column outbox.replay.publisher is 'Publisher whose Kafka cluster and settings are used.';
+comment on column outbox.replay.filter is 'Which messages, for example {"ids": "10..20", "topic": "orders"}. {}: '
+	'all.';
+comment on column outbox.replay.target is 'Topic that the messages go to. null: each goes to its own topic.';
+comment on column outbox.replay.rate is 'Maximum number of records per second. null: no limit.';
+comment on column outbox.replay.snapshot is 'Only messages that are visible in this snapshot are sent.';
+comment on column outbox.replay.shards is 'Number of shards of the publisher at the start, for a replay of messages '
+	'that the publisher had published by then; otherwise null.';
+comment on column outbox.replay.acked is 'For each shard: everything that is visible in this snapshot was published '
+	'at the start.';
+comment on column outbox.replay.windows is 'For each shard: the snapshot that ends its first open window at the '
+	'start.';
+comment on column outbox.replay.acked_ids is 'For each shard: the id up to which that window was published at the '
+	'start.';
+comment on column outbox.replay.upto_id is 'Largest message id at the start.';
+comment on column outbox.replay.last_id is 'Kafka has acknowledged everything up to this id.';
+comment on column outbox.replay.total is 'Number of messages at the start.';
+comment on column outbox.replay.done is 'Number of messages that Kafka acknowledged.';
+comment on column outbox.replay.state is 'running, stopped or finished.';
+comment on column outbox.replay.nonce is 'Random number of the current owner, which fences earlier owners.';
+comment on column outbox.replay.owner is 'Process that sends the messages.';
+comment on column outbox.replay.lease_until is 'End of the owner''s lease. After it another process may continue the '
+	'replay.';
+comment on column outbox.replay.noted_at is 'Time of the last update.';
+comment on column outbox.replay.system_identifier is 'System identifier of the database cluster in which the replay '
+	'was created.';
+
 -- If a crash of the server lost this update, more rows than promised would be repeated.
 create function outbox.replay_durable() returns void language plpgsql volatile as $$
 begin

@@ -73,8 +73,32 @@ create index parked_stalled on outbox.parked (publisher, shard, topic, stalled, 
 	where stalled is not null;
 create index parked_was on outbox.parked (was_id, publisher) where was_id is not null;
 
-comment on table outbox.parked is 'Messages that Kafka refused, and those of their keys behind them. '
-	'See outbox-relay parked.';
+comment on table outbox.parked is 'Messages that Kafka refused, and later messages of their keys. Each row is a full '
+	'copy of its message. Operators list and request with `outbox-relay parked`.';
+comment on column outbox.parked.publisher is 'Name of the publisher.';
+comment on column outbox.parked.shard is 'Number of the shard.';
+comment on column outbox.parked.id is 'Id of the message, or a new one if that id was taken (see was_id).';
+comment on column outbox.parked.created_at is 'As in outbox.message.';
+comment on column outbox.parked.event_id is 'As in outbox.message.';
+comment on column outbox.parked.topic is 'As in outbox.message.';
+comment on column outbox.parked.key is 'Published bytes of the key.';
+comment on column outbox.parked.payload is 'Published bytes of the payload.';
+comment on column outbox.parked.headers is 'As in outbox.message.';
+comment on column outbox.parked.partition is 'As in outbox.message.';
+comment on column outbox.parked.tick is 'Number of the window that the message came from.';
+comment on column outbox.parked.state is 'waiting: it is retried at next_at. dead: only an operator moves it. '
+	'stalled: its partition acknowledges nothing, or its topic is missing. free: it is published as soon as '
+	'possible. behind: it waits behind another message of its key.';
+comment on column outbox.parked.error is 'Kafka''s error. null: Kafka never refused this message.';
+comment on column outbox.parked.stalled is 'Partition that acknowledges nothing. -1: the topic was missing.';
+comment on column outbox.parked.attempts is 'Number of times that Kafka refused it.';
+comment on column outbox.parked.next_at is 'Time of the next attempt.';
+comment on column outbox.parked.parked_at is 'Time at which it was parked.';
+comment on column outbox.parked.request_id is 'Id in outbox.audit of the retry that reset its attempts.';
+comment on column outbox.parked.txid is 'Id of the transaction that parked it.';
+comment on column outbox.parked.was_id is 'Original id of the message, if the row got another one.';
+comment on column outbox.parked.digest is 'Identifies the queue of its topic and key; computed by '
+	'outbox.parked_digest.';
 
 -- The actions of operators, and their reasons.
 create table outbox.audit (
@@ -87,8 +111,19 @@ create table outbox.audit (
 	reason  text        not null constraint audit_has_a_reason check (reason <> '')
 );
 
+comment on table outbox.audit is 'Actions of operators, with their reasons.';
+comment on column outbox.audit.id is 'Number of the action.';
+comment on column outbox.audit.at is 'Time of the action.';
+comment on column outbox.audit.who is 'Database user.';
+comment on column outbox.audit.verb is 'Action, for example "retry", "replay" or "lookback commit".';
+comment on column outbox.audit.publisher is 'Publisher, if the action concerns one.';
+comment on column outbox.audit.target is 'Object of the action, as JSON.';
+comment on column outbox.audit.reason is 'Reason that the user gave.';
+
 -- A request changes this number of the publisher, which the owner reads with every search.
 alter table outbox.publisher add requests bigint not null default 0;
+comment on column outbox.publisher.requests is 'Counter of operators'' requests. A change makes the owners of the '
+	'shards look for new requests.';
 
 -- Requests of operators, a row for each shard that the publisher had. The shard's owner works through the filter in
 -- batches, in the order of ids, each in the transaction of a log row. So making a request takes no longer than storing
@@ -120,7 +155,30 @@ create table outbox.parked_request (
 
 create index parked_request_open on outbox.parked_request (publisher, shard, id) where ended_at is null;
 
-comment on table outbox.parked_request is 'Retries and skips that operators asked for, and how far they are.';
+comment on table outbox.parked_request is 'Retries and skips of parked messages that operators requested, with their '
+	'progress. There is one row for each shard.';
+comment on column outbox.parked_request.id is 'Id in outbox.audit.';
+comment on column outbox.parked_request.publisher is 'Name of the publisher.';
+comment on column outbox.parked_request.shard is 'Number of the shard.';
+comment on column outbox.parked_request.verb is 'retry or skip.';
+comment on column outbox.parked_request.filter is 'Which parked messages, as JSON (outbox.parked_is).';
+comment on column outbox.parked_request.asked is 'Only messages that are visible in this snapshot match.';
+comment on column outbox.parked_request.asked_at is 'Time of the request.';
+comment on column outbox.parked_request.about is 'Number of parked messages of the publisher at that time; an '
+	'estimate if there are many.';
+comment on column outbox.parked_request.last_id is 'Messages up to this id were examined.';
+comment on column outbox.parked_request.left_id is 'Lowest id that this pass left out, because its window was not '
+	'yet published to the end.';
+comment on column outbox.parked_request.left_tick is 'Lowest window that this pass left out.';
+comment on column outbox.parked_request.waits_for is 'Window that must be published to the end before the next pass.';
+comment on column outbox.parked_request.looked is 'Number of messages examined.';
+comment on column outbox.parked_request.done is 'Number of messages retried or skipped.';
+comment on column outbox.parked_request.published is 'Number of retried messages that were published.';
+comment on column outbox.parked_request.refused is 'Number of retried messages that Kafka refused at the first '
+	'attempt.';
+comment on column outbox.parked_request.refused_id is 'Id of one of them.';
+comment on column outbox.parked_request.error is 'Kafka''s error for that message.';
+comment on column outbox.parked_request.ended_at is 'Time at which the request was completed. null: it is open.';
 
 create function outbox.largest(ids bigint[]) returns bigint language plpgsql immutable parallel safe as $$
 begin
@@ -139,7 +197,12 @@ create table outbox.skipped (
 create index on outbox.skipped (publisher);
 create index on outbox.skipped (last_id);
 
-comment on table outbox.skipped is 'The messages that operators had skipped.';
+comment on table outbox.skipped is 'Ids of the messages that operators had skipped, so that `outbox-relay verify` '
+	'does not report them as lost.';
+comment on column outbox.skipped.publisher is 'Name of the publisher.';
+comment on column outbox.skipped.request_id is 'Id in outbox.audit.';
+comment on column outbox.skipped.ids is 'Ids of the messages.';
+comment on column outbox.skipped.last_id is 'Largest of the ids.';
 
 -- A queue, the rows of a topic and key, goes by id, as a listed window does and as its rows were written. One
 -- that waited for its deliver_at may come to it in front of others.
@@ -171,7 +234,13 @@ create table outbox.renumbered (
 
 create index on outbox.renumbered (was_id, publisher);
 
-comment on table outbox.renumbered is 'Messages that were kept under other ids than their own, for verify.';
+comment on table outbox.renumbered is 'Messages that were parked or scheduled with another id than their own, '
+	'because that id was taken. `outbox-relay verify` needs it.';
+comment on column outbox.renumbered.publisher is 'Name of the publisher.';
+comment on column outbox.renumbered.id is 'Id with which the message is kept and published.';
+comment on column outbox.renumbered.was_id is 'Original id of the message.';
+comment on column outbox.renumbered.created_at is 'As in outbox.message.';
+comment on column outbox.renumbered.event_id is 'As in outbox.message.';
 
 -- The ids of kept rows, parked and scheduled ones together, are unique: listed windows name rows by them. The ids of
 -- messages are unique only while their sequence rises. After a restore, TRUNCATE ... RESTART IDENTITY, or setval, a
@@ -661,6 +730,9 @@ create function outbox.parked_is(id bigint, topic text, key bytea, error text, p
 		and (chosen operator(pg_catalog.->>) 'state' is null
 			or state operator(pg_catalog.=) (chosen operator(pg_catalog.->>) 'state'))
 $$;
+comment on function outbox.parked_is(bigint, text, bytea, text, timestamptz, text, jsonb) is 'Returns whether a '
+	'parked message matches a filter. Members of the filter: ids, from_id, to_id, topic, key, error (a part of it), '
+	'from and to (parked_at, without the end), state. A missing member matches everything.';
 
 -- May an operator request this? Only heads are retried: a free row is published anyway, and a row behind
 -- waits for its head.
@@ -669,6 +741,8 @@ language sql immutable as $$
 	select verb operator(pg_catalog.=) 'skip'
 		or state operator(pg_catalog.=) any (array['waiting', 'dead', 'stalled'])
 $$;
+comment on function outbox.parked_may(text, text) is 'Returns whether an operator can request `retry` or `skip` for '
+	'a parked message in this state.';
 
 -- So many rows of a publisher behind `after`, by id, among which a filter finds its own.
 create function outbox.parked_candidates(of_publisher text, chosen jsonb, after bigint, most bigint)
@@ -696,6 +770,8 @@ begin
 	end if;
 end
 $$;
+comment on function outbox.parked_candidates(text, jsonb, bigint, bigint) is 'Returns up to `most` parked messages '
+	'of a publisher with ids above `after`, to which a filter is then applied.';
 
 -- The open request that matches a row and has not reached it yet; null: none.
 create function outbox.parked_request_of(of_publisher text, of_shard int, of_id bigint, topic text, key bytea,
@@ -707,6 +783,8 @@ create function outbox.parked_request_of(of_publisher text, of_shard int, of_id 
 		and pg_visible_in_snapshot(txid, r.asked) and outbox.parked_may(r.verb, state)
 		and outbox.parked_is(of_id, topic, key, error, parked_at, state, r.filter)
 $$;
+comment on function outbox.parked_request_of(text, int, bigint, text, bytea, text, timestamptz, text, xid8) is 'Returns '
+	'the open request that matches a parked message and has not reached it yet, or null.';
 
 -- Notes what an operator asks for: 'retry' or 'skip'. All named ids must exist, allow the request and have no
 -- other one, or the call fails with OR002. about: the number of examined rows, as `outbox-relay parked list`

@@ -107,6 +107,9 @@ begin
 		where s.seqrelid = 'outbox.message_id_seq'::regclass;
 end
 $$;
+comment on function outbox.message_ids() is 'Returns the last id of the sequence of outbox.message.id, the largest '
+	'id in use, and the INCREMENT and CACHE of the sequence. kept_id above last_id: the sequence was reset and would '
+	'repeat ids.';
 
 -- Raises that sequence above everything that is kept, and above the id `seen`, which somebody saw it give out.
 -- raised_to: the id behind which it continues; null: it was right, or descends, which only an operator can repair.

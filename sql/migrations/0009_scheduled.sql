@@ -36,7 +36,21 @@ create index scheduled_blocks on outbox.scheduled (publisher, shard, (id >> 12),
 	where (id >> 12) is not null;
 create index scheduled_was on outbox.scheduled (was_id, publisher) where was_id is not null;
 
-comment on table outbox.scheduled is 'Messages of which deliver_at is not over, or was not a moment ago.';
+comment on table outbox.scheduled is 'Messages with a deliver_at that are not yet published. Each row is a full copy '
+	'of its message.';
+comment on column outbox.scheduled.publisher is 'Name of the publisher.';
+comment on column outbox.scheduled.shard is 'Number of the shard.';
+comment on column outbox.scheduled.id is 'Id of the message, or a new one if that id was taken (see was_id).';
+comment on column outbox.scheduled.created_at is 'As in outbox.message.';
+comment on column outbox.scheduled.event_id is 'As in outbox.message.';
+comment on column outbox.scheduled.topic is 'As in outbox.message.';
+comment on column outbox.scheduled.key is 'Published bytes of the key.';
+comment on column outbox.scheduled.payload is 'Published bytes of the payload.';
+comment on column outbox.scheduled.headers is 'As in outbox.message.';
+comment on column outbox.scheduled.partition is 'As in outbox.message.';
+comment on column outbox.scheduled.deliver_at is 'The message is not published before this time. An UPDATE moves it.';
+comment on column outbox.scheduled.tick is 'Number of the window that the message came from.';
+comment on column outbox.scheduled.was_id is 'Original id of the message, if the row got another one.';
 
 -- Owners remember where a list ended (outbox.scheduled_next). An UPDATE by hand makes the
 -- next look begin at the smallest id, and makes it come at once.
@@ -345,6 +359,17 @@ create view outbox.message_state as
 	from outbox.message m
 	join outbox.progress p on p.shard = outbox.shard_of(m.key, m.key_bytes, p.shards);
 
+comment on view outbox.message_state is 'State of each message for each publisher.';
+comment on column outbox.message_state.id is 'As in outbox.message.';
+comment on column outbox.message_state.created_at is 'As in outbox.message.';
+comment on column outbox.message_state.event_id is 'As in outbox.message.';
+comment on column outbox.message_state.topic is 'As in outbox.message.';
+comment on column outbox.message_state.key is 'Published bytes of the key.';
+comment on column outbox.message_state.publisher is 'Name of the publisher.';
+comment on column outbox.message_state.shard is 'Shard of the message.';
+comment on column outbox.message_state.state is 'pending, published, parked, scheduled, or before_start: the '
+	'publisher starts after the message and never publishes it.';
+
 -- The row of an event id, without an index on event ids, which would cost every writer. Ids of messages rise with
 -- their time, so the ids around a time are found by halving the range of all ids.
 create function outbox.message_id_at(moment timestamptz) returns bigint
@@ -403,4 +428,7 @@ begin
 		where s.id = found_id and s.created_at = found_at order by s.publisher;
 end
 $$;
+comment on function outbox.message_state_of(uuid, timestamptz) is 'Returns the state of a message for each '
+	'publisher, as in outbox.message_state; no row if no such message was committed. A version 7 UUID contains the '
+	'time at which it was made; for any other event id, `around` is the time at which the message was written.';
 revoke execute on function outbox.message_state_of(uuid, timestamptz) from public;

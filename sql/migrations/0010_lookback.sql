@@ -28,11 +28,14 @@
 create domain outbox.lookback_kind as text collate "C"
 	constraint kind_is_prepare_decision_or_tombstone check (
 		value in ('prepare', 'decision', 'tombstone'));
+comment on domain outbox.lookback_kind is 'prepare, decision or tombstone.';
 create domain outbox.lookback_decision as text collate "C"
 	constraint decision_is_commit_or_rollback check (value in ('commit', 'rollback'));
+comment on domain outbox.lookback_decision is 'commit or rollback.';
 create domain outbox.lookback_source as text collate "C"
 	constraint source_is_message_check_or_operator check (
 		value in ('message', 'check', 'operator'));
+comment on domain outbox.lookback_source is 'message, check or operator.';
 
 create table outbox.lookback (
 	biz_type         text collate "C" not null,
@@ -89,13 +92,32 @@ begin
 	end if;
 end $$;
 
-comment on table outbox.lookback is 'What was prepared, and what became of it; insert-only.';
-comment on column outbox.lookback.prepared_at is 'the database''s clock when the row was written; a '
-	'decision''s is that of its prepare';
-comment on column outbox.lookback.txid is 'the writing transaction (never a savepoint''s)';
-comment on column outbox.lookback.check_at is 'without a decision the relay calls the business from then on';
-comment on column outbox.lookback.event_id is 'of the message that a commit writes';
-comment on column outbox.lookback.digest is 'equal for prepares that say the same';
+comment on table outbox.lookback is 'Prepared messages of the look-back and their decisions; insert-only.';
+comment on column outbox.lookback.biz_type is 'Business type.';
+comment on column outbox.lookback.biz_id is 'Id of the message within its business type.';
+comment on column outbox.lookback.prepared_at is 'Database time at which the prepare was stored. A decision has the '
+	'value of its prepare.';
+comment on column outbox.lookback.kind is 'prepare, decision, or tombstone: a decision that arrived before its '
+	'prepare.';
+comment on column outbox.lookback.txid is 'Id of the top-level transaction that wrote the row, never of a savepoint.';
+comment on column outbox.lookback.section is '[lookback] section that stored the row.';
+comment on column outbox.lookback.source_partition is 'Partition of the look-back topic that the record came from.';
+comment on column outbox.lookback.source_offset is 'Offset of that record.';
+comment on column outbox.lookback.topic is 'Topic that the message goes to.';
+comment on column outbox.lookback.key is 'Key of the message.';
+comment on column outbox.lookback.payload is 'Payload of the message.';
+comment on column outbox.lookback.headers is 'Headers of the message.';
+comment on column outbox.lookback.check_service is '[check] section that the prepare names.';
+comment on column outbox.lookback.check_url is 'URL that the prepare names.';
+comment on column outbox.lookback.check_at is 'Time from which the relay calls the business if there is no decision.';
+comment on column outbox.lookback.expires_at is 'Time at which the prepare is parked if there is no decision.';
+comment on column outbox.lookback.digest is 'Equal for prepares with the same content.';
+comment on column outbox.lookback.decision is 'commit or rollback.';
+comment on column outbox.lookback.source is 'Source of the decision: message, check or operator.';
+comment on column outbox.lookback.decided_at is 'Time of the decision.';
+comment on column outbox.lookback.decided_by is 'Database user, if an operator decided.';
+comment on column outbox.lookback.reason is 'Reason of an operator.';
+comment on column outbox.lookback.event_id is 'Id of the message that a commit writes (outbox.message.event_id).';
 
 -- Takes the rows that fit into no other partition, so that an insert never fails. Normally empty.
 create table outbox.lookback_default

@@ -34,6 +34,19 @@ create table outbox.lookback_log (
 	primary key (section, topic, partition, n)
 ) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000);
 
+comment on table outbox.lookback_log is 'Progress and fence of each partition of the look-back topic. The newest row '
+	'of a partition holds its current state.';
+comment on column outbox.lookback_log.section is '[lookback] section.';
+comment on column outbox.lookback_log.topic is 'Look-back topic.';
+comment on column outbox.lookback_log.partition is 'Partition of the topic.';
+comment on column outbox.lookback_log.n is 'Number of the row within its partition. Each new row is one higher, and '
+	'the primary key rejects a second writer.';
+comment on column outbox.lookback_log.next_offset is 'All records before this offset have taken effect.';
+comment on column outbox.lookback_log.promoted_to is 'Prepares due up to this time are in outbox.lookback_overdue, '
+	'unless they were decided.';
+comment on column outbox.lookback_log.reader is 'Process that read the records.';
+comment on column outbox.lookback_log.written_at is 'Time at which the row was written.';
+
 create table outbox.lookback_overdue (
 	section       text collate "C" not null,
 	biz_type      text collate "C" not null,
@@ -55,6 +68,27 @@ create table outbox.lookback_overdue (
 	primary key (biz_type, biz_id, prepared_at)
 ) with (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, fillfactor = 80);
 
+comment on table outbox.lookback_overdue is 'Undecided prepares that are due: the relay calls the business about '
+	'them, or they are parked for an operator.';
+comment on column outbox.lookback_overdue.section is '[lookback] section.';
+comment on column outbox.lookback_overdue.biz_type is 'Business type.';
+comment on column outbox.lookback_overdue.biz_id is 'Id of the message within its business type.';
+comment on column outbox.lookback_overdue.prepared_at is 'Identifies the prepare in outbox.lookback.';
+comment on column outbox.lookback_overdue.state is 'overdue: the relay calls the business. parked: an operator '
+	'decides.';
+comment on column outbox.lookback_overdue.check_service is '[check] section that the prepare names.';
+comment on column outbox.lookback_overdue.check_url is 'URL that the prepare names.';
+comment on column outbox.lookback_overdue.overdue_at is 'Time at which the prepare became overdue.';
+comment on column outbox.lookback_overdue.expires_at is 'Time at which the prepare is parked.';
+comment on column outbox.lookback_overdue.next_check is 'Time of the next call. While claimed: the end of the claim.';
+comment on column outbox.lookback_overdue.claim is 'Claim of the relay that is calling the business. null: there is '
+	'none.';
+comment on column outbox.lookback_overdue.attempts is 'Number of requests without a decision.';
+comment on column outbox.lookback_overdue.pendings is 'How many of them were answered with "pending".';
+comment on column outbox.lookback_overdue.last_result is 'Result of the last request.';
+comment on column outbox.lookback_overdue.last_error is 'Error of the last request.';
+comment on column outbox.lookback_overdue.last_at is 'Time of the last request.';
+
 create index lookback_due on outbox.lookback_overdue (section, biz_type, next_check)
 	where state = 'overdue';
 
@@ -72,6 +106,23 @@ create table outbox.lookback_conflict (
 	source_partition int,
 	source_offset    bigint
 );
+
+comment on table outbox.lookback_conflict is 'Records that contradict an earlier prepare or decision. The earlier '
+	'one stays valid.';
+comment on column outbox.lookback_conflict.id is 'Number of the conflict.';
+comment on column outbox.lookback_conflict.at is 'Time at which it was found.';
+comment on column outbox.lookback_conflict.section is '[lookback] section.';
+comment on column outbox.lookback_conflict.biz_type is 'Business type.';
+comment on column outbox.lookback_conflict.biz_id is 'Id of the message within its business type.';
+comment on column outbox.lookback_conflict.prepared_at is 'Identifies the prepare in outbox.lookback.';
+comment on column outbox.lookback_conflict.kept is 'The record that stays valid: prepare, commit or rollback.';
+comment on column outbox.lookback_conflict.refused is 'The later record that was rejected: prepare, commit or '
+	'rollback.';
+comment on column outbox.lookback_conflict.source is 'Source of the later record.';
+comment on column outbox.lookback_conflict.who is 'Database user, if the later record is an operator''s decision.';
+comment on column outbox.lookback_conflict.source_partition is 'Partition of the look-back topic that the later '
+	'record came from.';
+comment on column outbox.lookback_conflict.source_offset is 'Offset of that record.';
 create index on outbox.lookback_conflict (biz_type, biz_id);
 
 -- The newest row of each partition, from which the reader continues.
@@ -579,6 +630,9 @@ language sql stable as $$
 		and (chosen operator(pg_catalog.->>) 'to' is null
 			or o.prepared_at operator(pg_catalog.<) (chosen operator(pg_catalog.->>) 'to')::pg_catalog.timestamptz)
 $$;
+comment on function outbox.lookback_is(outbox.lookback_overdue, jsonb) is 'Returns whether an overdue prepare '
+	'matches a filter. Members of the filter: type, state, service, error (a part of it), from and to (prepared_at, '
+	'without the end), section. A missing member matches everything.';
 
 -- Carries out an operator's request: 'commit', 'rollback', or 'retry', which asks the business again.
 -- `chosen` selects rows of outbox.lookback_overdue as lookback_is does; with "ids": [[type, id], ...], it

@@ -31,8 +31,10 @@
 
 create domain outbox.processed_name as text collate "C"
 	constraint name_has_1_to_100_bytes check (octet_length(value) between 1 and 100);
+comment on domain outbox.processed_name is 'Name of a consumer: 1 to 100 bytes.';
 create domain outbox.processed_id as bytea
 	constraint id_has_1_to_1024_bytes check (octet_length(value) between 1 and 1024);
+comment on domain outbox.processed_id is 'Id of a message: 1 to 1024 bytes.';
 
 create table outbox.consumer (
 	name  outbox.processed_name primary key,
@@ -40,9 +42,11 @@ create table outbox.consumer (
 	since timestamptz not null default clock_timestamp()
 );
 
-comment on table outbox.consumer is 'The role that each name of processed ids and of claims belongs to.';
-comment on column outbox.consumer.owner is 'a role; its members may use the name. A role that no longer exists '
-	'gives the name to the next one that uses it';
+comment on table outbox.consumer is 'The role that owns each name of processed ids and claims.';
+comment on column outbox.consumer.name is 'Name of the consumer.';
+comment on column outbox.consumer.owner is 'Role whose members may use the name. If the role no longer exists, the '
+	'next role that uses the name owns it.';
+comment on column outbox.consumer.since is 'Time at which the role got the name.';
 
 -- No role is granted it.
 create table outbox.processed_secret (value bytea not null);
@@ -63,14 +67,16 @@ create index on outbox.processed (key);
 create index on outbox.processed (txid);
 
 comment on table outbox.processed is 'Ids of messages that consumers have processed.';
-comment on column outbox.processed.name is 'of the consumer: ids of different ones have nothing to '
-	'do with each other';
-comment on column outbox.processed.key is 'of name and id: outbox.processed_key';
-comment on column outbox.processed.record_at is 'the record''s time, never beyond the time at which '
-	'the row was written';
-comment on column outbox.processed.kept_until is 'the end of the consumer''s window: its partition '
-	'stays as long, whatever its retention';
-comment on column outbox.processed.txid is 'the writing transaction (never a savepoint''s)';
+comment on column outbox.processed.name is 'Name of the consumer. Ids of different consumers are independent.';
+comment on column outbox.processed.id is 'Id of the message.';
+comment on column outbox.processed.key is 'First 64 bits of a SHA-256 of name and id.';
+comment on column outbox.processed.record_at is 'Time of the record, but not after the time at which the row was '
+	'written. The table is partitioned by it.';
+comment on column outbox.processed.processed_at is 'Time at which the row was written.';
+comment on column outbox.processed.kept_until is 'End of the consumer''s window. The row''s partition is kept at '
+	'least until then.';
+comment on column outbox.processed.txid is 'Id of the top-level transaction that wrote the row, never of a '
+	'savepoint.';
 
 -- Takes the rows that fit into no other partition, so that an insert never fails. Normally empty.
 create table outbox.processed_default
@@ -244,6 +250,10 @@ begin
 	perform outbox.processed_insert(name, ids, keys, times, remember, fresh);
 	return coalesce(fresh, '{}');
 end $$;
+comment on function outbox.processed_take(text, bytea[], timestamptz[], interval) is 'Records ids in the transaction '
+	'of the caller. Returns for each id, in order: true if it is new; false if a copy was processed within '
+	'`remember` of its record''s time. For two copies in one call, the second result is false. Waits for another '
+	'transaction that has taken one of the ids. At most 1000 ids per transaction.';
 
 -- In a session of its own -----------------------------------------------------------------------
 --
@@ -272,6 +282,10 @@ begin
 	return array(select case when k.found then 2 when k.had then 0 else 1 end
 		from unnest(had, found) with ordinality as k (had, found, n) order by k.n);
 end $$;
+comment on function outbox.processed_claim(text, bytea[], timestamptz[], interval) is 'Claims ids for this session, '
+	'until processed_add or processed_give_back. Returns for each id, in order: 0 if it is new and claimed; 1 if '
+	'another session has it; 2 if a copy was processed. Never waits. Call it in autocommit, with different ids that '
+	'the session has not claimed before.';
 
 -- Records ids that this session has claimed. The locks of the session become locks of this transaction,
 -- which the server releases after the rows are visible.
@@ -290,6 +304,8 @@ begin
 			using errcode = 'lock_not_available';
 	end if;
 end $$;
+comment on function outbox.processed_add(text, bytea[], timestamptz[], interval) is 'Records ids that this session '
+	'has claimed as processed, and releases them. Call it in autocommit.';
 
 -- Releases claimed ids.
 create function outbox.processed_give_back(name text, ids bytea[]) returns void
@@ -299,6 +315,8 @@ begin
 	perform pg_advisory_unlock(k.lock)
 	from unnest(outbox.processed_locks(outbox.processed_keys(name, ids))) as k (lock);
 end $$;
+comment on function outbox.processed_give_back(text, bytea[]) is 'Releases claimed ids without recording them. Call '
+	'it in autocommit.';
 
 -- Forgets processed ids. Returns the number of deleted rows.
 create function outbox.processed_remove(name text, ids bytea[]) returns bigint
@@ -315,6 +333,8 @@ begin
 	get diagnostics removed = row_count;
 	return removed;
 end $$;
+comment on function outbox.processed_remove(text, bytea[]) is 'Forgets processed ids. Returns the number of deleted '
+	'rows.';
 
 -- The functions that run as the owner are for consumers alone (roles.sql).
 revoke execute on function

@@ -19,8 +19,11 @@ create table outbox.claim (
 	primary key (id, name)
 ) with (fillfactor = 50);
 
-comment on table outbox.claim is 'Leases on ids that are being handled.';
-comment on column outbox.claim.token is 'rises with each claim of an id';
+comment on table outbox.claim is 'Leases on ids while consumers handle them.';
+comment on column outbox.claim.name is 'Name of the consumer.';
+comment on column outbox.claim.id is 'Claimed id.';
+comment on column outbox.claim.token is 'Fencing token: larger with each claim of the id.';
+comment on column outbox.claim.expires_at is 'End of the lease by the server''s clock.';
 
 create sequence outbox.claim_token as bigint;
 
@@ -50,6 +53,8 @@ create function outbox.claim_take(name text, id bytea, lease interval) returns b
 		set token = greatest(excluded.token, c.token + 1), expires_at = clock_timestamp() + lease
 		where c.expires_at <= clock_timestamp()
 	returning token $$;
+comment on function outbox.claim_take(text, bytea, interval) is 'Claims an id for the duration of the lease, at most '
+	'one day. Returns the fencing token, or null if another holder has the id.';
 
 -- For each claim, in order: was it still held, and is it now held for a whole lease? Removes abandoned
 -- claims. All callers lock rows in the order of their keys.
@@ -75,6 +80,8 @@ begin
 	return array(select w.id = any(coalesce(held, '{}'))
 		from unnest(ids) with ordinality as w (id, n) order by w.n);
 end $$;
+comment on function outbox.claim_renew(text, bytea[], bigint[], interval) is 'Renews claims for a whole lease. '
+	'Returns for each claim, in order, whether it was still held and is now renewed.';
 
 -- Releases the claim. Was it still held?
 create function outbox.claim_release(name text, id bytea, token bigint) returns boolean
@@ -86,6 +93,8 @@ create function outbox.claim_release(name text, id bytea, token bigint) returns 
 		returning c.expires_at > clock_timestamp() as held
 	)
 	select coalesce((select g.held from gone g), false) $$;
+comment on function outbox.claim_release(text, bytea, bigint) is 'Releases a claim. Returns whether it was still '
+	'held.';
 
 revoke execute on function
 	outbox.claim_take(text, bytea, interval),

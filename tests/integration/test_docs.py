@@ -1,5 +1,7 @@
 """The reference pages are what the program writes, and each metric it shows is explained."""
 
+import importlib.machinery
+import importlib.util
 import json
 import pathlib
 import re
@@ -50,6 +52,37 @@ def test_the_page_of_metrics_is_fresh():
     done = subprocess.run([beside("tests/unit/metrics_page")], capture_output=True, text=True,
                           timeout=60, check=True)
     assert page("reference/metrics.md") == done.stdout
+
+
+@pytest.fixture(scope="module")
+def print_sql():
+    """docs/reference/print-sql as a module."""
+    loader = importlib.machinery.SourceFileLoader("print_sql", str(DOCS / "reference/print-sql"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    loader.exec_module(module)
+    return module
+
+
+def test_the_page_of_the_schema_is_fresh(database, print_sql, capsys):
+    print_sql.print_page(print_sql.Catalog(database.dsn))
+    assert page("reference/sql.md") == capsys.readouterr().out
+
+
+def test_every_public_object_of_the_schema_has_a_comment(database, print_sql):
+    assert not print_sql.uncommented(print_sql.Catalog(database.dsn))
+
+
+@pytest.mark.parametrize("change, name", [
+    ("comment on table outbox.audit is null", "audit"),
+    ("comment on column outbox.parked.state is null", "parked.state"),
+    ("alter table outbox.log add note text", "log.note"),
+    ("comment on function outbox.processed_remove(text, bytea[]) is null", "processed_remove(name text, ids bytea[])"),
+    ("comment on domain outbox.topic_name is null", "topic_name"),
+    ("grant execute on function outbox.largest(bigint[]) to outbox_reader", "largest(ids bigint[])"),
+])
+def test_a_public_object_without_a_comment_is_found(database, print_sql, change, name):
+    database.execute(change)
+    assert print_sql.uncommented(print_sql.Catalog(database.dsn)) == [name]
 
 
 def explained_metrics():
