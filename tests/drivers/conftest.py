@@ -2,6 +2,7 @@
 
 import pytest
 
+from drivers.guide_harness import WRITTEN
 from drivers.harness import Place
 from support.pgbouncer import PgBouncer
 from support.relay import Relay
@@ -15,7 +16,8 @@ def place(postgres, kafka, migrated):
     postgres.create_database("drivers", template=migrated())
     postgres.execute(f"CREATE ROLE {USER} LOGIN IN ROLE outbox_writer")
     topic = kafka.create_topic("drivers")
-    kafka.create_topic("orders")  # of the pages of docs/guide
+    for written in WRITTEN:
+        kafka.create_topic(written)
     with PgBouncer(postgres, users=("postgres", USER)) as pooler, \
             Relay({"DATABASE_URL": postgres.dsn("drivers"),
                    "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap}):

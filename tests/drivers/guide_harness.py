@@ -16,7 +16,7 @@ The program of a page gets DATABASE_URL, JDBC_URL, PGHOST, PGPORT, PGUSER, PGDAT
     payments (order_id bigint, state text)
 
 A page of write/ has functions that set the state of an order to "paid" and write a message with the order's id as its
-key into the topic "orders". Its program calls each for another order and prints a line for each:
+key into the topic "orders", or into "orders-bytes" if the payload is bytes. Its program calls each for another order and prints a line for each:
 
     json ORDER EVENT-ID     the payload is {"id": ORDER, "state": "paid"}
     bytes ORDER EVENT-ID    the payload is the bytes 00 01 ff
@@ -43,6 +43,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 PAGES = os.path.join(os.path.dirname(os.path.dirname(HERE)), "docs", "guide")
 BLOCK = re.compile(r"^<!-- file: (\S+) -->\n+```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ORDERS, COPIES = 20, 5  # of a test of reading
+WRITTEN = "orders", "orders-bytes"  # the topics of JSON and of bytes
 PAYLOAD_BYTES = b"\x00\x01\xff"
 
 
@@ -152,11 +153,13 @@ def check_guide(guide, place):
 def check_writing(guide, place):
     schema = make_program(guide)
     make_tables(place, schema)
-    since = ends(place, "orders")
+    since = {topic: ends(place, topic) for topic in WRITTEN}
     printed = run_in(guide.folder, guide.command(guide.run), RUN_LIMIT, environment=environment(guide, place))
     wrote = {event: (word, order) for word, order, event in map(str.split, printed.splitlines())}
     assert wrote, "the program wrote nothing"
-    read = {record.id: record for record in records(place, "orders", since, len(wrote))}
+    in_bytes = sum(word == "bytes" for word, _ in wrote.values())
+    read = {record.id: record for topic, count in zip(WRITTEN, (len(wrote) - in_bytes, in_bytes)) if count
+            for record in records(place, topic, since[topic], count)}
 
     wrong = [f"{order}: wrote {word}, read {read.get(event)}" for event, (word, order) in wrote.items()
              if not is_right(word, order, read.get(event))]
