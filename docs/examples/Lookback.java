@@ -26,7 +26,7 @@ import org.apache.kafka.common.serialization.StringSerializer;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
-/** The look-back from an application's side: Kafka's client, JDBC, Jackson. See lookback-guide.md. */
+/** The look-back from an application's side: Kafka's client, JDBC, Jackson. See docs/guide/lookback.md. */
 class Lookback implements AutoCloseable {
     // snippet: send
     private final String bizType;
@@ -50,7 +50,7 @@ class Lookback implements AutoCloseable {
         send("rollback", bizId, null, Map.of());
     }
 
-    /** Returns when Kafka has it. */
+    /** Returns after Kafka's acknowledgement. */
     private void send(String op, String bizId, byte[] value, Map<String, String> more)
             throws Exception {
         Map<String, String> said = new HashMap<>(more);
@@ -71,18 +71,18 @@ class Lookback implements AutoCloseable {
     }
 
     // snippet: work
-    /** After the prepare. The work throws what it likes to refuse, and then the id is over. */
+    /** Call it after the prepare. The work refuses by throwing anything except SQLException. */
     void inTransaction(Connection connection, String bizId, Work work) throws Exception {
         connection.setAutoCommit(false);
         try {
             begin(connection, bizId);
             work.run(connection);
             connection.commit();
-        } catch (SQLException error) { // what became of it may be unknown: the relay asks
+        } catch (SQLException error) { // it may have committed: the relay asks
             if (!connection.isClosed()) {
                 connection.rollback();
             }
-            if ("LB002".equals(error.getSQLState())) { // it was committed before
+            if ("LB002".equals(error.getSQLState())) { // committed before
                 commit(bizId);
             }
             throw error;
@@ -104,7 +104,7 @@ class Lookback implements AutoCloseable {
     // end
 
     // snippet: verify
-    /** Standard Webhooks: fresh, and one of its signatures is that of our secret (whsec_…). */
+    /** Standard Webhooks: the request is recent, and one signature is of our secret (whsec_…). */
     static boolean isSigned(String secret, Headers headers, byte[] body) throws Exception {
         String id = headers.getFirst("webhook-id"), sent = headers.getFirst("webhook-timestamp");
         String signatures = headers.getFirst("webhook-signature");
@@ -135,7 +135,7 @@ class Lookback implements AutoCloseable {
             return;
         }
         JsonNode asked = JSON.readTree(body);
-        List<String> ids = new ArrayList<>(); // one alone, or several
+        List<String> ids = new ArrayList<>(); // one id or several
         (asked.has("ids") ? asked.get("ids") : JSON.createArrayNode().add(asked))
                 .forEach(one -> ids.add(one.get("biz_id").asText()));
         var answers = check(url, asked.get("biz_type").asText(), ids);

@@ -31,7 +31,7 @@ static void on_delivery(rd_kafka_t *kafka, const rd_kafka_message_t *message, vo
 	*(bool *)message->_private = message->err == RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
-/* With acks, idempotence, and keys placed as Java does, so that it does not matter who sends. */
+/* Waits for all acks, is idempotent, and places keys as Java does: an id has one partition. */
 static rd_kafka_t *producer(const char *servers)
 {
 	static const char *const settings[][2] = {
@@ -46,7 +46,7 @@ static rd_kafka_t *producer(const char *servers)
 	return rd_kafka_new(RD_KAFKA_PRODUCER, conf, error, sizeof error);
 }
 
-/* op: prepare, and then commit or rollback without a message. True: Kafka has it. */
+/* op is prepare, or commit or rollback without a message. True: Kafka acknowledged it. */
 static bool say(
     struct shop *shop, const char *op, const char *biz_id, const struct prepared *message)
 {
@@ -74,7 +74,7 @@ static bool say(
 		rd_kafka_headers_destroy(headers);
 		return false;
 	}
-	while (rd_kafka_flush(shop->kafka, 1000)) /* until it was delivered, or given up */
+	while (rd_kafka_flush(shop->kafka, 1000)) /* until it is delivered or has failed */
 		;
 	return arrived;
 }
@@ -84,13 +84,13 @@ static bool say(
 static bool execute(struct shop *shop, const char *statement, const char *wanted)
 {
 	PGresult *result = PQexec(shop->database, statement);
-	bool done = strcmp(PQcmdStatus(result), wanted) == 0; /* COMMIT may say ROLLBACK */
+	bool done = strcmp(PQcmdStatus(result), wanted) == 0; /* COMMIT may answer ROLLBACK */
 
 	PQclear(result);
 	return done;
 }
 
-/* Fills in the SQLSTATE, or "" when there is none. */
+/* Sets state to the SQLSTATE of an error, or to "". */
 static bool barrier(struct shop *shop, const char *biz_id, char state[6])
 {
 	const char *parameters[] = {shop->biz_type, biz_id};
@@ -104,7 +104,7 @@ static bool barrier(struct shop *shop, const char *biz_id, char state[6])
 	return done;
 }
 
-/* After the prepare. The work returns false to refuse, and then the id is over. */
+/* Call it after the prepare. The work refuses by returning false. */
 static bool in_transaction(struct shop *shop, const char *biz_id, bool (*work)(struct shop *))
 {
 	bool refused, done;
@@ -120,7 +120,7 @@ static bool in_transaction(struct shop *shop, const char *biz_id, bool (*work)(s
 	refused = !done && PQtransactionStatus(shop->database) == PQTRANS_INTRANS;
 	if (!done && execute(shop, "rollback", "ROLLBACK") && refused)
 		say(shop, "rollback", biz_id, NULL);
-	/* Where a commit fails its outcome may be unknown: say nothing, the relay asks. */
+	/* A commit that fails may have committed: send nothing, the relay asks. */
 	return done && execute(shop, "commit", "COMMIT") && say(shop, "commit", biz_id, NULL);
 }
 /* end */
@@ -130,7 +130,7 @@ struct signature {
 	const char *id, *timestamp, *signatures; /* the three headers; NULL: missing */
 };
 
-/* "whsec_" and base64; how many bytes, -1: wrong */
+/* Reads "whsec_" and base64. Returns the number of bytes; -1: it is too long. */
 static int read_secret(const char *secret, unsigned char key[96])
 {
 	size_t length = strlen(secret += strlen("whsec_"));
@@ -151,7 +151,7 @@ static bool is_fresh(const char *timestamp)
 	return !errno && end != timestamp && !*end && llabs((long long)time(NULL) - sent) <= 300;
 }
 
-/* Standard Webhooks: fresh, and one of its signatures is that of our secret. */
+/* Standard Webhooks: the request is recent, and one signature is of our secret. */
 static bool is_signed(
     const char *secret, const struct signature *sent, const char *body, size_t length)
 {
@@ -184,7 +184,7 @@ static bool is_signed(
 /* end */
 
 /* snippet: answer */
-/* The body of a question about one id; the database reads it and makes the answer. */
+/* body is a question about one id. The database parses it and builds the answer. */
 static bool answer(PGconn *database, const char *body)
 {
 	PGresult *result = PQexecParams(database,
@@ -199,7 +199,7 @@ static bool answer(PGconn *database, const char *body)
 	return done;
 }
 
-/* Its environment and standard input are those of CGI. */
+/* Environment and standard input are those of a CGI program. */
 static bool serve(const char *dsn, const char *secret)
 {
 	struct signature sent = {getenv("HTTP_WEBHOOK_ID"), getenv("HTTP_WEBHOOK_TIMESTAMP"),

@@ -43,7 +43,7 @@ func (l *Lookback) Rollback(ctx context.Context, bizID string) error {
 	return l.say(ctx, "rollback", bizID, nil)
 }
 
-// Returns when Kafka has it.
+// Returns after Kafka's acknowledgement.
 func (l *Lookback) say(ctx context.Context, op, bizID string, value []byte, more ...kgo.RecordHeader) error {
 	record := &kgo.Record{Topic: "look_back_msg", Key: []byte(l.bizType + ":" + bizID), Value: value,
 		Headers: append(more, kgo.RecordHeader{Key: "lookback-version", Value: []byte("1")},
@@ -56,7 +56,7 @@ func (l *Lookback) say(ctx context.Context, op, bizID string, value []byte, more
 // end
 
 // snippet: work
-// After the prepare. The work fails as it likes to refuse, and then the id is over.
+// Call it after the prepare. The work refuses by any error that is not of the database.
 func (l *Lookback) InTransaction(ctx context.Context, db *pgxpool.Pool, bizID string, work func(pgx.Tx) error) error {
 	tx, err := db.Begin(ctx)
 	if err != nil {
@@ -65,7 +65,7 @@ func (l *Lookback) InTransaction(ctx context.Context, db *pgxpool.Pool, bizID st
 	defer tx.Rollback(ctx)
 	if _, err = tx.Exec(ctx, "select lookback_begin($1, $2)", l.bizType, bizID); err != nil {
 		var told *pgconn.PgError
-		if errors.As(err, &told) && told.Code == "LB002" { // it was committed before
+		if errors.As(err, &told) && told.Code == "LB002" { // committed before
 			return errors.Join(err, l.Commit(ctx, bizID))
 		}
 		return err
@@ -77,7 +77,7 @@ func (l *Lookback) InTransaction(ctx context.Context, db *pgxpool.Pool, bizID st
 		}
 		return err
 	}
-	if err = tx.Commit(ctx); err != nil { // its outcome may be unknown: say nothing, the relay asks
+	if err = tx.Commit(ctx); err != nil { // it may have committed: the relay asks
 		return err
 	}
 	return l.Commit(ctx, bizID)
@@ -86,7 +86,7 @@ func (l *Lookback) InTransaction(ctx context.Context, db *pgxpool.Pool, bizID st
 // end
 
 // snippet: verify
-// Standard Webhooks: fresh, and one of its signatures is that of our secret (whsec_…).
+// Standard Webhooks: the request is recent, and one signature is of our secret (whsec_…).
 func isSigned(secret string, headers http.Header, body []byte) bool {
 	sent, err := strconv.ParseInt(headers.Get("webhook-timestamp"), 10, 64)
 	if err != nil || time.Since(time.Unix(sent, 0)).Abs() > 5*time.Minute {
@@ -135,7 +135,7 @@ func answerChecks(db *pgxpool.Pool, secret string) http.HandlerFunc {
 			w.WriteHeader(http.StatusBadRequest)
 			return
 		}
-		for _, one := range append(question.IDs, question) { // one alone, or several
+		for _, one := range append(question.IDs, question) { // one id or several
 			if one.BizID != "" {
 				ids = append(ids, one.BizID)
 			}

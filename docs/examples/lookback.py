@@ -21,7 +21,7 @@ class Lookback:
         self.biz_type, self.topic = biz_type, topic
         self.producer = Producer({
             "bootstrap.servers": servers, "acks": "all", "enable.idempotence": True,
-            "partitioner": "murmur2_random"})  # as Java's, so that it does not matter who sends
+            "partitioner": "murmur2_random"})  # as Java does: an id has one partition
 
     def prepare(self, biz_id, topic, key, payload, **fields):
         self._send("prepare", biz_id, payload, topic=topic, key=key, **fields)
@@ -33,7 +33,7 @@ class Lookback:
         self._send("rollback", biz_id)
 
     def _send(self, op, biz_id, value=None, **fields):
-        """Returns when Kafka has it."""
+        """Returns after Kafka's acknowledgement."""
         said = {"version": "1", "op": op, "biz_type": self.biz_type, "biz_id": biz_id, **fields}
         headers = [(f"lookback-{name.replace('_', '-')}", text.encode())
                    for name, text in said.items()]
@@ -48,13 +48,13 @@ class Lookback:
 
 # snippet: work
 def in_transaction(lookback, connection, biz_id, work):
-    """After the prepare; work(cursor) raises what it likes to refuse, and then the id is over."""
+    """Call it after the prepare. work(cursor) refuses by raising any exception but psycopg2.Error."""
     try:
         with connection, connection.cursor() as cursor:
             cursor.execute("select lookback_begin(%s, %s)", (lookback.biz_type, biz_id))
             work(cursor)
-    except psycopg2.Error as error:  # what became of it may be unknown: say nothing, the relay asks
-        if error.pgcode == "LB002":  # it was committed before
+    except psycopg2.Error as error:  # it may have committed: the relay asks
+        if error.pgcode == "LB002":  # committed before
             lookback.commit(biz_id)
         raise
     except Exception:
@@ -66,7 +66,7 @@ def in_transaction(lookback, connection, biz_id, work):
 
 # snippet: verify
 def is_signed(secret, headers, body, tolerance=300):
-    """Standard Webhooks: fresh, and one of its signatures is that of our secret (whsec_…)."""
+    """Standard Webhooks: the request is recent, and one signature is of our secret (whsec_…)."""
     sent = headers.get("webhook-timestamp", "")
     if not sent.isdecimal() or abs(time.time() - int(sent)) > tolerance:
         return False
@@ -80,14 +80,14 @@ def is_signed(secret, headers, body, tolerance=300):
 
 # snippet: answer
 class Checks(BaseHTTPRequestHandler):
-    """Its server has a `secret`, and `connect`, which makes a connection of psycopg2."""
+    """Its server has `secret`, and `connect()`, which returns a connection of psycopg2."""
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         if not is_signed(self.server.secret, self.headers, body):
             return self.send_error(401)
         asked = json.loads(body)
-        ids = [one["biz_id"] for one in asked.get("ids", [asked])]  # one alone, or several
+        ids = [one["biz_id"] for one in asked.get("ids", [asked])]  # one id or several
         with contextlib.closing(self.server.connect()) as connection:
             with connection, connection.cursor() as cursor:  # committed before the answer is sent
                 cursor.execute("select biz_id, decision from lookback_check(%s, %s)",
