@@ -1,4 +1,4 @@
-/* Charges each order once: the charge and the order's id stand in one transaction of Postgres. */
+/* Charges each order once: the charge and the order's id are in one transaction of Postgres. */
 #include <inbox.h>
 #include <libpq-fe.h>
 #include <signal.h>

@@ -47,7 +47,7 @@ comment on column outbox.publisher.start_at is 'The publisher publishes no messa
 	'time. null: no such limit.';
 comment on column outbox.publisher.created_at is 'Time at which the publisher was created.';
 comment on column outbox.publisher.identity is 'Its first eight digits are part of every position in Kafka, so that '
-	'records of publishers with the same name in different databases can be told apart. `outbox-relay publisher '
+	'records of publishers with the same name in different databases can be distinguished. `outbox-relay publisher '
 	'rebase` changes it.';
 comment on column outbox.publisher.identity_since is 'Time of the last change of identity. null: identity has not '
 	'changed since created_at.';

@@ -147,8 +147,10 @@ WORDS = [
     Word("shares?", "assigned partition", "code file", within="outbox/inbox/|relay/deliver/|tests/unit/"),
 ]
 OF_C = [path for path in FILES if re.match(r"(outbox|relay|tests/unit|tests/fuzz)/.*\.[ch]$", path)]
+# Pages about the old word or about PostgreSQL's replication slots.
+EXPLAIN_NAMES = {"docs/explain/glossary.md", "docs/decisions/publisher.md", "docs/decisions/poller.md"}
 PAGES = [path for path in FILES if path.endswith(".md") and not path.startswith("tests/")
-         and path != "docs/explain/glossary.md"]
+         and path not in EXPLAIN_NAMES]
 
 
 def uses(word, path, text):
