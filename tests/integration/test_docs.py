@@ -188,6 +188,8 @@ def test_every_command_in_a_page_exists_with_its_options():
             line = line.split(" #")[0].replace("--config relay.ini", "")
             name = max((name for name in names if f"{line} ".startswith(f"{name} ")), key=len, default=None)
             if name is None:
+                if line in {each.split()[0] for each in names}:  # `outbox-relay parked`: all of them
+                    continue
                 faults.append(f"{path.name}: outbox-relay {line}")
                 continue
             seen += 1
