@@ -133,6 +133,7 @@ static void collect_ids(
 		const struct outbox_inbox_message *message = messages[i];
 		size_t place = taking->count;
 		struct outbox_dedup_id *id = &taking->ids[place];
+		/* a message without an id is never a copy */
 		if (!message->id)
 			continue;
 		*id = (struct outbox_dedup_id){
@@ -172,6 +173,7 @@ bool outbox_inbox_take(struct outbox_inbox *inbox, struct pg_conn *connection,
 	bool taken = taking.count == 0 || outbox_dedup_take(taker->dedup, connection, taking.ids,
 					      taking.count, taking.states, error);
 	give_back_taker(inbox, taker);
+	/* messages without an id are new */
 	for (size_t i = 0; taken && i < count; i++)
 		ret_states[i] = OUTBOX_DEDUP_NEW;
 	for (size_t i = 0; taken && i < taking.count; i++)

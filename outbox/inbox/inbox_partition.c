@@ -74,6 +74,7 @@ static bool make_folder(const char *path, struct err *err)
 {
 	if (mkdir(path, 0700) == 0)
 		return true;
+	/* An existing folder is used only if no other user can write to it. */
 	if (errno == EEXIST) {
 		const char *why;
 		int fd = state_folder_open_descriptor(path, &why);
@@ -272,12 +273,14 @@ static bool go_back(const struct inbox_settings *settings, struct subscription *
 {
 	int64_t from = known, window_at = -1;
 
+	/* The state reaches the offset; or it is empty and, without a local store, stays so. */
 	if (known >= place->offset || (known < 0 && !settings->local))
 		return true;
 	if (settings->local && settings->spec.type->spec.takes & DEDUP_TAKES(WINDOW) &&
 	    !find_window(settings, subscription, place, &window_at, err))
 		return false;
 
+	/* Ids older than the window need not be known, and deleted records cannot be read. */
 	from = window_at > from ? window_at : from;
 	from = low > from ? low : from;
 	if (from >= place->offset)
@@ -559,6 +562,7 @@ static void miss_id(
 		    {"offset", LOG_INT(item->public.offset)}, {"id", LOG_TEXT(settings->given.id)},
 		    {"consequence", LOG_TEXT(consequences[policy])});
 	settings->told[assigned->topic_number] = true;
+	/* PROCESS: the message has no id, so the store is not queried. */
 	if (policy != OUTBOX_INBOX_PROCESS)
 		set_fate(item, policy == OUTBOX_INBOX_FAIL ? FATE_STAND : FATE_DEAD,
 		    "there is no id in it: %s finds nothing", settings->given.id);
@@ -599,6 +603,7 @@ bool inbox_partition_arrive(
 {
 	int64_t offset = item->public.offset;
 
+	/* A record below the position was read before; an unset partition takes none. */
 	if (offset < assigned->read || assigned->state == ASSIGNED_UNSET) {
 		item_destroy(item);
 		return false;
@@ -606,6 +611,8 @@ bool inbox_partition_arrive(
 	assigned->read = offset + 1;
 	item->assigned = assigned;
 	item->public.topic = assigned->topic;
+	/* Only the library writes these headers, and only to retry topics: elsewhere they are
+	 * forged. */
 	if (assigned->retry < 0)
 		item_drop_claims(item);
 	item->key_hash = key_hash_of(assigned, item);
@@ -689,6 +696,7 @@ static bool check_arrived(struct inbox_partition *assigned, size_t count, struct
 			asked[asking++] = item;
 		}
 	if (asking && !outbox_dedup_check(assigned->store->dedup, ids, asking, states, &error)) {
+		/* one id is invalid: the others must not wait for it */
 		if (error.kind == OUTBOX_REJECT)
 			return check_one_by_one(assigned, asked, asking, err);
 		return outbox_error_take(&error, err);
@@ -895,12 +903,14 @@ bool inbox_partition_checkpoint(
 	char mark[COMMIT_TEXT_MARK + 1] = "";
 
 	fault_point("inbox_handled");
+	/* No offset may be committed ahead of a durable id. */
 	if (!make_partition_durable(assigned, settings, err))
 		return false;
 
 	fault_point("inbox_durable");
 	size_t length =
 	    settings->by_position ? outbox_dedup_mark(assigned->own.dedup, mark, sizeof mark) : 0;
+	/* Without its mark a commit would promise more than a new owner could know. */
 	if (length >= sizeof mark) {
 		assigned->stops |= STOP_BLOCKED;
 		return err_set(err, ERR_RETRY,

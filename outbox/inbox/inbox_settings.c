@@ -162,6 +162,7 @@ static bool check_names(const struct inbox_settings *settings, struct err *err)
 				return err_set(err, ERR_CONFIG,
 				    "topic %s is there twice, among topics and retry_topics",
 				    *topic);
+	/* A dead letter must not come back as a message. */
 	for (char **topic = settings->topics; *topic; topic++)
 		if (text_equal(*topic, given->dead_letters))
 			return err_set(err, ERR_CONFIG,
@@ -177,6 +178,7 @@ static bool check_retries(const struct inbox_settings *settings, struct err *err
 	if (settings->retry_count > MOST_RETRIES)
 		return err_set(err, ERR_CONFIG, "retry_topics: %d of them, at most are %d",
 		    settings->retry_count, MOST_RETRIES);
+	/* attempts = 0 tries in place for ever */
 	if (settings->retry_count && given->attempts == 0)
 		return err_set(err, ERR_CONFIG,
 		    "retry_topics are never reached with attempts = 0, which tries in place for "

@@ -31,6 +31,7 @@ bool key_queues_add(struct key_queues *queues, struct item *item)
 	while (*place && (*place)->key_hash != item->key_hash)
 		place = &(*place)->chain;
 	struct item *first = *place;
+	/* The key has messages: this one waits behind the last of them. */
 	if (first) {
 		first->last->behind = item;
 		first->last = item;

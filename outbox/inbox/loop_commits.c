@@ -45,8 +45,10 @@ void loop_commit(struct loop *loop, bool wait)
 
 	for (int i = 0; i < loop->partition_count; i++) {
 		struct inbox_partition *assigned = loop->partitions[i];
+		/* an unchanged commit would only cost a request */
 		if (!assigned->changed || !inbox_partition_commits(assigned))
 			continue;
+		/* the others commit: they have stores of their own */
 		if (!inbox_partition_checkpoint(assigned, loop->settings, &err)) {
 			loop_trouble(loop, assigned->store, &err);
 			continue;

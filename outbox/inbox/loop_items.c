@@ -31,6 +31,7 @@ static void complete_item(struct loop *loop, struct item *item)
 	assigned->items--;
 	assigned->bytes -= (int64_t)item->bytes;
 	assigned->known -= item->known;
+	/* An item that was known as finished is in no queue, and its offset is set already. */
 	if (in_queue) {
 		offsets_finished(&assigned->offsets, item->public.offset);
 		assigned->changed = true;
@@ -75,6 +76,7 @@ static void stop_at_item(struct loop *loop, struct item *item)
 static void send_dead(struct loop *loop, struct item *item)
 {
 	const char *topic = loop->settings->given.dead_letters;
+	/* Without a dead-letter topic the message may not be skipped: its partition waits. */
 	if (!topic) {
 		stop_at_item(loop, item);
 		return;
@@ -125,6 +127,7 @@ static int64_t wait_of(const struct item *item)
 	char text[24];
 	int64_t at;
 
+	/* Only a retry topic delays, and only the first attempt. */
 	if (item->assigned->retry < 0 || item->tries > 0)
 		return -1;
 
@@ -155,6 +158,7 @@ static void make_item_ready(struct loop *loop, struct item *item)
 /* The message is the first of its key queue. */
 static void advance_item(struct loop *loop, struct item *item)
 {
+	/* While the inbox closes, no handler begins: the message stays uncommitted. */
 	if (loop->closing)
 		return;
 
@@ -263,6 +267,7 @@ void loop_take_redelivered(struct loop *loop)
 	redelivery_step(loop->redelivery, clock_ms());
 	for (struct item *item; (item = redelivery_take(loop->redelivery, &refused, &why));) {
 		loop->busy = true;
+		/* the message itself may not be lost, so it blocks its partition */
 		if (refused) {
 			free(item->reason);
 			item->reason = xformat(
@@ -295,6 +300,7 @@ void loop_log_done(struct loop *loop)
 
 	for (int i = 0; i < loop->partition_count; i++) {
 		struct inbox_partition *assigned = loop->partitions[i];
+		/* a store in trouble is tried again later, and its items stay */
 		while (assigned->logging.first && !loop_is_in_trouble(assigned)) {
 			struct item_list logged = {0};
 			if (!inbox_partition_log(assigned, &logged, &err)) {

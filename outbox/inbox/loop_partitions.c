@@ -156,6 +156,7 @@ bool loop_on_assigned(void *context, struct subscription_place *places, int coun
 	struct loop *loop = context;
 
 	close_partitions(loop);
+	/* All or none: a part of the assignment would leave the rest unread. */
 	if (!open_partitions(loop, places, count, err)) {
 		close_partitions(loop);
 		return false;
@@ -209,6 +210,7 @@ static bool give_back_queued(struct loop *loop, struct err *err)
 	for (struct item *first = key_queues_first(&loop->key_queues); first;
 	     first = key_queues_after(&loop->key_queues, first))
 		for (struct item *item = first; item; item = item->behind) {
+			/* a running handler may have its effect already, and keeps its claim */
 			if (!item->pending || item->out || item->state == ITEM_LOGGING)
 				continue;
 			ids[count++] = inbox_partition_id(item);
