@@ -299,6 +299,7 @@ static bool judge_tail(struct preflight *report, const struct tail_event *event)
 {
 	owned_text char *place = xformat("topic %s", event->topic ? event->topic : "");
 
+	/* A record, or a broker that is away for now, is no answer. */
 	if (event->kind == TAIL_RECORD ||
 	    (event->kind == TAIL_FAILED && event->failure.kind == ERR_RETRY))
 		return false;

@@ -104,6 +104,7 @@ static void check_sequence(const struct subject *subject, const struct pg_result
 		    "): the records of a key would be reordered",
 		    pg_int(facts, 0, ID_INCREMENT));
 	}
+	/* Without a cache ids rise in the order in which they are drawn. */
 	if (pg_is_null(facts, 0, 7) || pg_int(facts, 0, 7) == 1)
 		return;
 	cure = xformat("alter sequence %s.message_id_seq cache 1, and restart the writers",
@@ -187,6 +188,7 @@ static bool check_policies(
 			  "may hide rows from writers and readers",
 		    pg_value(tables, i, 0), policies, role);
 
+		/* The policy does not hide rows from this role. */
 		if (!applies)
 			continue;
 		finding->kind = ERR_DENIED;

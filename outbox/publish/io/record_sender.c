@@ -231,6 +231,7 @@ static bool send_stream_records(struct record_sender *sender, int64_t now)
 		count++;
 	}
 
+	/* This owner was fenced: a second time within a minute reveals a copy of the database. */
 	if (count && sender->fenced)
 		judge_fence(sender, now);
 	if (count)
@@ -408,6 +409,7 @@ static bool step_transactions(struct record_sender *sender, int64_t now)
 	case OPEN:
 		return true;
 	case UNFENCED:
+		/* INIT fences the former owner, so only an owner may call it. */
 		if (!stream_wants_producer(sender->stream, now))
 			return false;
 		sender->transactions = FENCING;
@@ -450,6 +452,7 @@ bool record_sender_step(struct record_sender *sender, int64_t now)
 
 	bool more = take_delivery_reports(sender, now);
 	bool free = step_transactions(sender, now);
+	/* A transaction call in flight may change the producer: nothing is sent beside it. */
 	if (!sender->producer || give_up_if_wanted(sender, now) || !free || now < sender->send_at)
 		return more;
 

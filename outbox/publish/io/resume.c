@@ -177,6 +177,8 @@ static void confirm_rewound(struct resume *resume)
 	struct lost *lost, *next;
 	int64_t rewinds = stream_rewinds(resume->stream);
 
+	/* Until its own log row is committed, this process may be a former owner that sees its
+	 * successor's records. */
 	if (!resume->doubtful || rewinds == resume->rewinds)
 		return;
 	resume->rewinds = rewinds;
@@ -211,6 +213,7 @@ static void take_found_record(struct resume *resume, const struct tail_event *ev
 	const struct stream_question question = stream_question_of(event);
 	struct outbox_position position;
 	char event_id[16];
+	/* Records of other publishers, databases and programs say nothing about this log. */
 	if (!read_names(record, &position, event_id) || !is_own_position(resume, &position))
 		return;
 
@@ -227,6 +230,7 @@ static void take_found_record(struct resume *resume, const struct tail_event *ev
 static void log_failure(struct resume *resume, const struct tail_event *event, int64_t now)
 {
 	bool for_good = event->failure.kind != ERR_RETRY;
+	/* A broker that is away would fill the log. */
 	if (!for_good && resume->logged_at && now - resume->logged_at < LOG_AGAIN_MS)
 		return;
 

@@ -138,6 +138,7 @@ static void send_log_call(struct shard_worker *shard_worker, int64_t now)
 {
 	struct stream_status status = stream_status(shard_worker->stream, now);
 	struct err err;
+	/* One log call at a time: its answer decides the next row. */
 	if (!may_send_log_call(shard_worker, &status, now))
 		return;
 
@@ -255,6 +256,7 @@ static void step_log_link(struct shard_worker *shard_worker, int64_t now)
 {
 	check_deadline(shard_worker, now);
 	enum link_event event = link_step(&shard_worker->log, now);
+	/* The call may have committed: the stream looks it up by its nonce. */
 	if (event == LINK_LOST && shard_worker->log_call != STREAM_NONE)
 		log_call_failed(shard_worker, now, NULL);
 	if (event == LINK_ANSWER) {
@@ -306,6 +308,7 @@ static void request_page(struct shard_worker *shard_worker, int64_t now)
 {
 	struct err err;
 	shard_worker->page = stream_read_call(shard_worker->stream, now);
+	/* The stream wants no rows: its memory is full, or all windows are read. */
 	if (!shard_worker->page.wanted)
 		return;
 	shard_worker->read_at = now;
