@@ -5,22 +5,42 @@ its output. Both sides are compared after mask(): what differs from run to run b
 stands for any lines. A command that only reads is typed again until its output is as the page has it, since
 the relay works beside it."""
 
+import itertools
 import os
 import pathlib
 import re
+import shlex
 import signal
 import subprocess
 import time
 
 import pytest
 
+from support.kafka import java
 from support.postgres import Postgres, program
 from support.process import free_port
-from support.relay import binary, environment
+from support.relay import binary, environment, run_command
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = ["docs/start/tutorial.md"]
-BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NOT_TYPED = {  # pages with commands in other blocks, of which only the options are checked here
+    "README.md": "test_first_steps.py types its commands",
+    "docs/guide/dedup.md": "test_dedup_commands.py runs the same commands with stores of its own",
+    "docs/guide/deploy.md": "installs services",
+    "docs/guide/lookback-barrier.md": "test_lookback.py runs its SQL in the order of the page",
+    "docs/guide/lookback-operate.md": "needs a business that does not answer; test_lookback.py runs its SQL",
+    "docs/guide/operate.md": "needs relays of several versions and databases",
+    "docs/guide/parked.md": "needs a topic whose limit is raised; the tutorial and test_parked_commands.py run the commands",
+    "docs/guide/production.md": "a checklist for a cluster of the reader's own",
+    "docs/guide/replay.md": "needs rows of past days; test_replay.py runs the command",
+    "docs/guide/secure.md": "needs a server with certificates",
+    "docs/guide/sidecar.md": "test_deliver_guide.py runs its examples",
+    "docs/guide/troubleshoot.md": "needs each fault",
+    "docs/guide/upgrade.md": "needs two versions",
+    "docs/start/install.md": "installs packages; test_install.py does the same",
+}
+BROKERS = ("trial", "kafka")  # of blocks under <!-- broker: … -->, which are for one of them
+BLOCK = re.compile(r"^(?:<!-- broker: (\w+) -->\n)?```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 READS = re.compile(r"(outbox-relay (status|publisher list|parked list|verify)|kcat -C)\b")
 MASKS = [
     (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "UUID"),
@@ -31,11 +51,15 @@ MASKS = [
     (r"\b\d+\.\d s\b", "SECONDS"), (r"\b(n|attempts=?) ?\d+", r"\1 COUNT"),
     (r"127\.0\.0\.1:\d+", "SERVER")]
 
+NAMES = re.compile("|".join(pattern for pattern, word in MASKS if word in ("UUID", "OWNER")))
 
-def commands_of(page):
-    """[(command, expected output)…]"""
+
+def commands_of(page, broker="trial"):
+    """[(command, expected output)…], without those for another broker."""
     found = []
-    for block in BLOCK.findall(page):
+    for wanted, block in BLOCK.findall(page):
+        if wanted not in ("", broker):
+            continue
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             lines, ended = part.split("\n"), 0
             if "<<'SQL'" in lines[0]:
@@ -54,6 +78,30 @@ def equals(expected, output):
     """… alone on a line stands for any lines."""
     pattern = re.escape(mask(expected)).replace(re.escape("…") + "\n", "(?:.*\n)*")
     return re.fullmatch(pattern.replace(re.escape("…"), r"[\s\S]*").replace("…", r"[\s\S]*"), mask(output))
+
+
+def programs_of(page):
+    """The command lines of outbox-relay in the blocks of a page that are not typed."""
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    lines = "\n".join(block for language, block in blocks if language != "console").replace("\\\n", " ").split("\n")
+    return [re.sub(r"^(\$ )?", "", line) for line in lines if re.match(r"(\$ )?outbox-relay [a-z-]", line)]
+
+
+class Names:
+    """The ids and owners of a page stand for those of the run: always the same, and no two for one."""
+
+    def __init__(self):
+        self.printed = {}
+
+    def agree(self, expected, output):
+        if "…" in expected:
+            return True
+        pairs = self.printed | dict(zip(NAMES.findall(expected), NAMES.findall(output), strict=True))
+        known = all(pairs[name] == other for name, other in self.printed.items())
+        if not known or len(set(pairs.values())) < len(pairs):
+            return False
+        self.printed = pairs
+        return True
 
 
 class Shell:
@@ -79,33 +127,84 @@ class Shell:
         self.process.communicate(timeout=60)
 
 
+def topic_tool(folder):
+    """kafka-topics.sh, as a Kafka's own archive has it."""
+    path = folder / "kafka-topics.sh"
+    line = shlex.join(java("org.apache.kafka.tools.TopicCommand"))
+    path.write_text(f'#!/bin/sh\nexec {line} "$@" 2> /dev/null\n', encoding="utf-8")
+    path.chmod(0o755)
+
+
+@pytest.mark.parametrize("broker", BROKERS)
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_is_true_when_it_is_typed(page, tmp_path):
+def test_a_page_is_true_when_it_is_typed(page, broker, request, tmp_path):
+    port = (request.getfixturevalue("kafka").bootstrap.rpartition(":")[2] if broker == "kafka"
+            else str(free_port()))
+    topic_tool(tmp_path)
     with Postgres() as server:
-        folders = [os.path.dirname(path) for path in (binary(), program("psql"))]
-        shell = Shell(environment({"PATH": ":".join([*folders, os.environ["PATH"]])}), tmp_path)
-        there = {"127.0.0.1:5432": f"127.0.0.1:{server.port}"}
-        port = str(free_port())
+        folders = [tmp_path, *(os.path.dirname(path) for path in (binary(), program("psql")))]
+        shell = Shell(environment({"PATH": ":".join([*map(str, folders), os.environ["PATH"]])}), tmp_path)
+        there = {"127.0.0.1:5432": f"127.0.0.1:{server.port}", "127.0.0.1:9092": f"127.0.0.1:{port}",
+                 "--port 9092": f"--port {port}"}
+        names = Names()
+
+        def as_on_the_page():
+            return equals(expected, output) and names.agree(expected, output)
+
         try:
-            commands = commands_of((ROOT / page).read_text(encoding="utf-8"))
+            commands = commands_of((ROOT / page).read_text(encoding="utf-8"), broker)
             assert len(commands) > 10
             for command, expected in commands:
                 for name, real in there.items():
                     command = command.replace(name, real)
-                command = command.replace("9092", port)
                 output = shell.type(command)
                 deadline = time.monotonic() + 30
-                while not equals(expected, output) and READS.match(command) and time.monotonic() < deadline:
+                while not as_on_the_page() and READS.match(command) and time.monotonic() < deadline:
                     time.sleep(0.2)
                     output = shell.type(command)
-                assert equals(expected, output), f"{page}: $ {command}\n--- page\n{expected}\n--- printed\n{output}"
+                assert as_on_the_page(), f"{page}: $ {command}\n--- page\n{expected}\n--- printed\n{output}"
         finally:
             shell.close()
+
+
+def test_commands_that_are_not_typed_have_the_options_that_the_pages_give_them():
+    pages = [ROOT / "README.md", *(ROOT / "docs/start").glob("*.md"), *(ROOT / "docs/guide").glob("*.md")]
+    lines = {str(path.relative_to(ROOT)): programs_of(path.read_text(encoding="utf-8")) for path in pages}
+    assert {page for page, found in lines.items() if found} <= NOT_TYPED.keys(), "neither in PAGES nor in NOT_TYPED"
+    commands = dict.fromkeys(itertools.chain.from_iterable(lines.values()))
+    wrong = [line for line in commands if (options := unknown_options(line)) is None or options]
+    assert not wrong, wrong
+
+
+def unknown_options(line):
+    """Of a command line. None: there is no such command."""
+    words = shlex.split(line, comments=True)[1:]
+    if words[0].startswith("--"):
+        return []
+    for count in (2, 1):
+        status, help_text, _ = run_command([*words[:count], "--help"])
+        if status == 0:
+            known = set(re.findall(r"(?<![\w-])--[a-z-]+", help_text))
+            return [word for word in words if re.match(r"--[a-z]", word) and word.split("=")[0] not in known]
+    return None
+
+
+def test_an_unknown_option_is_found():
+    assert unknown_options("outbox-relay verify --soon") == ["--soon"] and unknown_options("outbox-relay vary") is None
+    assert unknown_options("outbox-relay parked skip 7 --reason 'x --y' --wait  # --z") == []
 
 
 def test_an_output_that_differs_is_found():
     assert equals("a\n…\nd", "a\nb\nc\nd\n") and equals("a\n…", "a\nb") and equals("1.5 s", "2.0 s\n")
     assert not equals("a\n…\nd", "a\nb") and not equals("a b", "a c") and not equals("", "psql: error")
+
+
+def test_a_name_stands_for_one_other():
+    first, second = "vm:1:0123abcd", "vm:2:0123abcd"
+    names = Names()
+    assert names.agree(first, "a:7:00000000") and names.agree(first, "a:7:00000000")
+    assert not names.agree(first, "a:8:00000000") and not names.agree(second, "a:7:00000000")
+    assert names.agree(second, "a:8:00000000")
 
 
 def test_commands_and_their_outputs_are_told_apart():
