@@ -160,7 +160,7 @@ static bool check_names(const struct inbox_settings *settings, struct err *err)
 		for (char **other = settings->topics; other < topic; other++)
 			if (text_equal(*topic, *other))
 				return err_set(err, ERR_CONFIG,
-				    "topic %s is there twice, among topics and retry_topics",
+				    "topic %s is listed twice, among topics and retry_topics",
 				    *topic);
 	/* A dead letter must not come back as a message. */
 	for (char **topic = settings->topics; *topic; topic++)

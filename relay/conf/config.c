@@ -109,10 +109,10 @@ static char *refuse_publisher_topic(const void *context, const char *topic)
 
 	if (setting)
 		why = xformat(
-		    "the topic is not for messages of the table: it is that of %s", setting);
+		    "messages of the table may not go to this topic: it belongs to %s", setting);
 	else if (publisher->topics.count > 0 && !config_list_matches(&publisher->topics, topic))
 		why = xformat(
-		    "the topic is none of [publisher \"%s\"] topics", publisher->settings.name);
+		    "the topic is not in [publisher \"%s\"] topics", publisher->settings.name);
 	free(setting);
 	return why;
 }

@@ -48,12 +48,12 @@ static bool finish_api(
 		config->sender_count ==
 	    0)
 		return config_source_refuse(err, source, CONFIG_API, NULL, "listen",
-		    "nobody could use it without a token; set a [sender], send_tokens, "
-		    "read_tokens or operate_tokens");
+		    "no client can use the interface without a token; set a [sender], "
+		    "send_tokens, read_tokens or operate_tokens");
 	if (!is_loopback(api->listen) && !api->remote)
 		return config_source_refuse(err, source, CONFIG_API, NULL, "listen",
-		    "tokens would come in clear text from other machines; listen on 127.0.0.1 "
-		    "behind a proxy that speaks TLS, or write remote = yes");
+		    "other machines would send tokens in clear text; listen on 127.0.0.1 behind "
+		    "a proxy that speaks TLS, or write remote = yes");
 	return true;
 }
 
@@ -93,7 +93,7 @@ static bool clash_on_port(const char *listen, const char *other)
 static bool check_listens(
     const struct config *config, const struct config_source *source, struct err *err)
 {
-	static const char no_address[] = "%s is no address; write for example 127.0.0.1:9187";
+	static const char no_address[] = "%s is not an address; write for example 127.0.0.1:9187";
 
 	if (config->admin_listen[0] && is_wrong_address(config->admin_listen))
 		return config_source_refuse(

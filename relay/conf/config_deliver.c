@@ -24,8 +24,8 @@ static bool check_deliver_topics(
 		if (!is_topic(deliver->topics.items[i]))
 			return config_source_refuse(err, source, CONFIG_DELIVER, deliver->name,
 			    "topics",
-			    "'%.40s' is no topic; that is 1 to %d of a-z, A-Z, 0-9, '_', '.' and "
-			    "'-'",
+			    "'%.40s' is not a topic name; a name has 1 to %d of a-z, A-Z, 0-9, "
+			    "'_', '.' and '-'",
 			    deliver->topics.items[i], TOPIC_LENGTH);
 	return true;
 }
@@ -39,12 +39,13 @@ static bool check_batch(
 
 	if (deliver->batch > deliver->concurrency)
 		return config_source_refuse(err, source, CONFIG_DELIVER, deliver->name, "batch",
-		    "it is more than concurrency, which is %lld; make that larger",
+		    "it is larger than concurrency, which is %lld; lower batch or raise "
+		    "concurrency",
 		    (long long)deliver->concurrency);
 	return needed <= deliver->max_answer ||
 	       config_source_refuse(err, source, CONFIG_DELIVER, deliver->name, "batch",
 		   "the answer to %lld messages has at least %lld bytes and does not fit "
-		   "max_answer; make batch smaller or max_answer larger",
+		   "max_answer; lower batch or raise max_answer",
 		   (long long)deliver->batch, (long long)needed);
 }
 
@@ -64,8 +65,8 @@ static bool read_step(const char *text, struct outbox_inbox_retry_topic *ret_ste
 	if (units_parse(equals + 1, units_duration, &delay_ms) != UNITS_READ || delay_ms < 0 ||
 	    delay_ms > longest_delay_ms)
 		return err_set(err, ERR_CONFIG,
-		    "'%.40s' is no duration of 0 to 7d; write for example %.80s=10s", equals + 1,
-		    topic);
+		    "'%.40s' is not a duration from 0 to 7d; write for example %.80s=10s",
+		    equals + 1, topic);
 	*ret_step = (struct outbox_inbox_retry_topic){topic, delay_ms};
 	topic = NULL;
 	return true;
@@ -94,14 +95,13 @@ static bool set_steps(
 		for (int k = 0; k < i; k++)
 			if (text_equal(deliver->retry_steps[k].topic, step->topic))
 				return config_source_refuse(err, source, CONFIG_DELIVER, name,
-				    "retry_topics", "%s is there twice; keep one of them",
+				    "retry_topics", "%s is listed twice; remove one of them",
 				    step->topic);
 		if (is_read(deliver, step->topic) ||
 		    text_equal(step->topic, deliver->dead_letter_topic))
 			return config_source_refuse(err, source, CONFIG_DELIVER, name,
 			    "retry_topics",
-			    "%s is in topics or dead_letter_topic as well; give it a topic of its "
-			    "own",
+			    "%s is also in topics or dead_letter_topic; use a separate topic",
 			    step->topic);
 	}
 	return true;
@@ -114,18 +114,18 @@ static bool check_failures(
 
 	if (deliver->retry_max_ms < deliver->retry_first_ms)
 		return config_source_refuse(err, source, CONFIG_DELIVER, name, "retry_max",
-		    "it is shorter than retry_first; make it as long at least");
+		    "it is shorter than retry_first; set at least the value of retry_first");
 	if (deliver->retry_topics.count > 0 && deliver->attempts == 0)
 		return config_source_refuse(err, source, CONFIG_DELIVER, name, "retry_topics",
-		    "with attempts = 0 nothing ever comes there; set another number");
+		    "with attempts = 0 no message ever goes there; set another number of attempts");
 	if (*deliver->dead_letter_topic && !is_topic(deliver->dead_letter_topic))
 		return config_source_refuse(err, source, CONFIG_DELIVER, name, "dead_letter_topic",
-		    "'%.40s' is no topic; that is 1 to %d of a-z, A-Z, 0-9, '_', '.' and '-'",
+		    "'%.40s' is not a topic name; a name has 1 to %d of a-z, A-Z, 0-9, '_', '.' "
+		    "and '-'",
 		    deliver->dead_letter_topic, TOPIC_LENGTH);
 	if (is_read(deliver, deliver->dead_letter_topic))
 		return config_source_refuse(err, source, CONFIG_DELIVER, name, "dead_letter_topic",
-		    "%s is in topics as well; give it a topic of its own",
-		    deliver->dead_letter_topic);
+		    "%s is also in topics; use a separate topic", deliver->dead_letter_topic);
 	return set_steps(source, deliver, err);
 }
 
@@ -136,11 +136,11 @@ static bool compare_delivers(const struct config_source *source,
 {
 	if (deliver->kafka == other->kafka && text_equal(deliver->group, other->group))
 		return config_source_refuse(err, source, CONFIG_DELIVER, deliver->name, "group",
-		    "[deliver \"%s\"] has the same; each section needs a group of its own",
+		    "[deliver \"%s\"] has the same group; each section needs its own group",
 		    other->name);
 	if (*deliver->path && text_equal(deliver->path, other->path))
 		return config_source_refuse(err, source, CONFIG_DELIVER, deliver->name, "path",
-		    "[deliver \"%s\"] has the same; each section needs a folder of its own",
+		    "[deliver \"%s\"] has the same folder; each section needs its own folder",
 		    other->name);
 	return true;
 }
@@ -153,7 +153,8 @@ static bool compare_with_lookbacks(const struct config *config, const struct con
 		    text_equal(config->lookbacks[i].group, deliver->group))
 			return config_source_refuse(err, source, CONFIG_DELIVER, deliver->name,
 			    "group",
-			    "[lookback \"%s\"] has the same; each section needs a group of its own",
+			    "[lookback \"%s\"] has the same group; each section needs its own "
+			    "group",
 			    config->lookbacks[i].name);
 	return true;
 }

@@ -25,9 +25,8 @@ static bool compare_two_lookbacks(const struct config_source *source,
 		return true;
 	if (text_equal(other->group, lookback->group))
 		return config_source_refuse(err, source, CONFIG_LOOKBACK, lookback->name, "group",
-		    "[lookback \"%s\"] has the same; each section reads the whole topic, in a "
-		    "group "
-		    "of its own",
+		    "[lookback \"%s\"] has the same group; each section reads the whole topic in "
+		    "its own group",
 		    other->name);
 	if (other->is_default && lookback->is_default)
 		return config_source_refuse(err, source, CONFIG_LOOKBACK, lookback->name, "default",
@@ -58,7 +57,7 @@ static bool check_lookback_topics(const struct config *config, const struct conf
 
 		if (setting && topic[strlen(topic) - 1] != '*')
 			return config_source_refuse(err, source, CONFIG_LOOKBACK, lookback->name,
-			    "topics", "%s is that of %s; name topics of the business", topic,
+			    "topics", "%s belongs to %s; name topics of the business", topic,
 			    setting);
 	}
 	return true;
@@ -100,8 +99,8 @@ static bool finish_lookback(
 		    text_equal(type, ".."))
 			return config_source_refuse(err, source, CONFIG_LOOKBACK, lookback->name,
 			    "types",
-			    "'%.40s' is no business type; that is 1 to 100 of a-z, A-Z, 0-9, '_', "
-			    "'.' and '-'; '.' and '..' are none",
+			    "'%.40s' is not a business type; a type has 1 to 100 of a-z, A-Z, "
+			    "0-9, '_', '.' and '-', and is neither '.' nor '..'",
 			    type);
 	}
 	if (!*lookback->topic)
@@ -123,8 +122,8 @@ static bool check_batch_of_ids(
 
 	return needed <= check->max_answer ||
 	       config_source_refuse(err, source, CONFIG_CHECK, check->name, "batch",
-		   "the answer about %lld ids has at least %lld bytes and does not fit max_answer; "
-		   "make batch smaller or max_answer larger",
+		   "the answer about %lld ids has at least %lld bytes and does not fit "
+		   "max_answer; lower batch or raise max_answer",
 		   (long long)check->batch, (long long)needed);
 }
 

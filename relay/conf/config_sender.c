@@ -44,8 +44,7 @@ static bool check_sender_scope(const struct config *config, const struct config_
 {
 	if (sender->sections.count + sender->types.count == 0)
 		return config_source_refuse(err, source, CONFIG_SENDER, sender->name, "types",
-		    "neither sections nor types says what it speaks for; write types = * for every "
-		    "type");
+		    "neither sections nor types is set; write types = * for all business types");
 
 	for (int i = 0; i < sender->sections.count; i++)
 		if (!has_section(config, sender->sections.items[i]))
@@ -54,7 +53,7 @@ static bool check_sender_scope(const struct config *config, const struct config_
 	for (int i = 0; i < sender->types.count; i++)
 		if (!fits_some_type(config, sender, sender->types.items[i]))
 			return config_source_refuse(err, source, CONFIG_SENDER, sender->name,
-			    "types", "%s is no business type of %s", sender->types.items[i],
+			    "types", "%s is not a business type of %s", sender->types.items[i],
 			    sender->sections.count > 0 ? "its sections" : "any [lookback]");
 	return true;
 }
@@ -65,7 +64,7 @@ static bool check_tokens(const struct config *config, const struct config_source
 {
 	if (sender->tokens.count == 0)
 		return config_source_refuse(err, source, CONFIG_SENDER, sender->name, "tokens",
-		    "it has none; set tokens or tokens_file");
+		    "the sender has no tokens; set tokens or tokens_file");
 	if (!config_tokens_finish(
 		source, CONFIG_SENDER, sender->name, "tokens", &sender->tokens, err))
 		return false;
@@ -75,15 +74,15 @@ static bool check_tokens(const struct config *config, const struct config_source
 		if (config_list_has(&config->api.send_tokens, token))
 			return config_source_refuse(err, source, CONFIG_SENDER, sender->name,
 			    "tokens",
-			    "token %d is also one of [api] send_tokens, and speaks for "
-			    "everything there; take it out of one of them",
+			    "token %d is also in [api] send_tokens, which may send all business "
+			    "types; remove it from one of the two",
 			    i + 1);
 		for (const struct config_sender *other = config->senders; other < sender; other++)
 			if (config_list_has(&other->tokens, token))
 				return config_source_refuse(err, source, CONFIG_SENDER,
 				    sender->name, "tokens",
-				    "token %d belongs to [sender \"%s\"] as well; each sender has "
-				    "tokens of its own",
+				    "token %d belongs to [sender \"%s\"] as well; each sender "
+				    "needs its own tokens",
 				    i + 1, other->name);
 	}
 	return true;

@@ -20,8 +20,9 @@ static bool check_publisher_headers(const struct config_source *source,
 	if (settings->resume == RESUME_NONE || !publishes_to(publisher, topic->name))
 		return true;
 	return config_source_refuse(err, source, CONFIG_TOPIC, topic->name, "headers",
-	    "none needs %sresume = none in [publisher \"%s\"] (%s), since a take-over recognises "
-	    "records by outbox-id and outbox-position; set %s there, or headers = full here",
+	    "none needs %sresume = none in [publisher \"%s\"] (%s), because a takeover "
+	    "recognizes records by outbox-id and outbox-position; set %s there, or headers = "
+	    "full here",
 	    exact ? "delivery = at-least-once and " : "", settings->name, publisher->origin,
 	    exact ? "both" : "it");
 }
@@ -73,8 +74,8 @@ static bool check_deliver_headers(const struct config *config, const struct conf
 	    !is_published(config, deliver->kafka, topic->name))
 		return true;
 	return config_source_refuse(err, source, CONFIG_TOPIC, topic->name, "headers",
-	    "none leaves out the header by which %s of [deliver \"%s\"] (%s) knows a message; set "
-	    "%s there, or headers = full here",
+	    "none removes the header by which %s of [deliver \"%s\"] (%s) identifies a message; "
+	    "set %s there, or headers = full here",
 	    key, deliver->name, deliver->origin,
 	    text_equal(key, "id") ? "id = key, or another id," : "another store");
 }

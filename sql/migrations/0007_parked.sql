@@ -91,7 +91,7 @@ comment on column outbox.parked.state is 'waiting: it is retried at next_at. dea
 	'possible. behind: it waits behind another message of its key.';
 comment on column outbox.parked.error is 'Kafka''s error. null: Kafka never refused this message.';
 comment on column outbox.parked.stalled is 'Partition that acknowledges nothing. -1: the topic was missing.';
-comment on column outbox.parked.attempts is 'Number of times that Kafka refused it.';
+comment on column outbox.parked.attempts is 'Number of times that Kafka refused it. A retry request resets it to 0.';
 comment on column outbox.parked.next_at is 'Time of the next attempt.';
 comment on column outbox.parked.parked_at is 'Time at which it was parked.';
 comment on column outbox.parked.request_id is 'Id in outbox.audit of the retry that reset its attempts.';

@@ -95,8 +95,8 @@ end $$;
 comment on table outbox.lookback is 'Prepared messages of the look-back and their decisions; insert-only.';
 comment on column outbox.lookback.biz_type is 'Business type.';
 comment on column outbox.lookback.biz_id is 'Id of the message within its business type.';
-comment on column outbox.lookback.prepared_at is 'Database time at which the prepare was stored. A decision has the '
-	'value of its prepare.';
+comment on column outbox.lookback.prepared_at is 'Database time at which the prepare or tombstone was stored. A '
+	'decision has the value of its prepare.';
 comment on column outbox.lookback.kind is 'prepare, decision, or tombstone: a decision that arrived before its '
 	'prepare.';
 comment on column outbox.lookback.txid is 'Id of the top-level transaction that wrote the row, never of a savepoint.';

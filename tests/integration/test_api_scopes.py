@@ -105,16 +105,16 @@ def test_an_id_that_came_by_kafka_is_taken_as_well(api, database, topic, kafka):
 
 
 @pytest.mark.parametrize("senders,words", [
-    ("[sender \"x\"]\ntypes = *\n", "it has none"),
+    ("[sender \"x\"]\ntypes = *\n", "the sender has no tokens"),
     ("[sender \"x\"]\ntokens = t-of-x-0123456789\n", "write types = *"),
     ("[sender \"x\"]\ntokens = t-of-x-0123456789\nsections = order\n", "there is no [lookback \"order\"]"),
     ("[sender \"x\"]\ntokens = t-of-x-0123456789\nsections = stock\ntypes = orders\n",
-     "orders is no business type of its sections"),
-    ("[sender \"x\"]\ntokens = t-of-x-0123456789\ntypes = oder*\n", "no business type of any"),
+     "orders is not a business type of its sections"),
+    ("[sender \"x\"]\ntokens = t-of-x-0123456789\ntypes = oder*\n", "not a business type of any"),
     ("[sender \"x\"]\ntokens = t-of-x-0123456789\ntypes = *\n[sender \"y\"]\ntokens = t-of-x-0123456789\n"
      "types = stock\n", "belongs to [sender \"x\"] as well"),
     ("[sender \"x\"]\ntokens = t-of-x-0123456789\ntypes = *\n[api]\nsend_tokens = t-of-x-0123456789\n",
-     "stands in [api] send_tokens as well"),
+     "is also in [api] send_tokens"),
 ])
 def test_a_scope_with_two_readings_is_refused(tmp_path, database, senders, words):
     path = tmp_path / "relay.ini"

@@ -41,7 +41,7 @@ def test_a_writer_decides_no_business_transaction(case, database, login):
     relay.wait_for(lambda: case.ids() == ["plain"], what="a message of the table")
     relay.wait_for(lambda: case.topics["said"] in dead(database), what="the forged one to be parked")
     assert dead(database) == {case.topics["said"]:
-                              "the topic is not for messages of the table: it is that of [lookback \"shop\"] topic"}
+                              "messages of the table may not go to this topic: it belongs to [lookback \"shop\"] topic"}
     assert case.decided() == {} and len(case.records("said")) == 1
     # an operator's retry changes nothing of it
     status, _, error = run_command(["parked", "retry", "--all", "--reason", "r", "--yes"],
@@ -72,8 +72,8 @@ def test_internal_topics_take_only_what_the_relay_itself_writes(case, kafka, dat
     publish(database, writer, "others", "1")
     relay.wait_for(lambda: len(dead(database)) == 5, what="five dead messages")
     found = dead(database)
-    assert found.pop("others") == "the topic is none of [publisher \"main\"] topics"
-    assert found == {topic: f"the topic is not for messages of the table: it is that of {setting}"
+    assert found.pop("others") == "the topic is not in [publisher \"main\"] topics"
+    assert found == {topic: f"messages of the table may not go to this topic: it belongs to {setting}"
                      for topic, setting in internal.items()}
     case.application.send((b"order:1", b"no JSON", [("h", b"1")]))
     relay.wait_for(lambda: len(case.records("dead")) == 1, what="the dead letter")
@@ -93,9 +93,9 @@ def test_a_replay_sends_nothing_to_internal_topics(case, database, kafka, login)
     for topic in (case.topics["said"], case.topics["orders"], "others"):
         publish(database, writer, topic, forged[0].decode(), forged[1].decode())
     settings = {"DATABASE_URL": database.dsn, "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap}
-    for terms, why in [(["--all", "--yes", "--reason", "test"], "it is that of [lookback \"shop\"] topic"),
+    for terms, why in [(["--all", "--yes", "--reason", "test"], "it belongs to [lookback \"shop\"] topic"),
                        (["topic=" + case.topics["orders"], "--to", case.topics["said"]], "[lookback \"shop\"] topic"),
-                       (["topic=others"], "the topic is none of [publisher \"main\"] topics")]:
+                       (["topic=others"], "the topic is not in [publisher \"main\"] topics")]:
         status, _, error = run_command(["replay", *terms, "--config", path], settings)
         assert status != 0 and why in error and len(error.strip().splitlines()) == 1, error
     assert not case.records("said") and not case.records("orders")

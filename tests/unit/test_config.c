@@ -332,9 +332,9 @@ static void lookbacks_that_do_not_agree_are_refused(void **state)
 		const char *ini, *message;
 	} rows[] = {
 	    {"[lookback \"a\"]\ntypes = x y/z\n", "relay.ini:2: [lookback \"a\"] types: 'y/z' is "
-						  "no business type; that is 1 to 100 of "
-						  "a-z, A-Z, 0-9, '_', '.' and '-'; '.' and "
-						  "'..' are none"},
+						  "not a business type; a type has 1 to 100 of "
+						  "a-z, A-Z, 0-9, '_', '.' and '-', and is "
+						  "neither '.' nor '..'"},
 	    {"[lookback \"a\"]\ndefault = yes\n[lookback \"b\"]\ntypes = x a\n",
 		"relay.ini:4: [lookback \"b\"] types: a belongs to [lookback \"a\"] as well; a "
 		"type "
@@ -347,19 +347,20 @@ static void lookbacks_that_do_not_agree_are_refused(void **state)
 		"topic "
 		"already"},
 	    {"[lookback \"a\"]\ndefault = yes\ngroup = g\n[lookback \"b\"]\ngroup = g\n",
-		"relay.ini:5: [lookback \"b\"] group: [lookback \"a\"] has the same; each section "
-		"reads the whole topic, in a group of its own"},
+		"relay.ini:5: [lookback \"b\"] group: [lookback \"a\"] has the same group; each "
+		"section reads the whole topic in its own group"},
 	    {"[lookback \"a\"]\ncheck = x\n", "relay.ini:2: [lookback \"a\"] check: there is no "
 					      "[check \"x\"]; declare it, or name "
 					      "one that is declared"},
 	    {"[lookback \"a\"]\ntopic =\n",
 		"relay.ini:2: [lookback \"a\"] topic: it is empty; name the topic"},
-	    {"[lookback \"a\"]\ntypes = ..\n", "relay.ini:2: [lookback \"a\"] types: '..' is no "
-					       "business type; that is 1 to 100 of a-z, A-Z, "
-					       "0-9, '_', '.' and '-'; '.' and '..' are none"},
-	    {"[lookback \".\"]\n", "relay.ini:1: [lookback \".\"] types: '.' is no business type; "
-				   "that is 1 to 100 of a-z, A-Z, 0-9, '_', '.' and '-'; '.' "
-				   "and '..' are none"},
+	    {"[lookback \"a\"]\ntypes = ..\n", "relay.ini:2: [lookback \"a\"] types: '..' is not "
+					       "a business type; a type has 1 to 100 of a-z, "
+					       "A-Z, 0-9, '_', '.' and '-', and is neither '.' "
+					       "nor '..'"},
+	    {"[lookback \".\"]\n", "relay.ini:1: [lookback \".\"] types: '.' is not a business "
+				   "type; a type has 1 to 100 of a-z, A-Z, 0-9, '_', '.' and "
+				   "'-', and is neither '.' nor '..'"},
 	    {"[lookback \"a\"]\ndead_letter = look_back_msg\n",
 		"relay.ini:2: [lookback \"a\"] dead_letter: look_back_msg is the topic that "
 		"[lookback \"a\"] reads; name another one"},
@@ -466,50 +467,46 @@ static void delivers_that_cannot_work_or_do_not_agree_are_refused(void **state)
 	} cases[] = {
 	    {"[deliver]\n", "relay.ini:1: [deliver] needs a name; write [deliver \"orders\"]"},
 	    {"[deliver \"a\"]\ntopics = x y/z\n",
-		"relay.ini:2: [deliver \"a\"] topics: 'y/z' is no topic; that is 1 to 249 of a-z, "
-		"A-Z, 0-9, '_', '.' and '-'"},
+		"relay.ini:2: [deliver \"a\"] topics: 'y/z' is not a topic name; a name has 1 to "
+		"249 of a-z, A-Z, 0-9, '_', '.' and '-'"},
 	    {"[deliver \"a\"]\nform = batch\nconcurrency = 8\n",
-		"relay.ini:1: [deliver \"a\"] batch: it is more than concurrency, which is 8; make "
-		"that larger"},
+		"relay.ini:1: [deliver \"a\"] batch: it is larger than concurrency, which is 8; "
+		"lower batch or raise concurrency"},
 	    {"[deliver \"a\"]\nretry_first = 10s\nretry_max = 1s\n",
-		"relay.ini:3: [deliver \"a\"] retry_max: it is shorter than retry_first; make it "
-		"as "
-		"long at least"},
+		"relay.ini:3: [deliver \"a\"] retry_max: it is shorter than retry_first; set at "
+		"least the value of retry_first"},
 	    {"[deliver \"a\"]\nretry_topics = b\n", "relay.ini:2: [deliver \"a\"] retry_topics: "
 						    "'b' is not a topic and a duration; write "
 						    "for example orders.retry=10s"},
-	    {"[deliver \"a\"]\nretry_topics = b=10\n", "relay.ini:2: [deliver \"a\"] retry_topics: "
-						       "'10' is no duration of 0 to 7d; write for "
-						       "example b=10s"},
-	    {"[deliver \"a\"]\nretry_topics = b=8d\n", "relay.ini:2: [deliver \"a\"] retry_topics: "
-						       "'8d' is no duration of 0 to 7d; write for "
-						       "example b=10s"},
+	    {"[deliver \"a\"]\nretry_topics = b=10\n", "relay.ini:2: [deliver \"a\"] "
+						       "retry_topics: '10' is not a duration "
+						       "from 0 to 7d; write for example b=10s"},
+	    {"[deliver \"a\"]\nretry_topics = b=8d\n", "relay.ini:2: [deliver \"a\"] "
+						       "retry_topics: '8d' is not a duration "
+						       "from 0 to 7d; write for example b=10s"},
 	    {"[deliver \"a\"]\nretry_topics = b=1s, b=2s\n",
-		"relay.ini:2: [deliver \"a\"] retry_topics: b is there twice; keep one of them"},
+		"relay.ini:2: [deliver \"a\"] retry_topics: b is listed twice; remove one of them"},
 	    {"[deliver \"a\"]\nretry_topics = a=1s\n",
-		"relay.ini:2: [deliver \"a\"] retry_topics: a is in topics or dead_letter_topic as "
-		"well; give it a topic of its own"},
+		"relay.ini:2: [deliver \"a\"] retry_topics: a is also in topics or "
+		"dead_letter_topic; use a separate topic"},
 	    {"[deliver \"a\"]\nattempts = 0\nretry_topics = b=1s\n",
-		"relay.ini:3: [deliver \"a\"] retry_topics: with attempts = 0 nothing ever comes "
-		"there; set another number"},
+		"relay.ini:3: [deliver \"a\"] retry_topics: with attempts = 0 no message ever "
+		"goes there; set another number of attempts"},
 	    {"[deliver \"a\"]\ndead_letter_topic = a\n",
-		"relay.ini:2: [deliver \"a\"] dead_letter_topic: a is in topics as well; give it a "
-		"topic of its own"},
+		"relay.ini:2: [deliver \"a\"] dead_letter_topic: a is also in topics; use a "
+		"separate topic"},
 	    {"[deliver \"a\"]\ndead_letter_topic = a/b\n",
-		"relay.ini:2: [deliver \"a\"] dead_letter_topic: 'a/b' is no topic; that is 1 to "
-		"249 "
-		"of a-z, A-Z, 0-9, '_', '.' and '-'"},
+		"relay.ini:2: [deliver \"a\"] dead_letter_topic: 'a/b' is not a topic name; a "
+		"name has 1 to 249 of a-z, A-Z, 0-9, '_', '.' and '-'"},
 	    {"[deliver \"a\"]\ngroup = g\n[deliver \"b\"]\ngroup = g\n",
-		"relay.ini:4: [deliver \"b\"] group: [deliver \"a\"] has the same; each section "
-		"needs "
-		"a group of its own"},
+		"relay.ini:4: [deliver \"b\"] group: [deliver \"a\"] has the same group; each "
+		"section needs its own group"},
 	    {"[deliver \"a\"]\npath = /p\n[deliver \"b\"]\npath = /p\n",
-		"relay.ini:4: [deliver \"b\"] path: [deliver \"a\"] has the same; each section "
-		"needs "
-		"a folder of its own"},
+		"relay.ini:4: [deliver \"b\"] path: [deliver \"a\"] has the same folder; each "
+		"section needs its own folder"},
 	    {"[lookback \"a\"]\ngroup = g\n[deliver \"b\"]\ngroup = g\n",
-		"relay.ini:4: [deliver \"b\"] group: [lookback \"a\"] has the same; each section "
-		"needs a group of its own"},
+		"relay.ini:4: [deliver \"b\"] group: [lookback \"a\"] has the same group; each "
+		"section needs its own group"},
 	    {"[deliver \"a\"]\nkafka = x\n", "relay.ini:2: [deliver \"a\"] kafka: there is no "
 					     "[kafka \"x\"]; declare it, or name "
 					     "one that is declared"},
@@ -593,14 +590,14 @@ static void a_mistake_names_place_and_cure(void **state)
 		"write for example 127.0.0.1:9187"},
 	    {"[log]\nlevle = info", "relay.ini:2: [log] levle: unknown key (did you mean level?); "
 				    "[log] has level, format"},
-	    {"[api]\nlisten = 9188", "relay.ini:2: [api] listen: nobody could use it without a "
-				     "token; set a [sender], send_tokens, "
-				     "read_tokens or operate_tokens"},
+	    {"[api]\nlisten = 9188", "relay.ini:2: [api] listen: no client can use the interface "
+				     "without a token; set a [sender], send_tokens, read_tokens "
+				     "or operate_tokens"},
 	    {"[api]\nsend_tokens = 0123456789abcdef\nlisten = 0.0.0.0:9188",
-		"relay.ini:3: [api] listen: tokens would come in clear text from other machines; "
+		"relay.ini:3: [api] listen: other machines would send tokens in clear text; "
 		"listen on 127.0.0.1 behind a proxy that speaks TLS, or write remote = yes"},
 	    {"[api]\nsend_tokens = 0123456789abcdef\nlisten = relay.example.com:9188",
-		"relay.ini:3: [api] listen: tokens would come in clear text from other machines; "
+		"relay.ini:3: [api] listen: other machines would send tokens in clear text; "
 		"listen on 127.0.0.1 behind a proxy that speaks TLS, or write remote = yes"},
 	    {"[api]\nread_tokens = 0123456789abcdef, 0123456789abcde",
 		"relay.ini:2: [api] read_tokens: token 2 has 15 characters and needs 16; make one "
@@ -687,22 +684,22 @@ static void headers_are_left_out_only_where_nothing_needs_them(void **state)
 	static const char *const pairs[][2] = {
 	    {"[topic \"a\"]\nheaders = none\n",
 		"relay.ini:2: [topic \"a\"] headers: none needs resume = none in [publisher "
-		"\"main\"] (default), since a take-over recognises records by outbox-id and "
+		"\"main\"] (default), because a takeover recognizes records by outbox-id and "
 		"outbox-position; set it there, or headers = full here"},
 	    {"[publisher \"x\"]\nresume = none\n[publisher \"y\"]\n"
 	     "delivery = exactly-once\ntopics = a*\n[topic \"ab\"]\nheaders = none\n",
 		"relay.ini:7: [topic \"ab\"] headers: none needs delivery = at-least-once and "
-		"resume = none in [publisher \"y\"] (relay.ini:3), since a take-over recognises "
+		"resume = none in [publisher \"y\"] (relay.ini:3), because a takeover recognizes "
 		"records by outbox-id and outbox-position; set both there, or headers = full here"},
 	    {"[publisher]\nresume = none\n[topic \"a\"]\nheaders = none\n"
 	     "[deliver \"d\"]\ntopics = b, a\ndedup = exact\nid = key, header:outbox-id\n",
-		"relay.ini:4: [topic \"a\"] headers: none leaves out the header by which id of "
-		"[deliver \"d\"] (relay.ini:5) knows a message; set id = key, or another id, "
-		"there, or headers = full here"},
+		"relay.ini:4: [topic \"a\"] headers: none removes the header by which id of "
+		"[deliver \"d\"] (relay.ini:5) identifies a message; set id = key, or another "
+		"id, there, or headers = full here"},
 	    {"[publisher]\nresume = none\n[topic \"a\"]\nheaders = none\n"
 	     "[deliver \"a\"]\ndedup = sequence\nid = key\n",
-		"relay.ini:4: [topic \"a\"] headers: none leaves out the header by which dedup of "
-		"[deliver \"a\"] (relay.ini:5) knows a message; set another store there, or "
+		"relay.ini:4: [topic \"a\"] headers: none removes the header by which dedup of "
+		"[deliver \"a\"] (relay.ini:5) identifies a message; set another store there, or "
 		"headers = full here"},
 	    {"[topic \"a\"]\nheaders = half\n", "relay.ini:2: [topic \"a\"] headers: 'half' is "
 						"not a choice; write full | none"},
