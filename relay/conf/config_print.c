@@ -65,11 +65,13 @@ void config_print_sample(struct text *out)
 	}
 }
 
-static const char reference_head[] =
+static const char reference_title[] =
     "# Configuration\n"
     "\n"
     "`outbox-relay config --print-reference` prints this page, and `outbox-relay config "
-    "--print-sample` prints the same settings as a commented configuration file.\n"
+    "--print-sample` prints the same settings as a commented configuration file.\n";
+
+static const char reference_head[] =
     "\n"
     "## The file\n"
     "\n"
@@ -191,9 +193,22 @@ static void print_kafka_defaults(struct text *out)
 	}
 }
 
+/* Links to the headings of the sections, as Markdown names their anchors. */
+static void print_section_list(struct text *out)
+{
+	text_add(out, "\nSections:");
+	for (int kind = 0; kind < CONFIG_KINDS; kind++)
+		text_addf(out, "%s [%s](#%s%s)", kind ? "," : "", config_kinds[kind].word,
+		    config_kinds[kind].word, config_kinds[kind].named ? "-name" : "");
+	text_add(out, ".\n");
+}
+
 void config_print_reference(struct text *out)
 {
+	text_add(out, reference_title);
+	print_section_list(out);
 	text_add(out, reference_head);
+
 	for (int kind = 0; kind < CONFIG_KINDS; kind++) {
 		text_addf(out, "\n## [%s%s]\n\n%s\n", config_kinds[kind].word,
 		    config_kinds[kind].named ? " \"NAME\"" : "", config_kinds[kind].help);

@@ -74,7 +74,7 @@ create index parked_stalled on outbox.parked (publisher, shard, topic, stalled, 
 create index parked_was on outbox.parked (was_id, publisher) where was_id is not null;
 
 comment on table outbox.parked is 'Messages that Kafka refused, and later messages of their keys. Each row is a full '
-	'copy of its message. Operators list and request with `outbox-relay parked`.';
+	'copy of its message. Operators use `outbox-relay parked`.';
 comment on column outbox.parked.publisher is 'Name of the publisher.';
 comment on column outbox.parked.shard is 'Number of the shard.';
 comment on column outbox.parked.id is 'Id of the message, or a new one if that id was taken (see was_id).';
