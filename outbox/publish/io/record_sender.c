@@ -452,7 +452,7 @@ bool record_sender_step(struct record_sender *sender, int64_t now)
 
 	bool more = take_delivery_reports(sender, now);
 	bool free = step_transactions(sender, now);
-	/* A transaction call in flight may change the producer: nothing is sent beside it. */
+	/* A transaction call in flight may change the producer: nothing is sent meanwhile. */
 	if (!sender->producer || give_up_if_wanted(sender, now) || !free || now < sender->send_at)
 		return more;
 
