@@ -102,18 +102,18 @@ def moves(life):
 
 
 def diagram(found):
-    """For Mermaid, in which a state's name is one word."""
-    def word(state):
-        return state.replace(" ", "_")
-
-    return "\n".join(["stateDiagram-v2", *(
-        f"    {word(one)} --> {word(other)}: {'; '.join(events)}"
-        for (one, other), events in found.items())])
+    """The input of docs/figures/lookback_states.svg."""
+    return "\n".join([
+        "// States of an id of the look-back, and the events that move it",
+        "digraph lookback_states {", "\trankdir=LR", "\tnodesep=0.4", "\tranksep=1.1",
+        '\tstart [label="" shape=point]', *(
+            f'\t"{"start" if one == "[*]" else one}" -> "{other}" [label="{chr(92) + "n"}"]'.replace(
+                chr(92) + "n", (chr(92) + "n").join(events))
+            for (one, other), events in found.items()), "}"]) + "\n"
 
 
 def test_the_documentation_shows_every_move_of_an_id_and_no_other(database):
     found = moves(Life(database))
-    page = (ROOT / "docs/reference/lookback.md").read_text(encoding="utf-8")
-    shown = re.search(r"```mermaid\n(.*?)\n```", page, re.DOTALL)
-    assert shown and shown[1] == diagram(found), f"it is:\n{diagram(found)}"
+    shown = (ROOT / "docs/figures/lookback_states.dot").read_text(encoding="utf-8")
+    assert shown == diagram(found), f"it is:\n{diagram(found)}"
     assert not [state for state, _ in found if state in ("committed", "rolled back")]
