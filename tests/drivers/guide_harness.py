@@ -55,6 +55,7 @@ class Guide:
     build: tuple = ()      # commands, in {folder}
     install: tuple = ()    # groups of install.sh
     environment: tuple = ()  # ("NAME=value", …)
+    more: tuple = ()       # pages whose code belongs to the same program
 
     @property
     def folder(self):
@@ -98,7 +99,7 @@ def make_program(guide, words=()):
         for name in names:
             with open(os.path.join(folder, name), encoding="utf-8") as file:
                 files[os.path.relpath(os.path.join(folder, name), given)] = file.read()
-    code = blocks_of(text_of(guide.page))
+    code = blocks_of("".join(map(text_of, (guide.page, *guide.more))))
     assert code, f"docs/guide/{guide.page}.md has no block of code with the name of a file"
     assert not code.keys() & files.keys(), f"both in the page and beside it: {code.keys() & files.keys()}"
     for word, other in dict(words).items():

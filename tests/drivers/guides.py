@@ -29,10 +29,10 @@ def node(page, *packages):
     return Guide(page, ("node", "main.mjs"), build=(npm_install("{folder}", *packages),), install=("npm",))
 
 
-def go(page, program):
-    """A module with programs in its root or in folders."""
+def go(page, program, *more):
+    """A module with programs in its root or in folders, whose code may be on more pages."""
     return Guide(page, ("{folder}/programs/" + program,), build=(("go", "build", "-o", "{folder}/programs/", "./..."),),
-                 install=("go",))
+                 install=("go",), more=more)
 
 
 def rust(page):
@@ -51,8 +51,8 @@ GUIDES = [
     java("write/kotlin-spring", "shop.MainKt", KOTLIN),
     node("read/node", "pg@8.16.3", KAFKAJS),
     node("write/node", *NODE),
-    go("read/go", "franz"),
-    go("read/go", "sarama"),
+    go("read/go", "franz", "read/go-sarama"),
+    go("read/go", "sarama", "read/go-sarama"),
     python("read/python", "with_confluent.py", *READ),
     python("read/python", "with_kafka_python.py", *READ),
     go("write/go", "example"),

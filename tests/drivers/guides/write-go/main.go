@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	_ "github.com/lib/pq"
 	"gorm.io/driver/postgres"
 	"gorm.io/gorm"
 )
@@ -20,7 +21,10 @@ func main() {
 		ctx, order := context.Background(), int64(10*number)
 		pool := value(pgxpool.New(ctx, url+"&default_query_exec_mode="+mode))
 		fmt.Println("json", order+1, value(Pay(ctx, pool, order+1)))
-		fmt.Println("bytes", order+2, value(PayInBytes(ctx, pool, order+2, []byte{0, 1, 0xff})))
+		tx := value(pool.Begin(ctx))
+		value(tx.Exec(ctx, "update orders set state = 'paid' where id = $1", order+2))
+		fmt.Println("bytes", order+2, value(PublishBytes(ctx, tx, fmt.Sprint(order+2), []byte{0, 1, 0xff})))
+		check(tx.Commit(ctx))
 		pool.Close()
 	}
 	for order, simple := range map[int64]bool{3: false, 4: true} {
@@ -29,13 +33,21 @@ func main() {
 	}
 	for order, parameters := range map[int64]string{5: "", 6: "&binary_parameters=yes"} {
 		db := value(sql.Open("postgres", url+parameters))
-		fmt.Println("json", order, value(PayWithSQL(db, order)))
+		tx := value(db.Begin())
+		value(tx.Exec("update orders set state = 'paid' where id = $1", order))
+		payload := fmt.Sprintf(`{"id": %d, "state": "paid"}`, order)
+		fmt.Println("json", order, value(PublishWithSQL(tx, order, payload)))
+		check(tx.Commit())
 	}
 }
 
 func value[T any](value T, err error) T {
+	check(err)
+	return value
+}
+
+func check(err error) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	return value
 }

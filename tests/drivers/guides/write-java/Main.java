@@ -10,7 +10,8 @@ public class Main {
 		try (Connection connection = DriverManager.getConnection(url)) {
 			connection.setAutoCommit(false);
 			System.out.println("json 1 " + WithJdbc.pay(connection, 1));
-			System.out.println("bytes 2 " + WithJdbc.payInBytes(connection, 2, new byte[] {0, 1, (byte) 255}));
+			connection.createStatement().executeUpdate("update orders set state = 'paid' where id = 2");
+			System.out.println("bytes 2 " + WithJdbc.publishBytes(connection, "2", new byte[] {0, 1, (byte) 255}));
 			connection.commit();
 		}
 		Configuration configuration = new Configuration().setProperty("hibernate.connection.url", url)

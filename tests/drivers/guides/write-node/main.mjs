@@ -29,9 +29,16 @@ console.log("json 4", await withKnex.pay(knex, 4));
 await knex.destroy();
 
 const sequelize = new Sequelize(url, { logging: false });
-console.log("json 5", await withSequelize.pay(sequelize, withSequelize.defineMessage(sequelize), 5));
+const Message = withSequelize.defineMessage(sequelize);
+console.log("json 5", await sequelize.transaction(async (transaction) => {
+  await sequelize.query("update orders set state = 'paid' where id = 5", { transaction });
+  return withSequelize.publish(Message, 5, transaction);
+}));
 await sequelize.close();
 
 const source = await new DataSource({ type: "postgres", url, installExtensions: false, entities: [withTypeorm.Message] }).initialize();
-console.log("json 6", await withTypeorm.pay(source, 6));
+console.log("json 6", await source.transaction(async (manager) => {
+  await manager.query("update orders set state = 'paid' where id = 6");
+  return withTypeorm.publish(manager, 6);
+}));
 await source.destroy();

@@ -15,7 +15,9 @@ URL = os.environ["DATABASE_URL"]
 
 with psycopg.connect(URL, autocommit=True) as connection:
     print("json 1", with_psycopg.pay(connection, 1))
-    print("bytes 2", with_psycopg.pay_in_bytes(connection, 2, b"\x00\x01\xff"))
+    with connection.transaction():
+        connection.execute("update orders set state = 'paid' where id = 2")
+        print("bytes 2", with_psycopg.publish_bytes(connection, "2", b"\x00\x01\xff"))
 
 with Session(create_engine(URL.replace("postgresql:", "postgresql+psycopg:"))) as session:
     print("json 3", with_sqlalchemy.pay(session, 3))
