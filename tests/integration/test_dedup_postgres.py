@@ -522,7 +522,7 @@ def test_a_query_that_names_others_is_refused(orders, confirmed):
     """An id in another form than it was asked in would be taken for none."""
     store = confirmed("select upper(id) from orders where id = any($1)")
     handle(orders, store, "a", "b")
-    with refused("config", "'A'", "as they stand in $1"):
+    with refused("config", "'A'", "as they are in $1"):
         store.check("a")
     assert store.stats()["pending"] == 0
 

@@ -53,7 +53,7 @@ def test_a_publisher_that_stands_still_behind_a_missing_topic_is_not_ready(
 
     publish(database, topic, 100)
     until_ready_says(relay, 503,
-                     f"[-] publisher main/0: owner, waits for topic {absent} and stands still")
+                     f"[-] publisher main/0: owner, waits for topic {absent} and is blocked")
     # With the row that waits these are as many as max_in_flight.
     relay.wait_for(lambda: count_records(kafka.bootstrap, [topic]) == 19, what="what still goes on")
     assert relay.get("/livez")[0] == 200
@@ -73,7 +73,7 @@ def test_a_publisher_whose_memory_is_full_of_rows_for_a_missing_topic_is_not_rea
     relay = make_relay(publisher_memory="1MiB").wait_ready()
     publish(database, absent, 400, size=4096)
     until_ready_says(relay, 503,
-                     f"[-] publisher main/0: owner, waits for topic {absent} and stands still")
+                     f"[-] publisher main/0: owner, waits for topic {absent} and is blocked")
     publish(database, topic, 10)
     kafka.create_topic(absent)
     try:

@@ -55,7 +55,7 @@ static void each_key_that_is_wrong_is_named(void **state)
 	assert_refused(&wrong, "old_secret", "whsec_");
 	wrong = texts();
 	wrong.old_secret = old_secret;
-	assert_refused(&wrong, "old_secret", "no secret beside it");
+	assert_refused(&wrong, "old_secret", "secret is not set");
 	wrong = texts();
 	wrong.tls_key = "/dev/null";
 	assert_refused(&wrong, "tls_key", "no tls_certificate");
