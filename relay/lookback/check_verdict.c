@@ -1,3 +1,7 @@
+/*
+ * Judges the answer of a business: the table in check_verdict.h. Begin at check_verdict_of_answer,
+ * which schedule.c calls with the facts that a transport has read.
+ */
 #include "check_verdict.h"
 
 #include <stdarg.h>

@@ -1,4 +1,7 @@
-/* http: a POST with JSON (docs/reference/lookback-check.md). */
+/*
+ * http: a POST with JSON (docs/reference/lookback-check.md). Begin at read_http_response, which
+ * reads the decisions of an answer; check_verdict.c judges them.
+ */
 #include <ctype.h>
 #include <jansson.h>
 #include <string.h>

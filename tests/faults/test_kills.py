@@ -1,4 +1,5 @@
-"""SIGKILLs of the relay, at random moments and at every step between two writes."""
+"""SIGKILLs of the relay, at random moments and at every step between two writes (EXPECTED and TRANSACTIONS).
+The steps of parking and of a lost producer are in test_parking.py."""
 
 import time
 

@@ -374,7 +374,7 @@ void stream_stop(struct stream *stream);
 enum stream_state {
 	STREAM_STANDBY,
 	STREAM_OWNER,
-	STREAM_UNSURE,
+	STREAM_UNSURE, /* the answer of the last COMMIT is lost; the newest row tells (NEWEST) */
 	STREAM_RELEASED,
 	STREAM_GONE,
 	STREAM_STATES

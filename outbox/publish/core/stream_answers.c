@@ -395,6 +395,8 @@ void stream_log_failed(struct stream *stream, int64_t now, bool unknown, bool la
 	stream->renew_at = stream->state != STREAM_OWNER ? INT64_MAX
 			   : call == STREAM_RENEW        ? now + earlier_of(delay, lease / 16)
 							 : now;
+	/* The answer of this COMMIT is lost: the newest row and its nonce tell whether it was
+	 * written. */
 	if (stream_writes_row(call) && unknown) {
 		stream_move(stream, STREAM_UNSURE);
 		return;
