@@ -11,6 +11,7 @@ import pytest
 
 from support.api import CONFIG, Api, decision
 from support.dedup import Dedup, DedupError
+from support.guide import code_of
 from support.process import free_port, wait_for
 from support.relay import beside, bench_binary, run_command
 
@@ -170,13 +171,7 @@ def test_the_example_of_dedup_handles_each_message_once(tmp_path):
 # --- lines of commands and keys of configurations in all pages --------------------------------------
 
 ALL_PAGES = sorted([*DOCS.rglob("*.md"), DOCS.parent / "README.md"])
-CODE = re.compile(r"^```\w*\n(.*?)^```$|^((?: {4}\S.*\n)+)", re.MULTILINE | re.DOTALL)
 CALL = re.compile(r"^\s*(?:\$ )?outbox-relay (?!-)(.*)$", re.MULTILINE)
-
-
-def code_of(page_path):
-    return "\n".join(block or indented for block, indented in
-                     CODE.findall(page_path.read_text(encoding="utf-8")))
 
 
 def test_every_command_in_a_page_exists_with_its_options():
@@ -184,7 +179,7 @@ def test_every_command_in_a_page_exists_with_its_options():
     names = re.findall(r"^## ([a-z][a-z -]+)$", page("reference/commands.md"), re.MULTILINE)
     for path in ALL_PAGES:
         inline = re.findall(r"`outbox-relay ([^`|[-][^`|[]*)`", path.read_text(encoding="utf-8"))
-        for line in CALL.findall(code_of(path)) + [" ".join(call.split()) for call in inline]:
+        for line in CALL.findall(code_of(path.read_text(encoding="utf-8"))) + [" ".join(call.split()) for call in inline]:
             line = line.split(" #")[0].replace("--config relay.ini", "")
             name = max((name for name in names if f"{line} ".startswith(f"{name} ")), key=len, default=None)
             if name is None:
@@ -211,7 +206,7 @@ def test_every_key_of_a_configuration_in_a_page_exists():
         if path.parent.name == "reference" and path.name == "configuration.md":
             continue
         section = None
-        for line in code_of(path).split("\n"):
+        for line in code_of(path.read_text(encoding="utf-8")).split("\n"):
             heading = re.match(r'\s*\[([a-z]+)(?: "[^"]*")?\]\s*$', line)
             if heading:
                 section = heading[1] if heading[1] in keys else None

@@ -8,12 +8,12 @@ import shlex
 
 import pytest
 
+from support.guide import code_of
 from support.lookback_rows import Reader, prepare
 from support.process import wait_for
 from support.relay import Relay, on_a_terminal
 
 GUIDES = pathlib.Path(__file__).resolve().parents[2] / "docs/guide"
-CODE = re.compile(r"^```\w*\n(.*?)^```$|^((?: {4}\S.*\n)+)", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^\s*outbox-relay (?!-)(.*)$", re.MULTILINE)
 LIMIT = 2000  # of the topic at first, in bytes
 NOTHING_TO_DO = 65
@@ -22,8 +22,7 @@ REFUSED = {"lookback rollback --all --type order --to 2026-01-02": NOTHING_TO_DO
 
 
 def commands_of(page):
-    code = "\n".join(block or indented for block, indented in CODE.findall(page))
-    return [re.sub(r"\s+# .*$", "", line) for line in COMMAND.findall(code)]
+    return [re.sub(r"\s+# .*$", "", line) for line in COMMAND.findall(code_of(page))]
 
 
 @pytest.fixture

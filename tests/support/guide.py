@@ -25,6 +25,13 @@ def snippet(name, part):
 def filled(page):
     return SHOWN.sub(lambda shown: shown[1] + snippet(shown[2], shown[3]) + shown[5], page)
 
+CODE = re.compile(r"^```\w*\n(.*?)^```$|^((?: {4}\S.*\n)+)", re.MULTILINE | re.DOTALL)
+
+
+def code_of(page):
+    """The blocks of code of a page, fenced or indented, as one text."""
+    return "\n".join(block or indented for block, indented in CODE.findall(page))
+
 
 if __name__ == "__main__":
     for guide in (GUIDE, DELIVER_GUIDE):
