@@ -10,6 +10,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 GUIDE, EXAMPLES = ROOT / "docs/guide/lookback.md", ROOT / "docs/examples"
 DELIVER_GUIDE = ROOT / "docs/guide/sidecar.md"
 SHOWN = re.compile(r"(<!-- (\S+) (\w+) -->\n```\w+\n)(.*?)(\n```)", re.DOTALL)
+CODE = re.compile(r"^```\w*\n(.*?)^```$|^((?: {4}\S.*\n)+)", re.MULTILINE | re.DOTALL)
 
 
 def snippet(name, part):
@@ -24,8 +25,6 @@ def snippet(name, part):
 
 def filled(page):
     return SHOWN.sub(lambda shown: shown[1] + snippet(shown[2], shown[3]) + shown[5], page)
-
-CODE = re.compile(r"^```\w*\n(.*?)^```$|^((?: {4}\S.*\n)+)", re.MULTILINE | re.DOTALL)
 
 
 def code_of(page):
