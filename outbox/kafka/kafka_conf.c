@@ -18,6 +18,7 @@
 #include "kafka_code.h"
 #include "kafka_defaults.h"
 #include "logging.h"
+#include "suggestion.h"
 #include "text.h"
 
 enum side { BOTH, PRODUCER, CONSUMER };
@@ -177,6 +178,35 @@ static bool check_rule(const struct kafka_settings *kafka, const struct kafka_pr
 	return refuse_property(kafka, property, property->value, rule->why, cure, err);
 }
 
+/* Suggests the nearest name of librdkafka's table of properties, a row of which begins with its
+ * name. */
+static bool refuse_unknown_property(
+    const struct kafka_settings *kafka, const struct kafka_property *property, struct err *err)
+{
+	struct suggestion nearest = suggestion_begin(property->name);
+	owned_text char *table = NULL;
+	size_t size;
+	FILE *stream = open_memstream(&table, &size);
+
+	if (stream) {
+		rd_kafka_conf_properties_show(stream);
+		fclose(stream);
+	}
+	for (char *row = table, *end; row && *row; row = end + 1) {
+		end = row + strcspn(row, "\n");
+		char *name_end = row + strcspn(row, " \n");
+		bool last = !*end;
+		*name_end = '\0';
+		suggestion_offer(&nearest, row, row);
+		if (last)
+			break;
+	}
+
+	owned_text char *why = xformat("librdkafka knows no such property%s", nearest.note);
+	return refuse_property(
+	    kafka, property, NULL, why, "; see its CONFIGURATION.md for the names", err);
+}
+
 static bool set_property(rd_kafka_conf_t *conf, const struct kafka_settings *kafka,
     const struct kafka_property *property, struct err *err)
 {
@@ -186,8 +216,7 @@ static bool set_property(rd_kafka_conf_t *conf, const struct kafka_settings *kaf
 	case RD_KAFKA_CONF_OK:
 		return true;
 	case RD_KAFKA_CONF_UNKNOWN:
-		return refuse_property(kafka, property, NULL, "librdkafka knows no such property",
-		    "; see its CONFIGURATION.md for the names", err);
+		return refuse_unknown_property(kafka, property, err);
 	default:
 		if (is_secret(property->name))
 			return refuse_property(

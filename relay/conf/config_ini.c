@@ -1,5 +1,8 @@
-/* Reads the file with libinih. libinih does not report line numbers and empty sections; the line
- * reader finds them. */
+/*
+ * Reads the file with libinih into sections and keys. libinih does not report line numbers and
+ * empty sections; the line reader finds them. Begin at take_ini_entry; begin_section and refuse_key
+ * have the errors of a line.
+ */
 #include <ini.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -181,16 +184,22 @@ static bool refuse_key(struct reader *reader, const char *origin, const char *ke
 {
 	const char *word = config_kinds[reader->section->kind].word;
 	struct suggestion nearest = suggestion_begin(key);
-	struct text known = {0};
+	struct text known = {0}, elsewhere = {0};
 
 	for (int i = 0; i < config_row_count; i++)
 		if (config_rows[i].kind == reader->section->kind) {
 			suggestion_offer(&nearest, config_rows[i].key, config_rows[i].key);
 			text_addf(&known, "%s%s", known.length ? ", " : "", config_rows[i].key);
+		} else if (text_equal(config_rows[i].key, key)) {
+			text_addf(&elsewhere, "%s[%s]",
+			    elsewhere.length ? ", " : "; it is a key of ",
+			    config_kinds[config_rows[i].kind].word);
 		}
 	reader->failed = true;
-	config_source_fail(reader->err, origin, reader->section, key, "unknown key%s; [%s] has %s",
-	    nearest.note, word, known.data);
+	config_source_fail(reader->err, origin, reader->section, key,
+	    "unknown key%s%s; [%s] has %s", nearest.note, text_string(&elsewhere), word,
+	    known.data);
+	text_finish(&elsewhere);
 	text_finish(&known);
 	return false;
 }

@@ -192,6 +192,15 @@ static void tell_headers(struct checks *checks, const char *topic)
 		    "may repeat some, and verify does not judge the topic");
 }
 
+/* Topics are known from the log and from rows, so an empty table has none to check. */
+static void tell_unknown_topics(struct checks *checks, const struct checks_publisher *publisher)
+{
+	owned_text char *place = xformat("publisher %s", publisher->section->settings.name);
+
+	preflight_add(&checks->report, PREFLIGHT_INFO, place, NULL,
+	    "no topic is known yet: doctor checks a topic from its first message on");
+}
+
 bool checks_topics(struct checks *checks, const struct kafka_settings *kafka,
     struct topic_metadata *metadata, struct err *err)
 {
@@ -201,6 +210,8 @@ bool checks_topics(struct checks *checks, const struct kafka_settings *kafka,
 				  ? publisher->oldest_age_ms
 				  : 0;
 
+		if (publisher->section->settings.kafka == kafka && publisher->topic_count == 0)
+			tell_unknown_topics(checks, publisher);
 		for (int j = 0;
 		     publisher->section->settings.kafka == kafka && j < publisher->topic_count;
 		     j++) {

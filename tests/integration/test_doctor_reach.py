@@ -119,3 +119,19 @@ def test_a_refused_address_is_in_the_log_once(kafka, topic, tmp_path, server):
         assert first["target"].startswith("http://127.0.0.1:")
         relay.wait_event("deliver_breaker_opened")
         assert len(relay.events("address_refused")) == 1
+
+
+def test_brokers_that_do_not_answer_are_named_with_a_cure(database):
+    settings = {"DATABASE_URL": database.dsn, "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1"}
+    status, output, _ = run_command(["doctor"], settings)
+    assert status == 69
+    assert "[fail]   kafka main: no broker answers at 127.0.0.1:1: " in output
+    assert "cure: check bootstrap.servers, the firewall and security.protocol from this machine\n" in output
+
+
+def test_an_empty_table_has_no_topics_to_check(database, kafka):
+    settings = {"DATABASE_URL": database.dsn, "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap}
+    known = "publisher main: no topic is known yet: doctor checks a topic from its first message on"
+    assert f"[info]   {known}\n" in run_command(["doctor"], settings)[1]
+    database.execute("insert into outbox.message (topic) values ('orders')")
+    assert known not in run_command(["doctor"], settings)[1]

@@ -274,7 +274,8 @@ bool preflight_cluster(struct preflight *report, struct topic_metadata *metadata
 	int brokers = 0;
 
 	if (!topic_metadata_broker_count(metadata, timeout_ms, &brokers, err))
-		return false;
+		return err_prefix(err, "no broker answers at %s", bootstrap_servers(kafka));
+
 	preflight_add(
 	    report, PREFLIGHT_OK, place, NULL, "%d broker%s", brokers, brokers == 1 ? "" : "s");
 	if (brokers == 1)

@@ -628,7 +628,8 @@ static void log_missing(struct shard_worker *shard_worker, const char *topic)
 		log_warn("topic_missing",
 		    {"publisher", LOG_TEXT(shard_worker->options.publisher->name)},
 		    {"shard", LOG_INT(shard_worker->options.shard)}, {"topic", LOG_TEXT(topic)},
-		    {"consequence", LOG_TEXT("its rows wait until the topic exists")});
+		    {"consequence", LOG_TEXT("its rows wait until the topic exists")},
+		    {"cure", LOG_TEXT("create the topic, or correct its name in the application")});
 }
 
 static void log_denied(struct shard_worker *shard_worker, const struct stream_status *status)

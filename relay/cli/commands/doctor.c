@@ -16,9 +16,9 @@ DEFINE_OWNED(struct topic_metadata, topic_metadata_destroy)
 
 /* A check that could not be made is a failure of its own, with the exit status of its error. */
 static void add_check_failure(
-    struct checks *checks, const char *place, const struct err *err, int *status)
+    struct checks *checks, const char *place, const char *cure, const struct err *err, int *status)
 {
-	preflight_add(&checks->report, PREFLIGHT_FAIL, place, NULL, "%s", err->message)->kind =
+	preflight_add(&checks->report, PREFLIGHT_FAIL, place, cure, "%s", err->message)->kind =
 	    err->kind;
 	*status = *status ? *status : err_exit_status(err);
 }
@@ -30,7 +30,7 @@ static void check_postgres(
 	struct err err;
 
 	if (!checks_postgres(checks, postgres, &err)) {
-		add_check_failure(checks, place, &err, status);
+		add_check_failure(checks, place, NULL, &err, status);
 	} else {
 		checks_lookback_publishers(checks, postgres);
 		checks_lookback_figures(checks, postgres);
@@ -60,7 +60,12 @@ static void check_kafka(struct checks *checks, const struct kafka_settings *kafk
 		metadata = topic_metadata_create(kafka, &err);
 	}
 	if (!metadata || !checks_kafka(checks, kafka, metadata, &err))
-		add_check_failure(checks, place, &err, status);
+		add_check_failure(checks, place,
+		    err.kind == ERR_RETRY
+			? "check bootstrap.servers, the firewall and security.protocol "
+			  "from this machine"
+			: NULL,
+		    &err, status);
 	else if (!checks_topics(checks, kafka, metadata, &err) ||
 		 !checks_lookback_topics(checks, kafka, metadata, &err) ||
 		 !checks_deliver_topics(checks, kafka, metadata, &err))

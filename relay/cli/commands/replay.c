@@ -361,8 +361,9 @@ const struct command command_replay = {
 	"number of the replay. It has no `outbox-position`, so consumers treat it as new and "
 	"`verify` ignores it. In a topic with `headers = none` it has no `outbox-id` either. "
 	"Each key keeps its order.\n"
-	"A replay sends the rows that were committed when it began. It stores its progress each "
-	"second; after a crash at most `max_in_flight` records are sent twice.\n",
+	"Only --all asks first; other replays begin at once. A replay sends the rows that were "
+	"committed when it began. It stores its progress each second; after a crash at most "
+	"`max_in_flight` records are sent twice.\n",
     .options = replay_options,
     .example = "outbox-relay replay topic=orders --to orders-again --dry-run",
     .run = run_replay,
