@@ -255,7 +255,9 @@ static void add_parked_wait(struct text *waits, const struct pg_result *rows, in
 		text_addf(waits, ", partition %" PRId64 " is stalled", stalled);
 	else
 		text_addf(waits, " (dead: %s)", pg_value(rows, i, 5));
-	text_addf(waits, "%s%s\n", error.length ? ": " : "", text_string(&error));
+	/* the error of a missing topic says the same */
+	text_addf(waits, "%s%s\n", error.length && stalled != -1 ? ": " : "",
+	    stalled == -1 ? "" : text_string(&error));
 }
 
 /* Columns of waits_lookback.sql: section, type, service, ids, error. */

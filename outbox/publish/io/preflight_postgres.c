@@ -149,9 +149,12 @@ static bool check_grants(const struct subject *subject, const char *role, bool h
 		return false;
 	*ret_lacking = pg_rows(lacking);
 	for (int i = 0; i < *ret_lacking; i++) {
-		text_addf(&what, "%s%s", i ? ", " : "", pg_value(lacking, i, 0));
+		if (i < MOST_STATEMENTS)
+			text_addf(&what, "%s%s", i ? ", " : "", pg_value(lacking, i, 0));
 		text_addf(&cure, "%s%s", i ? "; " : "", pg_value(lacking, i, 1));
 	}
+	if (*ret_lacking > MOST_STATEMENTS)
+		text_addf(&what, " and %d more", *ret_lacking - MOST_STATEMENTS);
 	grant = has_roles ? xformat("grant %s_relay to \"%s\"%s%s", subject->postgres->schema, role,
 				*ret_lacking > MOST_STATEMENTS ? "" : ", or: ",
 				*ret_lacking > MOST_STATEMENTS ? "" : text_string(&cure))
