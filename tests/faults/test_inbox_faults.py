@@ -111,6 +111,18 @@ class Fleet:
         wait_for(lambda: len(self.effects()) > before + 50, 120, interval=0.2, what=lambda:
                  f"more than {before + 50} effects ({len(self.effects())} now; input: {made.state()})")
 
+    def state(self, missing, made):
+        """Where the first records of these ids are, what is committed there, and what the members say."""
+        places = {}
+        for record in read_topics(self.kafka.bootstrap, [self.topic]):
+            id = header(record, "outbox-id")
+            if id in missing:
+                places.setdefault(id, (record.partition, record.offset))
+        commits = {partition: committed(self.kafka.bootstrap, self.topic, self.topic, partition)
+                   for partition in {partition for partition, _ in places.values()}}
+        return (f"in the topic: {sorted(places.items())[:5]} of {len(places)}; committed: {commits}; "
+                f"members: {[member.stats() for member in self.members]}; input: {made.state()}")
+
     def strike(self, end, made):
         if end in ("add_partition", "make_anew"):
             getattr(self, end)(made)
@@ -207,18 +219,20 @@ def test_whoever_dies_each_message_has_its_effect_in_order(
                 fleet.strike(end, made)
                 if end != "killed" or chance.random() < 0.3:
                     fleet.goes_on(made)
-        until_all(all_effects, made.ids)
+        until_all(all_effects, made.ids, lambda missing: fleet.state(missing, made))
         wait_committed(kafka3.bootstrap, topic, topic,
                        {partition: high for (_, partition), (_, high)
                         in topic_ranges(kafka3.bootstrap, [topic]).items()}, timeout=120)
     judge(all_effects(), made, fleet.deaths, shared=store in ("redis", "postgres"), exact=table)
 
 
-def until_all(effects, ids):
+def until_all(effects, ids, where=lambda missing: ""):
+    """where(ids): for the error, what is known of the ids that have no effect."""
     def missing():
         return set(ids) - {effect[0] for effect in effects()}
 
-    wait_for(lambda: not missing(), 300, "an effect of each id", interval=0.5)
+    wait_for(lambda: not missing(), 300, interval=0.5, what=lambda:
+             f"an effect of each id (missing: {len(missing())}; {where(missing())})")
 
 
 def judge(effects, made, deaths, shared, exact):
