@@ -1,6 +1,6 @@
 /*
  * The checks of `doctor` and of the start for publishers: server and schema, cluster, topics and
- * tails. Findings go into a preflight report; checks_verdict turns it into an exit status.
+ * tails. Findings go into a preflight report; checks_verdict decides whether one is fatal.
  */
 #include "checks.h"
 

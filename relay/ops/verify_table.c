@@ -1,6 +1,6 @@
 /*
- * The table's side of `verify`: the publisher's log, and rows with a digest of their content, in
- * the order of their windows. Begin at verify_table_read.
+ * The table's side of `verify`: the publisher's log, and rows with a digest of their content, by
+ * id. Begin at verify_table_read.
  */
 #include "verify_table.h"
 
