@@ -564,7 +564,7 @@ static void miss_id(
 	settings->told[assigned->topic_number] = true;
 	/* PROCESS: the message has no id, so the store is not queried. */
 	if (policy != OUTBOX_INBOX_PROCESS)
-		set_fate(item, policy == OUTBOX_INBOX_FAIL ? FATE_STAND : FATE_DEAD,
+		set_fate(item, policy == OUTBOX_INBOX_FAIL ? FATE_BLOCK : FATE_DEAD,
 		    "there is no id in it: %s finds nothing", settings->given.id);
 }
 

@@ -32,7 +32,7 @@ enum item_fate {
 	FATE_COPY, /* a message with its id is done */
 	FATE_DROP, /* a rule drops it */
 	FATE_DEAD,
-	FATE_STAND, /* its fate is unknown: its partition is blocked */
+	FATE_BLOCK, /* its fate is unknown: its partition is blocked */
 };
 
 struct inbox_partition;

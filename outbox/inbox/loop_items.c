@@ -180,7 +180,7 @@ static void advance_item(struct loop *loop, struct item *item)
 	case FATE_DEAD:
 		send_dead(loop, item);
 		break;
-	case FATE_STAND:
+	case FATE_BLOCK:
 		stop_at_item(loop, item);
 	}
 }

@@ -192,14 +192,10 @@ static bool refuse_unknown_property(
 		rd_kafka_conf_properties_show(stream);
 		fclose(stream);
 	}
-	for (char *row = table, *end; row && *row; row = end + 1) {
-		end = row + strcspn(row, "\n");
-		char *name_end = row + strcspn(row, " \n");
-		bool last = !*end;
-		*name_end = '\0';
+	char *rest = table;
+	for (char *row; (row = strsep(&rest, "\n"));) {
+		row[strcspn(row, " ")] = '\0';
 		suggestion_offer(&nearest, row, row);
-		if (last)
-			break;
 	}
 
 	owned_text char *why = xformat("librdkafka knows no such property%s", nearest.note);

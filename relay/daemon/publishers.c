@@ -426,7 +426,7 @@ static bool is_out_of_lease(const struct shard_worker_status *status)
 }
 
 /* Rows of other topics are sent only until progress lags too far behind the sent rows. */
-static bool stands_still(const struct shard_worker_status *status)
+static bool is_blocked_by_topic(const struct shard_worker_status *status)
 {
 	return is_owner(status) && status->missing_topic[0] && status->full;
 }
@@ -456,7 +456,7 @@ static void describe_shard(const struct shard_worker_status *status, struct text
 		text_add(report, ", its lease is over: the log cannot be written");
 	if (status->missing_topic[0])
 		text_addf(report, ", waits for topic %s", status->missing_topic);
-	if (stands_still(status))
+	if (is_blocked_by_topic(status))
 		text_add(report, " and is blocked: it sends nothing before the topic exists");
 	if (!is_owner(status) && status->holder[0])
 		text_addf(report, " behind %s", status->holder);
@@ -469,7 +469,7 @@ static bool shard_ready(const struct shard_worker_status *status, struct text *r
 {
 	bool away = status->postgres_error[0] || (is_owner(status) && status->kafka_error[0]);
 	bool ready = !away && !status->refused && !status->elsewhere && !is_out_of_lease(status) &&
-		     !stands_still(status);
+		     !is_blocked_by_topic(status);
 
 	text_addf(report, "[%s] ", ready ? "+" : "-");
 	describe_shard(status, report);

@@ -256,8 +256,9 @@ static void add_parked_wait(struct text *waits, const struct pg_result *rows, in
 	else
 		text_addf(waits, " (dead: %s)", pg_value(rows, i, 5));
 	/* the error of a missing topic says the same */
-	text_addf(waits, "%s%s\n", error.length && stalled != -1 ? ": " : "",
-	    stalled == -1 ? "" : text_string(&error));
+	if (error.length && stalled != -1)
+		text_addf(waits, ": %s", error.data);
+	text_add(waits, "\n");
 }
 
 /* Columns of waits_lookback.sql: section, type, service, ids, error. */

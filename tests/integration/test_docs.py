@@ -11,7 +11,7 @@ import pytest
 
 from support.api import CONFIG, Api, decision
 from support.dedup import Dedup, DedupError
-from support.guide import code_of
+from support.guide import calls_of, code_of
 from support.process import free_port, wait_for
 from support.relay import beside, bench_binary, run_command
 
@@ -171,7 +171,6 @@ def test_the_example_of_dedup_handles_each_message_once(tmp_path):
 # --- lines of commands and keys of configurations in all pages --------------------------------------
 
 ALL_PAGES = sorted([*DOCS.rglob("*.md"), DOCS.parent / "README.md"])
-CALL = re.compile(r"^\s*(?:\$ )?outbox-relay (?!-)(.*)$", re.MULTILINE)
 
 
 def test_every_command_in_a_page_exists_with_its_options():
@@ -179,8 +178,8 @@ def test_every_command_in_a_page_exists_with_its_options():
     names = re.findall(r"^## ([a-z][a-z -]+)$", page("reference/commands.md"), re.MULTILINE)
     for path in ALL_PAGES:
         inline = re.findall(r"`outbox-relay ([^`|[-][^`|[]*)`", path.read_text(encoding="utf-8"))
-        for line in CALL.findall(code_of(path.read_text(encoding="utf-8"))) + [" ".join(call.split()) for call in inline]:
-            line = line.split(" #")[0].replace("--config relay.ini", "")
+        for line in calls_of(path.read_text(encoding="utf-8")) + [" ".join(call.split()) for call in inline]:
+            line = line.replace("--config relay.ini", "")
             name = max((name for name in names if f"{line} ".startswith(f"{name} ")), key=len, default=None)
             if name is None:
                 if line in {each.split()[0] for each in names}:  # `outbox-relay parked`: all of them

@@ -3,26 +3,20 @@ answers yes. The world has what the pages speak of: the ids 4711 and 4712, parke
 January, a partition of November."""
 
 import pathlib
-import re
 import shlex
 
 import pytest
 
-from support.guide import code_of
+from support.guide import calls_of
 from support.lookback_rows import Reader, prepare
 from support.process import wait_for
 from support.relay import Relay, on_a_terminal
 
 GUIDES = pathlib.Path(__file__).resolve().parents[2] / "docs/guide"
-COMMAND = re.compile(r"^\s*outbox-relay (?!-)(.*)$", re.MULTILINE)
 LIMIT = 2000  # of the topic at first, in bytes
 NOTHING_TO_DO = 65
 # No id of the look-back here is older than 2026.
 REFUSED = {"lookback rollback --all --type order --to 2026-01-02": NOTHING_TO_DO}
-
-
-def commands_of(page):
-    return [re.sub(r"\s+# .*$", "", line) for line in COMMAND.findall(code_of(page))]
 
 
 @pytest.fixture
@@ -87,7 +81,7 @@ SEEDS = {"dedup.md": World.dedup, "lookback-barrier.md": World.lookback, "lookba
 @pytest.mark.parametrize("page", SEEDS)
 def test_the_commands_of_a_guide_do_what_the_page_says(page, database, kafka, topic, settings, tmp_path):
     world = World(database, kafka, topic, settings, tmp_path)
-    commands = commands_of((GUIDES / page).read_text(encoding="utf-8"))
+    commands = calls_of((GUIDES / page).read_text(encoding="utf-8"))
     assert commands
     try:
         SEEDS[page](world)
@@ -103,5 +97,5 @@ def test_the_commands_of_a_guide_do_what_the_page_says(page, database, kafka, to
 
 
 def test_every_guide_with_commands_is_typed():
-    with_commands = {page.name for page in GUIDES.glob("*.md") if commands_of(page.read_text(encoding="utf-8"))}
+    with_commands = {page.name for page in GUIDES.glob("*.md") if calls_of(page.read_text(encoding="utf-8"))}
     assert with_commands == set(SEEDS)

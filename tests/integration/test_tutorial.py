@@ -17,6 +17,7 @@ import time
 import pytest
 from confluent_kafka import KafkaException
 
+from support.guide import calls_of
 from support.kafka import java
 from support.postgres import Postgres, program
 from support.process import free_port
@@ -27,21 +28,15 @@ PAGES = ["docs/start/tutorial.md"]
 NOT_TYPED = {  # test_docs.py checks their commands and options
     "README.md": "test_first_steps.py types its commands",
     "docs/guide/dedup.md": "test_guide_commands.py types its commands",
-    "docs/guide/deploy.md": "installs services",
     "docs/guide/lookback-barrier.md": "test_guide_commands.py types its commands",
     "docs/guide/lookback-operate.md": "test_guide_commands.py types its commands",
     "docs/guide/operate.md": "test_guide_commands.py types its commands",
     "docs/guide/parked.md": "test_guide_commands.py types its commands",
-    "docs/guide/production.md": "a checklist for a cluster of the reader's own",
     "docs/guide/replay.md": "test_guide_commands.py types its commands",
-    "docs/guide/secure.md": "needs a server with certificates",
-    "docs/guide/sidecar.md": "test_deliver_guide.py runs its examples",
-    "docs/guide/troubleshoot.md": "needs each fault",
     "docs/guide/upgrade.md": "test_guide_commands.py types its commands",
     "docs/start/install.md": "installs packages; test_install.py does the same",
 }
 BLOCK = re.compile(r"^(?:<!-- broker: (\w+) -->\n)?```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-ANY_BLOCK = re.compile(r"^```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 READS = re.compile(r"(outbox-relay (status|publisher list|parked list|verify)|kcat -C)\b")
 MASKS = [
     (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "UUID"),
@@ -79,10 +74,6 @@ def equals(expected, output):
     """… alone on a line stands for any lines."""
     pattern = re.escape(mask(expected)).replace(re.escape("…") + "\n", "(?:.*\n)*")
     return re.fullmatch(pattern.replace(re.escape("…"), r"[\s\S]*").replace("…", r"[\s\S]*"), mask(output))
-
-
-def has_commands(page):
-    return re.search(r"^(\$ )?outbox-relay [a-z-]", "\n".join(ANY_BLOCK.findall(page)), re.MULTILINE)
 
 
 class Names:
@@ -177,9 +168,8 @@ def test_a_page_is_true_when_it_is_typed(page, broker, tmp_path):
 
 def test_a_page_with_commands_is_typed_or_says_why_not():
     pages = [ROOT / "README.md", *(ROOT / "docs/start").glob("*.md"), *(ROOT / "docs/guide").glob("*.md")]
-    found = {str(path.relative_to(ROOT)) for path in pages if has_commands(path.read_text(encoding="utf-8"))}
-    assert found <= NOT_TYPED.keys() | set(PAGES) and not NOT_TYPED.keys() & set(PAGES)
-    assert all((ROOT / page).exists() for page in NOT_TYPED)
+    found = {str(path.relative_to(ROOT)) for path in pages if calls_of(path.read_text(encoding="utf-8"))}
+    assert found == NOT_TYPED.keys() | set(PAGES) and not NOT_TYPED.keys() & set(PAGES)
 
 
 def test_an_output_that_differs_is_found():

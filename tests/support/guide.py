@@ -10,6 +10,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 GUIDE, EXAMPLES = ROOT / "docs/guide/lookback.md", ROOT / "docs/examples"
 DELIVER_GUIDE = ROOT / "docs/guide/sidecar.md"
 SHOWN = re.compile(r"(<!-- (\S+) (\w+) -->\n```\w+\n)(.*?)(\n```)", re.DOTALL)
+CALL = re.compile(r"^\s*(?:\$ )?outbox-relay (?!-)(.*)$", re.MULTILINE)
 CODE = re.compile(r"^```\w*\n(.*?)^```$|^((?: {4}\S.*\n)+)", re.MULTILINE | re.DOTALL)
 
 
@@ -30,6 +31,11 @@ def filled(page):
 def code_of(page):
     """The blocks of code of a page, fenced or indented, as one text."""
     return "\n".join(block or indented for block, indented in CODE.findall(page))
+
+
+def calls_of(page):
+    """The arguments of each `outbox-relay …` in its code, without a comment behind them."""
+    return [re.sub(r"\s+# .*$", "", call) for call in CALL.findall(code_of(page))]
 
 
 if __name__ == "__main__":
