@@ -10,6 +10,7 @@
 #include "kafka_client.h"
 #include "kafka_conf.h"
 #include "text.h"
+#include "unowned.h"
 
 /*
  * Rebalances come as events in the same queue as records: the reading thread meets them in order,
@@ -28,6 +29,8 @@ struct group {
 	rd_kafka_t *handle;
 	rd_kafka_queue_t *queue;
 	char *topic;
+	rd_kafka_topic_partition_list_t *subscribed; /* `topic` alone */
+	struct unowned_watch *unowned;
 	struct group_callbacks callbacks;
 	/* an assignment that the caller could not answer yet; NULL: none */
 	rd_kafka_topic_partition_list_t *unanswered;
@@ -60,14 +63,12 @@ static rd_kafka_conf_t *make_group_conf(
 	return NULL;
 }
 
-static bool subscribe_group(struct group *group, struct err *err)
+static bool subscribe_group(struct group *group, const char *name, struct err *err)
 {
-	rd_kafka_topic_partition_list_t *topics = rd_kafka_topic_partition_list_new(1);
-	rd_kafka_resp_err_t code;
-
-	rd_kafka_topic_partition_list_add(topics, group->topic, RD_KAFKA_PARTITION_UA);
-	code = rd_kafka_subscribe(group->handle, topics);
-	rd_kafka_topic_partition_list_destroy(topics);
+	group->subscribed = rd_kafka_topic_partition_list_new(1);
+	rd_kafka_topic_partition_list_add(group->subscribed, group->topic, RD_KAFKA_PARTITION_UA);
+	group->unowned = unowned_watch_create(group->handle, name, group->subscribed);
+	rd_kafka_resp_err_t code = rd_kafka_subscribe(group->handle, group->subscribed);
 	return code == RD_KAFKA_RESP_ERR_NO_ERROR || kafka_client_failed(err, code, group->topic);
 }
 
@@ -86,7 +87,7 @@ struct group *group_create(const struct kafka_settings *kafka, const char *name,
 		goto fail;
 	rd_kafka_poll_set_consumer(group->handle);
 	group->queue = rd_kafka_queue_get_consumer(group->handle);
-	if (subscribe_group(group, err))
+	if (subscribe_group(group, name, err))
 		return group;
 fail:
 	group_destroy(group, 0);
@@ -109,6 +110,9 @@ void group_destroy(struct group *group, int wait_ms)
 	forget_assignment(group);
 	if (group->handle)
 		rd_kafka_assign(group->handle, NULL);
+	unowned_watch_destroy(group->unowned);
+	if (group->subscribed)
+		rd_kafka_topic_partition_list_destroy(group->subscribed);
 	if (group->queue)
 		rd_kafka_queue_destroy(group->queue);
 	kafka_client_close(group->handle, wait_ms); /* leaves the group */
@@ -196,6 +200,7 @@ static void take_rebalance(struct group *group, rd_kafka_event_t *event)
 		group->unanswered =
 		    rd_kafka_topic_partition_list_copy(rd_kafka_event_topic_partition_list(event));
 		group->ask_at = 0;
+		unowned_watch_assigned(group->unowned);
 		return;
 	}
 	group->callbacks.revoked(group->callbacks.context);
@@ -303,6 +308,11 @@ bool group_read(struct group *group, int timeout_ms, struct consumer_record *ret
 
 	*ret_some = false;
 	fetch_wake_look(&group->wake, group->handle, group->queue);
+	if (unowned_watch_found(group->unowned)) {
+		rd_kafka_resp_err_t code = unowned_rejoin(group->handle, group->subscribed);
+		if (code)
+			return kafka_client_failed(err, code, group->topic);
+	}
 	if (group->unanswered && clock_ms() >= group->ask_at && !answer_assignment(group, err))
 		return false;
 	/*

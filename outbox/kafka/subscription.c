@@ -12,6 +12,7 @@
 #include "kafka_client.h"
 #include "kafka_conf.h"
 #include "text.h"
+#include "unowned.h"
 
 /*
  * A rebalance happens inside rd_kafka_consumer_poll. Assigned partitions are noted there and
@@ -38,6 +39,8 @@ struct subscription {
 	rd_kafka_queue_t *events, *records;
 	int fd;
 	struct subscription_callbacks callbacks;
+	rd_kafka_topic_partition_list_t *topics;
+	struct unowned_watch *unowned;
 	rd_kafka_topic_partition_list_t *given; /* the assignment; NULL: none */
 	bool unanswered;                        /* its beginning is not known yet */
 	/* clock_ms: when it was given, stepped last, asked the coordinator what it has granted
@@ -79,6 +82,7 @@ static void on_rebalance(rd_kafka_t *handle, rd_kafka_resp_err_t code,
 		subscription->unanswered = true;
 		subscription->given_ms = clock_ms();
 		subscription->ask_at = subscription->granted_ms = 0;
+		unowned_watch_assigned(subscription->unowned);
 		return;
 	}
 	subscription->callbacks.revoked(
@@ -273,14 +277,16 @@ static int64_t configured_number(const rd_kafka_conf_t *conf, const char *name)
 	return number;
 }
 
-static bool subscribe_topics(
-    struct subscription *subscription, const char *const *topics, struct err *err)
+static bool subscribe_topics(struct subscription *subscription,
+    const struct subscription_settings *settings, struct err *err)
 {
-	rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
-	for (; *topics; topics++)
-		rd_kafka_topic_partition_list_add(list, *topics, RD_KAFKA_PARTITION_UA);
-	rd_kafka_resp_err_t code = rd_kafka_subscribe(subscription->handle, list);
-	rd_kafka_topic_partition_list_destroy(list);
+	subscription->topics = rd_kafka_topic_partition_list_new(1);
+	for (const char *const *topic = settings->topics; *topic; topic++)
+		rd_kafka_topic_partition_list_add(
+		    subscription->topics, *topic, RD_KAFKA_PARTITION_UA);
+	subscription->unowned =
+	    unowned_watch_create(subscription->handle, settings->group, subscription->topics);
+	rd_kafka_resp_err_t code = rd_kafka_subscribe(subscription->handle, subscription->topics);
 	return !code || kafka_client_failed(err, code, "the topics");
 }
 
@@ -313,7 +319,7 @@ struct subscription *subscription_create(const struct subscription_settings *set
 	subscription->records = rd_kafka_queue_new(subscription->handle);
 	tell_of(subscription->events, subscription->fd);
 	tell_of(subscription->records, subscription->fd);
-	if (subscribe_topics(subscription, settings->topics, err))
+	if (subscribe_topics(subscription, settings, err))
 		return subscription;
 fail:
 	subscription_destroy(subscription, 0);
@@ -338,6 +344,11 @@ void subscription_destroy(struct subscription *subscription, int wait_ms)
 	if (!subscription)
 		return;
 	forget_given(subscription);
+	unowned_watch_destroy(subscription->unowned);
+	if (subscription->topics)
+		rd_kafka_topic_partition_list_destroy(subscription->topics);
+
+	/* librdkafka's threads end only after the last queue is gone. */
 	drop_queue(subscription->events);
 	drop_queue(subscription->records);
 	kafka_client_close(subscription->handle, wait_ms);
@@ -400,6 +411,13 @@ bool subscription_step(struct subscription *subscription, struct err *err)
 	    !message || !message->err || take_subscription_error(subscription, message, err);
 	if (message)
 		rd_kafka_message_destroy(message);
+
+	if (unowned_watch_found(subscription->unowned)) {
+		rd_kafka_resp_err_t code =
+		    unowned_rejoin(subscription->handle, subscription->topics);
+		if (code)
+			return kafka_client_failed(err, code, "the topics");
+	}
 	return well && (!subscription->unanswered || answer_rebalance(subscription, err));
 }
 

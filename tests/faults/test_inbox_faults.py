@@ -12,7 +12,7 @@ from support.auditor import read_topics, topic_ranges
 from support.dedup import Dedup
 from support.inbox import (
     Effects, Inbox, committed, header, out_of_order, produce, wait_committed)
-from support.process import Timeout, wait_for
+from support.process import wait_for
 from support.redis import Redis
 from support.relay import run_command
 
@@ -178,17 +178,8 @@ class Fleet:
             self.is_owned(count)
 
     def is_owned(self, count):
-        """Every partition has an owner, at the latest when a consumer begins anew: the known hole of
-        docs/guide/inbox.md ("A topic that changes while the group rebalances")."""
-        def owned():
-            return sum(member.stats()["partitions"] for member in self.members) == count
-
-        try:
-            wait_for(owned, 30, interval=0.2)
-        except Timeout:
-            print("a partition without an owner: a consumer begins anew")
-            self.asked(self.members[0], None)
-            wait_for(owned, 60, "an owner of each partition", interval=0.2)
+        wait_for(lambda: sum(member.stats()["partitions"] for member in self.members) == count,
+                 60, "an owner of each partition", interval=0.2)
 
 
 STORES = {

@@ -10,6 +10,7 @@ import pytest
 from support.auditor import read_topics, topic_ranges
 from support.dedup import DedupError
 from support.inbox import Effects, Inbox, commit, committed, header, produce, wait_committed
+from support.leader import ForgetfulLeader
 from support.process import wait_for
 from support.redis import Redis
 from support.relay import beside, environment
@@ -565,6 +566,17 @@ def test_partitions_that_are_added_are_read(make_inbox, kafka, topic, effects):
     inbox.wait_stats(partitions=9)
     produce(kafka.bootstrap, topic, [(f"id-{i}", "k", f"seq={i}", i) for i in range(9)])
     effects.wait_ids(f"id-{i}" for i in range(9))
+
+
+def test_a_partition_that_the_leader_of_the_group_forgot_gets_an_owner(make_inbox, kafka, topic):
+    with ForgetfulLeader(kafka.bootstrap, topic, topic) as leader:
+        inbox = make_inbox()
+        line = inbox.wait_event("group_partitions_unowned")[0]
+        assert f"topic={topic} partition=2 partitions=1 " in line and "rejoins" in line
+        leader.wait_forgotten_and_healed(6)
+        inbox.wait_stats(rebalances=2, partitions=3)
+    inbox.wait_stats(partitions=6)
+    assert len(inbox.events("group_partitions_unowned")) == 1
 
 
 def test_a_topic_that_is_made_anew_is_read_from_its_beginning(make_inbox, kafka, topic, effects):

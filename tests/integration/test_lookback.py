@@ -15,6 +15,7 @@ import pytest
 from confluent_kafka import Producer
 
 from support.auditor import read_topics
+from support.leader import ForgetfulLeader
 from support.lookback import ASK, Case, base64_text, configuration, in_headers, message
 from support.process import free_port, wait_for
 from support.relay import run_command
@@ -303,6 +304,14 @@ def test_a_partition_that_lags_is_not_looked_back(case):
     wait_for(lambda: case.ids() == ["1"], 90, "the decision that was written")
     assert second.metric("relay_lookback_promoted_total") in (0, None)
     assert case.overdue() == []
+
+
+def test_a_partition_that_the_leader_of_the_group_forgot_gets_an_owner(case):
+    with ForgetfulLeader(case.kafka.bootstrap, case.name, case.topics["said"]) as leader:
+        relay = case.relay().wait_ready()
+        leader.wait_forgotten_and_healed(3)
+    relay.wait_event("group_partitions_unowned", topic=case.topics["said"], partition="2")
+    wait_for(lambda: relay.metric("relay_lookback_partitions") == 3, 60, "all partitions")
 
 
 def test_two_relays_share_the_partitions_and_each_id_has_one_effect(case):

@@ -1,0 +1,38 @@
+#pragma once
+/*
+ * Looks for partitions that no member of a consumer group owns. librdkafka's group leader divides
+ * the partitions that it knows when a rebalance begins. If a topic changes during the rebalance (it
+ * gets partitions, or is deleted and created again), the leader may divide an old list, notices no
+ * further change, and the other partitions have no owner until the next rebalance.
+ *
+ * Some seconds after each assignment, and now and then after that, the watch compares the group's
+ * assignments (DescribeConsumerGroups) with the number of partitions of each topic. Private to this
+ * folder; used by the thread that polls the consumer.
+ */
+#include <librdkafka/rdkafka.h>
+#include <stdbool.h>
+
+struct unowned_watch;
+
+/* Copies group and topics; `handle` must outlive it. */
+struct unowned_watch *unowned_watch_create(
+    rd_kafka_t *handle, const char *group, const rd_kafka_topic_partition_list_t *topics);
+void unowned_watch_destroy(struct unowned_watch *watch); /* NULL is fine */
+
+/* The consumer has received its partitions, or none. */
+void unowned_watch_assigned(struct unowned_watch *watch);
+
+/*
+ * Called often. True: a partition has no owner, and the caller is to rejoin the group
+ * (unowned_rejoin); the log says so. If that does not help, the pause until the next one doubles.
+ * Blocks only for a request of metadata, up to 2 s, twice a minute.
+ */
+bool unowned_watch_found(struct unowned_watch *watch);
+
+/*
+ * Leaves the group and joins it again: this makes the leader divide all partitions. A member with
+ * group.instance.id does not leave, and the broker then starts no rebalance unless it is the
+ * leader.
+ */
+rd_kafka_resp_err_t unowned_rejoin(
+    rd_kafka_t *handle, const rd_kafka_topic_partition_list_t *topics);
