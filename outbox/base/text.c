@@ -146,6 +146,11 @@ bool text_equal(const char *a, const char *b)
 	return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
+const char *text_plural(int64_t count)
+{
+	return count == 1 ? "" : "s";
+}
+
 bool text_starts(const char *string, const char *prefix)
 {
 	return strncmp(string, prefix, strlen(prefix)) == 0;

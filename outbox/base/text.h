@@ -33,6 +33,7 @@ const char *text_string(const struct text *text);
 void text_copy(char *to, size_t size, const char *from);
 
 bool text_equal(const char *a, const char *b); /* NULL equals NULL only */
+const char *text_plural(int64_t count);        /* "" after 1, else "s": "1 row", "2 rows" */
 bool text_starts(const char *string, const char *prefix);
 
 /* The whole string as a decimal; false: empty, not only digits, or out of [low, high]. */

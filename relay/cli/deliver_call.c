@@ -43,12 +43,13 @@ void deliver_call_add_section(struct text *out, const json_t *section)
 	const char *breaker = json_string_value(json_object_get(section, "breaker"));
 
 	text_addf(out,
-	    "  %s, %lld partitions (%lld are blocked), %lld of %lld messages in progress\n"
+	    "  %s, %lld partition%s (%lld blocked), %lld of %lld messages in progress\n"
 	    "  %lld handled, %lld dead letters, breaker %s\n",
 	    section_word(section), section_number(section, "partitions"),
-	    section_number(section, "blocked"), section_number(section, "in_progress"),
-	    section_number(section, "messages"), section_number(section, "handled"),
-	    section_number(section, "dead_letters"), breaker ? breaker : "-");
+	    text_plural(section_number(section, "partitions")), section_number(section, "blocked"),
+	    section_number(section, "in_progress"), section_number(section, "messages"),
+	    section_number(section, "handled"), section_number(section, "dead_letters"),
+	    breaker ? breaker : "-");
 	add_section_error(out, section, "error", "");
 	add_section_error(out, section, "last_error", "last error: ");
 }

@@ -129,10 +129,10 @@ static bool print_selected_sample(const struct lookback_order *order, struct err
 
 static void print_carried_out(const struct lookback_order *order)
 {
-	printf("request %" PRId64 ": %s of %" PRId64 " ids is done", order->id, order->word,
-	    order->done);
+	printf("request %" PRId64 ": %s of %" PRId64 " id%s is done", order->id, order->word,
+	    order->done, text_plural(order->done));
 	if (order->done < order->matching)
-		printf("; %" PRId64 " were decided meanwhile", order->matching - order->done);
+		printf("; others decided %" PRId64 " meanwhile", order->matching - order->done);
 	puts("");
 }
 
@@ -146,7 +146,8 @@ static bool confirm_and_carry_out(
 
 	if (!lookback_order_count(order, err))
 		return false;
-	printf("%s of %" PRId64 " ids\n", order->word, order->matching);
+	printf(
+	    "%s of %" PRId64 " id%s\n", order->word, order->matching, text_plural(order->matching));
 	fflush(stdout);
 	if ((call_flag(call, "dry-run") || !call_flag(call, "yes")) &&
 	    !print_selected_sample(order, err))
@@ -155,7 +156,8 @@ static bool confirm_and_carry_out(
 		puts("nothing was changed: --dry-run");
 		return true;
 	}
-	question = xformat("%s %" PRId64 " ids?", questions[order->verb], order->matching);
+	question = xformat("%s %" PRId64 " id%s?", questions[order->verb], order->matching,
+	    text_plural(order->matching));
 	if (!confirm_call(call, question, err) ||
 	    !lookback_order_carry_out(order, confirm_reason(call), err))
 		return false;

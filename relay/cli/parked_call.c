@@ -56,9 +56,9 @@ static void print_addressed_rows(const struct parked_request *request)
 		    request->about);
 	else
 		parked_request_add_left_out(request, &others);
-	printf("%s of %s%" PRId64 " rows in publisher %s%s\n", request->word,
-	    request->more ? "at least " : "", request->addressed, request->parked->publisher->name,
-	    text_string(&others));
+	printf("%s of %s%" PRId64 " row%s in publisher %s%s\n", request->word,
+	    request->more ? "at least " : "", request->addressed, text_plural(request->addressed),
+	    request->parked->publisher->name, text_string(&others));
 	fflush(stdout);
 }
 
@@ -82,9 +82,9 @@ static bool print_parked_sample(const struct parked_request *request, struct err
 static bool confirm_request(
     const struct call *call, const struct parked_request *request, struct err *err)
 {
-	owned_text char *question =
-	    xformat("%s %s%" PRId64 " rows?", request->verb == PARKED_RETRY ? "Retry" : "Skip",
-		request->more ? "at least " : "", request->addressed);
+	owned_text char *question = xformat("%s %s%" PRId64 " row%s?",
+	    request->verb == PARKED_RETRY ? "Retry" : "Skip", request->more ? "at least " : "",
+	    request->addressed, text_plural(request->addressed));
 
 	return confirm_call(call, question, err);
 }
@@ -104,19 +104,22 @@ static bool report_outcome(
 	const char *word = request->verb == PARKED_RETRY ? "retried" : "skipped";
 	OWNED(text_finish) struct text error = {0};
 
-	printf("request %" PRId64 ": %" PRId64 " rows are %s", request->id, outcome->done, word);
+	printf("request %" PRId64 ": %" PRId64 " row%s %s", request->id, outcome->done,
+	    text_plural(outcome->done), word);
 	if (request->verb == PARKED_RETRY)
 		printf(", %" PRId64 " of them published", outcome->published);
 	puts("");
 	text_add_line(&error, outcome->error);
 	if (outcome->refused > 0)
 		return err_set(err, ERR_REJECT,
-		    "%" PRId64 " of %" PRId64 " rows were refused again, first id %" PRId64 ": %s",
-		    outcome->refused, outcome->done, outcome->refused_id, text_string(&error));
+		    "Kafka refused %" PRId64 " of %" PRId64 " row%s again, first id %" PRId64
+		    ": %s",
+		    outcome->refused, outcome->done, text_plural(outcome->done),
+		    outcome->refused_id, text_string(&error));
 	return outcome->over ||
 	       err_set(err, ERR_RETRY,
-		   "not all rows are %s and answered for; the request stays noted: does a relay "
-		   "own publisher %s? `outbox-relay status` tells",
+		   "not all rows are %s yet; the request remains: check with `outbox-relay status` "
+		   "that a relay owns publisher %s",
 		   word, request->parked->publisher->name);
 }
 

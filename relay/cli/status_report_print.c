@@ -120,9 +120,11 @@ static void print_lookback(const struct status_lookback *lookback, struct text *
 	if (lookback->overdue + lookback->parked > 0)
 		text_addf(out, ", the oldest for %s", age_text(lookback->oldest_age_ms, oldest));
 	if (lookback->conflicts > 0)
-		text_addf(out, ", %" PRId64 " conflicts", lookback->conflicts);
+		text_addf(out, ", %" PRId64 " conflict%s", lookback->conflicts,
+		    text_plural(lookback->conflicts));
 	if (lookback->unprepared > 0)
-		text_addf(out, ", %" PRId64 " decisions without a prepare", lookback->unprepared);
+		text_addf(out, ", %" PRId64 " decision%s without a prepare", lookback->unprepared,
+		    text_plural(lookback->unprepared));
 	text_add(out, "\n");
 }
 
@@ -135,7 +137,8 @@ static void print_bounded_partition(const struct status_partition *partition, st
 	moment_format(partition->from_us, from);
 	moment_format(partition->to_us, to);
 	if (partition->rows >= 0)
-		snprintf(rows, sizeof rows, "about %" PRId64 " rows", partition->rows);
+		snprintf(rows, sizeof rows, "about %" PRId64 " row%s", partition->rows,
+		    text_plural(partition->rows));
 	text_addf(out, "  %-24s %s … %s  %s, %s\n", partition->name, from, to,
 	    size_text(partition->bytes, bytes), rows);
 }
@@ -184,8 +187,9 @@ static void print_database(const struct status_postgres *database, struct text *
 	for (int i = 0; i < PARTITION_TABLES; i++)
 		if (database->default_rows[i] > 0)
 			text_addf(out,
-			    "  %s_default holds %" PRId64 " rows: partitions were missing\n",
-			    partition_tables[i], database->default_rows[i]);
+			    "  %s_default holds %" PRId64 " row%s: partitions were missing\n",
+			    partition_tables[i], database->default_rows[i],
+			    text_plural(database->default_rows[i]));
 
 	if (database->ids_problem)
 		text_addf(out, "  %s\n", database->ids_problem);

@@ -63,9 +63,11 @@ static void find_states(struct checks *checks, const struct pg_result *rows, int
 	int64_t parked = pg_int(rows, row, 3), unprepared = pg_int(rows, row, 6);
 	owned_text char *late =
 	    xformat("%" PRId64 " overdue, %" PRId64 " parked, the oldest prepared %" PRId64
-		    " s ago; %" PRId64 " conflicts",
-		pg_int(rows, row, 2), parked, pg_int(rows, row, 4) / 1000, pg_int(rows, row, 5));
-	owned_text char *lost = xformat("%" PRId64 " decisions came without a prepare", unprepared);
+		    " s ago; %" PRId64 " conflict%s",
+		pg_int(rows, row, 2), parked, pg_int(rows, row, 4) / 1000, pg_int(rows, row, 5),
+		text_plural(pg_int(rows, row, 5)));
+	owned_text char *lost = xformat(
+	    "%" PRId64 " decision%s came without a prepare", unprepared, text_plural(unprepared));
 
 	add_type_finding(checks, parked > 0 ? PREFLIGHT_WARN : PREFLIGHT_INFO, rows, row,
 	    parked > 0 ? "outbox-relay lookback list --state parked, and then commit, rollback or "

@@ -61,10 +61,12 @@ struct deliver *const *delivers_sections(const struct delivers *delivers)
 /* Adds the state of a section that works. */
 static void add_state(const struct deliver_status *status, struct text *report)
 {
-	text_addf(report, "reads %d partitions, delivers %" PRIu64 " of %" PRIu64 " messages",
-	    status->partitions, status->in_progress, status->messages);
+	text_addf(report, "reads %d partition%s, delivers %" PRIu64 " of %" PRIu64 " messages",
+	    status->partitions, text_plural(status->partitions), status->in_progress,
+	    status->messages);
 	if (status->blocked > 0)
-		text_addf(report, ", %d partitions are blocked", status->blocked);
+		text_addf(report, ", %d partition%s blocked", status->blocked,
+		    text_plural(status->blocked));
 	if (status->sends.breaker != BREAKER_CLOSED)
 		text_add(report, ", the application failed too often");
 	if (status->paused)

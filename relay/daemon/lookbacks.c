@@ -149,7 +149,8 @@ static bool reader_ready(const struct reader_status *status, const char *name, s
 	else if (status->partitions < 0)
 		text_add(report, "joins its group\n");
 	else
-		text_addf(report, "reads %d partitions\n", status->partitions);
+		text_addf(report, "reads %d partition%s\n", status->partitions,
+		    text_plural(status->partitions));
 	return ready;
 }
 
@@ -158,9 +159,12 @@ static bool checker_ready(
 {
 	text_addf(report, "[%s] checker of look-back %s: ", status->works ? "+" : "-", name);
 	if (status->works)
-		text_addf(report, "%d ids claimed, %d requests under way, %d hosts not asked%s%s\n",
-		    status->rows, status->in_flight, status->breakers_open,
-		    status->last_error[0] ? "; " : "", status->last_error);
+		text_addf(report,
+		    "%d id%s claimed, %d request%s in flight, %d host%s not called%s%s\n",
+		    status->rows, text_plural(status->rows), status->in_flight,
+		    text_plural(status->in_flight), status->breakers_open,
+		    text_plural(status->breakers_open), status->last_error[0] ? "; " : "",
+		    status->last_error);
 	else
 		text_addf(report, "%s\n", status->error[0] ? status->error : "begins");
 	return status->works;

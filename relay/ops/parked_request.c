@@ -107,8 +107,8 @@ static bool check_terms(const struct parked_request *request, struct err *err)
 		    request->parked->publisher->name);
 	parked_request_add_left_out(request, &others);
 	return request->addressed > 0 ||
-	       err_set(err, ERR_REJECT, "none of the %" PRId64 " rows can be asked for%s",
-		   request->matching, text_string(&others));
+	       err_set(err, ERR_REJECT, "none of the %" PRId64 " row%s can be asked for%s",
+		   request->matching, text_plural(request->matching), text_string(&others));
 }
 
 bool parked_request_count(struct parked_request *request, struct err *err)

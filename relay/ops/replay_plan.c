@@ -164,9 +164,9 @@ static bool nothing_found(struct replay *replay, struct pg *pg, int64_t gone, st
 		    topic, pg_place(pg));
 	if (gone > 0)
 		return err_set(err, ERR_REJECT,
-		    "no row in %s matches; %" PRId64 " ids of ids=%s have no row: their partition "
-		    "was dropped, or their transaction rolled back",
-		    pg_place(pg), gone, replay->filter.terms[REPLAY_IDS]);
+		    "no row in %s matches; %" PRId64 " id%s of ids=%s without a row: a partition "
+		    "was dropped, or a transaction rolled back",
+		    pg_place(pg), gone, text_plural(gone), replay->filter.terms[REPLAY_IDS]);
 	return err_set(err, ERR_REJECT,
 	    "no row in %s matches: take a term away, or widen its range", pg_place(pg));
 }

@@ -268,9 +268,9 @@ static void add_lookback_wait(struct text *waits, const struct pg_result *rows, 
 	OWNED(text_finish) struct text error = {0};
 
 	text_add_line(&error, pg_value(rows, i, 4));
-	text_addf(waits, "lookback %s: %s ids of type %s are undecided: %s%s%s\n",
-	    pg_value(rows, i, 0), pg_value(rows, i, 3), pg_value(rows, i, 1), service,
-	    *service ? ": " : "", text_string(&error));
+	text_addf(waits, "lookback %s: %s undecided id%s of type %s: %s%s%s\n",
+	    pg_value(rows, i, 0), pg_value(rows, i, 3), text_plural(pg_int(rows, i, 3)),
+	    pg_value(rows, i, 1), service, *service ? ": " : "", text_string(&error));
 }
 
 static bool read_waits(struct pg *pg, struct status_postgres *database, struct err *err)

@@ -180,7 +180,7 @@ def test_a_drain_of_a_database_that_was_carried_here_ends_and_says_so(make_relay
     (["nobody", "--dry-run"], 65, ["no publisher nobody"]),
     (["--dry-run"], 65, ["--all"]),
     (["main", "--dry-run"], 65, ["2 are there", "--all"]),
-    (["--all", "--dry-run"], 0, ["publisher main: written here, 1 rows", "publisher second: "]),
+    (["--all", "--dry-run"], 0, ["publisher main: written here, rows to publish: 1", "publisher second: "]),
     (["--all", "--yes", "--reason", "why"], 65, ["nothing to rebase"]),
 ])
 def test_what_publisher_rebase_asks_for(database, arguments, status, words):

@@ -273,7 +273,7 @@ def test_without_dead_letters_a_partition_stands_still_and_is_shown(make_sidecar
     with Application(lambda _: 422) as application:
         relay = make_sidecar(application, dead_letter_topic=None)
         relay.wait_for(lambda: relay.metric("relay_deliver_blocked_partitions") == 1)
-        assert relay.readiness_says(200, "[!] deliver billing: ", "1 partitions are blocked")
+        assert relay.readiness_says(200, "[!] deliver billing: ", "1 partition blocked")
         assert len(application.of("bad")) == 1
 
 

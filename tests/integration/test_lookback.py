@@ -560,7 +560,7 @@ def test_the_last_error_of_a_host_is_in_the_breakers_event_and_the_readiness(cas
     case.application.prepare("1")
     opened = relay.wait_event("lookback_breaker_opened", host=host)[0]
     assert opened["error"].startswith(f"http://{host}: ") and "connect" in opened["error"]
-    relay.wait_for(lambda: relay.readiness_says(200, f"1 hosts not asked; {host}: {opened['error']}"))
+    relay.wait_for(lambda: relay.readiness_says(200, f"1 host not called; {host}: {opened['error']}"))
 
 
 def test_commit_after_the_look_back_answered_rollback(case, business):

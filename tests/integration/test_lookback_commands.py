@@ -260,7 +260,7 @@ def test_a_retry_makes_it_due_at_once_with_no_attempts(database, shop, look):
 
 
 def test_all_takes_what_the_options_choose_and_without_them_everything(database, shop, look):
-    assert "rollback of 1 ids is done" in look(
+    assert "rollback of 1 id is done" in look(
         "rollback", "--all", "--state", "parked", "--error", "500", *WHY)
     assert set(overdue(database)) == set("1abc")
     look("retry", "--all", "--type", "bill", *WHY)
@@ -428,7 +428,7 @@ def test_status_counts_what_is_undecided_by_section_and_type(database, shop, set
     status, output, error = run_command(["status"], settings)
     assert status == 0, error
     assert "  shop/order       overdue 2, parked 2, the oldest for " in output
-    assert ", 1 conflicts\n" in output
+    assert ", 1 conflict\n" in output
     assert "  shop/bill        overdue 1, parked 0, the oldest for " in output
     _, output, _ = run_command(["status", "--json"], settings)
     bill, order = json.loads(output)["postgres"][0]["lookback"]
@@ -447,7 +447,7 @@ def make_tombstones_old(database):
 def test_a_commit_whose_prepare_never_comes_is_told_after_a_minute(database, shop, settings):
     make_tombstones_old(database)
     output = run_command(["status"], settings)[1].replace("\n" + " " * 19, " ")
-    assert ", 1 conflicts, 1 decisions without a prepare\n" in output
+    assert ", 1 conflict, 1 decision without a prepare\n" in output
     _, output, _ = run_command(["status", "--json"], settings)
     assert [row["unprepared"] for row in json.loads(output)["postgres"][0]["lookback"]] == ["0", "1"]
 
@@ -458,8 +458,8 @@ def test_doctor_has_the_figures_of_the_look_back(database, shop, configured, loo
     make_tombstones_old(database)
     _, output, _ = run_command(["doctor"], settings)
     assert re.search(r"\[warn\]   lookback shop: type order: 1 overdue, 2 parked, "
-                     r"the oldest prepared \d+ s ago; 1 conflicts\n", output), output
-    assert "[warn]   lookback shop: type order: 1 decisions came without a prepare\n" in output
+                     r"the oldest prepared \d+ s ago; 1 conflict\n", output), output
+    assert "[warn]   lookback shop: type order: 1 decision came without a prepare\n" in output
     assert re.search(r"\[info\]   lookback shop: type order: decided lately: 2 by messages, "
                      r"0 by answers, 1 by operators; undecided: 4, the oldest for \d+ s\n", output), output
     assert re.search(r"\[info\]   lookback shop: type bill: 1 overdue, 0 parked", output), output

@@ -290,7 +290,7 @@ BAD_INPUT = [
     (["retry", "topic=nobody", "--dry-run"], REFUSED, ["nothing that matches is parked"]),
     (["retry", "state=behind", *WHY], REFUSED,
      ["none of the 3 rows can be asked for", "3 wait behind"]),
-    (["retry", "state=free", *WHY], REFUSED, ["none of the 1 rows", "1 are free"]),
+    (["retry", "state=free", *WHY], REFUSED, ["none of the 1 row", "1 are free"]),
     (["retry", "1", "--timeout", "3", *WHY], REFUSED, ["--timeout goes with --wait"]),
     (["retry", "1", "--wait", "--dry-run"], REFUSED, ["--wait does not go with --dry-run"]),
     (["retry", "1", "--wait", "--timeout", "0", *WHY], USAGE, ["--timeout wants a number"]),
@@ -442,7 +442,7 @@ def test_wait_ends_when_retried_rows_are_published(database, parked, start):
     database.execute("SELECT outbox.unpark('main', 0, '{4}', true)")
     output, error = child.communicate(timeout=30)
     assert (child.returncode, error) == (0, "")
-    assert "request 1: 2 rows are retried, 2 of them published" in output
+    assert "request 1: 2 rows retried, 2 of them published" in output
 
 
 def test_wait_says_which_row_was_refused_again_and_why(database, parked, start):
@@ -452,15 +452,15 @@ def test_wait_says_which_row_was_refused_again_and_why(database, parked, start):
     database.execute("""SELECT outbox.park('main', 0, '{"rows": [[4, 0, "still invalid"]],
         "first_ms": 1000, "max_ms": 1000, "max_attempts": 5}')""")
     output, error = child.communicate(timeout=30)
-    assert child.returncode == REFUSED and "2 rows are retried, 1 of them published" in output
-    assert "1 of 2 rows were refused again, first id 4: still invalid" in error
+    assert child.returncode == REFUSED and "2 rows retried, 1 of them published" in output
+    assert "Kafka refused 1 of 2 rows again, first id 4: still invalid" in error
 
 
 def test_wait_ends_when_skipped_rows_are_gone(database, parked, start):
     child = start("skip", "topic=bills", "--wait", *WHY)
     carry_out(database)
     output, error = child.communicate(timeout=30)
-    assert (child.returncode, error) == (0, "") and "2 rows are skipped" in output
+    assert (child.returncode, error) == (0, "") and "2 rows skipped" in output
     assert database.execute("SELECT count(*) FROM outbox.parked WHERE topic = 'bills'") == [(0,)]
 
 
@@ -469,7 +469,7 @@ def test_wait_is_bounded_and_the_request_stays(database, parked, settings):
     status, _, error = run_command(["parked", "skip", "1", "--wait", "--timeout", "1", *WHY],
                                    settings)
     assert 1 <= time.monotonic() - began < 30
-    assert status == UNAVAILABLE and "not all rows are skipped and answered for; the request stays noted" in error
+    assert status == UNAVAILABLE and "not all rows are skipped yet; the request remains" in error
     assert requests(database) == {1: ["skip", 1]}
 
 

@@ -274,7 +274,7 @@ def test_ids_whose_rows_are_gone_are_counted(database, kafka, topic, replay):
     first = id_of(database, 1)
     database.execute("DELETE FROM outbox.message WHERE id < %s", (first + 20,))
     output = replay(f"ids={first}..{first + 29}")
-    assert f"20 ids of ids={first}..{first + 29} have no row" in output
+    assert f"20 ids of ids={first}..{first + 29} without a row" in output
     assert "10 of 10 rows published" in output
 
 
@@ -422,14 +422,15 @@ def test_the_auditor_finds_the_topic_clean_with_replayed_records_in_it(
 # --- what changes nothing -------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("rows", ["--all", "ids=1.."])
 @pytest.mark.parametrize("answer, expected", [(b"no\n", REFUSED), (b"\x04", REFUSED),
                                               (b"yes\n", 0)])
 def test_on_a_terminal_everything_has_to_be_confirmed(
-        database, kafka, topic, settings, answer, expected):
+        database, kafka, topic, settings, rows, answer, expected):
     fill(database, [topic], 30)
-    status, shown = on_a_terminal(["replay", "--all"], settings, answer)
+    status, shown = on_a_terminal(["replay", rows], settings, answer)
     assert status == expected
-    assert "Publish all 30 rows once more?" in shown
+    assert "Publish 30 rows again?" in shown
     assert ("nothing was done" in shown) == (expected != 0)
     assert len(replayed(kafka, [topic])) == (0 if expected else 30)
 
@@ -572,7 +573,7 @@ def test_the_list_shows_what_was_asked_for_by_whom_and_how_far_it_is(
     fill(database, [topic], 40)
     replay("key=k1", "--to", other, "--reason", "ticket 7")
     first, second, third = replay("--list").splitlines()
-    assert re.fullmatch(rf"replay 1: finished, 2 of 2 rows, id (\d+) of \1, to {other}", first)
+    assert re.fullmatch(rf"replay 1: finished, 2 of 2 published, id (\d+) of \1, to {other}", first)
     assert second == r'  filter {"key": "\\x6b31"}, publisher main'
     assert re.fullmatch(r"  asked by postgres at \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ: ticket 7", third)
 

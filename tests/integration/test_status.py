@@ -128,7 +128,7 @@ def test_an_id_of_the_look_back_says_why_it_waits(database, settings):
                      "next_check, attempts, last_error) values ('shop', 'order', '1', now(), 'billing', now(), 3, "
                      "'the breaker of http://127.0.0.1:9 is open')")
     _, output, _ = status_of(settings)
-    assert ("  ! lookback shop: 1 ids of type order are undecided: billing: the breaker of http://127.0.0.1:9 is open"
+    assert ("  ! lookback shop: 1 undecided id of type order: billing: the breaker of http://127.0.0.1:9 is open"
             in unwrapped(output)), output
 
 

@@ -37,10 +37,10 @@ static int run_dedup_verify(const struct call *call)
 	const struct dedup_inspector inspector = {see_folder, see_part, see_found, &verdict};
 	if (!dedup_inspect(call->arguments[0], true, &inspector, &err))
 		return session_failed(&err);
-	printf("%s: %" PRIu64 " ids in %" PRIu64 " files, %" PRIu64 " damaged, %" PRIu64
+	printf("%s: %" PRIu64 " id%s in %" PRIu64 " file%s, %" PRIu64 " damaged, %" PRIu64
 	       " harmless\n",
-	    verdict.damaged ? "damaged" : "whole", verdict.ids, verdict.files, verdict.damaged,
-	    verdict.harmless);
+	    verdict.damaged ? "damaged" : "whole", verdict.ids, text_plural((int64_t)verdict.ids),
+	    verdict.files, text_plural((int64_t)verdict.files), verdict.damaged, verdict.harmless);
 	return verdict.damaged ? EXIT_FOUND : 0;
 }
 

@@ -140,9 +140,9 @@ static bool plan_partition(struct dropping *dropping, const char *table,
 	moment_format(partition->from_us, from);
 	moment_format(partition->to_us, to);
 	text_addf(&dropping->plan,
-	    "%s of %s: %s%" PRId64 " rows from %s to %s, %" PRId64 " bytes\n",
+	    "%s of %s: %s%" PRId64 " row%s from %s to %s, %" PRId64 " bytes\n",
 	    dropping->request.detach ? "detach" : "drop", partition->name,
-	    rows == 100000 ? "at least " : "", rows, from, to, partition->bytes);
+	    rows == 100000 ? "at least " : "", rows, text_plural(rows), from, to, partition->bytes);
 	return true;
 }
 

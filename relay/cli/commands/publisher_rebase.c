@@ -35,8 +35,7 @@ static bool check_rebase_scope(const struct session *session, struct err *err)
 
 static void print_publisher(const struct pg_result *plan, int row, bool new_identity)
 {
-	printf("publisher %s: %s, %s rows to be published, identity %s %s\n",
-	    pg_value(plan, row, 0),
+	printf("publisher %s: %s, rows to publish: %s, identity %s %s\n", pg_value(plan, row, 0),
 	    text_equal(pg_value(plan, row, 1), "t") ? "carried here" : "written here",
 	    pg_value(plan, row, 2), pg_value(plan, row, 3),
 	    new_identity ? "becomes another" : "stays (its original must publish no more)");
@@ -51,9 +50,8 @@ static bool print_plan(const struct session *session, struct err *err)
 	plan = database_query(session->pg, session->postgres, sql_rebase_plan, NULL, 0, err);
 	for (int i = 0; plan && i < pg_rows(plan); i++)
 		if (pg_is_null(plan, i, 0))
-			printf(
-			    "published by every publisher, and only given another transaction id: "
-			    "%s rows\n",
+			printf("rows that every publisher has published, and that only get another "
+			       "transaction id: %s\n",
 			    pg_value(plan, i, 2));
 		else
 			print_publisher(plan, i, call_flag(session->call, "new-identity"));
@@ -73,12 +71,11 @@ static bool carry_out(const struct session *session, struct err *err)
 	if (!done && (text_equal(pg_sqlstate(session->pg), "55P03") ||
 			 text_equal(pg_sqlstate(session->pg), "23505")))
 		return err_set(err, ERR_RETRY,
-		    "upkeep, or somebody else, was at work on the table or the log, and nothing "
-		    "was "
-		    "done: repeat the call");
+		    "upkeep or another session holds the table or the log; nothing was changed: "
+		    "repeat the call");
 	if (!done || !pg_script(session->pg, "commit", err))
 		return false;
-	printf("rebased: %s rows have another transaction id, every publisher a new epoch%s "
+	printf("rebased: rows with another transaction id: %s; every publisher has a new epoch%s "
 	       "(outbox.audit %s)\n",
 	    pg_value(done, 0, 1), new_identity ? " and a new identity" : "", pg_value(done, 0, 0));
 	return true;

@@ -67,18 +67,21 @@ static void print_planned_topics(const struct replaying *replaying)
 	const struct replay_plan *plan = &replaying->plan;
 
 	for (int i = 0; i < plan->count; i++)
-		printf("%" PRId64 " rows of topic %s would go to %s\n", plan->topics[i].rows,
-		    plan->topics[i].name, replay->target ? replay->target : plan->topics[i].name);
-	printf("%" PRId64 " rows, ids %" PRId64 " to %" PRId64 "\n", replay->total, plan->low_id,
-	    replay->upto_id);
+		printf("%" PRId64 " row%s of topic %s would go to %s\n", plan->topics[i].rows,
+		    text_plural(plan->topics[i].rows), plan->topics[i].name,
+		    replay->target ? replay->target : plan->topics[i].name);
+	printf("%" PRId64 " row%s, ids %" PRId64 " to %" PRId64 "\n", replay->total,
+	    text_plural(replay->total), plan->low_id, replay->upto_id);
 }
 
 static bool confirm_replay(const struct replaying *replaying, struct err *err)
 {
+	int64_t rows = replaying->replay.total;
 	owned_text char *question =
-	    xformat("Publish all %" PRId64 " rows once more?", replaying->replay.total);
+	    xformat("Publish %" PRId64 " row%s again?", rows, text_plural(rows));
 
-	if (!call_flag(replaying->call, "all"))
+	/* A script that selects rows needs no --yes: it has said which rows it wants. */
+	if (!call_flag(replaying->call, "all") && !confirm_can_ask())
 		return true;
 	if (!call_flag(replaying->call, "yes"))
 		print_planned_topics(replaying);
@@ -115,9 +118,9 @@ static void print_gone(const struct replaying *replaying)
 	int64_t gone = replaying->plan.gone;
 
 	if (gone > 0)
-		printf("%" PRId64 " ids of ids=%s have no row: their partition was dropped, or "
-		       "their transaction rolled back\n",
-		    gone, replaying->replay.filter.terms[REPLAY_IDS]);
+		printf("%" PRId64 " id%s of ids=%s without a row: a partition was dropped, or a "
+		       "transaction rolled back\n",
+		    gone, text_plural(gone), replaying->replay.filter.terms[REPLAY_IDS]);
 }
 
 static void print_replay_plan(const struct replaying *replaying)
@@ -130,20 +133,20 @@ static void print_replay_plan(const struct replaying *replaying)
 /* Printed at once, so that somebody who kills this process knows the id to resume. */
 static void print_begin(const struct replay *replay)
 {
-	printf("replay %" PRId64 ": %" PRId64 " of %" PRId64 " rows published, up to id %" PRId64
+	printf("replay %" PRId64 ": %" PRId64 " of %" PRId64 " row%s published, up to id %" PRId64
 	       " of %" PRId64 ", to %s\n",
-	    replay->id, replay->done, replay->total, replay->last_id, replay->upto_id,
-	    replay->target ? replay->target : "their own topics");
+	    replay->id, replay->done, replay->total, text_plural(replay->total), replay->last_id,
+	    replay->upto_id, replay->target ? replay->target : "their own topics");
 	fflush(stdout);
 }
 
 static void print_end(const struct replay *replay)
 {
-	printf("replay %" PRId64 ": finished, %" PRId64 " of %" PRId64 " rows published\n",
-	    replay->id, replay->done, replay->total);
+	printf("replay %" PRId64 ": finished, %" PRId64 " of %" PRId64 " row%s published\n",
+	    replay->id, replay->done, replay->total, text_plural(replay->total));
 	if (replay->done < replay->total)
-		printf("%" PRId64 " rows were dropped with their partition meanwhile\n",
-		    replay->total - replay->done);
+		printf("%" PRId64 " row%s dropped with a partition meanwhile\n",
+		    replay->total - replay->done, text_plural(replay->total - replay->done));
 }
 
 /* --- --list ---------------------------------------------------------------------------------- */
@@ -171,10 +174,10 @@ static void print_replay_row(const struct pg_result *rows, int i)
 	const char *reason = pg_value(rows, i, LIST_REASON);
 	const char *state = pg_value(rows, i, LIST_STATE);
 
-	printf("replay %s: %s, %s of %s rows, id %s of %s, to %s\n", pg_value(rows, i, LIST_ID),
-	    state, pg_value(rows, i, LIST_DONE), pg_value(rows, i, LIST_TOTAL),
-	    pg_value(rows, i, LIST_LAST_ID), pg_value(rows, i, LIST_UPTO_ID),
-	    *target ? target : "their own topics");
+	printf("replay %s: %s, %s of %s published, id %s of %s, to %s\n",
+	    pg_value(rows, i, LIST_ID), state, pg_value(rows, i, LIST_DONE),
+	    pg_value(rows, i, LIST_TOTAL), pg_value(rows, i, LIST_LAST_ID),
+	    pg_value(rows, i, LIST_UPTO_ID), *target ? target : "their own topics");
 	printf("  filter %s, publisher %s\n", pg_value(rows, i, LIST_FILTER),
 	    pg_value(rows, i, LIST_PUBLISHER));
 	printf("  asked by %s at %s%s%s\n", pg_value(rows, i, LIST_ASKED_BY),
@@ -329,8 +332,7 @@ static const struct command_option replay_options[] = {
     {"rate", "N", "Maximum number of records per second.", 1, 10000000},
     {"dry-run", NULL, "Counts and checks the rows without sending them."},
     {"all", NULL, "Selects every row of the table."},
-    {"yes", NULL,
-	"With --all: does not ask. Required, together with --reason, without a terminal."},
+    {"yes", NULL, "Does not ask. With --all, without a terminal, --yes and --reason are required."},
     {"reason", "TEXT", "The reason, stored with the replay for `--list`, and in outbox.audit."},
     {"resume", "ID",
 	"Continues a replay that was stopped or killed, after the last id that it stored.", 1,
@@ -361,8 +363,10 @@ const struct command command_replay = {
 	"number of the replay. It has no `outbox-position`, so consumers treat it as new and "
 	"`verify` ignores it. In a topic with `headers = none` it has no `outbox-id` either. "
 	"Each key keeps its order.\n"
-	"Only --all asks first; other replays begin at once. A replay sends the rows that were "
-	"committed when it began. It stores its progress each second; after a crash at most "
+	"On a terminal the command shows the number of rows of each topic and asks first. "
+	"Without a terminal a replay of TERMs begins at once.\n"
+	"A replay sends the rows that were committed when it began. It stores its progress each "
+	"second; after a crash at most "
 	"`max_in_flight` records are sent twice.\n",
     .options = replay_options,
     .example = "outbox-relay replay topic=orders --to orders-again --dry-run",
