@@ -79,6 +79,7 @@ static bool read_published(struct replay *replay, struct pg *pg, struct err *err
 	const struct pg_param params[] = {{replay->publisher->name}};
 	OWNED(owned_pg_result_destroy) struct pg_result *row = NULL;
 
+	/* without state=published no log is needed, and the publisher may have none yet */
 	if (!replay->filter.terms[REPLAY_STATE])
 		return true;
 	row = query_for_plan(replay, pg, sql_verify_publisher, params, 1, err);
@@ -141,6 +142,7 @@ static bool count_gone(
 	OWNED(owned_pg_result_destroy) struct pg_result *row = NULL;
 
 	plan->gone = -1;
+	/* only a range of ids can have holes that mean something */
 	if (!filter->terms[REPLAY_IDS])
 		return true;
 	row = query_for_plan(replay, pg, sql_replay_gone, params, 2, err);

@@ -67,6 +67,7 @@ static bool print_listed_ids(struct listing *listing, const char *sql, struct er
 	int count = PAGE;
 
 	go_on_behind(listing, NULL, -1);
+	/* a page that is not full is the last one; a closed pipe ends the reading as well */
 	while (done && count == PAGE && listing->left > 0 && !ferror(stdout))
 		done = print_page(listing, sql, &count, err);
 	free(listing->after_type);
@@ -158,6 +159,7 @@ static bool list_lookback_ids(
 	if (!check_undecided(call, err) || !lookback_call_choose(call, selection, err))
 		return false;
 	listing.chosen = chosen = lookback_selection_chosen(selection);
+	/* before the rows: the connection chooses the database that the JSON names */
 	if (!count_lookback_states(&listing, counts, err))
 		return false;
 	if (listing.json)

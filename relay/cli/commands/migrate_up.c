@@ -14,8 +14,10 @@ static void print_applied(void *context, const char *name)
 	struct applied *applied = context;
 
 	applied->count++;
+	/* the first migration is applied only where the schema was missing */
 	applied->is_new |= text_starts(name, "0001_");
 	printf("applied %s\n", name);
+	/* a long migration may follow, and somebody may be watching */
 	fflush(stdout);
 }
 
