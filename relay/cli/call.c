@@ -148,6 +148,7 @@ static bool parse_command(
 
 	if (word[0] == '-')
 		return refuse_option(NULL, word, err);
+
 	/* the next word names the command of this group */
 	if (!call->group && is_group(rows, word)) {
 		call->group = word;

@@ -36,6 +36,7 @@ static bool choose_by_option(const struct call *call, struct lookback_selection 
 
 	if (!value)
 		return true;
+
 	/* an empty value may be a shell variable that is not set, and would select other ids */
 	if (!string || !*value) {
 		json_decref(string);
@@ -105,6 +106,7 @@ static bool check_selection(
 	if (named && option)
 		return err_set(err, ERR_REJECT,
 		    "--%s does not go with ids: name them, or choose with --all", option);
+
 	/* an order about everything must be said: leaving out the ids is not enough */
 	if (!named && !all)
 		return err_set(err, ERR_REJECT,

@@ -31,6 +31,7 @@ static bool check_parked_choice(const struct call *call, struct err *err)
 	if (call->argument_count > 0 && call_flag(call, "all"))
 		return err_set(err, ERR_REJECT,
 		    "--all does not go with '%.60s': take one of them away", call->arguments[0]);
+
 	/* a request about every row must be said: leaving out the terms is not enough */
 	if (call->argument_count == 0 && !call_flag(call, "all"))
 		return err_set(err, ERR_REJECT,
@@ -52,7 +53,7 @@ static void print_addressed_rows(const struct parked_request *request)
 {
 	OWNED(text_finish) struct text others = {0};
 
-	/* what is left out is known of the counted rows only */
+	/* the reasons are known of the counted rows only */
 	if (request->more)
 		text_addf(&others, "; counted among the first %d of about %" PRId64, PARKED_COUNTED,
 		    request->about);

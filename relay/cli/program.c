@@ -66,6 +66,7 @@ int program_main(int argc, char **argv)
 	keep_freed_memory();
 	if (!call_parse(commands, argc, argv, &call, &err))
 		return usage_error(&call, &err);
+
 	/* a program with a single command runs it without any word */
 	if (call.help || (argc == 1 && !program_has_one_command()))
 		return close_output(print_help(&call));

@@ -80,7 +80,7 @@ const struct publisher_settings *session_publisher(
 	const char *name = call_text(call, "publisher", NULL);
 	const struct config_publisher *publisher;
 
-	/* a single publisher needs no name; among several, "main" is the default */
+	/* a single publisher needs no name; if there are several, "main" is the default */
 	if (!name && config->publisher_count == 1)
 		return &config->publishers[0].settings;
 	publisher = config_find_publisher(config, name ? name : "main");
@@ -118,6 +118,7 @@ bool session_range(const struct call *call, int64_t *ret_from_us, int64_t *ret_t
 		return false;
 	if (*ret_from_us >= *ret_to_us)
 		return err_set(err, ERR_REJECT, "--from %s does not lie before --to %s", from, to);
+
 	/* such a range is most likely a typing error, and an empty result would hide it */
 	return *ret_from_us <= clock_wall_us() ||
 	       err_set(err, ERR_REJECT, "--from %s lies in the future, where nothing is", from);

@@ -71,6 +71,7 @@ static bool refuse_selected_row(
 		    id.data);
 	if (text_equal(state, "decided"))
 		return refuse_decided(id.data, rows, i, err);
+
 	/* the deadline of its prepare has not passed: the transaction may still be running */
 	if (order->verb == LOOKBACK_RETRY && text_equal(state, "undecided"))
 		return err_set(err, ERR_REJECT,
@@ -171,6 +172,7 @@ bool lookback_order_carry_out(struct lookback_order *order, const char *reason, 
 
 	if (!row)
 		return false;
+
 	/* named ids are decided all or none: the statement has changed nothing then */
 	if (!pg_is_null(row, 0, REFUSED))
 		return look_again(order, err);

@@ -53,6 +53,7 @@ static const struct postgres_settings *choose_postgres(const struct lookback_sel
 	/* the operator named a database, or nothing else tells which one keeps the ids */
 	if (selection->section || config->lookback_count == 0)
 		return database_section(config, selection->section, err);
+
 	/* a section that is named and unknown is not replaced by the one that has the type */
 	if (!owner && !section)
 		owner = find_owner(config, type);

@@ -31,6 +31,7 @@ static bool read_zone_offset(const char *at, int64_t *ret_us)
 	*ret_us = 0;
 	if (*at == '\0' || ((at[0] == 'Z' || at[0] == 'z') && at[1] == '\0'))
 		return true;
+
 	/* sscanf alone would take "+1:2" and "+ 1: 2": the digits and the colon have fixed
 	 * places */
 	if ((*at != '+' && *at != '-') || strspn(at + 1, "0123456789:") != 5 || at[3] != ':' ||

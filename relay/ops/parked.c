@@ -136,6 +136,7 @@ static bool add_chosen_id(struct parked *parked, const char *word, struct err *e
 
 	if (!parked_id(word, &id, err))
 		return false;
+
 	/* the first id begins the range, which the later ones widen */
 	if (!ids) {
 		ids = json_array();

@@ -47,12 +47,14 @@ static bool refuse_parked_row(
 		return err_set(err, ERR_REJECT,
 		    "id %s is not parked in publisher %s: `outbox-relay parked list` shows what is",
 		    id, request->parked->publisher->name);
+
 	/* two open requests could mean the same row in different ways */
 	if (!pg_is_null(rows, i, FIND_REQUEST))
 		return err_set(err, ERR_REJECT,
 		    "id %s: %s was requested by %s at %s (%.200s) and is not carried out yet", id,
 		    pg_value(rows, i, FIND_REQUEST), pg_value(rows, i, FIND_WHO),
 		    pg_value(rows, i, FIND_AT), pg_value(rows, i, FIND_REASON));
+
 	/* its record would reach Kafka before that of an earlier message of its key */
 	if (request->verb == PARKED_RETRY && text_equal(pg_value(rows, i, FIND_STATE), "behind"))
 		return err_set(err, ERR_REJECT,
@@ -199,6 +201,7 @@ static bool look_at_outcome(
 	    .published = pg_int(row, 0, 1),
 	    .refused = pg_int(row, 0, 2),
 	    .refused_id = pg_int(row, 0, 3)};
+
 	/* a skipped row is finished once it is looked at; Kafka has to answer for a retried one */
 	ret_outcome->over = text_equal(pg_value(row, 0, 5), "t") &&
 			    (request->verb == PARKED_SKIP ||

@@ -139,6 +139,7 @@ static bool fail_redrive(struct redrive *redrive, const struct err *err)
 {
 	if (!redrive->failed)
 		redrive->err = *err;
+
 	/* the first error is the cause; later ones may only follow from it */
 	redrive->failed = true;
 	return false;
@@ -218,6 +219,7 @@ static bool see_dead_letter(void *context, const struct consumer_record *record)
 
 	if (redrive->figures.matching >= redrive->limit)
 		return false;
+
 	/* the partition was added after the offsets were read: nothing is known about it */
 	if (record->partition >= redrive->part_count)
 		return true;
@@ -313,11 +315,13 @@ static bool note_parts(struct redrive *redrive, void (*unnoted)(void *context, i
     void *context, struct err *err)
 {
 	char text[COMMIT_TEXT_SIZE];
+
 	for (int i = 0; i < redrive->part_count; i++) {
 		const struct offsets *offsets = &redrive->parts[i].offsets;
 		/* dead letters that the text leaves out would go back again in the next redrive */
 		if (commit_text_write(offsets, "", text) >= COMMIT_TEXT_SIZE)
 			unnoted(context, i);
+
 		const struct subscription_place place = {
 		    redrive->section->dead_letter_topic, i, offsets->done, text};
 		if (!committed_write(redrive->committed, &place, err))
@@ -341,6 +345,7 @@ const struct config_deliver *redrive_section(
 		    section->origin, name);
 		return NULL;
 	}
+
 	err_set(err, ERR_CONFIG, "there is no section [deliver \"%s\"]", name);
 	return NULL;
 }
@@ -389,8 +394,7 @@ bool redrive_send(struct redrive *redrive, void (*unnoted)(void *context, int pa
 	struct err noting;
 	redrive->limit = INT64_MAX; /* the passes read partitions by turns, each in its own order */
 	bool well = read_dead_letters(redrive, true, err);
-	/* what is acknowledged is noted after an error too, so that the next call does not
-	 * repeat it */
+	/* acknowledged dead letters are noted after an error too: the next call skips them */
 	bool noted =
 	    note_parts(redrive, unnoted, context, well && !redrive->failed ? err : &noting);
 	if (redrive->failed)

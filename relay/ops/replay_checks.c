@@ -50,6 +50,7 @@ static void check_retention(
 
 	if (!topic_metadata_settings(metadata, name, ANSWER_MS, &settings, &count, &err))
 		return;
+
 	/* a broker that sets timestamps itself, or only compacts, does not delete by the row's
 	 * age */
 	if (strstr(setting_value(settings, count, "cleanup.policy"), "delete") &&
@@ -78,6 +79,7 @@ static bool check_replay_topic(const struct replay *replay, const char *name, in
 		    name, why);
 	if (!look_up_topic(metadata, name, &topic, err))
 		return false;
+
 	/* checked before the first record goes out: later the replay would end half way */
 	if (partition >= topic.partitions)
 		return err_set(err, ERR_REJECT,

@@ -115,6 +115,7 @@ static bool add_filter_term(struct replay_filter *filter, const char *name, size
 			    filter_rows[i].name);
 		return filter_rows[i].read(filter, value, now_us, err);
 	}
+
 	return err_set(err, ERR_REJECT,
 	    "'%.*s' is nothing to choose rows by: ids=, created=, topic=, key=, event-id= and "
 	    "state= are",
@@ -164,6 +165,7 @@ bool replay_filter_from_json(struct replay_filter *filter, const char *json, str
 
 	if (!good)
 		err_set(err, ERR_FATAL, "the replay's filter is no JSON object");
+
 	/* moments in the future were refused when the replay was made: INT64_MAX refuses none */
 	json_object_foreach(object, name, value)
 	{

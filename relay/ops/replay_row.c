@@ -196,6 +196,7 @@ bool replay_note(struct replay *replay, struct pg *pg, int64_t last_id, int64_t 
 
 	if (!row)
 		return false;
+
 	/* the nonce did not match: notes of this process must not overwrite those of the new one */
 	if (pg_int(row, 0, 0) == 0)
 		return err_set(err, ERR_FENCED,

@@ -49,6 +49,7 @@ static int64_t records_allowed_by_rate(struct run *run)
 
 	if (rate == 0)
 		return INT64_MAX;
+
 	/* after a pause, for example without Kafka, the replay does not catch up all at once */
 	if (run->due_us < now - BURST_US)
 		run->due_us = now - BURST_US;
@@ -134,6 +135,7 @@ static bool take_replay_turn(struct run *run, struct err *err)
 	look_for_signal(run);
 	if (!note_if_due(run, err))
 		return false;
+
 	/* without a lease another process may have taken the replay: no new row goes out */
 	most = run->stop_ms || !has_lease(run) ? 0 : records_allowed_by_rate(run);
 	if (!replay_send_step(run->send, run->noted,

@@ -224,6 +224,7 @@ static bool choose_place(struct replay_send *send, struct entry *entry, struct e
 	if (message->partition < 0 && message->key)
 		entry->partition = partitioner_of_key(
 		    message->key, (size_t)message->key_length, topic->partitions);
+
 	/* the topic may have fewer partitions than the one that the row was written for */
 	if (entry->partition >= topic->partitions)
 		return err_set(err, ERR_REJECT,
@@ -289,6 +290,7 @@ static void forget_producer(struct replay_send *send)
 	for (int64_t i = send->first; i < send->end; i++)
 		if (entry_at(send, i)->state == SENT)
 			entry_at(send, i)->state = WAITS;
+
 	/* records without an acknowledgement go again from the first on, so that keys keep their
 	 * order */
 	send->next = send->first;

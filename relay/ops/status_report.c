@@ -66,6 +66,7 @@ static void read_shard(struct status_shard *shard, const struct pg_result *rows,
 	    .oldest_age_ms = -1,
 	    .rate = -1,
 	};
+
 	/* the row keeps the last owner's name; after its lease nobody owns the shard */
 	shard->owner = xstrdup(shard->lease_left_ms > 0 ? pg_value(rows, i, 6) : "");
 	shard->unknown = xstrdup("");

@@ -40,6 +40,7 @@ static bool read_end(const char *name, const char *text, int64_t now_us, char at
 		return true;
 	if (!moment_parse(text, ret_us, err))
 		return err_prefix(err, "%s", name);
+
 	/* most likely a typing error: a first end would select no row, a second restrict none */
 	if (*ret_us > now_us)
 		return err_set(err, ERR_REJECT,

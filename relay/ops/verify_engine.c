@@ -294,6 +294,7 @@ static bool is_behind_sequence(struct verify_engine *engine, const struct verify
 
 	if (engine->key_count * 2 >= engine->key_room && engine->key_room < 2 * MOST_KEYS)
 		grow_keys(engine);
+
 	/* | 1: digest 0 marks a free place */
 	digest = digest_add(digest, record->key, record->key_length) | 1;
 	key = key_place(engine->keys, engine->key_room, digest);

@@ -55,6 +55,7 @@ static bool read_publisher_log(struct verify_table *table, struct err *err)
 
 	if (!row)
 		return false;
+
 	/* without the log it is unknown which rows Kafka must have */
 	if (pg_rows(row) == 0)
 		return err_set(err, ERR_REJECT,

@@ -322,6 +322,7 @@ static bool read_topic_range(struct verify_topics *topics, struct topic *topic,
 	}
 	if (!consumer)
 		return false;
+
 	/* the rest must not replace the low offsets and first ids that the first part noted */
 	if (!range->offsets)
 		note_places(topic, consumer);
@@ -418,6 +419,7 @@ bool verify_topics_expired(const struct verify_topics *topics, const char *name,
 		return false;
 	if (!topic->asked)
 		ask_compaction(topics->publisher->kafka, topic);
+
 	/* compaction removes any record that has a later one of its key */
 	if (topic->compacted)
 		return true;
@@ -425,6 +427,7 @@ bool verify_topics_expired(const struct verify_topics *topics, const char *name,
 		partition = partitioner_of_key(key, key_length, topic->count);
 	if (partition >= 0 && partition < topic->count)
 		return is_before(&topic->places[partition], id);
+
 	/* the row may have been in any partition, so one that has lost records is enough */
 	for (int i = 0; i < topic->count; i++)
 		if (is_before(&topic->places[i], id))

@@ -43,7 +43,8 @@ static bool take_id(
 	if (length == 0)
 		return refuse_load_row(
 		    load, "its id is empty: leave such rows out, as where id <> ''", err);
-	/* the ids that consumers send are no longer either: a cut id would match nothing */
+
+	/* consumers cannot ask about a longer id, and one that is cut would match nothing */
 	if (length > OUTBOX_DEDUP_ID_MAX) {
 		owned_text char *what =
 		    xformat("its id has %zu bytes, and at most are %d: load what consumers ask "
@@ -58,6 +59,7 @@ static bool take_load_row(
     struct load *load, const struct pg_result *page, int row, int place, struct err *err)
 {
 	size_t length = ((size_t)pg_length(page, row, 0) - 2) / 2; /* behind \x */
+
 	/* an id that is left out quietly would be a false negative later */
 	if (pg_is_null(page, row, 0))
 		return refuse_load_row(
@@ -172,6 +174,7 @@ static bool read_line(struct load *load, const char *line, struct err *err)
 	OWNED(dedup_spec_finish) struct dedup_spec spec;
 	if (!dedup_spec_parse(line, &spec, err))
 		return false;
+
 	/* the store refuses more pending ids than its line allows */
 	load->turn = spec.pending < TURN ? (int)spec.pending : TURN;
 	return !spec.type->in_memory || spec.path ||
@@ -185,6 +188,7 @@ static bool open_source(
 	OWNED(owned_config_destroy) struct config *config = NULL;
 	const struct postgres_settings *postgres = NULL;
 	const char *dsn = call_text(call, "dsn", NULL);
+
 	/* with --dsn no configuration is needed: the ids may be in a database of the application */
 	if (!dsn) {
 		config = session_config(call, err);
@@ -210,6 +214,7 @@ static bool run_load(struct load *load, struct dedup_source *source, struct err 
 	load->began_ms = load->told_ms = clock_ms();
 	if (store_all(load, source, err))
 		return true;
+
 	if (checkpoint_load(load, &again))
 		fprintf(stderr,
 		    "outbox-relay: %" PRId64 " new ids were loaded before, and stay; the same call "

@@ -59,6 +59,7 @@ static void print_folder(void *context, const struct state_folder_view *folder)
 	(void)context;
 	printf("store     %s\nversion   %u\nseed      %016" PRIx64 "\n",
 	    folder->fault ? "-" : folder->store, head->version, head->seed);
+
 	/* a store without a window has no slices; with a fault the head means nothing */
 	if (!folder->fault && head->slices) {
 		const struct unit *all = units_best(window, units_duration);

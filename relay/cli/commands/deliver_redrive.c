@@ -40,6 +40,7 @@ static bool send_all_back(const struct call *call, struct redrive *redrive, stru
 	    xformat("Send %" PRId64 " dead letters back?", redrive_figures(redrive).matching);
 	if (!confirm_call(call, question, err))
 		return false;
+
 	/* some may have gone back before an error, so the number is printed in any case */
 	bool done = redrive_send(redrive, warn_unnoted, NULL, err);
 	printf("%" PRId64 " dead letters went back\n", redrive_figures(redrive).sent);

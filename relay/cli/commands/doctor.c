@@ -20,6 +20,7 @@ static void add_check_failure(
 {
 	preflight_add(&checks->report, PREFLIGHT_FAIL, place, cure, "%s", err->message)->kind =
 	    err->kind;
+
 	/* the first failure decides: later ones may follow from it */
 	*status = *status ? *status : err_exit_status(err);
 }
@@ -140,6 +141,7 @@ static int run_doctor(const struct call *call)
 		print_findings_json(&checks);
 	else
 		print_findings_text(&checks);
+
 	/* a check that could not be made comes before a finding: the report is incomplete */
 	return status ? status : is_failed(&checks) ? EXIT_FOUND : 0;
 }

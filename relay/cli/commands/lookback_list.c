@@ -159,7 +159,7 @@ static bool list_lookback_ids(
 	if (!check_undecided(call, err) || !lookback_call_choose(call, selection, err))
 		return false;
 	listing.chosen = chosen = lookback_selection_chosen(selection);
-	/* before the rows: the connection chooses the database that the JSON names */
+	/* before the rows: the first query chooses the database, which the JSON names */
 	if (!count_lookback_states(&listing, counts, err))
 		return false;
 	if (listing.json)

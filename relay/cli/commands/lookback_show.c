@@ -133,6 +133,7 @@ static void print_shown_row(const struct showing *showing, const struct shown_ro
 	print_place(showing, row->i);
 	for (size_t k = 0; k < sizeof fields / sizeof *fields; k++)
 		field_print_column(fields[k].name, rows, row->i, fields[k].column);
+
 	/* a tombstone stores only that a decision came, not the fields of a prepare */
 	if (!is_prepare)
 		return;
@@ -283,6 +284,7 @@ static bool show_lookback_row(const struct showing *showing, int i, struct err *
 	const struct pg_result *rows = showing->rows;
 	const struct pg_param params[] = {
 	    {pg_value(rows, i, SHOW_EVENT_ID)}, {pg_value(rows, i, SHOW_DECISION_TXID)}};
+
 	/* only a commit has written a message */
 	bool is_committed = text_equal(pg_value(rows, i, SHOW_DECISION), "commit");
 	OWNED(owned_pg_result_destroy)

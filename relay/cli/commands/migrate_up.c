@@ -36,6 +36,7 @@ static void print_next_steps(bool no_roles)
 		     "       psql \"$DATABASE_URL\" -c \"create role relay login password '...' in "
 		     "role outbox_relay\"\n"
 		     "       psql \"$DATABASE_URL\" -c \"grant outbox_writer to shop\"");
+
 	puts("  2. Create the topics in Kafka.\n"
 	     "  3. With the relay's login in DATABASE_URL, and the brokers in\n"
 	     "     OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS:\n"

@@ -179,9 +179,9 @@ static bool check_partition(struct dropping *dropping, struct err *err)
 	for (int i = 0; i < PARTITION_TABLES; i++)
 		if (!look_in_table(dropping, partition_tables[i], &found, err))
 			return false;
-	/* the name is looked for in every table, since it may be of any of them */
 	if (!found)
 		return judge_drop_outcome(dropping, PARTITION_MISSING, err);
+
 	/* all contradictions at once, so that one --force can name them together */
 	return !dropping->refused.length ||
 	       err_set(err, ERR_REJECT, "%s is not dropped: %s; --force %s does it all the same",
@@ -211,7 +211,7 @@ static bool confirm_drop(struct dropping *dropping, struct err *err)
 	owned_text char *question =
 	    xformat("%s %s?", dropping->request.detach ? "Detach" : "Drop", dropping->request.name);
 
-	/* contradictions refuse the call before --yes or --reason is missed */
+	/* contradictions are reported before a missing --yes or --reason */
 	if (!check_partition(dropping, err) || !confirm_check(call, err))
 		return false;
 	fputs(text_string(&dropping->plan), stdout);

@@ -73,7 +73,7 @@ static bool drop_publisher(struct session *session, struct err *err)
 	OWNED(text_finish) struct text plan = {0};
 	OWNED(owned_pg_result_destroy) struct pg_result *done = NULL;
 
-	/* every refusal comes before the question: a yes is not followed by a no */
+	/* the checks come before the question, so that a yes is not refused afterwards */
 	if (!plan_drop(session, name, &plan, err) || !check_not_configured(session, name, err) ||
 	    !check_unowned(session, name, err) || !confirm_check(call, err))
 		return false;

@@ -99,6 +99,7 @@ static bool cancel_split(struct split *split, struct err *err)
 	if (call_sql(split, sql_publisher_split_cancel, 1, NULL, &failed))
 		return err_prefix(
 		    err, "split of publisher %s cancelled, it goes on as before", split->publisher);
+
 	/* the connection may be the reason of the failure; an open split would stop the
 	 * publisher */
 	pg_destroy(split->session->pg);
@@ -167,6 +168,7 @@ static bool split_publisher(struct split *split, int64_t timeout_s, struct err *
 	       wait_for_common_end(split, timeout_s, &ends, err);
 	if (isatty(STDOUT_FILENO))
 		printf("\r\033[K");
+
 	/* from the begin on every failure cancels, or the publisher would open no new window */
 	return done || cancel_split(split, err);
 }

@@ -267,6 +267,7 @@ static bool begin_replay(struct replaying *replaying, struct err *err)
 	if (!read_wish(replaying, err) || !check_everything(replaying, err) ||
 	    !replay_plan_make(replay, replaying->pg, &replaying->plan, err))
 		return false;
+
 	/* before signals are blocked: Ctrl-C still ends the question */
 	if (!call_flag(call, "dry-run") && !confirm_replay(replaying, err))
 		return false;

@@ -198,6 +198,7 @@ static int run_status(const struct call *call)
 
 	if (!config)
 		return session_failed(&err);
+
 	/* the report names unreachable brokers itself; librdkafka's warnings would break its
 	 * lines */
 	log_configure(LOG_LEVEL_ERROR, config->log_format);
