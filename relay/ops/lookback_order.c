@@ -173,7 +173,7 @@ bool lookback_order_carry_out(struct lookback_order *order, const char *reason, 
 	if (!row)
 		return false;
 
-	/* named ids are decided all or none: the statement has changed nothing then */
+	/* no id was changed: named ids are handled all or none, and of others none was left */
 	if (!pg_is_null(row, 0, REFUSED))
 		return look_again(order, err);
 	order->id = pg_int(row, 0, AUDIT);

@@ -92,7 +92,7 @@ static bool add_selected_id(json_t *pairs, const char *type, const char *id, str
 		return err_set(err, ERR_REJECT,
 		    "one of the ids is none: an id is text in UTF-8, of 1 to %d bytes", ID_LENGTH);
 	}
-	/* id_count counts each id once, and the counts of the database are compared with it */
+	/* named twice, an id could not be decided twice: the order would fail as incomplete */
 	if (!has_pair(pairs, pair))
 		json_array_append(pairs, pair);
 	json_decref(pair);

@@ -132,6 +132,7 @@ bool parked_request_count(struct parked_request *request, struct err *err)
 	request->free = pg_int(row, 0, 3);
 	request->more = text_equal(pg_value(row, 0, 4), "t");
 	request->about = pg_int(row, 0, 5);
+	/* a named id that cannot be changed refuses the call; rows found by terms are left out */
 	return request->parked->id_count > 0 ? check_parked_ids(request, err)
 					     : check_terms(request, err);
 }

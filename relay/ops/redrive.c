@@ -150,6 +150,7 @@ static void take_acknowledged(struct redrive *redrive)
 	struct err why;
 	bool refused;
 
+	/* goes on after a refusal: those that are acknowledged still count as gone back */
 	for (struct item *item; (item = redelivery_take(redrive->redelivery, &refused, &why));) {
 		if (refused)
 			fail_redrive(redrive, &why);
@@ -263,6 +264,8 @@ static bool read_dead_letters(struct redrive *redrive, bool sends, struct err *e
 	    consumer && !at_end && !redrive->failed && redrive->figures.matching < redrive->limit)
 		if (!consumer_read(consumer, WAIT_MS, see_dead_letter, redrive, &at_end, err))
 			return false;
+
+	/* a dead letter that is acknowledged later is not noted, and would go back once more */
 	if (consumer && sends)
 		send_until_few(redrive, 0);
 	return consumer;

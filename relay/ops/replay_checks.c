@@ -23,6 +23,7 @@ static bool look_up_topic(struct topic_metadata *metadata, const char *name,
 			    "topic %s does not exist in Kafka: create it, or name another with "
 			    "--to",
 			    name);
+		/* the look-up runs in the background, and has no answer yet */
 		poll(NULL, 0, LOOK_MS);
 	} while (clock_ms() < until);
 	return err_set(err, ERR_RETRY,

@@ -127,6 +127,8 @@ static bool count_planned_rows(
 	plan->topics = xcalloc((size_t)pg_rows(rows), sizeof *plan->topics);
 	for (int i = 0; i < pg_rows(rows); i++)
 		add_planned_topic(replay, plan, rows, i);
+
+	/* the pages use the same snapshot, so rows that commit later are not sent */
 	if (pg_rows(rows) > 0)
 		replay->snapshot = xstrdup(pg_value(rows, 0, 7));
 	return true;

@@ -117,6 +117,7 @@ static void warn_of_silence(struct run *run)
 	int64_t now = clock_ms();
 
 	progress_watch_step(run->watch, run->what, run->done_before + state.done);
+	/* with nothing to acknowledge, silence is no sign of trouble */
 	if (state.done > run->seen || state.unacked == 0) {
 		run->seen = state.done;
 		run->seen_ms = now;

@@ -206,6 +206,7 @@ static bool make_ready(
 			return true;
 	}
 
+	/* handles belong to a producer: a new one has to learn the partitions again */
 	topic->handle = producer_topic(send->producer, topic->name, err);
 	topic->ready = topic->handle && producer_knows(send->producer, topic->handle,
 					    topic->partitions, METADATA_MS);

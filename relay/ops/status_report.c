@@ -286,6 +286,7 @@ static bool read_waits(struct pg *pg, struct status_postgres *database, struct e
 	struct pg_result *lookbacks =
 	    parked ? database_query(pg, database->section, sql_waits_lookback, NULL, 0, err) : NULL;
 
+	/* both lists or none: half of the reasons would look like all of them */
 	for (int i = 0; lookbacks && i < pg_rows(parked); i++)
 		add_parked_wait(&database->waits, parked, i);
 	for (int i = 0; lookbacks && i < pg_rows(lookbacks); i++)

@@ -399,6 +399,7 @@ bool verify_engine_missing(struct verify_engine *engine, int64_t *cursor, int64_
 
 		if (row->seen)
 			continue;
+		/* the other states explain why there is no record yet */
 		if (row->state == VERIFY_ACKNOWLEDGED) {
 			*ret_id = row->id;
 			(*cursor)++;

@@ -54,6 +54,9 @@ static bool print_page(struct listing *listing, const char *sql, int *ret_count,
 	*ret_count = pg_rows(rows);
 	for (int i = 0; i < *ret_count; i++, listing->shown++)
 		print_listed_id(listing, rows, i);
+
+	/* by the last row and not by an offset: ids that leave meanwhile do not shift the next
+	 * page */
 	if (*ret_count > 0)
 		go_on_behind(listing, rows, *ret_count - 1);
 	listing->left -= *ret_count;

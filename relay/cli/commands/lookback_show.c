@@ -188,6 +188,7 @@ static json_t *message_json(const struct pg_result *message)
 {
 	json_t *object, *publishers;
 
+	/* not committed, or its row has gone with its partition */
 	if (!message || pg_rows(message) == 0)
 		return json_null();
 	object = json_object();

@@ -55,6 +55,8 @@ static bool migrate_database(struct session *session, struct err *err)
 
 	if (!migrate_up(session->pg, &options, err))
 		return false;
+
+	/* an upgrade needs none of these steps again */
 	if (applied.is_new)
 		print_next_steps(options.no_roles);
 	if (applied.count == 0)

@@ -197,6 +197,7 @@ static bool drop_or_detach(struct dropping *dropping, struct err *err)
 	bool detach = dropping->request.detach;
 	enum partition_outcome outcome;
 
+	/* an emptied partition is removed by a second step; a detached one needs none */
 	if (!try_step(dropping, true, &outcome, err) ||
 	    (outcome == PARTITION_EMPTIED && !try_step(dropping, false, &outcome, err)) ||
 	    !judge_drop_outcome(dropping, outcome, err))

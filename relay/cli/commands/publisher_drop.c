@@ -54,6 +54,8 @@ static bool plan_drop(struct session *session, const char *name, struct text *pl
 	    "drop of publisher %s: its progress is forgotten, and with it go %s parked and %s "
 	    "scheduled messages\n",
 	    name, pg_value(row, 0, 1), pg_value(row, 0, 2));
+
+	/* only publishers keep partitions: without one, unpublished rows are dropped by age */
 	if (pg_int(row, 0, 0) == 0 && !confirm_is_forced(session->call, "last"))
 		return err_set(err, ERR_REJECT,
 		    "publisher %s is the last one: without a publisher nothing is published, and "

@@ -77,6 +77,7 @@ static bool wait_for_common_end(
 	int64_t since = clock_ms(), behind = 1;
 
 	while (try_to_finish(split, &behind, err)) {
+		/* the call that found none behind has also begun the new shards */
 		if (behind == 0)
 			return true;
 		show_split_progress(behind, since);

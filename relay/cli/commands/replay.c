@@ -97,6 +97,8 @@ static bool check_replay_way(const struct call *call, struct err *err)
 		return err_set(err, ERR_REJECT, "--list and --resume do not go together");
 	if (call_flag(call, "json") && !call_flag(call, "list"))
 		return err_set(err, ERR_REJECT, "--json goes with --list only");
+
+	/* neither --list nor --resume: a new replay, which takes all the other options */
 	if (!call_flag(call, way))
 		return true;
 	if (call->argument_count > 0)
