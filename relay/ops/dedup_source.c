@@ -52,7 +52,7 @@ static struct pg_result *ask_about(
 	return query_source(source, sql, err);
 }
 
-/* --- what the query returns ----------------------------------------------------------------- */
+/* --- the columns of the query --------------------------------------------------------------- */
 
 static bool check_shape(struct dedup_source *source, const char *query, struct err *err)
 {

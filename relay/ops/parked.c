@@ -163,7 +163,7 @@ bool parked_choose(
 		const char *word = words[i];
 		bool term = strchr(word, '=') != NULL;
 
-		/* `parked list` reads bare words in no other way: it refuses a forgotten NAME= */
+		/* a bare word would be an id, which `parked list` takes as a term (ids=12) */
 		if (!term && !may_name_ids)
 			return err_set(err, ERR_REJECT,
 			    "'%.60s' chooses no rows: write NAME=VALUE, for example topic=orders "
