@@ -114,6 +114,7 @@ static bool run_parts(struct bench *bench, const struct call *call, struct err *
 	for (size_t i = 0; good && i < sizeof parts / sizeof *parts; i++)
 		if (is_part_wanted(call, parts[i].name)) {
 			bench_say("%s", parts[i].name);
+			/* an interruption ends the bench between two kinds as well */
 			good = bench_goes_on(err) && parts[i].run(bench, err);
 		}
 	return good;
@@ -163,8 +164,12 @@ static int measure_and_print(const struct call *call, const struct publisher_set
 	bool good;
 	int status;
 
+	/* before the servers are needed: a misspelt kind must not cost the time of those before
+	 * it */
 	if (!check_parts(call, &err))
 		return session_failed(&err);
+
+	/* `dedup` alone starts no relay, so it runs where none is installed */
 	if (needs_of(call) != NOTHING) {
 		bench.relay = relay = bench_relay_find(call_text(call, "relay", NULL), &err);
 		if (!relay)
@@ -217,6 +222,7 @@ static int run_bench(const struct call *call)
 	if (!config)
 		return session_failed(&err);
 	section = config_find_publisher(config, "main");
+	/* the variables of a child set the section "main", so this one is measured */
 	publisher = section ? &section->settings : &config->publishers[0].settings;
 	if (!run_compared(call, publisher, &known, &err))
 		return session_failed(&err);

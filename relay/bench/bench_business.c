@@ -93,6 +93,8 @@ static void send_due_answers(struct bench_business *business)
 	while (business->first && business->first->due_us <= now) {
 		struct answer *answer = business->first;
 
+		/* a peer that hung up gets no answer, but its place is free only after the last
+		 * one */
 		if (answer->peer->fd >= 0 && !bench_peer_write(answer->peer, &answer->bytes))
 			hang_up(answer->peer);
 		free_first_answer(business);
@@ -144,6 +146,7 @@ static struct bench_peer *vacant_peer(struct bench_business *business)
 	for (int i = 0; i < business->peer_count; i++) {
 		struct bench_peer *peer = business->peers[i];
 
+		/* an answer that waits still points to the peer */
 		if (peer->fd < 0 && !peer->waiting) {
 			finish_peer(peer);
 			return peer;
@@ -166,6 +169,7 @@ static void accept_peer(struct bench_business *business)
 		close(fd);
 		return;
 	}
+	/* the kernel would hold back small answers, and the relay would wait for them */
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 	*peer = (struct bench_peer){.fd = fd, .business = business};
 	if (business->dialect->greet && !business->dialect->greet(peer))
@@ -184,6 +188,7 @@ static void read_peer(struct bench_peer *peer)
 		if (peer->business->dialect->read(peer))
 			return;
 	}
+	/* the end of the connection, an error, or bytes that the dialect does not understand */
 	hang_up(peer);
 }
 

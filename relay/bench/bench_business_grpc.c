@@ -89,6 +89,7 @@ static void add_answer(struct text *message, const uint8_t *id, size_t length, i
 	size_t count;
 	int field;
 
+	/* 100: a length in the answer, this one and four more, must fit 7 bits */
 	if (!read_field(&at, id + length, &field, &bytes, &count) || field != 1 || count > 100)
 		return;
 
@@ -177,6 +178,8 @@ static bool read_frame(
 		return flags & ACK || acknowledge_frame(peer, PING, bytes, length);
 	if (type == RST_STREAM)
 		end_call(peer, call_of(peer, stream));
+
+	/* frames of flow control and of later versions need no answer */
 	if (type > HEADERS)
 		return true;
 	call = call_of(peer, stream);
@@ -196,6 +199,7 @@ static bool read_frames(struct bench_peer *peer)
 	const uint8_t *bytes = (const uint8_t *)peer->in.data;
 	size_t length = peer->in.length, done = 0;
 
+	/* the preface comes once; no frame begins like it */
 	if (length >= PREFACE && memcmp(bytes, preface, PREFACE) == 0)
 		done = PREFACE;
 	else if (length < PREFACE && memcmp(bytes, preface, length) == 0)
@@ -204,6 +208,7 @@ static bool read_frames(struct bench_peer *peer)
 		const uint8_t *frame = bytes + done;
 		size_t count = read_uint32(frame) >> 8;
 
+		/* the rest of the frame comes with the next bytes */
 		if (length - done < FRAME_HEAD + count)
 			break;
 		if (!read_frame(peer, frame[3], frame[4], read_uint32(frame + 5),

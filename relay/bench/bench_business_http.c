@@ -85,6 +85,7 @@ static bool read_requests(struct bench_peer *peer,
 		size_t before = end ? (size_t)(end - head) + 4 : 0;
 		size_t length = end ? body_length(head, end) : 0;
 
+		/* the rest of the request comes with the next bytes */
 		if (!end || peer->in.length < before + length)
 			return true;
 		if (!answer_one(peer, head + before, length))

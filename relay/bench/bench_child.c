@@ -57,6 +57,7 @@ static void add_kafka_variable(struct variables *variables, const struct kafka_p
 static void add_publisher_variables(
     struct variables *variables, const struct publisher_settings *publisher)
 {
+	/* unsaid, the default depends on the delivery, which the bench changes */
 	if (publisher->in_flight_said)
 		add_variable(variables, xformat("OUTBOX_RELAY_PUBLISHER_MAX_IN_FLIGHT=%lld",
 					    (long long)publisher->max_in_flight));
@@ -90,6 +91,7 @@ static void add_database(struct variables *variables, const struct bench *bench)
 static void make_variables(struct bench *bench, const char *config, struct variables *variables)
 {
 	for (char **at = environ; *at; at++)
+		/* a setting of the caller would change the relay that is measured */
 		if (!text_starts(*at, "OUTBOX_RELAY_") && !text_starts(*at, "DATABASE_URL="))
 			add_variable(variables, xstrdup(*at));
 	for (int i = 0; i < bench->kafka->property_count; i++)
@@ -194,6 +196,7 @@ static bool wait_for_child_end(
 
 		pid_t ended = wait4(child->pid, ret_status, WNOHANG, ret_usage);
 
+		/* ECHILD: somebody else has waited for it, so it has ended too */
 		if (ended == child->pid || (ended < 0 && errno != EINTR))
 			return true;
 		if (until_ms ? clock_ms() > until_ms : bench_interrupted())
@@ -237,6 +240,7 @@ bool bench_child_tells(struct bench *bench, struct bench_child *child, const cha
 
 	bool good = bench_child_start(bench, child, arguments, err);
 
+	/* the child has its own copy; an open end here would keep the reader from the end */
 	close(ends[1]);
 	good = good && bench_child_wait(child, ret_usage, err);
 	if (!read_told_number(ends[0], ret_number) || !good)
@@ -254,6 +258,7 @@ void bench_child_stop(struct bench_child *child)
 	if (!child->pid)
 		return;
 	kill(child->pid, SIGTERM);
+	/* a relay that hangs must not keep the bench from removing its schema and topic */
 	if (!wait_for_child_end(child, clock_ms() + STOP_MS, &status, &ignored)) {
 		kill(child->pid, SIGKILL);
 		wait4(child->pid, &status, 0, &ignored);

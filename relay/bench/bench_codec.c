@@ -18,6 +18,7 @@ static struct kafka_settings settings_with_codec(
 	struct kafka_settings settings = {.name = xstrdup(usual->name)};
 
 	for (int i = 0; i < usual->property_count; i++)
+		/* the codec and the level of the section would decide otherwise */
 		if (!text_starts(usual->properties[i].name, "compression."))
 			kafka_settings_add(&settings, usual->properties[i].name,
 			    usual->properties[i].value, usual->properties[i].origin);

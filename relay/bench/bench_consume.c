@@ -29,6 +29,7 @@ static void note_consumed(struct consumed *consumed, size_t count)
 	int64_t now = clock_us();
 	long long none = 0;
 
+	/* several handlers may be the first at the same time: one of their times counts */
 	atomic_compare_exchange_strong(&consumed->first_us, &none, now);
 	atomic_store(&consumed->last_us, now);
 	atomic_fetch_add(&consumed->count, (long long)count);
@@ -83,6 +84,7 @@ static bool wait_until_consumed(
 		usleep(LOOK_US);
 		if (!outbox_inbox_works(inbox, &error))
 			return err_set(err, ERR_FATAL, "%s", error.message);
+		/* the limit is for silence: a large topic may take longer */
 		if (atomic_load(&consumed->count) > seen)
 			until = clock_ms() + STILL_MS;
 		else if (clock_ms() > until)

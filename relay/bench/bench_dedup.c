@@ -26,6 +26,8 @@ double bench_dedup_bare(const void *memory, size_t bytes, int64_t reads)
 	uint64_t number = 1, lines = bytes / LINE;
 	int64_t begin = clock_us();
 	for (int64_t i = 0; i < reads; i++) {
+		/* the next place depends on the word that was read, so no read begins before the
+		 * last ends */
 		number = (number ^ words[line_of(number, lines) * (LINE / 8)]) *
 			     UINT64_C(0x9e3779b97f4a7c15) +
 			 (uint64_t)i;
@@ -41,6 +43,7 @@ double bench_dedup_bare_batched(const void *memory, size_t bytes, int64_t reads)
 	int64_t begin = clock_us();
 
 	for (int64_t i = 0; i < reads; i += BATCH) {
+		/* the places depend on nothing that is read, so all reads of a batch run at once */
 		for (int k = 0; k < BATCH; k++) {
 			places[k] = line_of(bench_dedup_hash((uint64_t)(i + k)).low, lines);
 			__builtin_prefetch(&words[places[k] * (LINE / 8)]);

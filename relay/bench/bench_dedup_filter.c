@@ -66,6 +66,7 @@ static double time_looks(const struct filled *filled, bool batched)
 		    code->look(filled->filters, filled->count, bench_dedup_hash(first + i)) != 0;
 	}
 	double each = (double)(clock_us() - begin) * 1000 / (double)looks;
+	/* more false positives than planned: the filter is not the one that the figure names */
 	if (found > (uint64_t)looks / 100)
 		bench_say("the filter is too full: %llu of %lld", (unsigned long long)found,
 		    (long long)looks);
@@ -85,6 +86,7 @@ static void measure_filter(
 		references[run] =
 		    filled.count * bench_dedup_bare(filled.memory, filled.bytes, reads);
 	}
+	/* an interrupted measurement has too few runs for a median */
 	if (!bench_interrupted())
 		bench_judge_pairs(
 		    bench, name, "ns", values, references, (int)bench->options.runs, '<', bound);

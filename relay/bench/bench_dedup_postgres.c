@@ -102,8 +102,11 @@ bool bench_dedup_postgres(struct bench *bench, struct err *err)
 	postgres.dsn = (char *)bench->options.dsn;
 	OWNED(owned_pg_destroy) struct pg *pg = here.pg = bench_connect(&postgres, err);
 	bool good = pg && bench_place_beside(&here, 2, &place, err) && measure_all(&place, err);
+	/* place has the schema from here on, even if making it has failed half way */
 	if (pg)
 		bench_schema_drop(&place);
+
+	/* figures were added to the copy, and the array may have moved */
 	bench->figures = place.figures;
 	bench->figure_count = place.figure_count;
 	return good;

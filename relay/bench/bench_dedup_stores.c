@@ -84,6 +84,7 @@ static bool add_new_ids(struct outbox_dedup *dedup, enum ids kind, int64_t ids,
 		size_t kept = keep_new(&batch);
 		if (!outbox_dedup_done(dedup, batch.ids, kept, &error))
 			return outbox_error_take(&error, err);
+		/* durable now and then, as when a consumer commits; done_us includes it */
 		if ((first + BATCH) % DURABLE == 0 &&
 		    !outbox_dedup_checkpoint(dedup, first + BATCH, &error))
 			return outbox_error_take(&error, err);
@@ -107,6 +108,7 @@ static bool check_ids_again(struct outbox_dedup *dedup, enum ids kind, int64_t i
 		if (!outbox_dedup_check(dedup, batch.ids, BATCH, batch.states, &error))
 			return outbox_error_take(&error, err);
 		figures->again_us += clock_us() - begin;
+		/* a store may take a new id for a done one, but never the other way round */
 		if (count_new(&batch) > 0)
 			return err_set(err, ERR_FATAL, "an id was forgotten");
 		if (!bench_goes_on(err))
@@ -219,6 +221,7 @@ static bool run_redis_benchmark(const char *url, int64_t sets, double *ret_rate,
 	close(ends[1]);
 	owned_file FILE *output = fdopen(ends[0], "r");
 	int status = -1;
+	/* read to the end before the wait: a full pipe would stop the child */
 	bool found = child > 0 && read_rate(output, ret_rate);
 	if (child > 0)
 		waitpid(child, &status, 0);
@@ -288,6 +291,7 @@ static bool empty_redis(const char *url, bool may, struct err *err)
 	const struct redis_word words[] = {
 	    redis_word("EVAL"), redis_word(script), redis_word("1"), redis_word(ours)};
 
+	/* keys of somebody else were there before: nothing is removed at all */
 	if (!may)
 		return true;
 	if (!connect_to_redis(url, &redis, err))

@@ -56,6 +56,7 @@ static bool add_all(struct window_bench *run, struct dedup_window *window, struc
 			return false;
 		if (turns && (double)(clock_us() - begin) > run->rotation_us)
 			run->rotation_us = (double)(clock_us() - begin);
+		/* the clock is read rarely: it would cost as much as the work */
 		if (i % 1024 || clock_us() - durable_us < CHECKPOINT_US)
 			continue;
 		durable_us = clock_us();
@@ -113,6 +114,8 @@ static bool kill_one(struct window_bench *run, struct err *err)
 			if (!take_window_id(
 				window, run->ids + i, BEGIN_MS + SLICES * SLICE_MS, err))
 				_exit(1);
+		/* SIGKILL only if the window was open: the parent takes any other end for a
+		 * failure */
 		kill(getpid(), window ? SIGKILL : SIGTERM);
 	}
 	bool killed = child > 0 && waitpid(child, &status, 0) == child && WIFSIGNALED(status) &&

@@ -49,6 +49,7 @@ static bool drain_size(struct bench *bench, int64_t rows, int64_t payload, struc
 		return false;
 	judge_rate(bench, ways, rows, payload);
 	judge_cpu(bench, ways, rows, large);
+	/* `memory` uses these peaks, and its bound is for at-least-once */
 	if (bench->delivery == DELIVERY_AT_LEAST_ONCE) {
 		bench->peak_kib[large] = ways[0].peak_kib;
 		bench->drained[large] = rows;
@@ -74,6 +75,7 @@ bool bench_exactly_once(struct bench *bench, struct err *err)
 
 	bench->delivery = DELIVERY_EXACTLY_ONCE;
 	good = bench_drain(bench, err) && bench_latency_at(bench, rate, err);
+	/* in any case, since later kinds use the same bench */
 	bench->delivery = DELIVERY_AT_LEAST_ONCE;
 	return good;
 }

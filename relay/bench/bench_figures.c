@@ -38,6 +38,7 @@ static void judge_figure(struct bench_figure *figure, double judged, const char 
 	figure->judged_as = as;
 	figure->relation = relation;
 	figure->bound = bound;
+	/* the writer did not hold the rate, so the figure says nothing about the relay */
 	if (saturated)
 		figure->verdict = BENCH_SATURATED;
 	else if (relation)
@@ -101,6 +102,7 @@ void bench_judge_pairs(struct bench *bench, const char *name, const char *unit,
 	double ratios[BENCH_MOST_RUNS];
 	struct bench_figure *figure;
 
+	/* by pairs: a machine that slows down between two pairs changes both values of one */
 	for (int pair = 0; pair < count; pair++)
 		ratios[pair] = values[pair] / references[pair];
 	figure = add_figure(bench, name, unit, bench_median_of(values, count));

@@ -41,6 +41,7 @@ static struct pg_result *run_tick(
 	struct pg_result *rows = pg_query(place->pg, sql, params, 5, err);
 	const char *verdict = rows ? pg_value(rows, pg_rows(rows) - 1, 0) : "";
 
+	/* another verdict means that the tick did other work than the one measured */
 	if (!rows || text_equal(verdict, expected))
 		return rows;
 	err_set(err, ERR_FATAL, "a tick returned '%s' instead of '%s'", verdict, expected);
@@ -63,6 +64,7 @@ static bool measure_noting(
 	for (int i = 0; good && i < times; i++) {
 		const struct tick tick = {.closed = "0",
 		    .destinations = pg_value(touched, 0, 0),
+		    /* the ticks before it write the rows that it folds */
 		    .folds = folds && i + 1 == times};
 		struct pg_result *rows = run_tick(place, &tick, "noted", err);
 
@@ -231,6 +233,7 @@ static void list_drains(const struct bench_options *options, struct bench_dimens
 	    .unit = "rows/s",
 	    .relation = '>',
 	    .bound = 0.9};
+
 	dimensions[1] = (struct bench_dimension){.name = "parked rows listed",
 	    .grows = "bytes of a key",
 	    .turns = (int)options->pairs,
@@ -362,6 +365,7 @@ static bool measure_dimensions(struct bench *bench, struct err *err)
 
 		good = measure_in_turns(bench, &dimensions[i], places, err);
 		for (int side = 0; side < 2; side++)
+			/* set before the schema is made, so a half-made one is dropped as well */
 			if (places[side].schema[0])
 				bench_schema_drop(&places[side]);
 	}

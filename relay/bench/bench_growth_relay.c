@@ -40,6 +40,7 @@ void bench_growth_drop_topic(struct bench *bench)
 	owned_text char *topic = parked_topic(bench);
 	struct err err;
 
+	/* ERR_REJECT: the topic is gone, or was never made */
 	if (!topic_metadata_delete_topic(bench->metadata, topic, ANSWER_MS, &err) &&
 	    err.kind != ERR_REJECT)
 		bench_say("topic %s stays behind: %s", topic, err.message);
@@ -272,6 +273,7 @@ bool bench_growth_open_topics(struct bench *bench, int64_t topics, int partition
 		    make_topics(bench, topics, partitions, &made, err) &&
 		    measure_topics(&place, topics, partitions, &relay, &bare, err);
 
+	/* after a failure, only some of the topics were made */
 	drop_topics(bench, made);
 	if (place.schema[0])
 		bench_schema_drop(&place);

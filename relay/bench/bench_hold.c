@@ -21,6 +21,7 @@ static bool open_held_sessions(
 	struct bench place = *bench;
 
 	for (int i = 0; i < hold->sessions && held->count < MOST_SESSIONS; i++) {
+		/* a session of its own: it is in a transaction as long as the measurement */
 		place.pg = bench_connect(bench->postgres, err);
 		if (!place.pg)
 			return false;

@@ -85,6 +85,8 @@ static bool send_filling_record(struct filling *filling, int64_t number, struct 
 	    .header_count = 2};
 
 	while (!producer_send(filling->producer, &record, err))
+		/* ERR_RETRY: the queue is full; with nothing in flight it would never become
+		 * empty */
 		if (err->kind != ERR_RETRY || filling->in_flight == 0 ||
 		    !take_filling_reports(filling, FULL_MS, err))
 			return false;
@@ -183,6 +185,8 @@ static bool measure_ways(struct bench *bench, double *most_mib, struct err *err)
 
 	for (int run = 0; run < runs; run++)
 		for (int turn = 0; turn < WAYS; turn++) {
+			/* forwards and backwards in turn, so that no way always follows the same
+			 * other one */
 			int i = run % 2 ? WAYS - 1 - turn : turn;
 
 			if (!consume_in_child(
@@ -222,6 +226,7 @@ bool bench_inbox(struct bench *bench, struct err *err)
 	struct bench place = *bench; /* without a database */
 	double most_mib = 0;
 
+	/* with a schema the child would connect to the database, which this kind does not need */
 	place.schema[0] = '\0';
 	if (!bench_inbox_fill(&place, bench->options.messages, err))
 		return false;
@@ -232,6 +237,7 @@ bool bench_inbox(struct bench *bench, struct err *err)
 		bench_judge(&place, "memory of an inbox, besides its files", "MiB", most_mib, '<',
 		    MOST_MIB);
 	good = good && bench_inbox_sidecar(&place, err);
+	/* figures were added to the copy, and the array may have moved */
 	bench->figures = place.figures;
 	bench->figure_count = place.figure_count;
 	bench->has_topic = place.has_topic;

@@ -44,6 +44,7 @@ static bool wait_until_taken(
 		usleep(LOOK_US);
 		if (!bench_goes_on(err))
 			return false;
+		/* the limit is for silence: a long topic may take longer */
 		if (taken > seen)
 			until = clock_ms() + STILL_MS;
 		else if (clock_ms() > until)
@@ -151,6 +152,8 @@ static bool tell_ab(struct bench *bench, struct err *err)
 
 	if (!sink)
 		return false;
+
+	/* a second opinion about the server: without it the comparison is still complete */
 	if (run_ab(sink, &rate))
 		bench_tell(bench, "ab, against the same server", "requests/s", rate);
 	else

@@ -53,6 +53,7 @@ static void produce_directly(struct timing *timing, int64_t number)
 		timing->in_flight++;
 		return;
 	}
+	/* an unsent record would be missing from the latencies, just when they are worst */
 	timing->unsent++;
 	free(payload.data);
 }
@@ -259,6 +260,7 @@ static void judge_latency(struct bench *bench, int64_t rate, const struct bench_
 		p99[0][i] = relay[i].p99;
 		p50[1][i] = direct[i].p50;
 		p99[1][i] = direct[i].p99;
+		/* the worst of both: one saturated side makes the comparison meaningless */
 		held = relay[i].held < held ? relay[i].held : held;
 		held = direct[i].held < held ? direct[i].held : held;
 	}
@@ -275,6 +277,7 @@ bool bench_latency_at(struct bench *bench, int64_t rate, struct err *err)
 
 	for (int run = 0; run < bench->options.runs; run++)
 		for (int turn = 0; turn < 2; turn++) {
+			/* the side that comes first changes with each run */
 			bool is_direct = turn != run % 2;
 
 			if (!measure_latency(bench, is_direct, rate, rows,

@@ -104,6 +104,7 @@ static bool take_limit_row(struct limit *limit, bool *ret_waits, struct err *err
 	if (!copy_parse(limit->row, length, limit->first, limit->fields, FIELDS, &kind, err))
 		return false;
 	limit->first = false;
+	/* the trailer is no row, but libpq has allocated it like one */
 	if (kind == COPY_TRAILER) {
 		pg_free_row(limit->row);
 		limit->row = NULL;
@@ -122,6 +123,7 @@ static bool move_rows(struct limit *limit, bool *ret_waits, struct err *err)
 	for (int i = 0; i < TURN && !*ret_waits && !limit->over; i++) {
 		if (!limit->row && !take_limit_row(limit, ret_waits, err))
 			return false;
+		/* the relay may not have more in flight either, so neither does the limit */
 		if (limit->row && (limit->in_flight >= limit->most_in_flight ||
 				      !send_limit_row(limit, &sent, err) || !sent)) {
 			*ret_waits = true;
@@ -141,6 +143,7 @@ static bool run_limit(struct limit *limit, struct err *err)
 
 		if (!move_rows(limit, &waits, err) || !take_limit_reports(limit, err))
 			return false;
+		/* a row that waits for room stops the reading: only the producer can help */
 		if (limit->row)
 			fds[1].fd = -1;
 		else

@@ -125,6 +125,8 @@ static bool is_load_open(const struct loading *loading, int64_t now)
 
 	if (bench_interrupted())
 		return false;
+
+	/* with a rate, all due transactions run; without one, the time alone ends the load */
 	if (load->rate > 0)
 		return due_us(loading) < end && now < end + WAIT_FOR_LAST_US;
 	return now < end;
@@ -187,6 +189,7 @@ static bool wait_and_step(struct loading *loading, struct err *err)
 	int64_t now = clock_us(), wait = LONGEST_US, until_due = due_us(loading) - now;
 	int count = 0;
 
+	/* with all connections busy, only an answer can let the next transaction begin */
 	if (loading->busy < load->connections && is_load_open(loading, now) && until_due < wait)
 		wait = until_due > 0 ? until_due : 0;
 	for (int i = 0; i < load->connections; i++)

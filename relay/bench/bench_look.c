@@ -56,6 +56,7 @@ static bool look_timed(struct pg *pg, bool lists, int64_t *n, double *ret_us, st
 
 	const char *verdict = pg_rows(answer) == 1 ? pg_value(answer, 0, 0) : "rows that are there";
 
+	/* the tick has written a log row: the next one must name the number behind it */
 	if (text_equal(verdict, "rows"))
 		++*n;
 	else if (!text_equal(verdict, "idle"))
@@ -88,6 +89,7 @@ bool bench_look(struct bench *place, bool lists, double *ret_us, struct err *err
 	if (!pg || !rest_behind_rows(place, &n, err) || !prepare_look(place, pg, err))
 		return false;
 	began = clock_us();
+	/* slow looks get enough samples for a median, and fast ones end in time */
 	while (looks < FEWEST || (looks < LOOKS && clock_us() < began + ENOUGH_US))
 		if (!look_timed(pg, lists, &n, &spans[looks++], err))
 			return false;

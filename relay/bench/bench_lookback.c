@@ -72,6 +72,8 @@ bool bench_lookback_ask(struct bench *place, const char *sql, const struct pg_pa
 
 	if (!row)
 		return false;
+
+	/* null: a condition of the query does not hold, and a figure would be wrong */
 	if (pg_rows(row) != 1 || pg_is_null(row, 0, 0))
 		return err_set(
 		    err, ERR_FATAL, "not everything was resolved, or not by what was to do it");
@@ -270,6 +272,7 @@ static bool measure_undecided(struct bench_lookback *look, struct err *err)
 	if (good) {
 		good = bench_place_beside(look->bench, 3, &with, err) &&
 		       measure_in(look, (struct bench *const[]){&without, &with}, err);
+		/* also after a failure: bench_place_beside may have made a part of it */
 		bench_schema_drop(&with);
 	}
 	bench_schema_drop(&without);

@@ -38,6 +38,8 @@ static bool wait_until_resolved(struct bench *bench, const struct bench_child *c
 
 	while (open) {
 		usleep(LOOK_US);
+		/* the CPU time is read before the count, so it does not include work after the
+		 * last one */
 		if (!bench_goes_on(err) || !bench_child_cpu(bench, child, ret_cpu, err) ||
 		    !bench_lookback_ask(bench, sql_bench_lookback_open, NULL, 0, &open, err))
 			return false;
@@ -114,6 +116,7 @@ static bool measure_cpu(struct bench_lookback *look, struct err *err)
 
 	for (int run = 0; run < runs; run++)
 		for (int turn = 0; turn < 2; turn++) {
+			/* the side that comes first changes with each run */
 			int grpc = turn == run % 2;
 			struct resolved resolved;
 

@@ -104,6 +104,7 @@ static bool measure_spans(
 	       measure_run(&saying, watch, ret_spans, err);
 	bench_child_stop(&child);
 	bench_watch_stop(watch);
+	/* the talk outlives the array */
 	bench_talk_note(look->talk, NULL);
 	free(saying.acked_us);
 	free(saying.sent_us);

@@ -71,6 +71,7 @@ int64_t bench_number(const void *payload, size_t length)
 	const char *at;
 	int64_t number = 0;
 
+	/* records of others and tombstones have no number */
 	if (!payload || length < BENCH_NUMBER_AT + DIGITS)
 		return -1;
 	at = (const char *)payload + BENCH_NUMBER_AT;

@@ -160,6 +160,7 @@ static void add_element(struct text *list, const char *element)
 			plain = 1;
 		}
 	}
+
 	text_add(list, "\"");
 }
 
@@ -216,6 +217,8 @@ bool bench_settle(struct bench *bench, struct err *err)
 
 	if (!bench_script_alone(bench, sql_bench_vacuum, err))
 		return false;
+
+	/* the role may lack the privilege; then the first run may pay for the writes before it */
 	if (!pg_script(bench->pg, "checkpoint", &refused))
 		bench_say("no checkpoint before the runs: %s", refused.message);
 	return true;
@@ -228,6 +231,7 @@ bool bench_rewind(struct bench *bench, const char *snapshot, struct err *err)
 	owned_text char *shards = xformat("%d", bench->shards);
 	const struct pg_param params[] = {{BENCH_PUBLISHER}, {snapshot}, {shards}};
 
+	/* the publisher is made anew, so the old one goes first; its parked rows stay */
 	return pg_execute(bench->pg, forget, params, 1, err) &&
 	       pg_execute(bench->pg, make, params, 3, err);
 }

@@ -52,6 +52,7 @@ char *bench_relay_find(const char *named, struct err *err)
 {
 	char *found;
 
+	/* a name with a slash is a path, as in a shell; another one is looked for on PATH */
 	if (named && strchr(named, '/')) {
 		found = is_program(named) ? xstrdup(named) : NULL;
 	} else {

@@ -96,6 +96,7 @@ static bool is_obstacle_there(struct obstacle *obstacle, struct err *err)
 	OWNED(owned_pg_result_destroy) struct pg_result *count = NULL;
 	owned_text char *sql = NULL;
 
+	/* published rows and sessions cannot be removed by the relay */
 	if (!obstacle->load.counted)
 		return true;
 	sql = schema_text(obstacle->load.counted, obstacle->place.schema);
@@ -130,6 +131,7 @@ static bool set_up_all(
     struct bench *bench, struct obstacle *obstacles, int count, int64_t rows, struct err *err)
 {
 	for (int i = 0; i < count; i++)
+		/* sessions alone need no rows of their own */
 		if (owner_of_rows(obstacles, i) == &obstacles[i] &&
 		    !set_up_obstacle(bench, &obstacles[i], i + 2, rows, err))
 			return false;
@@ -170,6 +172,7 @@ static bool drain_all(
 	if (!bench_turns(ways, count, runs, rows, err))
 		return false;
 	for (int i = 1; i < count; i++) {
+		/* an obstacle that the relay has worked off would not have been in the way */
 		if (!is_obstacle_there(&obstacles[i], err))
 			return false;
 		write_load_name(&obstacles[i].load, "drain", name);

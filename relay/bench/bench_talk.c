@@ -130,6 +130,7 @@ bool bench_talk_flush(struct bench_talk *talk, struct err *err)
 	while (talk->in_flight > 0) {
 		if (!bench_goes_on(err) || !bench_talk_step(talk, FULL_MS, err))
 			return false;
+		/* the limit is for silence: many records may take longer */
 		if (talk->in_flight < left) {
 			left = talk->in_flight;
 			until = clock_ms() + FLUSH_MS;
@@ -161,6 +162,7 @@ static bool say_operation(
 	while (!producer_send(talk->producer, &record, err)) {
 		struct err fatal;
 
+		/* only a full queue becomes empty: a fatal producer sends nothing from then on */
 		if (err->kind == ERR_RETRY && !producer_is_fatal(talk->producer, &fatal) &&
 		    talk->in_flight > 0 && bench_goes_on(err) &&
 		    bench_talk_step(talk, FULL_MS, err))

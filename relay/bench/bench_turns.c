@@ -65,6 +65,8 @@ static bool drain_way(
 	if (!bench_rewind(bench, way->snapshot, err) || (way->gathers && !hold_back(bench, err)) ||
 	    !bench_child_start(bench, &child, way->limit ? limit : relay, err))
 		return false;
+
+	/* taking many shards takes time, which is no part of the drain */
 	if (way->gathers && !gather_shards(bench, err)) {
 		bench_child_stop(&child);
 		return false;

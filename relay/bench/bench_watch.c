@@ -77,6 +77,7 @@ static bool watch_record(void *context, const struct consumer_record *record)
 	struct bench_watch *watch = context;
 	int64_t number = bench_number(record->payload, record->payload_length);
 
+	/* a record that was sent again does not count: its first arrival is the latency */
 	if (number < 0 || number >= watch->numbers || atomic_load(&watch->seen_us[number]))
 		return true;
 	atomic_store(&watch->seen_us[number], clock_us());

@@ -34,6 +34,7 @@ bool bench_writer(struct bench *bench, struct err *err)
 {
 	double publish[BENCH_PAIRS], plain[BENCH_PAIRS], warm;
 
+	/* one run of each ahead, which does not count, so that both begin with warm caches */
 	if (!bench_empty_table(bench, err) || !run_once(bench, true, 0, &warm, err) ||
 	    !run_once(bench, false, 0, &warm, err))
 		return false;

@@ -38,6 +38,8 @@ struct suggestion call_suggest(const struct command *const *rows, const char *na
 			suggestion_offer(&nearest, (*rows)->name + length, (*rows)->name);
 		snprintf(
 		    group, sizeof group, "%.*s", (int)strcspn((*rows)->name, " "), (*rows)->name);
+		/* with a second word the group is right already, so only its commands are
+		 * offered */
 		if (length == 0)
 			suggestion_offer(&nearest, group, group);
 	}
@@ -98,9 +100,11 @@ static bool parse_option(struct call *call, int argc, char *const *argv, int *at
 	int place = option_place(call->command, name, length);
 	const struct command_option *option;
 
+	/* "-x" is no short form of "--x"; -v alone has one */
 	if (place < 0 || (argv[*at][1] != '-' && !text_equal(argv[*at], "-v")))
 		return refuse_option(call->command, argv[*at], err);
 	option = &call->command->options[place];
+	/* "" marks a switch that was given; NULL is the absent one */
 	if (!option->value) {
 		call->options[place] = "";
 		return !value || err_set(err, ERR_REJECT, "--%s takes no value", option->name);
@@ -109,6 +113,7 @@ static bool parse_option(struct call *call, int argc, char *const *argv, int *at
 		return err_set(
 		    err, ERR_REJECT, "--%s wants a value: %s", option->name, option->value);
 	call->options[place] = value ? value : argv[++*at];
+	/* checked here, so that call_number cannot fail later */
 	return check_value(option, call->options[place], err);
 }
 
@@ -143,6 +148,8 @@ static bool parse_command(
 
 	if (word[0] == '-')
 		return refuse_option(NULL, word, err);
+
+	/* the next word names the command of this group */
 	if (!call->group && is_group(rows, word)) {
 		call->group = word;
 		return true;
@@ -161,6 +168,7 @@ static bool add_argument(struct call *call, const char *word, struct err *err)
 	int most = call->command->most_arguments;
 
 	assert(most <= CALL_ARGUMENTS);
+	/* CALL_ARGUMENTS as a maximum means any number, so the message says to call again */
 	if (call->argument_count >= CALL_ARGUMENTS)
 		return err_set(err, ERR_REJECT,
 		    "%s takes %d arguments at most: go on in a second call", call->command->name,
@@ -180,6 +188,7 @@ bool call_parse(const struct command *const *rows, int argc, char *const *argv,
 
 	*call = (struct call){.command = rows[1] ? NULL : rows[0]};
 	for (int at = 1; at < argc; at++) {
+		/* before a command "--" is a word like any other, and no command has that name */
 		if (call->command && !only_arguments && text_equal(argv[at], "--")) {
 			only_arguments = true;
 			continue;
@@ -199,6 +208,8 @@ bool call_parse(const struct command *const *rows, int argc, char *const *argv,
 			return false;
 		}
 	}
+
+	/* with --help the group itself is described */
 	if (call->group && !call->command && !call->help)
 		return err_set(err, ERR_REJECT, "%s wants a second word", call->group);
 	if (call->command && !call->help && call->argument_count < call->command->least_arguments)

@@ -15,6 +15,7 @@ bool confirm_ask(const char *question, struct err *err)
 {
 	char answer[16] = "";
 
+	/* the plan is on stdout, and must be on the screen before the question */
 	fflush(stdout);
 	fprintf(stderr, "%s Type yes: ", question);
 	if (fgets(answer, sizeof answer, stdin) && text_equal(answer, "yes\n"))
@@ -31,6 +32,7 @@ bool confirm_check(const struct call *call, struct err *err)
 {
 	bool asks = !call_flag(call, "yes") && confirm_can_ask();
 
+	/* a dry run changes nothing, so it needs neither a reason nor somebody to ask */
 	if (call_flag(call, "dry-run"))
 		return true;
 	if (is_blank(call_text(call, "reason", asks ? "-" : "")))
@@ -84,6 +86,7 @@ bool confirm_check_force(const struct call *call, const char *const *words, stru
 		return err_set(err, ERR_REJECT, "--force names what is forced (%s), not \"%.*s\"",
 		    text_string(&known), (int)(length < 60 ? length : 60), word);
 	}
+	/* an empty variable in a script must not pass for no --force at all */
 	return !call_flag(call, "force") || *call_text(call, "force", "") ||
 	       err_set(err, ERR_REJECT, "--force is empty: name what is forced");
 }

@@ -10,6 +10,7 @@ static void add_foreign_name(struct text *out, const char *name)
 	owned_text char *copy = xstrdup(name);
 	uint32_t code;
 	for (char *at = copy; *at; at++) {
+		/* 0: no character begins here; the rest of the name may still be readable */
 		int length = text_utf8(at, &code);
 		if (length)
 			at += length - 1;

@@ -18,6 +18,7 @@ static long long section_number(const json_t *section, const char *name)
 
 static const char *section_word(const json_t *section)
 {
+	/* a section that does not work handles nothing, paused or not */
 	if (!json_is_true(json_object_get(section, "works")))
 		return "does not work";
 	if (json_is_true(json_object_get(section, "paused")))
@@ -61,6 +62,7 @@ static bool operate_section(const struct call *call, const char *verb, struct er
 	json_t *order, *answer = NULL;
 	bool done;
 
+	/* the process logs it: nothing else records why a section was paused */
 	if (reason[0] == '\0')
 		return err_set(err, ERR_REJECT, "--reason is missing: say why, for the log");
 	order = json_pack("{s:s, s:s, s:s}", "verb", verb, "section", section, "reason", reason);

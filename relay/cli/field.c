@@ -31,6 +31,7 @@ char *field_bytes(const char *hex, bool lines, bool *ret_is_text)
 	for (size_t i = 0; i < length; i++)
 		bytes[i] = (char)(hex_value(hex[2 * i]) << 4 | hex_value(hex[2 * i + 1]));
 	bytes[length] = '\0';
+	/* text that begins with \x would read as hexadecimal when it is given back as key= */
 	*ret_is_text =
 	    length > 0 && is_printable(bytes, length, lines) && !text_starts(bytes, "\\x");
 	if (*ret_is_text)

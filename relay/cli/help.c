@@ -37,6 +37,8 @@ static void wrap_words(struct text *out, const char *words, size_t length, int i
 
 		while (word < length && words[word] != ' ')
 			word++;
+		/* a word that is longer than the line stays whole: a command must be copied as
+		 * one */
 		if (column > indent && column + 1 + (int)word > WIDTH) {
 			text_addf(out, "\n%*s", indent, "");
 			column = indent;
@@ -82,6 +84,7 @@ static void help_option(const struct command_option *option, struct text *out)
 
 	option_name(option, &name);
 	text_addf(out, "  %-24s  ", text_string(&name));
+	/* a long name pushes the help to the right on its first line only */
 	wrap_words(out, option->help, strlen(option->help), 28,
 	    name.length > 24 ? (int)name.length + 4 : 28);
 }
@@ -170,6 +173,8 @@ void help_usage(struct text *out)
 		if (heading)
 			text_addf(out, "  %-11s", heading->text);
 		add_short_name(row, heading, &names);
+		/* names are collected up to the last command below a heading, and wrapped
+		 * together */
 		if (row[1] && !heading_above(row[1]))
 			continue;
 		wrap_words(out, names.data, names.length, 13, 13);
@@ -229,6 +234,7 @@ void help_markdown_command(const struct command *command, struct text *out)
 		OWNED(text_finish) struct text name = {0};
 
 		option_name(&command->options[i], &name);
+		/* a bar would end the cell of the table, even within backquotes */
 		for (size_t at = 0; at < name.length; at++)
 			text_addf(out, "%s%s%c", at ? "" : "| `", name.data[at] == '|' ? "\\" : "",
 			    name.data[at]);

@@ -36,6 +36,8 @@ static bool choose_by_option(const struct call *call, struct lookback_selection 
 
 	if (!value)
 		return true;
+
+	/* an empty value may be a shell variable that is not set, and would select other ids */
 	if (!string || !*value) {
 		json_decref(string);
 		return err_set(err, ERR_REJECT, "--%s %s", name,
@@ -97,12 +99,15 @@ static bool check_selection(
 	bool all = call_flag(call, "all"), named = selection->id_count > 0;
 	const char *option = lookback_call_first_option(call);
 
+	/* checks before anything is read: a mistake here decides more ids than were meant */
 	if (named && all)
 		return err_set(
 		    err, ERR_REJECT, "--all does not go with ids: take one of them away");
 	if (named && option)
 		return err_set(err, ERR_REJECT,
 		    "--%s does not go with ids: name them, or choose with --all", option);
+
+	/* an order about everything must be said: leaving out the ids is not enough */
 	if (!named && !all)
 		return err_set(err, ERR_REJECT,
 		    "nothing says which ids: name them (TYPE ID…), or say --all, which takes what "
@@ -149,6 +154,7 @@ static bool confirm_and_carry_out(
 	printf(
 	    "%s of %" PRId64 " id%s\n", order->word, order->matching, text_plural(order->matching));
 	fflush(stdout);
+	/* with --yes nobody reads the sample before the order */
 	if ((call_flag(call, "dry-run") || !call_flag(call, "yes")) &&
 	    !print_selected_sample(order, err))
 		return false;

@@ -31,6 +31,8 @@ static bool check_parked_choice(const struct call *call, struct err *err)
 	if (call->argument_count > 0 && call_flag(call, "all"))
 		return err_set(err, ERR_REJECT,
 		    "--all does not go with '%.60s': take one of them away", call->arguments[0]);
+
+	/* a request about every row must be said: leaving out the terms is not enough */
 	if (call->argument_count == 0 && !call_flag(call, "all"))
 		return err_set(err, ERR_REJECT,
 		    "nothing says which rows: name ids (12 13) or terms (topic=orders, "
@@ -51,6 +53,7 @@ static void print_addressed_rows(const struct parked_request *request)
 {
 	OWNED(text_finish) struct text others = {0};
 
+	/* the reasons are known of the counted rows only */
 	if (request->more)
 		text_addf(&others, "; counted among the first %d of about %" PRId64, PARKED_COUNTED,
 		    request->about);
@@ -110,6 +113,7 @@ static bool report_outcome(
 		printf(", %" PRId64 " of them published", outcome->published);
 	puts("");
 	text_add_line(&error, outcome->error);
+	/* a refusal comes first: waiting longer would not change it */
 	if (outcome->refused > 0)
 		return err_set(err, ERR_REJECT,
 		    "Kafka refused %" PRId64 " of %" PRId64 " row%s again, first id %" PRId64
@@ -139,6 +143,7 @@ static bool confirm_and_note(
 		return false;
 
 	print_addressed_rows(request);
+	/* with --yes nobody reads the sample before the request */
 	if ((call_flag(call, "dry-run") || !call_flag(call, "yes")) &&
 	    !print_parked_sample(request, err))
 		return false;

@@ -20,6 +20,7 @@ static int print_help(const struct call *call)
 	else
 		help_usage(&out);
 	fputs(out.data, stdout);
+	/* help that was asked for is a result; help instead of a command is an error */
 	return call->help ? 0 : EXIT_USAGE;
 }
 
@@ -65,6 +66,8 @@ int program_main(int argc, char **argv)
 	keep_freed_memory();
 	if (!call_parse(commands, argc, argv, &call, &err))
 		return usage_error(&call, &err);
+
+	/* a program with a single command runs it without any word */
 	if (call.help || (argc == 1 && !program_has_one_command()))
 		return close_output(print_help(&call));
 	if (!call.command) {

@@ -19,6 +19,8 @@ void progress_step(struct progress *progress, int64_t count)
 {
 	int64_t now = clock_ms(), spent = now - progress->began_ms;
 
+	/* a terminal redraws one line; elsewhere each report is a line of a log, so they are
+	 * rare */
 	if (now - progress->shown_ms < (progress->terminal ? TERMINAL_MS : LINES_MS))
 		return;
 	progress->shown_ms = now;
@@ -30,6 +32,7 @@ void progress_step(struct progress *progress, int64_t count)
 
 void progress_end(struct progress *progress)
 {
+	/* clears the line, so that the result does not begin behind it */
 	if (progress->drawn)
 		fputs("\r\033[K", stderr);
 	progress->drawn = false;

@@ -9,6 +9,7 @@
 
 int session_failed(const struct err *err)
 {
+	/* the error comes behind the output that was printed before, where both go to one file */
 	fflush(stdout);
 	fprintf(stderr, "%s: %s\n", program_name, err->message);
 	return err_exit_status(err);
@@ -25,6 +26,7 @@ struct config *session_config(const struct call *call, struct err *err)
 {
 	struct config *config = config_load(session_config_path(call), err);
 
+	/* a command prints its own results; only warnings and errors of the log matter */
 	if (config)
 		log_configure(
 		    config->log_level > LOG_LEVEL_WARN ? config->log_level : LOG_LEVEL_WARN,
@@ -46,6 +48,7 @@ int session_run(const struct call *call, bool (*check)(const struct call *call, 
 	struct session session = {.call = call, .config = config};
 	bool done;
 
+	/* checks need no connection, so a wrong call fails even without a server */
 	if (config && (!check || check(call, &err)))
 		session.postgres = session_postgres(call, config, &err);
 	session.pg = session.postgres ? database_connect(session.postgres, &err) : NULL;
@@ -77,6 +80,7 @@ const struct publisher_settings *session_publisher(
 	const char *name = call_text(call, "publisher", NULL);
 	const struct config_publisher *publisher;
 
+	/* a single publisher needs no name; if there are several, "main" is the default */
 	if (!name && config->publisher_count == 1)
 		return &config->publishers[0].settings;
 	publisher = config_find_publisher(config, name ? name : "main");
@@ -114,6 +118,8 @@ bool session_range(const struct call *call, int64_t *ret_from_us, int64_t *ret_t
 		return false;
 	if (*ret_from_us >= *ret_to_us)
 		return err_set(err, ERR_REJECT, "--from %s does not lie before --to %s", from, to);
+
+	/* such a range is most likely a typing error, and an empty result would hide it */
 	return *ret_from_us <= clock_wall_us() ||
 	       err_set(err, ERR_REJECT, "--from %s lies in the future, where nothing is", from);
 }

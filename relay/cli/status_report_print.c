@@ -43,6 +43,7 @@ static void print_backlog(const struct status_shard *shard, struct text *out)
 {
 	char oldest[32];
 
+	/* 0 would read as no backlog: an unknown number is never printed as one */
 	if (shard->unpublished < 0 && shard->unknown[0])
 		text_addf(out, "unpublished unknown (%s), oldest unknown", shard->unknown);
 	else if (shard->unpublished < 0)
@@ -132,6 +133,7 @@ static void print_bounded_partition(const struct status_partition *partition, st
 {
 	char from[MOMENT_SIZE], to[MOMENT_SIZE], bytes[32], rows[48] = "rows unknown";
 
+	/* the default partition has no bounds; print_database reports it if it has rows */
 	if (!partition->bounded)
 		return;
 	moment_format(partition->from_us, from);
@@ -229,6 +231,8 @@ static void print_delivers(const struct status_report *report, struct text *out)
 
 		text_addf(out, "deliver %s  %s%s to %s\n", deliver->name, deliver->topics.items[0],
 		    deliver->topics.count > 1 ? ", …" : "", deliver->url);
+		/* three cases that need different actions: it runs, it runs elsewhere, nobody
+		 * answers */
 		if (section)
 			deliver_call_add_section(out, section);
 		else if (report->deliver)
@@ -258,6 +262,7 @@ static json_t *int64_json(int64_t number)
 {
 	char text[24];
 
+	/* as text: many JSON readers lose digits of a number beyond 2^53 */
 	snprintf(text, sizeof text, "%" PRId64, number);
 	return json_string(text);
 }
@@ -421,6 +426,7 @@ static json_t *admin_json(const struct status_report *report)
 {
 	json_t *object;
 
+	/* no [admin] listen: that differs from an endpoint that does not answer */
 	if (report->admin_report[0] == '\0')
 		return json_null();
 	object = json_object();

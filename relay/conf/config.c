@@ -38,6 +38,7 @@ static bool set_value(const struct config *config, const struct config_section *
 	struct err reason;
 	bool done;
 
+	/* config_secret_read has put the content of the file under the key without _file */
 	if (row->type == CONFIG_FILE)
 		return true;
 	done = row->type == CONFIG_SECTION ? set_section(config, item, row, value, &reason)
@@ -53,6 +54,8 @@ static bool set_item(
 		if (config_rows[i].kind == section->kind &&
 		    !set_value(config, section, item, &config_rows[i], err))
 			return false;
+
+	/* an open kind has no rows: its properties go to librdkafka as they are */
 	for (int i = 0; config_kinds[section->kind].open && i < section->count; i++)
 		kafka_settings_add(item, section->entries[i].key, section->entries[i].value,
 		    section->entries[i].origin);
@@ -69,6 +72,9 @@ static void *next_item(struct config *config, const struct config_section *secti
 
 	if (!kind->size)
 		return config;
+
+	/* the count grows before the members are set, so that config_destroy frees a half-built
+	 * item */
 	item = config_rows_item(config, section->kind, number++);
 	*item = xstrdup(section->name);
 	if (kind->origin)
@@ -135,6 +141,9 @@ static bool finish_publishers(
 			return config_source_refuse(err, source, CONFIG_PUBLISHER,
 			    publisher->settings.name, "topics",
 			    "it is empty, and nothing would be published; write * for all topics");
+
+		/* the tail shows which records the last transaction left; without it rows would
+		 * be repeated */
 		if (publisher->settings.delivery == DELIVERY_EXACTLY_ONCE &&
 		    publisher->settings.resume != RESUME_TAIL)
 			return err_set(err, ERR_CONFIG,
@@ -156,6 +165,7 @@ static struct config *build_config(const struct config_source *source, struct er
 	OWNED(owned_config_destroy) struct config *config = xcalloc(1, sizeof *config);
 	struct config *built = config;
 
+	/* in the order of the kinds: a section refers only to kinds that are built before it */
 	for (int kind = 0; kind < CONFIG_KINDS; kind++) {
 		if (config_kinds[kind].size)
 			allocate_sections(config, source, kind);
@@ -174,9 +184,13 @@ static struct config *build_config(const struct config_source *source, struct er
 	    !config_lookback_finish(config, source, err) ||
 	    !config_senders_finish(config, source, err) || !config_api_finish(config, source, err))
 		return NULL;
+
+	/* for the binary search of find_topic; no section points to a topic */
 	if (config->topic_count > 0)
 		qsort(config->topics, (size_t)config->topic_count, sizeof *config->topics,
 		    compare_topics);
+
+	/* the caller owns it from here on */
 	config = NULL;
 	return built;
 }
@@ -244,6 +258,7 @@ void config_destroy(struct config *config)
 	if (!config)
 		return;
 
+	/* members before lists: the rows say where the members of each item are */
 	for (int i = 0; i < config_row_count; i++)
 		for (int k = 0; k < config_rows_items(config, config_rows[i].kind); k++)
 			config_value_free(
@@ -349,6 +364,8 @@ char *config_internal_topic(const struct config *config, const char *topic)
 	}
 	for (int i = 0; i < config->deliver_count && !setting; i++)
 		setting = internal_of_deliver(&config->delivers[i], topic);
+
+	/* Kafka keeps offsets and transactions in such topics */
 	if (!setting && strncmp(topic, "__", 2) == 0)
 		setting = xstrdup("Kafka's own topics, which begin with __");
 	return setting;

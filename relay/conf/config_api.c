@@ -42,6 +42,8 @@ static bool finish_api(
 
 	if (!finish_tokens(api, source, err))
 		return false;
+
+	/* without an address nobody can use the tokens, which were checked all the same */
 	if (!api->listen[0])
 		return true;
 	if (api->send_tokens.count + api->read_tokens.count + api->operate_tokens.count +
@@ -71,6 +73,7 @@ static bool is_wrong_address(const char *listen)
 	unsigned char address[sizeof(struct in6_addr)];
 
 	if (host[0] == '[') {
+		/* config_value.c has checked that the bracket is closed */
 		host[length - 1] = '\0';
 		return inet_pton(AF_INET6, host + 1, address) != 1;
 	}
@@ -101,6 +104,8 @@ static bool check_listens(
 	if (config->api.listen[0] && is_wrong_address(config->api.listen))
 		return config_source_refuse(
 		    err, source, CONFIG_API, NULL, "listen", no_address, config->api.listen);
+
+	/* the second of them could not bind, and `run` would end with a less clear error */
 	if (config->admin_listen[0] && config->api.listen[0] &&
 	    clash_on_port(config->admin_listen, config->api.listen))
 		return config_source_refuse(err, source, CONFIG_API, NULL, "listen",

@@ -53,6 +53,7 @@ static void compare_items(
 {
 	for (int i = 0; i < config_row_count; i++) {
 		const struct config_row *row = &config_rows[i];
+		/* a reloadable key is applied at once, so it needs no restart */
 		if (row->kind == kind && !row->reloadable &&
 		    !config_value_equal(running, fresh, row))
 			add_difference(out, kind, item_name(kind, running), row->key, "");
@@ -62,6 +63,7 @@ static void compare_items(
 	if (kind != CONFIG_KAFKA)
 		return;
 
+	/* values that differ are reported by the first call only */
 	compare_properties(running, fresh, true, "removed, ", out);
 	compare_properties(fresh, running, false, "added, ", out);
 }
@@ -71,6 +73,7 @@ void config_compare(
 {
 	for (int k = 0; k < CONFIG_KINDS; k++) {
 		enum config_kind kind = (enum config_kind)k;
+
 		for (int i = 0; i < config_rows_items(running, kind); i++) {
 			const void *item = config_rows_item(running, kind, i);
 			const char *name = item_name(kind, item);
@@ -80,6 +83,8 @@ void config_compare(
 			else
 				add_difference(ret_fixed, kind, name, NULL, "removed, ");
 		}
+
+		/* sections in both were compared above; here only new ones are left */
 		for (int i = 0; i < config_rows_items(fresh, kind); i++) {
 			const char *name = item_name(kind, config_rows_item(fresh, kind, i));
 			if (!config_rows_item_named(running, kind, name))

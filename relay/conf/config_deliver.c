@@ -37,6 +37,7 @@ static bool check_batch(
 	enum { ANSWER_BYTES = 59 };
 	int64_t needed = deliver->batch > 1 ? deliver->batch * ANSWER_BYTES : 0;
 
+	/* a batch is filled from the messages in progress, so a larger one would never be full */
 	if (deliver->batch > deliver->concurrency)
 		return config_source_refuse(err, source, CONFIG_DELIVER, deliver->name, "batch",
 		    "it is larger than concurrency, which is %lld; lower batch or raise "
@@ -68,6 +69,7 @@ static bool read_step(const char *text, struct outbox_inbox_retry_topic *ret_ste
 		    "'%.40s' is not a duration from 0 to 7d; write for example %.80s=10s",
 		    equals + 1, topic);
 	*ret_step = (struct outbox_inbox_retry_topic){topic, delay_ms};
+	/* the step owns it */
 	topic = NULL;
 	return true;
 }
@@ -93,6 +95,7 @@ static bool set_steps(
 			return config_source_refuse(
 			    err, source, CONFIG_DELIVER, name, "retry_topics", "%s", why.message);
 		for (int k = 0; k < i; k++)
+			/* with two delays, records with the short one wait behind the others */
 			if (text_equal(deliver->retry_steps[k].topic, step->topic))
 				return config_source_refuse(err, source, CONFIG_DELIVER, name,
 				    "retry_topics", "%s is listed twice; remove one of them",
@@ -115,6 +118,8 @@ static bool check_failures(
 	if (deliver->retry_max_ms < deliver->retry_first_ms)
 		return config_source_refuse(err, source, CONFIG_DELIVER, name, "retry_max",
 		    "it is shorter than retry_first; set at least the value of retry_first");
+
+	/* 0: tries never end, so a message never leaves its place */
 	if (deliver->retry_topics.count > 0 && deliver->attempts == 0)
 		return config_source_refuse(err, source, CONFIG_DELIVER, name, "retry_topics",
 		    "with attempts = 0 no message ever goes there; set another number of attempts");
@@ -134,6 +139,7 @@ static bool check_failures(
 static bool compare_delivers(const struct config_source *source,
     const struct config_deliver *deliver, const struct config_deliver *other, struct err *err)
 {
+	/* sections of one group would share its partitions, and each would miss messages */
 	if (deliver->kafka == other->kafka && text_equal(deliver->group, other->group))
 		return config_source_refuse(err, source, CONFIG_DELIVER, deliver->name, "group",
 		    "[deliver \"%s\"] has the same group; each section needs its own group",
@@ -185,6 +191,7 @@ bool config_deliver_finish(
 		    !check_batch(source, deliver, err) || !check_failures(source, deliver, err) ||
 		    !compare_with_lookbacks(config, source, deliver, err))
 			return false;
+		/* with those before it only: each pair is compared once */
 		for (int k = 0; k < i; k++)
 			if (!compare_delivers(source, deliver, &config->delivers[k], err))
 				return false;

@@ -82,6 +82,7 @@ static void put_variable(
 	owned_text char *other = config_source_other_key(key);
 	struct config_entry *before = config_source_entry(section, other);
 
+	/* dsn of the environment replaces dsn_file of the file; two variables are an error later */
 	if (before && !before->from_environ)
 		config_source_remove(section, before);
 	config_source_put(section, key, value, variable, true);
@@ -98,6 +99,8 @@ static bool apply_to_main(struct config_source *source, enum config_kind kind, c
 		    "%s: a [%s] needs a name; declare [%s \"orders\"] in the file, then set "
 		    "OUTBOX_RELAY_TOPIC_ORDERS_<KEY>",
 		    variable, config_kinds[kind].word, config_kinds[kind].word);
+
+	/* a new "main" beside the declared publishers would publish every row once more */
 	if (!section && kind == CONFIG_PUBLISHER && config_source_find(source, kind, NULL))
 		return err_set(err, ERR_CONFIG,
 		    "%s: the file declares publishers, but not [publisher \"main\"]; name the "
@@ -120,6 +123,7 @@ static bool refuse_variable(struct err *err, const char *variable)
 
 		for (char *at = known; *at; at++)
 			*at = (char)toupper((unsigned char)*at);
+		/* a named section needs its name in the variable, which is not known here */
 		if (!config_kinds[config_rows[i].kind].named)
 			suggestion_offer(&nearest, known, known);
 	}
@@ -148,6 +152,8 @@ static bool apply_to_kind(struct config_source *source, enum config_kind kind, c
 
 	for (int i = 0; i < source->count; i++) {
 		char *found = find_named_key(&source->sections[i], kind, rest);
+		/* "a" with the key b_c and "a.b" with the key c are spelled alike: neither is
+		 * guessed */
 		if (found && section) {
 			free(found);
 			return err_set(err, ERR_CONFIG,
@@ -164,6 +170,7 @@ static bool apply_to_kind(struct config_source *source, enum config_kind kind, c
 		put_variable(section, key, value, variable);
 		return true;
 	}
+	/* a declared section was not meant, so the variable is about "main" */
 	key = find_variable_key(kind, rest);
 	return key ? apply_to_main(source, kind, key, variable, value, err)
 		   : refuse_variable(err, variable);
@@ -177,6 +184,7 @@ static bool apply_variable(struct config_source *source, const char *assignment,
 	if (!equals || !text_starts(assignment, prefix))
 		return true;
 	variable = xformat("%.*s", (int)(equals - assignment), assignment);
+	/* the program reads these itself: they are no settings */
 	if (is_reserved_variable(variable))
 		return true;
 	for (int kind = 0; kind < CONFIG_KINDS; kind++) {
@@ -210,6 +218,9 @@ static void add_defaults(struct config_source *source, const char *database_url)
 			config_source_add(
 			    source, (enum config_kind)kind, "main", CONFIG_SOURCE_DEFAULT);
 	section = config_source_find(source, CONFIG_POSTGRES, "main");
+
+	/* DATABASE_URL may be set for other programs as well: the relay's own settings come first
+	 */
 	if (section && database_url && !config_source_has_value(section, "dsn") &&
 	    !config_source_has_value(section, "dsn_file"))
 		put_variable(section, "dsn", database_url, "DATABASE_URL");

@@ -25,6 +25,7 @@ static bool folder_is_open(const char *path, char **ret_folder)
 	    !slash ? xstrdup(".") : xformat("%.*s", slash == path ? 1 : (int)(slash - path), path);
 	struct stat state;
 
+	/* with the sticky bit, as /tmp has it, only the owner of a file may rename it */
 	if (stat(folder, &state) != 0 || !(state.st_mode & S_IWOTH) || (state.st_mode & S_ISVTX))
 		return false;
 	*ret_folder = folder;

@@ -77,6 +77,9 @@ static bool declare_section(struct reader *reader, const char *word, const char 
 		return fail_at_line(reader, "[%s] needs a name; write [%s \"orders\"]", word, word);
 	if (!*name)
 		name = "main";
+
+	/* [publisher] and [publisher "main"] are the same section, so both together are a
+	 * duplicate */
 	before = config_source_find(reader->source, kind, name);
 	reader->section = before ? before : config_source_add(reader->source, kind, name, origin);
 	if (!before)
@@ -137,6 +140,7 @@ static bool begin_section(struct reader *reader, const char *line)
 	length = strspn(line, alphabet);
 	word = xformat("%.*s", (int)length, line);
 	line = skip_line_blanks(line + length);
+	/* a name with other letters ends before the quote, is empty then, and is refused */
 	if (*line == '"') {
 		length = strspn(++line, alphabet);
 		name = xformat("%.*s", line[length] == '"' ? (int)length : 0, line);
@@ -160,6 +164,7 @@ static char *next_ini_line(char *buffer, int size, void *user)
 	const char *line = reader->rest;
 	size_t length = strcspn(line, "\n");
 
+	/* libinih goes on after an error: this ends its reading, and keeps the first message */
 	if (reader->failed || !*line)
 		return NULL;
 	reader->line++;
@@ -175,6 +180,7 @@ static char *next_ini_line(char *buffer, int size, void *user)
 	}
 	memcpy(buffer, line, length);
 	buffer[length] = '\0';
+	/* begun here and not in take_ini_entry, which libinih calls for keys only */
 	if (*buffer == '[' && !begin_section(reader, buffer))
 		return NULL;
 	return buffer;
@@ -221,6 +227,8 @@ static int take_ini_entry(void *user, const char *section, const char *key, cons
 		    key);
 	if (!*key)
 		return fail_at_line(reader, "a value without a key; write key = value");
+
+	/* an unknown key is most likely misspelt, and its setting would silently be the default */
 	if (!config_kinds[reader->section->kind].open &&
 	    !config_rows_find(reader->section->kind, key))
 		return refuse_key(reader, origin, key);
@@ -244,11 +252,14 @@ bool config_ini_read(
 	ini_use_stack = false;
 	ini_initial_alloc = ini_max_line = LINE_SIZE;
 #endif
+	/* some editors begin a file with a byte order mark */
 	if (text_starts(ini, "\xef\xbb\xbf"))
 		reader.rest += 3;
 	first_bad = ini_parse_stream(next_ini_line, &reader, take_ini_entry, &reader);
 	if (first_bad == 0 && !reader.failed)
 		return true;
+
+	/* the first of the two errors is reported; libinih's own have a line and no message */
 	if (reader.failed && (first_bad <= 0 || first_bad >= reader.line))
 		return false;
 	reader.line = first_bad;

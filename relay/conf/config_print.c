@@ -19,6 +19,7 @@ static void add_comment(struct text *out, const char *sentence)
 
 	while (*sentence) {
 		size_t length = strcspn(sentence, " ");
+		/* a word that is longer than the line stays whole */
 		if (column && column + 1 + length > 100) {
 			text_add(out, "\n");
 			column = 0;
@@ -212,6 +213,7 @@ void config_print_reference(struct text *out)
 	for (int kind = 0; kind < CONFIG_KINDS; kind++) {
 		text_addf(out, "\n## [%s%s]\n\n%s\n", config_kinds[kind].word,
 		    config_kinds[kind].named ? " \"NAME\"" : "", config_kinds[kind].help);
+		/* an open kind has no keys of its own to list */
 		if (config_kinds[kind].open) {
 			print_kafka_defaults(out);
 			continue;

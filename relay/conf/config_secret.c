@@ -15,6 +15,8 @@ static char *read_secret(
 	secret = config_source_read_file(path, warnings, err);
 	if (!secret)
 		return NULL;
+
+	/* editors and `echo` end a file with a line end, which is no part of a password */
 	for (length = strlen(secret); length && strchr("\r\n", secret[length - 1]); length--)
 		secret[length - 1] = '\0';
 	return secret;
@@ -30,6 +32,8 @@ static bool read_entry(struct config_section *section, const struct config_entry
 
 	if (!*entry->value)
 		return true;
+
+	/* it would be unclear which of the two is in force */
 	if (config_source_has_value(section, key))
 		return config_source_fail(err, origin, section, entry->key,
 		    "%s is set as well, at %s; keep one of them", key,
@@ -50,6 +54,7 @@ static bool read_section(
 		owned_text char *key = xstrdup(entry->key);
 		if (!read_entry(section, entry, directory, warnings, err))
 			return false;
+		/* found again by its key: reading the file has moved the entries */
 		config_source_remove(section, config_source_entry(section, key));
 	}
 	return true;

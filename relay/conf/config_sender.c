@@ -42,6 +42,7 @@ static bool fits_some_type(
 static bool check_sender_scope(const struct config *config, const struct config_source *source,
     const struct config_sender *sender, struct err *err)
 {
+	/* a key that was forgotten must not give the right to send everything */
 	if (sender->sections.count + sender->types.count == 0)
 		return config_source_refuse(err, source, CONFIG_SENDER, sender->name, "types",
 		    "neither sections nor types is set; write types = * for all business types");
@@ -77,6 +78,7 @@ static bool check_tokens(const struct config *config, const struct config_source
 			    "token %d is also in [api] send_tokens, which may send all business "
 			    "types; remove it from one of the two",
 			    i + 1);
+		/* with those before it only: each pair is compared once */
 		for (const struct config_sender *other = config->senders; other < sender; other++)
 			if (config_list_has(&other->tokens, token))
 				return config_source_refuse(err, source, CONFIG_SENDER,

@@ -125,6 +125,7 @@ bool config_source_fail(struct err *err, const char *origin, const struct config
 	va_start(args, format);
 	vsnprintf(message, sizeof message, format, args);
 	va_end(args);
+	/* a kind without a size exists once, and its "main" was never written */
 	if (config_kinds[section->kind].size)
 		place = xformat("[%s \"%s\"]", word, section->name);
 	else
@@ -159,8 +160,12 @@ char *config_source_read_file(const char *path, struct text *warnings, struct er
 		err_set(err, ERR_CONFIG, "%s: cannot be read: %s", path, strerror(errno));
 		return NULL;
 	}
+	/* of the open file: checking by path could look at another file than the one that is
+	 * read */
 	if (!config_files_check(path, &state, true, warnings, err))
 		return NULL;
+
+	/* one byte more than allowed tells a file that is too large from one that just fits */
 	length = fread(content, 1, FILE_SIZE + 1, file);
 	if (ferror(file))
 		err_set(err, ERR_CONFIG, "%s: cannot be read: %s", path, strerror(errno));

@@ -17,6 +17,7 @@ static bool check_publisher_headers(const struct config_source *source,
 	const struct publisher_settings *settings = &publisher->settings;
 	bool exact = settings->delivery == DELIVERY_EXACTLY_ONCE;
 
+	/* without a tail to read, a takeover needs no headers */
 	if (settings->resume == RESUME_NONE || !publishes_to(publisher, topic->name))
 		return true;
 	return config_source_refuse(err, source, CONFIG_TOPIC, topic->name, "headers",
@@ -86,6 +87,7 @@ bool config_topics_finish(
 	for (int i = 0; i < config->topic_count; i++) {
 		const struct config_topic *topic = &config->topics[i];
 
+		/* records with the headers satisfy every publisher and consumer */
 		if (topic->headers == TOPIC_HEADERS_FULL)
 			continue;
 		for (int k = 0; k < config->publisher_count; k++)

@@ -116,6 +116,7 @@ static bool set_number_with_unit(
 	case UNITS_READ:
 		break;
 	}
+	/* after the unit, since the range of a row is in milliseconds or bytes */
 	if (number < row->low || number > row->high)
 		return refuse_range(err, text, row);
 	*number_at(item, row) = number;
@@ -142,6 +143,7 @@ static bool set_schema(void *item, const struct config_row *row, const char *tex
 	struct text rule = {0};
 	size_t length = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_");
 
+	/* the name is put into SQL without quotes, so it must need none */
 	if (!text[length] && length > 0 && length <= SCHEMA_LENGTH &&
 	    strchr("0123456789", *text) == NULL && !text_starts(text, "pg_")) {
 		replace_text(item, row, xstrdup(text));
@@ -168,6 +170,8 @@ static bool set_address(void *item, const struct config_row *row, const char *te
 		return err_set(err, ERR_CONFIG,
 		    "'%.40s' is neither a port nor host:port; write for example 127.0.0.1:9187",
 		    text);
+
+	/* a bare port is on loopback: nothing is open to other machines by accident */
 	replace_text(item, row, xformat("%s%s", *text && !colon ? "127.0.0.1:" : "", text));
 	return true;
 }
@@ -299,6 +303,7 @@ static const char *section_name(const void *item, const struct config_row *row)
 
 bool config_value_equal(const void *a, const void *b, const struct config_row *row)
 {
+	/* the content was compared at the key without _file */
 	if (row->type == CONFIG_FILE)
 		return true;
 	if (row->type == CONFIG_CHOICE)
@@ -310,6 +315,7 @@ bool config_value_equal(const void *a, const void *b, const struct config_row *r
 	if (is_list(row))
 		return list_equal(list_at(a, row), list_at(b, row));
 
+	/* by name: pointers of two configurations always differ */
 	if (row->type == CONFIG_SECTION)
 		return text_equal(section_name(a, row), section_name(b, row));
 	return *number_at(a, row) == *number_at(b, row);

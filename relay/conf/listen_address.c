@@ -11,6 +11,7 @@ bool listen_address_parse(const char *address, char **ret_host, char **ret_port,
 	bool bracketed = length > 2 && address[0] == '[' && colon[-1] == ']';
 	int64_t number;
 
+	/* more than one colon needs brackets: else it is unclear where the port begins */
 	if (!text_to_int64(port, 0, 65535, &number) || (colon && length == 0) ||
 	    (!bracketed && memchr(address, ':', length)))
 		return err_set(err, ERR_CONFIG,

@@ -22,6 +22,7 @@ static bool wait_for_socket(const struct exchange *exchange, short events)
 	struct pollfd fd = {.fd = exchange->fd, .events = events};
 	int64_t left = exchange->until - clock_ms();
 
+	/* poll sets no errno when the time is over, and the callers report errno */
 	errno = ETIMEDOUT;
 	return left > 0 && poll(&fd, 1, (int)left) > 0;
 }
@@ -40,6 +41,8 @@ static int connect_at(const struct addrinfo *at, int64_t until)
 	if (errno == EINPROGRESS && wait_for_socket(&exchange, POLLOUT) &&
 	    getsockopt(exchange.fd, SOL_SOCKET, SO_ERROR, &error, &length) == 0 && error == 0)
 		return exchange.fd;
+
+	/* close may change errno, and the caller reports the reason of the failure */
 	error = error ? error : errno;
 	close(exchange.fd);
 	errno = error;
@@ -89,6 +92,7 @@ static bool receive_all(const struct exchange *exchange, struct text *answer)
 {
 	char part[4096];
 
+	/* bounds the memory: another program may listen at this address and send without end */
 	while (answer->length < MOST_BYTES) {
 		ssize_t length = recv(exchange->fd, part, sizeof part, 0);
 
@@ -141,6 +145,8 @@ bool admin_ask(const char *listen, const struct admin_order *order, int *ret_sta
 		listen, text_string(&request), request.length, order->timeout_ms, &answer, err))
 		return false;
 	found = strstr(text_string(&answer), "\r\n\r\n");
+
+	/* another program may listen at this address */
 	if (!found || !text_starts(answer.data, "HTTP/1.") || answer.length < 12)
 		return err_set(err, ERR_RETRY, "what answers at %s speaks no HTTP", listen);
 	*ret_status = (int)strtol(answer.data + strlen("HTTP/1.1 "), NULL, 10);

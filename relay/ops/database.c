@@ -11,6 +11,7 @@ const struct postgres_settings *database_section(
 {
 	const struct postgres_settings *found;
 
+	/* a single section needs no name; if there are several, "main" is the default */
 	if (!name && config->postgres_count == 1)
 		return &config->postgres[0];
 	found = config_find_postgres(config, name ? name : "main");

@@ -16,13 +16,17 @@ static const char example[] =
 static bool blame_user_query(const struct dedup_source *source, struct err *err)
 {
 	const char *sqlstate = pg_sqlstate(source->pg);
+	/* syntax and names except a missing permission (42), data (22), unsupported features
+	 * (0A), and a write in the read-only transaction (25006) */
 	bool at_fault = (text_starts(sqlstate, "42") && !text_equal(sqlstate, "42501")) ||
 			text_starts(sqlstate, "22") || text_starts(sqlstate, "0A") ||
 			text_equal(sqlstate, "25006");
 
+	/* a lost connection is no error of the query, whatever the last SQLSTATE was */
 	if (pg_state(source->pg) != PG_IDLE || !at_fault)
 		return false;
 
+	/* text behind the SQLSTATE would come between the error and the example */
 	char *code = strstr(err->message, "(SQLSTATE ");
 	char *end = code ? strchr(code, ')') : NULL;
 	if (end)
@@ -48,7 +52,7 @@ static struct pg_result *ask_about(
 	return query_source(source, sql, err);
 }
 
-/* --- what the query returns ----------------------------------------------------------------- */
+/* --- the columns of the query --------------------------------------------------------------- */
 
 static bool check_shape(struct dedup_source *source, const char *query, struct err *err)
 {
@@ -81,6 +85,7 @@ static bool check_types(struct dedup_source *source, const char *query, struct e
 		return false;
 
 	const char *id = pg_value(rows, 0, 0), *at = pg_value(rows, 0, 1);
+	/* dedup compares bytes: the text of other types may depend on settings of the session */
 	if (!is_one_of(id, types))
 		return err_set(err, ERR_REJECT,
 		    "--sql: its first column is of type %s, and an id is text, bytea, uuid or a "
@@ -119,6 +124,7 @@ bool dedup_source_open(struct dedup_source *ret_source, const char *dsn, const c
 	const struct script_place places[] = {{"batch", number, true}, {NULL}};
 	*ret_source = (struct dedup_source){.fetch = script_fill(sql_dedup_load_fetch, places)};
 	ret_source->pg = pg_connect_plain(dsn, "outbox-relay dedup load", CONNECT_MS, err);
+	/* the shape comes first: it tells the other statements whether they add a time */
 	return ret_source->pg && pg_script(ret_source->pg, sql_dedup_load_begin, err) &&
 	       check_shape(ret_source, trimmed, err) && check_types(ret_source, trimmed, err) &&
 	       declare_cursor(ret_source, trimmed, err);

@@ -10,6 +10,8 @@ static const char *token_of(const struct config_api *api, bool orders)
 {
 	if (api->operate_tokens.count > 0)
 		return api->operate_tokens.items[0];
+
+	/* an operate token may read too; a read token may not give orders */
 	return !orders && api->read_tokens.count > 0 ? api->read_tokens.items[0] : NULL;
 }
 

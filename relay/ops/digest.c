@@ -24,5 +24,7 @@ uint64_t digest_add(uint64_t state, const void *bytes, size_t length)
 	word = 0;
 	if (left > 0)
 		memcpy(&word, at, left);
+
+	/* the length marks the end of a field, and tells NULL from an empty field */
 	return mix_word(mix_word(state, word), bytes ? length + 1 : 0);
 }

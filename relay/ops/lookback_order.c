@@ -59,6 +59,7 @@ static bool refuse_selected_row(
 
 	text_addf(&id, "%s ", pg_value(rows, i, SELECTION_TYPE));
 	text_add_line(&id, pg_value(rows, i, SELECTION_ID));
+	/* the application has decided already: an order could only contradict that */
 	if (pg_is_null(rows, i, SELECTION_STATE) && !pg_is_null(rows, i, FIND_CAME_BEFORE))
 		return err_set(err, ERR_REJECT,
 		    "%s: its %s came, and its prepare has not: it will be decided by that", id.data,
@@ -70,6 +71,8 @@ static bool refuse_selected_row(
 		    id.data);
 	if (text_equal(state, "decided"))
 		return refuse_decided(id.data, rows, i, err);
+
+	/* the deadline of its prepare has not passed: the transaction may still be running */
 	if (order->verb == LOOKBACK_RETRY && text_equal(state, "undecided"))
 		return err_set(err, ERR_REJECT,
 		    "%s is not overdue: the business is called first at %s", id.data,
@@ -169,6 +172,8 @@ bool lookback_order_carry_out(struct lookback_order *order, const char *reason, 
 
 	if (!row)
 		return false;
+
+	/* no id was changed: named ids are handled all or none, and of others none was left */
 	if (!pg_is_null(row, 0, REFUSED))
 		return look_again(order, err);
 	order->id = pg_int(row, 0, AUDIT);

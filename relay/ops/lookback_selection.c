@@ -50,8 +50,11 @@ static const struct postgres_settings *choose_postgres(const struct lookback_sel
 	const struct config *config = selection->config;
 	const struct config_lookback *owner = find_lookback_section(config, section);
 
+	/* the operator named a database, or nothing else tells which one keeps the ids */
 	if (selection->section || config->lookback_count == 0)
 		return database_section(config, selection->section, err);
+
+	/* a section that is named and unknown is not replaced by the one that has the type */
 	if (!owner && !section)
 		owner = find_owner(config, type);
 	return owner ? owner->postgres : common_postgres(config, err);
@@ -83,11 +86,13 @@ static bool add_selected_id(json_t *pairs, const char *type, const char *id, str
 	json_t *text = json_string(id), *pair = json_array();
 
 	json_array_append_new(pair, json_string(type));
+	/* json_string returns NULL for text that is not UTF-8 */
 	if (!text || json_array_append_new(pair, text) != 0 || !*id || strlen(id) > ID_LENGTH) {
 		json_decref(pair);
 		return err_set(err, ERR_REJECT,
 		    "one of the ids is none: an id is text in UTF-8, of 1 to %d bytes", ID_LENGTH);
 	}
+	/* named twice, an id could not be decided twice: the order would fail as incomplete */
 	if (!has_pair(pairs, pair))
 		json_array_append(pairs, pair);
 	json_decref(pair);
@@ -139,6 +144,7 @@ void lookback_selection_finish(struct lookback_selection *selection)
 struct pg_result *lookback_selection_query(struct lookback_selection *selection, const char *sql,
     const struct pg_param *params, int count, struct err *err)
 {
+	/* chosen late: the options with the section and the type are read after the init */
 	if (!selection->postgres) {
 		const json_t *chosen = selection->chosen;
 		const char *section = json_string_value(json_object_get(chosen, "section"));

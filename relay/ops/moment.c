@@ -31,6 +31,9 @@ static bool read_zone_offset(const char *at, int64_t *ret_us)
 	*ret_us = 0;
 	if (*at == '\0' || ((at[0] == 'Z' || at[0] == 'z') && at[1] == '\0'))
 		return true;
+
+	/* sscanf alone would take "+1:2" and "+ 1: 2": the digits and the colon have fixed
+	 * places */
 	if ((*at != '+' && *at != '-') || strspn(at + 1, "0123456789:") != 5 || at[3] != ':' ||
 	    sscanf(at + 1, "%2d:%2d%n", &hours, &minutes, &length) != 2 || at[1 + length] ||
 	    length != 5 || hours > 23 || minutes > 59)
@@ -45,6 +48,7 @@ static bool is_in_calendar(struct tm fields, int64_t *ret_us)
 	struct tm given = fields;
 
 	*ret_us = (int64_t)timegm(&fields) * SECOND_US;
+	/* timegm also moves second 60 into the next minute */
 	return fields.tm_mday == given.tm_mday && fields.tm_sec == given.tm_sec;
 }
 
@@ -57,6 +61,7 @@ bool moment_parse(const char *text, int64_t *ret_us, struct err *err)
 		const char *end = strptime(text, forms[i], &fields);
 		int64_t us, fraction = 0, zone;
 
+		/* a shorter form leaves a rest, which is no zone: then no form matches */
 		if (!end || (i == 0 && !read_fraction(&end, &fraction)) ||
 		    !read_zone_offset(end, &zone) || !is_in_calendar(fields, &us))
 			continue;

@@ -34,6 +34,7 @@ static bool read_parked_key(struct parked *parked, const char *value, struct err
 
 static bool read_error(struct parked *parked, const char *value, struct err *err)
 {
+	/* every error contains the empty text: this would select all rows that have an error */
 	if (!*value)
 		return err_set(err, ERR_REJECT,
 		    "error= names no error: write a part of it, as error=\"too large\"");
@@ -97,6 +98,8 @@ static bool add_term(struct parked *parked, const char *term, bool given[TERMS],
 	for (int i = 0; i < TERMS; i++) {
 		if (strlen(terms[i].name) != length || strncmp(terms[i].name, term, length) != 0)
 			continue;
+		/* the second value would replace the first one, and select other rows than both
+		 * together */
 		if (given[i])
 			return err_set(
 			    err, ERR_REJECT, "%s= is given twice: give it once", terms[i].name);
@@ -133,6 +136,8 @@ static bool add_chosen_id(struct parked *parked, const char *word, struct err *e
 
 	if (!parked_id(word, &id, err))
 		return false;
+
+	/* the first id begins the range, which the later ones widen */
 	if (!ids) {
 		ids = json_array();
 		json_object_set_new(parked->chosen, "ids", ids);
@@ -158,12 +163,16 @@ bool parked_choose(
 		const char *word = words[i];
 		bool term = strchr(word, '=') != NULL;
 
+		/* a bare word would be an id, which `parked list` takes as a term (ids=12) */
 		if (!term && !may_name_ids)
 			return err_set(err, ERR_REJECT,
 			    "'%.60s' chooses no rows: write NAME=VALUE, for example topic=orders "
 			    "or ids=12",
 			    word);
 		bare += !term;
+
+		/* ids and terms would have to hold both: it is not clear which the operator
+		 * means */
 		if (bare > 0 && bare <= i)
 			return err_set(err, ERR_REJECT,
 			    "'%.60s' does not go with '%.60s': name ids, or choose rows by terms",

@@ -47,11 +47,15 @@ static bool refuse_parked_row(
 		return err_set(err, ERR_REJECT,
 		    "id %s is not parked in publisher %s: `outbox-relay parked list` shows what is",
 		    id, request->parked->publisher->name);
+
+	/* two open requests could mean the same row in different ways */
 	if (!pg_is_null(rows, i, FIND_REQUEST))
 		return err_set(err, ERR_REJECT,
 		    "id %s: %s was requested by %s at %s (%.200s) and is not carried out yet", id,
 		    pg_value(rows, i, FIND_REQUEST), pg_value(rows, i, FIND_WHO),
 		    pg_value(rows, i, FIND_AT), pg_value(rows, i, FIND_REASON));
+
+	/* its record would reach Kafka before that of an earlier message of its key */
 	if (request->verb == PARKED_RETRY && text_equal(pg_value(rows, i, FIND_STATE), "behind"))
 		return err_set(err, ERR_REJECT,
 		    "id %s waits behind id %s (%s) of the same key: retry or skip id %s", id,
@@ -99,6 +103,7 @@ static bool check_terms(const struct parked_request *request, struct err *err)
 {
 	OWNED(text_finish) struct text others = {0};
 
+	/* rows beyond the counted ones may match, so nothing can be refused */
 	if (request->more)
 		return true;
 	if (request->matching == 0)
@@ -127,6 +132,7 @@ bool parked_request_count(struct parked_request *request, struct err *err)
 	request->free = pg_int(row, 0, 3);
 	request->more = text_equal(pg_value(row, 0, 4), "t");
 	request->about = pg_int(row, 0, 5);
+	/* a named id that cannot be changed refuses the call; rows found by terms are left out */
 	return request->parked->id_count > 0 ? check_parked_ids(request, err)
 					     : check_terms(request, err);
 }
@@ -167,6 +173,7 @@ bool parked_request_note(struct parked_request *request, const char *reason, str
 	int64_t until = clock_ms() + BUSY_MS;
 
 	while (!note_once(request, reason, err)) {
+		/* only this refusal passes by itself */
 		if (!text_equal(pg_sqlstate(request->parked->pg), "OR002"))
 			return false;
 		if (!parked_request_count(request, err))
@@ -195,6 +202,8 @@ static bool look_at_outcome(
 	    .published = pg_int(row, 0, 1),
 	    .refused = pg_int(row, 0, 2),
 	    .refused_id = pg_int(row, 0, 3)};
+
+	/* a skipped row is finished once it is looked at; Kafka has to answer for a retried one */
 	ret_outcome->over = text_equal(pg_value(row, 0, 5), "t") &&
 			    (request->verb == PARKED_SKIP ||
 				ret_outcome->published + ret_outcome->refused >= ret_outcome->done);

@@ -139,6 +139,8 @@ static bool fail_redrive(struct redrive *redrive, const struct err *err)
 {
 	if (!redrive->failed)
 		redrive->err = *err;
+
+	/* the first error is the cause; later ones may only follow from it */
 	redrive->failed = true;
 	return false;
 }
@@ -148,6 +150,7 @@ static void take_acknowledged(struct redrive *redrive)
 	struct err why;
 	bool refused;
 
+	/* goes on after a refusal: those that are acknowledged still count as gone back */
 	for (struct item *item; (item = redelivery_take(redrive->redelivery, &refused, &why));) {
 		if (refused)
 			fail_redrive(redrive, &why);
@@ -172,6 +175,8 @@ static bool send_until_few(struct redrive *redrive, size_t most)
 		redelivery_step(redrive->redelivery, clock_ms());
 		take_acknowledged(redrive);
 		size_t now = redelivery_count(redrive->redelivery);
+		/* the limit is for silence: a long list may take longer, as long as some are
+		 * acknowledged */
 		if (now < before)
 			until = clock_ms() + GIVE_UP_MS;
 		else if (clock_ms() > until) {
@@ -190,6 +195,7 @@ static bool send_back(struct redrive *redrive, const struct consumer_record *rec
 	struct err err;
 	char *topic = header_of(record, "outbox-origin-topic");
 
+	/* no consumer of the section would read the record in that topic */
 	if (!topic || !config_list_has(&redrive->section->topics, topic)) {
 		err_set(&err, ERR_REJECT,
 		    "dead letter %" PRId32 "/%" PRId64 " is of topic %s, which [deliver \"%s\"] "
@@ -202,6 +208,7 @@ static bool send_back(struct redrive *redrive, const struct consumer_record *rec
 	item->public.topic = redrive->section->dead_letter_topic;
 	item->owned_id = topic; /* as long as the dead letter */
 	redelivery_send(redrive->redelivery, item, topic, REDELIVERY_TO_ORIGIN);
+	/* bounds the memory: each dead letter is kept until it is acknowledged */
 	return send_until_few(redrive, UNDER_WAY);
 }
 
@@ -213,14 +220,18 @@ static bool see_dead_letter(void *context, const struct consumer_record *record)
 
 	if (redrive->figures.matching >= redrive->limit)
 		return false;
+
+	/* the partition was added after the offsets were read: nothing is known about it */
 	if (record->partition >= redrive->part_count)
 		return true;
 
 	struct part *part = &redrive->parts[record->partition];
+	/* only dead letters that the first pass has reported go back, even if others came since */
 	if (redrive->sends && record->offset >= part->upto)
 		return true;
 
 	bool gone = offsets_is_finished(&part->offsets, record->offset);
+	/* each record that is passed is taken: those that are not wanted stay unfinished */
 	if (redrive->sends && !gone)
 		offsets_take(&part->offsets, record->offset);
 	if (!is_redrive_wanted(redrive, record))
@@ -253,6 +264,8 @@ static bool read_dead_letters(struct redrive *redrive, bool sends, struct err *e
 	    consumer && !at_end && !redrive->failed && redrive->figures.matching < redrive->limit)
 		if (!consumer_read(consumer, WAIT_MS, see_dead_letter, redrive, &at_end, err))
 			return false;
+
+	/* a dead letter that is acknowledged later is not noted, and would go back once more */
 	if (consumer && sends)
 		send_until_few(redrive, 0);
 	return consumer;
@@ -272,6 +285,7 @@ static bool read_part(struct redrive *redrive, const struct consumer_partition *
 
 	bool ours = commit_text_parse(text, &finished, &mark);
 	bool stale = offset < at->low || offset > at->high; /* the topic was recreated, or cut */
+	/* another program may use a group of this name; overwriting its offsets would lose them */
 	if (!offsets_init(&part->offsets, stale ? at->low : offset, stale ? "" : finished) || !ours)
 		return err_set(err, ERR_REJECT,
 		    "group %s.redriven has committed what is no list of dead letters: delete that "
@@ -304,10 +318,13 @@ static bool note_parts(struct redrive *redrive, void (*unnoted)(void *context, i
     void *context, struct err *err)
 {
 	char text[COMMIT_TEXT_SIZE];
+
 	for (int i = 0; i < redrive->part_count; i++) {
 		const struct offsets *offsets = &redrive->parts[i].offsets;
+		/* dead letters that the text leaves out would go back again in the next redrive */
 		if (commit_text_write(offsets, "", text) >= COMMIT_TEXT_SIZE)
 			unnoted(context, i);
+
 		const struct subscription_place place = {
 		    redrive->section->dead_letter_topic, i, offsets->done, text};
 		if (!committed_write(redrive->committed, &place, err))
@@ -331,6 +348,7 @@ const struct config_deliver *redrive_section(
 		    section->origin, name);
 		return NULL;
 	}
+
 	err_set(err, ERR_CONFIG, "there is no section [deliver \"%s\"]", name);
 	return NULL;
 }
@@ -379,6 +397,7 @@ bool redrive_send(struct redrive *redrive, void (*unnoted)(void *context, int pa
 	struct err noting;
 	redrive->limit = INT64_MAX; /* the passes read partitions by turns, each in its own order */
 	bool well = read_dead_letters(redrive, true, err);
+	/* acknowledged dead letters are noted after an error too: the next call skips them */
 	bool noted =
 	    note_parts(redrive, unnoted, context, well && !redrive->failed ? err : &noting);
 	if (redrive->failed)

@@ -23,6 +23,7 @@ static bool look_up_topic(struct topic_metadata *metadata, const char *name,
 			    "topic %s does not exist in Kafka: create it, or name another with "
 			    "--to",
 			    name);
+		/* the look-up runs in the background, and has no answer yet */
 		poll(NULL, 0, LOOK_MS);
 	} while (clock_ms() < until);
 	return err_set(err, ERR_RETRY,
@@ -50,6 +51,9 @@ static void check_retention(
 
 	if (!topic_metadata_settings(metadata, name, ANSWER_MS, &settings, &count, &err))
 		return;
+
+	/* a broker that sets timestamps itself, or only compacts, does not delete by the row's
+	 * age */
 	if (strstr(setting_value(settings, count, "cleanup.policy"), "delete") &&
 	    text_equal(setting_value(settings, count, "message.timestamp.type"), "CreateTime") &&
 	    text_to_int64(
@@ -76,6 +80,8 @@ static bool check_replay_topic(const struct replay *replay, const char *name, in
 		    name, why);
 	if (!look_up_topic(metadata, name, &topic, err))
 		return false;
+
+	/* checked before the first record goes out: later the replay would end half way */
 	if (partition >= topic.partitions)
 		return err_set(err, ERR_REJECT,
 		    "rows ask for partition %d, and topic %s has %d: choose another --to",
@@ -94,6 +100,8 @@ bool replay_check_topics(const struct replay *replay, const struct replay_plan *
 	for (int i = 0; i < plan->count; i++) {
 		const struct replay_topic *topic = &plan->topics[i];
 
+		/* with a target, only that one topic is checked, for the largest partition and
+		 * the oldest row */
 		if (!replay->target && !check_replay_topic(replay, topic->name, topic->partition,
 					   topic->oldest_ms, plan->now_ms, metadata, err))
 			return false;

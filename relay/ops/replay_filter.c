@@ -64,6 +64,7 @@ static bool read_event_id(
 	char uuid[UUID_BYTES];
 
 	(void)now_us;
+	/* the text is inserted into a script, so it must be safe within quotes */
 	if (!uuid_read(value, strlen(value), uuid))
 		return err_set(err, ERR_REJECT,
 		    "event-id=%.60s is no uuid: write it as "
@@ -107,11 +108,14 @@ static bool add_filter_term(struct replay_filter *filter, const char *name, size
 		if (strlen(filter_rows[i].name) != length ||
 		    strncmp(filter_rows[i].name, name, length) != 0)
 			continue;
+		/* the second value would replace the first one, and select other rows than both
+		 * together */
 		if (filter->terms[i])
 			return err_set(err, ERR_REJECT, "%s= is given twice: give it once",
 			    filter_rows[i].name);
 		return filter_rows[i].read(filter, value, now_us, err);
 	}
+
 	return err_set(err, ERR_REJECT,
 	    "'%.*s' is nothing to choose rows by: ids=, created=, topic=, key=, event-id= and "
 	    "state= are",
@@ -161,6 +165,8 @@ bool replay_filter_from_json(struct replay_filter *filter, const char *json, str
 
 	if (!good)
 		err_set(err, ERR_FATAL, "the replay's filter is no JSON object");
+
+	/* moments in the future were refused when the replay was made: INT64_MAX refuses none */
 	json_object_foreach(object, name, value)
 	{
 		if (good)

@@ -49,10 +49,13 @@ static bool take_page_row(
 	pages->first = false;
 	if (kind != COPY_ROW)
 		return true;
+
+	/* rows in memory count, sent or not: the next page begins behind them */
 	pages->after = message.id;
 	pages->count++;
 	pages->bytes += message.bytes;
 	replay_send_add(send, &message);
+	/* rows that come before the server cancels are taken too; the request is sent once */
 	if (pages->cut || pages->bytes <= page_room(pages))
 		return true;
 	pages->cut = pages->ever_cut = true;
@@ -82,6 +85,7 @@ static bool take_page(struct replay_pages *pages, struct replay_send *send, stru
 		if (what == PG_COPY_WAIT)
 			return true;
 		if (what == PG_COPY_END) {
+			/* a page that was cut, or is full, may have further rows behind it */
 			pages->finished = !pages->cut && pages->count < pages->rows;
 			end_page(pages);
 			return true;
@@ -95,6 +99,7 @@ bool replay_pages_step(struct replay_pages *pages, struct replay_send *send, str
 {
 	struct replay_send_state state = replay_send_state(send);
 
+	/* half of the memory is for the page that comes, half for the rows that wait */
 	if (!pages->copying && !pages->finished && state.waiting <= pages->rows / 2 &&
 	    state.bytes <= page_room(pages) && !begin_page(pages, err))
 		return false;

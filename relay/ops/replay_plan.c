@@ -79,6 +79,7 @@ static bool read_published(struct replay *replay, struct pg *pg, struct err *err
 	const struct pg_param params[] = {{replay->publisher->name}};
 	OWNED(owned_pg_result_destroy) struct pg_result *row = NULL;
 
+	/* without state=published no log is needed, and the publisher may have none yet */
 	if (!replay->filter.terms[REPLAY_STATE])
 		return true;
 	row = query_for_plan(replay, pg, sql_verify_publisher, params, 1, err);
@@ -126,6 +127,8 @@ static bool count_planned_rows(
 	plan->topics = xcalloc((size_t)pg_rows(rows), sizeof *plan->topics);
 	for (int i = 0; i < pg_rows(rows); i++)
 		add_planned_topic(replay, plan, rows, i);
+
+	/* the pages use the same snapshot, so rows that commit later are not sent */
 	if (pg_rows(rows) > 0)
 		replay->snapshot = xstrdup(pg_value(rows, 0, 7));
 	return true;
@@ -141,6 +144,7 @@ static bool count_gone(
 	OWNED(owned_pg_result_destroy) struct pg_result *row = NULL;
 
 	plan->gone = -1;
+	/* only a range of ids can have holes that mean something */
 	if (!filter->terms[REPLAY_IDS])
 		return true;
 	row = query_for_plan(replay, pg, sql_replay_gone, params, 2, err);

@@ -34,6 +34,7 @@ static char *replay_owner_name(void)
 {
 	char host[64] = "";
 
+	/* a name that is too long may be cut without a NUL: the last byte stays 0 */
 	if (gethostname(host, sizeof host - 1) != 0 || host[0] == '\0')
 		text_copy(host, sizeof host, "host");
 	return xformat("%s:%d", host, (int)getpid());
@@ -61,6 +62,7 @@ bool replay_create(
 	if (!row)
 		return false;
 	replay->id = pg_int(row, 0, 0);
+	/* nothing is acknowledged yet: the first page begins with the smallest row */
 	replay->last_id = low_id - 1;
 	replay->noted_ms = now;
 	return true;
@@ -76,6 +78,7 @@ static bool find_publisher(
 {
 	const struct config_publisher *publisher = config_find_publisher(config, name);
 
+	/* without the publisher its headers, timestamps and limits are unknown */
 	if (!publisher || publisher->settings.postgres != replay->publisher->postgres)
 		return err_set(err, ERR_CONFIG,
 		    "replay %" PRId64
@@ -101,6 +104,7 @@ static bool read_replay_row(
 		    "there is no replay %s in %s; `outbox-relay replay --list` shows them", id,
 		    pg_place(pg));
 	replay->target = copy_column(row, 2);
+	/* a rate of this call comes before the one that was noted */
 	replay->rate = replay->rate ? replay->rate : pg_int(row, 0, 3);
 	replay->snapshot = copy_column(row, 4);
 	replay->shards = copy_column(row, 5);
@@ -156,6 +160,8 @@ bool replay_take(struct replay *replay, struct pg *pg, const struct config *conf
 	owned_text char *lease = xformat("%" PRId64, replay->publisher->lease_ms);
 	const struct pg_param params[] = {{id_text}, {nonce}, {owner}, {lease}};
 
+	/* before the statement: the lease begins in the database later, so it cannot end earlier
+	 * there */
 	now = clock_ms();
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *row = query_replay(replay, pg, sql_replay_take, params, 4, err);
@@ -163,6 +169,8 @@ bool replay_take(struct replay *replay, struct pg *pg, const struct config *conf
 
 	if (!row || !judge_taken(replay, row, err))
 		return false;
+
+	/* only these values of the call remain; everything else is read again */
 	replay_init(&taken, replay->publisher);
 	taken.id = id;
 	taken.rate = rate;
@@ -188,6 +196,8 @@ bool replay_note(struct replay *replay, struct pg *pg, int64_t last_id, int64_t 
 
 	if (!row)
 		return false;
+
+	/* the nonce did not match: notes of this process must not overwrite those of the new one */
 	if (pg_int(row, 0, 0) == 0)
 		return err_set(err, ERR_FENCED,
 		    "replay %s was taken by another process, which goes on with it; "

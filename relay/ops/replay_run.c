@@ -49,6 +49,8 @@ static int64_t records_allowed_by_rate(struct run *run)
 
 	if (rate == 0)
 		return INT64_MAX;
+
+	/* after a pause, for example without Kafka, the replay does not catch up all at once */
 	if (run->due_us < now - BURST_US)
 		run->due_us = now - BURST_US;
 	return run->due_us > now ? 0 : (now - run->due_us) * rate / 1000000 + 1;
@@ -115,6 +117,7 @@ static void warn_of_silence(struct run *run)
 	int64_t now = clock_ms();
 
 	progress_watch_step(run->watch, run->what, run->done_before + state.done);
+	/* with nothing to acknowledge, silence is no sign of trouble */
 	if (state.done > run->seen || state.unacked == 0) {
 		run->seen = state.done;
 		run->seen_ms = now;
@@ -133,12 +136,15 @@ static bool take_replay_turn(struct run *run, struct err *err)
 	look_for_signal(run);
 	if (!note_if_due(run, err))
 		return false;
+
+	/* without a lease another process may have taken the replay: no new row goes out */
 	most = run->stop_ms || !has_lease(run) ? 0 : records_allowed_by_rate(run);
 	if (!replay_send_step(run->send, run->noted,
 		publisher_settings_in_flight(run->replay->publisher), most, &sent, err))
 		return false;
 	have_sent(run, sent);
 	warn_of_silence(run);
+	/* after a signal only records under way are waited for, so no further page is read */
 	return run->stop_ms || replay_pages_step(&run->pages, run->send, err);
 }
 
@@ -170,6 +176,7 @@ static bool is_replay_over(const struct run *run)
 {
 	struct replay_send_state state = replay_send_state(run->send);
 
+	/* records without an acknowledgement are not noted, and go out again with --resume */
 	if (run->stop_ms)
 		return state.flying == 0 || clock_ms() >= run->stop_ms;
 	return run->pages.finished && state.unacked == 0;
@@ -195,6 +202,7 @@ static bool say_how_to_go_on(const struct run *run, struct err *err)
 	const struct replay *replay = run->replay;
 	owned_text char *why = xstrdup(err->message);
 
+	/* the other process goes on: nothing is to be resumed */
 	if (err->kind == ERR_FENCED)
 		return false;
 	return err_set(err, err->kind,
@@ -207,6 +215,8 @@ static void give_back_replay(struct run *run, const struct err *why)
 {
 	struct err ignored; /* the first error is reported */
 
+	/* a note of a fenced process would be refused; on a broken connection nothing can be
+	 * noted, and the lease runs out by itself */
 	if (why->kind != ERR_FENCED && pg_state(run->pg) == PG_IDLE &&
 	    !note_replay_progress(run, "stopped", &ignored))
 		return;

@@ -144,6 +144,7 @@ void replay_send_add(struct replay_send *send, const struct message *message)
 /* Releases the acknowledged records at the beginning: they are finished. */
 static void release_written(struct replay_send *send)
 {
+	/* stops at the first gap: last_id promises that everything up to it is acknowledged */
 	while (send->first < send->end && entry_at(send, send->first)->state == WRITTEN) {
 		struct message *message = &entry_at(send, send->first++)->message;
 
@@ -205,6 +206,7 @@ static bool make_ready(
 			return true;
 	}
 
+	/* handles belong to a producer: a new one has to learn the partitions again */
 	topic->handle = producer_topic(send->producer, topic->name, err);
 	topic->ready = topic->handle && producer_knows(send->producer, topic->handle,
 					    topic->partitions, METADATA_MS);
@@ -218,9 +220,13 @@ static bool choose_place(struct replay_send *send, struct entry *entry, struct e
 	const struct topic *topic = &send->topics[entry->topic];
 
 	entry->partition = message->partition;
+	/* the key decides as for the publisher, so that a replayed row follows the records of
+	 * its key */
 	if (message->partition < 0 && message->key)
 		entry->partition = partitioner_of_key(
 		    message->key, (size_t)message->key_length, topic->partitions);
+
+	/* the topic may have fewer partitions than the one that the row was written for */
 	if (entry->partition >= topic->partitions)
 		return err_set(err, ERR_REJECT,
 		    "the row asks for partition %d, and topic %s has %d: choose another --to",
@@ -249,10 +255,12 @@ static void take_replay_report(struct replay_send *send, const struct producer_r
 		return;
 	}
 	entry->state = WAITS;
+	/* such records are sent again by the next producer; only a refusal blames a record */
 	if (report->purged || producer_error_kind(report->error) != ERR_REJECT)
 		return;
 	send->refused = true;
 	text_copy(send->why, sizeof send->why, producer_error_text(report->error));
+	/* the records of a batch share its error: only one that was alone is the cause */
 	if (alone)
 		send->guilty = number;
 }
@@ -276,12 +284,16 @@ static void forget_producer(struct replay_send *send)
 	producer_destroy(send->producer, PRODUCER_END_MS);
 	send->producer = NULL;
 	send->flying = 0;
+	/* one of the records that were sent is refused; sent one by one, it names itself */
 	if (send->refused)
 		send->alone_until = send->fresh;
 	send->refused = false;
 	for (int64_t i = send->first; i < send->end; i++)
 		if (entry_at(send, i)->state == SENT)
 			entry_at(send, i)->state = WAITS;
+
+	/* records without an acknowledgement go again from the first on, so that keys keep their
+	 * order */
 	send->next = send->first;
 	for (int i = 0; i < send->topic_count; i++) {
 		struct topic *topic = &send->topics[i];
@@ -289,6 +301,8 @@ static void forget_producer(struct replay_send *send)
 		topic->ready = false;
 		if (topic->partitions == 0)
 			continue;
+		/* a new producer has proven nothing: each partition begins with a single record
+		 * again */
 		memset(topic->flying, 0, (size_t)topic->partitions * sizeof *topic->flying);
 		memset(topic->proven, 0, (size_t)topic->partitions * sizeof *topic->proven);
 	}
@@ -304,6 +318,7 @@ static bool abandon_replay_producer(struct replay_send *send, const char *why, s
 {
 	int64_t until = clock_ms() + LAST_REPORTS_MS;
 
+	/* acknowledgements that are on their way spare duplicates */
 	while (send->flying > 0 && clock_ms() < until) {
 		poll(NULL, 0, 2);
 		take_replay_reports(send);
@@ -314,6 +329,7 @@ static bool abandon_replay_producer(struct replay_send *send, const char *why, s
 		    send->why);
 		return name_row(entry_at(send, send->guilty), err);
 	}
+	/* a refusal leads to the refused record, and so to an end; other failures may never end */
 	if (!send->refused && ++send->failures > FAILURES)
 		return err_set(err, ERR_RETRY, "%s; no record was written by %d producers in a row",
 		    why, FAILURES);
@@ -411,10 +427,12 @@ static bool send_waiting_records(
 	for (; send->next < send->end && send->next < limit; send->next++) {
 		if (entry_at(send, send->next)->state != WAITS)
 			continue;
+		/* the rate counts rows once: records that are sent again do not use it up */
 		if (send->next >= send->fresh && *ret_sent >= most)
 			return true;
 		if (!send_if_ready(send, send->next, &gone, err))
 			return false;
+		/* a later record may be of the same key, so none passes one that cannot go yet */
 		if (!gone)
 			return true;
 		note_sent(send, send->next, ret_sent);
@@ -428,6 +446,7 @@ bool replay_send_step(struct replay_send *send, int64_t noted, int64_t ahead, in
 	struct err why;
 
 	*ret_sent = 0;
+	/* the backoff after a broken producer: a broker that fails at once is not flooded */
 	if (!send->producer && clock_ms() < send->create_at)
 		return true;
 	if (!send->producer && !make_replay_producer(send, err))

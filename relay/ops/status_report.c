@@ -66,6 +66,8 @@ static void read_shard(struct status_shard *shard, const struct pg_result *rows,
 	    .oldest_age_ms = -1,
 	    .rate = -1,
 	};
+
+	/* the row keeps the last owner's name; after its lease nobody owns the shard */
 	shard->owner = xstrdup(shard->lease_left_ms > 0 ? pg_value(rows, i, 6) : "");
 	shard->unknown = xstrdup("");
 }
@@ -225,6 +227,7 @@ static bool read_message_ids(struct pg *pg, struct status_postgres *database, st
 	kept = pg_int(ids, 0, 1);
 	increment = pg_int(ids, 0, 2);
 	cache = pg_int(ids, 0, 3);
+	/* with either, a later message of a key may get a smaller id than an earlier one */
 	if (increment < 0 || cache > 1)
 		database->ids_problem = xformat(
 		    "the sequence of message.id has INCREMENT %" PRId64 " and CACHE %" PRId64
@@ -283,6 +286,7 @@ static bool read_waits(struct pg *pg, struct status_postgres *database, struct e
 	struct pg_result *lookbacks =
 	    parked ? database_query(pg, database->section, sql_waits_lookback, NULL, 0, err) : NULL;
 
+	/* both lists or none: half of the reasons would look like all of them */
 	for (int i = 0; lookbacks && i < pg_rows(parked); i++)
 		add_parked_wait(&database->waits, parked, i);
 	for (int i = 0; lookbacks && i < pg_rows(lookbacks); i++)
@@ -346,11 +350,13 @@ static bool read_report_parts(struct pg *pg, struct status_postgres *database, s
 	bool messages_locked = false;
 
 	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+		/* each such part would wait for the same lock again, half a second each */
 		if (parts[i].reads_messages && messages_locked)
 			continue;
 		if (read_report_part(pg, database, &parts[i], err))
 			continue;
 		database->exit_status = err_exit_status(err);
+		/* any other error would most likely stop the other parts as well */
 		if (!text_equal(pg_sqlstate(pg), LOCK_TIMEOUT) || !note_lock(pg, database, err))
 			return false;
 		messages_locked |= parts[i].reads_messages;
@@ -426,6 +432,7 @@ static void ask_admin_of_metrics(struct status_report *report)
 	int status = 0;
 	const char *page;
 
+	/* without an answer to /readyz the endpoint is not queried again: each try may take 2 s */
 	if (config->lookback_count + config->deliver_count > 0 && report->admin_status != 0 &&
 	    !admin_get(config->admin_listen, "/metrics", ADMIN_MS, &status, &body, &ignored))
 		text_clear(&body);
@@ -504,6 +511,8 @@ void status_report_compare(struct status_report *report, const struct status_rep
 			const struct status_shard *then = same_shard(&before->databases[i], now);
 			double came, left;
 
+			/* a shard that is new or was not counted has no rate, which differs from
+			 * a rate of 0 */
 			if (!then || now->unpublished < 0 || then->unpublished < 0)
 				continue;
 			came = (double)(now->newest_id - then->newest_id) / now->shards;

@@ -40,6 +40,8 @@ static bool read_end(const char *name, const char *text, int64_t now_us, char at
 		return true;
 	if (!moment_parse(text, ret_us, err))
 		return err_prefix(err, "%s", name);
+
+	/* most likely a typing error: a first end would select no row, a second restrict none */
 	if (*ret_us > now_us)
 		return err_set(err, ERR_REJECT,
 		    "%s: %.40s lies in the future, where no row is; leave the end of the "
@@ -105,6 +107,7 @@ static bool is_hex(const char *digits)
 
 static bool check_key(const char *value, bool hex, struct err *err)
 {
+	/* "key=" may be a shell variable that is empty, so the empty key has a form of its own */
 	if (!*value)
 		return err_set(
 		    err, ERR_REJECT, "key= names no key: the empty key is written key=\\x");

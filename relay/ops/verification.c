@@ -97,6 +97,7 @@ static bool settle_unknown(
 	    !verify_table_find(verification->table, ids, count, see_unknown, &look, err))
 		return false;
 	for (int i = 0; i < count; i++)
+		/* the row exists and was not to be verified: its record belongs to another range */
 		if (!look.outside[i])
 			judge_unknown(verification, &records[i], look.there[i]);
 	return true;
@@ -109,6 +110,7 @@ static void see_missing(void *context, const struct verify_found_row *row)
 {
 	struct verification *verification = context;
 
+	/* the reasons that explain a missing record come first; only a row without one is lost */
 	if (row->skipped)
 		verify_engine_verdict(verification->engine)->skipped++;
 	else if (verify_topics_unmarked(
@@ -162,6 +164,7 @@ bool verification_run(struct verification *verification, struct err *err)
 	int64_t after = INT64_MIN;
 	bool last = false;
 
+	/* topics of the log are read too: a phantom may be in a topic that no row names now */
 	if (!verify_table_topics(verification->table, verify_topics_add, verification->topics, err))
 		return false;
 	while (!last)

@@ -108,6 +108,7 @@ void verify_engine_found(
 	int64_t place = engine->verdict.found[kind]++;
 	va_list arguments;
 
+	/* a table full of findings must not fill the memory: the rest is only counted */
 	if (place >= VERIFY_SAMPLES)
 		return;
 	va_start(arguments, format);
@@ -161,6 +162,7 @@ bool verify_engine_row(struct verify_engine *engine, const struct verify_row *ro
 		    (long long)engine->capacity);
 	if (engine->count == engine->room) {
 		engine->room = engine->room ? engine->room * 2 : 1 << 14;
+		/* doubling must not exceed the memory; rows that share the last id may */
 		if (engine->room > engine->capacity && engine->count < engine->capacity)
 			engine->room = engine->capacity;
 		engine->rows = xrealloc(engine->rows, (size_t)engine->room * sizeof *engine->rows);
@@ -229,6 +231,8 @@ static struct high_mark *high_mark_of(
 
 	if (engine->recent && is_high_mark_of(engine->recent, record))
 		return engine->recent;
+
+	/* HASH_FIND compares bytes, padding and the rest of the topic included */
 	memset(&name, 0, sizeof name);
 	name.epoch = record->position.epoch;
 	name.partition = record->partition;
@@ -251,6 +255,7 @@ static bool is_behind_position(struct verify_engine *engine, const struct verify
 	struct high_mark *mark = high_mark_of(engine, record);
 	const struct outbox_position *position = &record->position;
 
+	/* an equal position is a record that was sent again, behind its first occurrence */
 	if (position->tick < mark->tick ||
 	    (position->tick == mark->tick && position->id <= mark->id))
 		return true;
@@ -289,8 +294,11 @@ static bool is_behind_sequence(struct verify_engine *engine, const struct verify
 
 	if (engine->key_count * 2 >= engine->key_room && engine->key_room < 2 * MOST_KEYS)
 		grow_keys(engine);
+
+	/* | 1: digest 0 marks a free place */
 	digest = digest_add(digest, record->key, record->key_length) | 1;
 	key = key_place(engine->keys, engine->key_room, digest);
+	/* keys that are known go on; new ones are counted as not judged, once for all rounds */
 	if (!key->digest && engine->key_count >= MOST_KEYS) {
 		engine->verdict.sequences_unjudged += engine->first_round;
 		return false;
@@ -328,6 +336,7 @@ static void judge_occurrence(struct verify_engine *engine, struct entry *row,
 	uint16_t epoch_digest = (uint16_t)digest_add(
 	    DIGEST_BEGIN, &record->position.epoch, sizeof record->position.epoch);
 
+	/* 0: not known, as for headers that cannot be read */
 	if (row->content && record->content && row->content != record->content)
 		verify_engine_found(engine, VERIFY_ALTERED, "id %" PRId64 " in %s [%d] at %" PRId64,
 		    row->id, record->topic, record->partition, record->offset);
@@ -368,6 +377,8 @@ enum verify_outcome verify_engine_record(
 	bool behind = false;
 	struct entry *row;
 
+	/* order is judged in each round, before the record is skipped: it depends on records of
+	 * other rounds */
 	if (record->key) {
 		behind = is_behind_position(engine, record);
 		behind |= record->has_sequence && is_behind_sequence(engine, record);
@@ -388,6 +399,7 @@ bool verify_engine_missing(struct verify_engine *engine, int64_t *cursor, int64_
 
 		if (row->seen)
 			continue;
+		/* the other states explain why there is no record yet */
 		if (row->state == VERIFY_ACKNOWLEDGED) {
 			*ret_id = row->id;
 			(*cursor)++;

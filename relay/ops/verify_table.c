@@ -55,6 +55,8 @@ static bool read_publisher_log(struct verify_table *table, struct err *err)
 
 	if (!row)
 		return false;
+
+	/* without the log it is unknown which rows Kafka must have */
 	if (pg_rows(row) == 0)
 		return err_set(err, ERR_REJECT,
 		    "there is no publisher %s in %s; see `outbox-relay publisher list`",
@@ -138,11 +140,14 @@ bool verify_table_keeps(const struct verify_table *table, int64_t id, int64_t ti
 {
 	int64_t end_us = INT64_MIN, us = timestamp_ms * 1000;
 
+	/* the time of publishing may be later than the bounds of the partition that held the row */
 	if (table->publisher->timestamp == TIMESTAMP_PUBLISH && id < table->first_id)
 		return false;
 	for (int i = 0; i < table->partitions.count; i++) {
 		const struct partition *partition = &table->partitions.items[i];
 
+		/* the default partition keeps rows of any time, and proves nothing about a
+		 * moment */
 		if (!partition->bounded)
 			continue;
 		if (us >= partition->from_us && us < partition->to_us)
@@ -230,6 +235,7 @@ static bool is_row(const struct copy_field *fields)
 
 static enum verify_state row_state(const struct copy_field *fields)
 {
+	/* parked and scheduled rows are acknowledged as well, but are not published yet */
 	if (fields[PARKED].data[0])
 		return VERIFY_PARKED;
 	if (fields[SCHEDULED].data[0])
@@ -311,6 +317,7 @@ bool verify_table_read(struct verify_table *table, struct verify_engine *engine,
 		pg_free_row(message);
 	}
 	progress_watch_end(&table->watch);
+	/* a full page may be followed by another; a shorter one ends the table */
 	*ret_last = count < capacity;
 	*ret_end = verify_engine_rows_end(engine, *ret_last);
 	return good;
@@ -368,6 +375,7 @@ bool verify_table_find(struct verify_table *table, const int64_t *ids, int count
 	if (!pg_has_shape(rows, "lxtxibb", err))
 		return false;
 	for (int i = 0; i < pg_rows(rows); i++) {
+		/* found_row reads 16 bytes */
 		if (pg_length(rows, i, 1) != 16)
 			return err_set(
 			    err, ERR_FATAL, "the server sends an event_id that is no uuid");

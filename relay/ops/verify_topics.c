@@ -223,6 +223,7 @@ static bool judge_topic_record(void *context, const struct consumer_record *reco
 	    .content = headers.content};
 
 	progress_watch_step(&topics->watch, "records read", ++topics->seen);
+	/* records of other publishers say nothing about this one's rows, and are only counted */
 	if (!is_of_publisher(topics, &headers, &judged.position)) {
 		topics->figures.others += !topics->counted;
 		return true;
@@ -285,6 +286,7 @@ static bool read_to_end(struct verify_topics *topics, struct consumer *consumer,
 
 		if (!consumer_read(consumer, WAIT_MS, judge_topic_record, topics, &at_end, err))
 			return false;
+		/* the table is queried for many at once, and before the list overflows */
 		if (topics->unknown_count == VERIFY_UNKNOWNS || at_end) {
 			if (!unknown(context, topics->unknown, topics->unknown_count, err))
 				return false;
@@ -292,6 +294,7 @@ static bool read_to_end(struct verify_topics *topics, struct consumer *consumer,
 		}
 		if (topics->seen != seen)
 			heard_at = clock_ms();
+		/* a partition without a leader would make the command wait for ever */
 		if (clock_ms() - heard_at > SILENCE_MS)
 			return err_set(err, ERR_RETRY,
 			    "topic %s: no record within %d s, and its end is not reached",
@@ -311,6 +314,7 @@ static bool read_topic_range(struct verify_topics *topics, struct topic *topic,
 	struct consumer *consumer =
 	    consumer_create_range(topics->publisher->kafka, names, "read_committed", range, err);
 
+	/* the topic does not exist: its rows are judged as missing, and reading goes on */
 	if (!consumer && err->kind == ERR_REJECT) {
 		topics->figures.missing += !topic->missing;
 		topic->missing = true;
@@ -318,6 +322,8 @@ static bool read_topic_range(struct verify_topics *topics, struct topic *topic,
 	}
 	if (!consumer)
 		return false;
+
+	/* the rest must not replace the low offsets and first ids that the first part noted */
 	if (!range->offsets)
 		note_places(topic, consumer);
 	topics->reading = topic;
@@ -384,6 +390,7 @@ bool verify_topics_read_on(struct verify_topics *topics, struct verify_engine *e
 	struct topic *topic, *next;
 	bool good = true;
 
+	/* without an end of the range, the first reading has reached the end of each topic */
 	if (topics->range.to_us == INT64_MAX)
 		return true;
 	topics->engine = engine;
@@ -412,12 +419,16 @@ bool verify_topics_expired(const struct verify_topics *topics, const char *name,
 		return false;
 	if (!topic->asked)
 		ask_compaction(topics->publisher->kafka, topic);
+
+	/* compaction removes any record that has a later one of its key */
 	if (topic->compacted)
 		return true;
 	if (partition < 0 && key)
 		partition = partitioner_of_key(key, key_length, topic->count);
 	if (partition >= 0 && partition < topic->count)
 		return is_before(&topic->places[partition], id);
+
+	/* the row may have been in any partition, so one that has lost records is enough */
 	for (int i = 0; i < topic->count; i++)
 		if (is_before(&topic->places[i], id))
 			return true;

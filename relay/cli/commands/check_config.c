@@ -10,6 +10,9 @@ static int run_check_config(const struct call *call)
 
 	if (!config)
 		return session_failed(&err);
+
+	/* config_load knows the keys and their ranges; libpq, librdkafka and the files are
+	 * checked here */
 	if (!checks_config(config, &err))
 		return session_failed(&err);
 	printf("%s: %d publisher%s",

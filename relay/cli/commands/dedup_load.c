@@ -43,6 +43,8 @@ static bool take_id(
 	if (length == 0)
 		return refuse_load_row(
 		    load, "its id is empty: leave such rows out, as where id <> ''", err);
+
+	/* consumers cannot ask about a longer id, and one that is cut would match nothing */
 	if (length > OUTBOX_DEDUP_ID_MAX) {
 		owned_text char *what =
 		    xformat("its id has %zu bytes, and at most are %d: load what consumers ask "
@@ -57,10 +59,13 @@ static bool take_load_row(
     struct load *load, const struct pg_result *page, int row, int place, struct err *err)
 {
 	size_t length = ((size_t)pg_length(page, row, 0) - 2) / 2; /* behind \x */
+
+	/* an id that is left out quietly would be a false negative later */
 	if (pg_is_null(page, row, 0))
 		return refuse_load_row(
 		    load, "its id is null: leave such rows out, as where id is not null", err);
 
+	/* the time chooses the slice, and with it when the id is forgotten */
 	if (load->timed && pg_is_null(page, row, 1))
 		return refuse_load_row(load,
 		    "its time is null or infinite: leave such rows out, or give them one, as "
@@ -86,6 +91,7 @@ static size_t choose_new(struct load *load, size_t count)
 		if (load->states[i] == OUTBOX_DEDUP_NEW)
 			load->fresh[fresh++] = load->ids[i];
 		load->there += load->states[i] == OUTBOX_DEDUP_DONE;
+		/* a second occurrence in the same turn is pending until the first one is done */
 		load->held += load->states[i] == OUTBOX_DEDUP_PENDING;
 	}
 	return fresh;
@@ -97,6 +103,7 @@ static bool store_turn(struct load *load, size_t count, struct err *err)
 	if (!outbox_dedup_check(load->dedup, load->ids, count, load->states, &error))
 		return outbox_error_take(&error, err);
 	size_t fresh = choose_new(load, count);
+	/* ids that were there are not stored again, so a repeated call adds nothing */
 	if (fresh && !outbox_dedup_done(load->dedup, load->fresh, fresh, &error))
 		return outbox_error_take(&error, err);
 	load->loaded += (int64_t)fresh;
@@ -139,6 +146,7 @@ static bool store_page(struct load *load, const struct pg_result *page, struct e
 			return false;
 		tell_load_progress(load);
 	}
+	/* durable before the next page is read: a crash repeats one page at most */
 	return checkpoint_load(load, err);
 }
 
@@ -166,6 +174,8 @@ static bool read_line(struct load *load, const char *line, struct err *err)
 	OWNED(dedup_spec_finish) struct dedup_spec spec;
 	if (!dedup_spec_parse(line, &spec, err))
 		return false;
+
+	/* the store refuses more pending ids than its line allows */
 	load->turn = spec.pending < TURN ? (int)spec.pending : TURN;
 	return !spec.type->in_memory || spec.path ||
 	       err_set(err, ERR_CONFIG,
@@ -178,6 +188,8 @@ static bool open_source(
 	OWNED(owned_config_destroy) struct config *config = NULL;
 	const struct postgres_settings *postgres = NULL;
 	const char *dsn = call_text(call, "dsn", NULL);
+
+	/* with --dsn no configuration is needed: the ids may be in a database of the application */
 	if (!dsn) {
 		config = session_config(call, err);
 		postgres = config ? session_postgres(call, config, err) : NULL;
@@ -202,6 +214,7 @@ static bool run_load(struct load *load, struct dedup_source *source, struct err 
 	load->began_ms = load->told_ms = clock_ms();
 	if (store_all(load, source, err))
 		return true;
+
 	if (checkpoint_load(load, &again))
 		fprintf(stderr,
 		    "outbox-relay: %" PRId64 " new ids were loaded before, and stay; the same call "

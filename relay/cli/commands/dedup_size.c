@@ -115,6 +115,7 @@ static int run_dedup_size(const struct call *call)
 	struct err err;
 
 	dedup_spec_init(&spec, &bloom_store);
+	/* the values come from the command line, so a wrong one is an error of usage */
 	if (!read_spec(call, &spec, &err)) {
 		session_failed(&err);
 		return EXIT_USAGE;

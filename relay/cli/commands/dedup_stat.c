@@ -59,6 +59,8 @@ static void print_folder(void *context, const struct state_folder_view *folder)
 	(void)context;
 	printf("store     %s\nversion   %u\nseed      %016" PRIx64 "\n",
 	    folder->fault ? "-" : folder->store, head->version, head->seed);
+
+	/* a store without a window has no slices; with a fault the head means nothing */
 	if (!folder->fault && head->slices) {
 		const struct unit *all = units_best(window, units_duration);
 		const struct unit *one = units_best(head->slice_ms, units_duration);
@@ -76,6 +78,7 @@ static void print_part(void *context, const struct dedup_part *part)
 	char from[MOMENT_SIZE], to[MOMENT_SIZE], first[MOMENT_SIZE], last[MOMENT_SIZE],
 	    offset[MOMENT_SIZE];
 	int64_t begin = part->file->number * part->slice_ms;
+	/* an empty file has no first record, so its two times are in the wrong order */
 	bool timed = part->first_ms <= part->last_ms;
 	const char *map = map_word(part);
 
@@ -165,6 +168,7 @@ static bool print_stat_json(const char *path, struct err *err)
 	    number_or_null(listing.offset, listing.offset >= 0), "files", listing.files, "findings",
 	    listing.findings);
 
+	/* without a good end the totals cover a part of the folder: nothing is printed */
 	if (good) {
 		json_object_update(listing.object, totals);
 		field_print_json("", json_incref(listing.object), JSON_INDENT(2), "\n");

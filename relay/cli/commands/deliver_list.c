@@ -27,6 +27,7 @@ static void print_sections(const struct call *call, json_t *answer)
 	{
 		print_section(section);
 	}
+	/* no output at all would look like a failure */
 	if (json_array_size(sections) == 0)
 		puts("no [deliver] section runs in that process");
 }

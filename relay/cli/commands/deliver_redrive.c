@@ -15,6 +15,7 @@ static void show_dead_letter(void *context, const struct redrive_found *found)
 	int64_t *shown = context;
 	OWNED(text_finish) struct text line = {0};
 	OWNED(text_finish) struct text clean = {0};
+	/* counts on behind the limit, so that the caller can print how many are left out */
 	if ((*shown)++ >= SHOWN)
 		return;
 	text_addf(&line, "%" PRId32 "/%" PRId64 " of %s, id %s, tried %s times: %s",
@@ -39,6 +40,8 @@ static bool send_all_back(const struct call *call, struct redrive *redrive, stru
 	    xformat("Send %" PRId64 " dead letters back?", redrive_figures(redrive).matching);
 	if (!confirm_call(call, question, err))
 		return false;
+
+	/* some may have gone back before an error, so the number is printed in any case */
 	bool done = redrive_send(redrive, warn_unnoted, NULL, err);
 	printf("%" PRId64 " dead letters went back\n", redrive_figures(redrive).sent);
 	return done;
@@ -80,6 +83,7 @@ static bool redrive_all(const struct call *call, struct err *err)
 static int run_deliver_redrive(const struct call *call)
 {
 	struct err err;
+	/* checked first: reading a long topic only to refuse the call would waste minutes */
 	if (!call_flag(call, "dry-run") && !call_flag(call, "yes") && !confirm_can_ask()) {
 		err_set(&err, ERR_REJECT,
 		    "there is no terminal to ask: look first with --dry-run, then repeat with "

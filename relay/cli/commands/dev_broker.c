@@ -45,6 +45,7 @@ static int run_dev_broker(const struct call *call)
 		if (!make_topic(broker, call->arguments[i], &err))
 			return session_failed(&err);
 	puts(dev_broker_bootstrap(broker));
+	/* scripts wait for this line, and stdout may be a pipe */
 	fflush(stdout);
 	sigwait(&ends, &number);
 	return 0;

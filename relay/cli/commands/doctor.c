@@ -20,6 +20,8 @@ static void add_check_failure(
 {
 	preflight_add(&checks->report, PREFLIGHT_FAIL, place, cure, "%s", err->message)->kind =
 	    err->kind;
+
+	/* the first failure decides: later ones may follow from it */
 	*status = *status ? *status : err_exit_status(err);
 }
 
@@ -55,6 +57,7 @@ static void check_kafka(struct checks *checks, const struct kafka_settings *kafk
 	bool transactions = config_has_transactions(checks->config, kafka);
 	struct err err;
 
+	/* wrong properties would only fail later, with a vaguer message */
 	if (kafka_conf_check(kafka, transactions, &err)) {
 		tell_producer_settings(checks, place, kafka, transactions);
 		metadata = topic_metadata_create(kafka, &err);
@@ -138,6 +141,8 @@ static int run_doctor(const struct call *call)
 		print_findings_json(&checks);
 	else
 		print_findings_text(&checks);
+
+	/* a check that could not be made comes before a finding: the report is incomplete */
 	return status ? status : is_failed(&checks) ? EXIT_FOUND : 0;
 }
 

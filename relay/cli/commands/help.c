@@ -23,6 +23,8 @@ static int run_help(const struct call *call)
 	command = call_find(commands, both);
 	if (command)
 		help_command(command, &out);
+
+	/* a single word may name a group, whose commands are listed; two words name a command */
 	if (!command && (call->argument_count > 1 || !help_list(name, &out))) {
 		fprintf(stderr,
 		    "outbox-relay: there is no command '%s'%s; `outbox-relay help` lists them\n",

@@ -54,6 +54,9 @@ static bool print_page(struct listing *listing, const char *sql, int *ret_count,
 	*ret_count = pg_rows(rows);
 	for (int i = 0; i < *ret_count; i++, listing->shown++)
 		print_listed_id(listing, rows, i);
+
+	/* by the last row and not by an offset: ids that leave meanwhile do not shift the next
+	 * page */
 	if (*ret_count > 0)
 		go_on_behind(listing, rows, *ret_count - 1);
 	listing->left -= *ret_count;
@@ -67,6 +70,7 @@ static bool print_listed_ids(struct listing *listing, const char *sql, struct er
 	int count = PAGE;
 
 	go_on_behind(listing, NULL, -1);
+	/* a page that is not full is the last one; a closed pipe ends the reading as well */
 	while (done && count == PAGE && listing->left > 0 && !ferror(stdout))
 		done = print_page(listing, sql, &count, err);
 	free(listing->after_type);
@@ -158,6 +162,7 @@ static bool list_lookback_ids(
 	if (!check_undecided(call, err) || !lookback_call_choose(call, selection, err))
 		return false;
 	listing.chosen = chosen = lookback_selection_chosen(selection);
+	/* before the rows: the first query chooses the database, which the JSON names */
 	if (!count_lookback_states(&listing, counts, err))
 		return false;
 	if (listing.json)

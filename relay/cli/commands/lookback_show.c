@@ -133,6 +133,8 @@ static void print_shown_row(const struct showing *showing, const struct shown_ro
 	print_place(showing, row->i);
 	for (size_t k = 0; k < sizeof fields / sizeof *fields; k++)
 		field_print_column(fields[k].name, rows, row->i, fields[k].column);
+
+	/* a tombstone stores only that a decision came, not the fields of a prepare */
 	if (!is_prepare)
 		return;
 	field_print_bytes("key", rows, row->i, SHOW_KEY);
@@ -186,6 +188,7 @@ static json_t *message_json(const struct pg_result *message)
 {
 	json_t *object, *publishers;
 
+	/* not committed, or its row has gone with its partition */
 	if (!message || pg_rows(message) == 0)
 		return json_null();
 	object = json_object();
@@ -265,6 +268,7 @@ static bool read_lookback_payload(
 	OWNED(owned_pg_result_destroy) struct pg_result *found = NULL;
 
 	row->payload.form = "hidden";
+	/* without the privilege the query would fail, and with it everything else that is shown */
 	if (!text_equal(pg_value(showing->rows, row->i, SHOW_MAY_READ), "t"))
 		return true;
 	found = lookback_selection_query(showing->selection, sql_lookback_payload, params, 3, err);
@@ -281,6 +285,8 @@ static bool show_lookback_row(const struct showing *showing, int i, struct err *
 	const struct pg_result *rows = showing->rows;
 	const struct pg_param params[] = {
 	    {pg_value(rows, i, SHOW_EVENT_ID)}, {pg_value(rows, i, SHOW_DECISION_TXID)}};
+
+	/* only a commit has written a message */
 	bool is_committed = text_equal(pg_value(rows, i, SHOW_DECISION), "commit");
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *message = is_committed ? lookback_selection_query(showing->selection,

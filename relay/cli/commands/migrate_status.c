@@ -24,6 +24,7 @@ static bool print_migrations(struct session *session, struct err *err)
 		return false;
 	json = call_flag(session->call, "json") ? json_array() : NULL;
 	for (int i = 0; i < count; i++) {
+		/* migrations of a newer program do not count: this one cannot apply them */
 		undone += list[i].state == MIGRATION_PENDING || list[i].state == MIGRATION_CHANGED;
 		if (json) {
 			json_array_append_new(json, migration_json(&list[i]));

@@ -14,8 +14,10 @@ static void print_applied(void *context, const char *name)
 	struct applied *applied = context;
 
 	applied->count++;
+	/* the first migration is applied only where the schema was missing */
 	applied->is_new |= text_starts(name, "0001_");
 	printf("applied %s\n", name);
+	/* a long migration may follow, and somebody may be watching */
 	fflush(stdout);
 }
 
@@ -34,6 +36,7 @@ static void print_next_steps(bool no_roles)
 		     "       psql \"$DATABASE_URL\" -c \"create role relay login password '...' in "
 		     "role outbox_relay\"\n"
 		     "       psql \"$DATABASE_URL\" -c \"grant outbox_writer to shop\"");
+
 	puts("  2. Create the topics in Kafka.\n"
 	     "  3. With the relay's login in DATABASE_URL, and the brokers in\n"
 	     "     OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS:\n"
@@ -52,6 +55,8 @@ static bool migrate_database(struct session *session, struct err *err)
 
 	if (!migrate_up(session->pg, &options, err))
 		return false;
+
+	/* an upgrade needs none of these steps again */
 	if (applied.is_new)
 		print_next_steps(options.no_roles);
 	if (applied.count == 0)

@@ -47,6 +47,8 @@ static bool print_parked_rows(struct listing *listing, const char *chosen, struc
 		count = pg_rows(rows);
 		for (int i = 0; i < count; i++, listing->shown++)
 			print_parked_row(listing, rows, i);
+		/* by id and not by an offset: rows that leave meanwhile do not shift the next
+		 * page */
 		if (count > 0)
 			after = pg_int(rows, count - 1, PARKED_ID);
 		listing->left -= count;

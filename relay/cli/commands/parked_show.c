@@ -111,6 +111,7 @@ static bool read_parked_payload(
 	OWNED(owned_pg_result_destroy) struct pg_result *row = NULL;
 
 	payload->form = "hidden";
+	/* without the privilege the query would fail, and with it everything else that is shown */
 	if (!text_equal(pg_value(showing->row, 0, SHOW_MAY_READ), "t"))
 		return true;
 	row = parked_query(showing->parked, sql_parked_payload, params, 2, err);

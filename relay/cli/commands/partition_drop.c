@@ -84,6 +84,7 @@ static bool judge_drop_outcome(
 
 static void add_contradiction(struct dropping *dropping, const char *word, const char *what)
 {
+	/* the operator has named exactly this contradiction; others still refuse the call */
 	if (confirm_is_forced(dropping->session->call, word))
 		return;
 	text_addf(&dropping->refused, "%s%s", dropping->refused.length ? "; " : "", what);
@@ -97,6 +98,7 @@ static void find_need(struct dropping *dropping, const char *table)
 	bool is_message = text_equal(table, "message"), is_lookback = text_equal(table, "lookback");
 	const char *word = is_message ? "unpublished" : is_lookback ? "undecided" : "window";
 
+	/* the database looks again when it drops: a need may come after this plan */
 	dropping->request.held_too = confirm_is_forced(dropping->session->call, word);
 	if (!dropping->holder[0])
 		return;
@@ -157,6 +159,7 @@ static bool look_in_table(
 		postgres->partition_every_ms, &list, err))
 		return false;
 	for (int i = 0; i < list.count; i++) {
+		/* the default partition cannot be dropped: rows without a partition go there */
 		if (!list.items[i].bounded ||
 		    !text_equal(list.items[i].name, dropping->request.name))
 			continue;
@@ -178,6 +181,8 @@ static bool check_partition(struct dropping *dropping, struct err *err)
 			return false;
 	if (!found)
 		return judge_drop_outcome(dropping, PARTITION_MISSING, err);
+
+	/* all contradictions at once, so that one --force can name them together */
 	return !dropping->refused.length ||
 	       err_set(err, ERR_REJECT, "%s is not dropped: %s; --force %s does it all the same",
 		   dropping->request.name, text_string(&dropping->refused),
@@ -192,6 +197,7 @@ static bool drop_or_detach(struct dropping *dropping, struct err *err)
 	bool detach = dropping->request.detach;
 	enum partition_outcome outcome;
 
+	/* an emptied partition is removed by a second step; a detached one needs none */
 	if (!try_step(dropping, true, &outcome, err) ||
 	    (outcome == PARTITION_EMPTIED && !try_step(dropping, false, &outcome, err)) ||
 	    !judge_drop_outcome(dropping, outcome, err))
@@ -206,6 +212,7 @@ static bool confirm_drop(struct dropping *dropping, struct err *err)
 	owned_text char *question =
 	    xformat("%s %s?", dropping->request.detach ? "Detach" : "Drop", dropping->request.name);
 
+	/* contradictions are reported before a missing --yes or --reason */
 	if (!check_partition(dropping, err) || !confirm_check(call, err))
 		return false;
 	fputs(text_string(&dropping->plan), stdout);

@@ -33,6 +33,8 @@ static bool make_one(struct pg *pg, const struct postgres_settings *postgres, co
 	    !partition_make(pg, postgres->schema, table, from_us,
 		from_us + postgres->partition_every_ms * 1000, ret_outcome, err))
 		return false;
+
+	/* an existing one is reported by judge_make_outcome, as no error */
 	if (*ret_outcome == PARTITION_MADE)
 		print_made_partition((void *)table, from_us);
 	return true;

@@ -38,6 +38,7 @@ static bool create_publisher(struct session *session, struct err *err)
 	if (!read_start(call_text(session->call, "start", "beginning"), start, err))
 		return false;
 	done = database_query(session->pg, session->postgres, sql_publisher_create, params, 3, err);
+	/* the name is the primary key (23505), and a check restricts its form (23514) */
 	if (!done && text_equal(pg_sqlstate(session->pg), "23505"))
 		err_set(err, ERR_REJECT, "publisher %s exists already in %s", name,
 		    pg_place(session->pg));

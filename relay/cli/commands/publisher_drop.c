@@ -54,6 +54,8 @@ static bool plan_drop(struct session *session, const char *name, struct text *pl
 	    "drop of publisher %s: its progress is forgotten, and with it go %s parked and %s "
 	    "scheduled messages\n",
 	    name, pg_value(row, 0, 1), pg_value(row, 0, 2));
+
+	/* only publishers keep partitions: without one, unpublished rows are dropped by age */
 	if (pg_int(row, 0, 0) == 0 && !confirm_is_forced(session->call, "last"))
 		return err_set(err, ERR_REJECT,
 		    "publisher %s is the last one: without a publisher nothing is published, and "
@@ -73,6 +75,7 @@ static bool drop_publisher(struct session *session, struct err *err)
 	OWNED(text_finish) struct text plan = {0};
 	OWNED(owned_pg_result_destroy) struct pg_result *done = NULL;
 
+	/* the checks come before the question, so that a yes is not refused afterwards */
 	if (!plan_drop(session, name, &plan, err) || !check_not_configured(session, name, err) ||
 	    !check_unowned(session, name, err) || !confirm_check(call, err))
 		return false;

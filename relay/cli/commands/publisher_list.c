@@ -33,6 +33,7 @@ static bool list_publishers(struct session *session, struct err *err)
 		return true;
 	}
 	for (int i = 0; i < pg_rows(rows); i++) {
+		/* the row keeps the last owner, also after its lease has run out */
 		bool alive = pg_int(rows, i, 7) > 0;
 
 		printf("%s/%s of %s%s%s  %s%s  identity %s\n", pg_value(rows, i, 0),

@@ -68,6 +68,7 @@ static bool carry_out(const struct session *session, struct err *err)
 	if (!pg_script(session->pg, sql_rebase_begin, err))
 		return false;
 	done = database_query(session->pg, session->postgres, sql_rebase, params, 2, err);
+	/* 55P03: a lock; 23505: a row of the log was written meanwhile. Both pass by themselves */
 	if (!done && (text_equal(pg_sqlstate(session->pg), "55P03") ||
 			 text_equal(pg_sqlstate(session->pg), "23505")))
 		return err_set(err, ERR_RETRY,

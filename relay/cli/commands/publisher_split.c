@@ -41,6 +41,7 @@ static void show_split_progress(int64_t behind, int64_t since)
 	int64_t now = clock_ms();
 	bool terminal = isatty(STDOUT_FILENO);
 
+	/* a terminal redraws one line; elsewhere each report is a line of a log */
 	if (shown_at && now - shown_at < (terminal ? 200 : 5000))
 		return;
 	shown_at = now;
@@ -76,6 +77,7 @@ static bool wait_for_common_end(
 	int64_t since = clock_ms(), behind = 1;
 
 	while (try_to_finish(split, &behind, err)) {
+		/* the call that found none behind has also begun the new shards */
 		if (behind == 0)
 			return true;
 		show_split_progress(behind, since);
@@ -98,6 +100,9 @@ static bool cancel_split(struct split *split, struct err *err)
 	if (call_sql(split, sql_publisher_split_cancel, 1, NULL, &failed))
 		return err_prefix(
 		    err, "split of publisher %s cancelled, it goes on as before", split->publisher);
+
+	/* the connection may be the reason of the failure; an open split would stop the
+	 * publisher */
 	pg_destroy(split->session->pg);
 	split->session->pg = database_connect(split->session->postgres, &failed);
 	if (split->session->pg && call_sql(split, sql_publisher_split_cancel, 1, NULL, &failed))
@@ -155,13 +160,17 @@ static bool split_publisher(struct split *split, int64_t timeout_s, struct err *
 	sigemptyset(&ends);
 	sigaddset(&ends, SIGINT);
 	sigaddset(&ends, SIGTERM);
+	/* a signal between begin and end would leave the split open: it is read while waiting */
 	pthread_sigmask(SIG_BLOCK, &ends, NULL);
+	/* without owners no shard could reach the common end, and the split would only time out */
 	if (!check_owned(split, err) || !call_sql(split, sql_publisher_split_begin, 2, NULL, err))
 		return false;
 	done = call_sql(split, sql_publisher_split_bound, 1, NULL, err) &&
 	       wait_for_common_end(split, timeout_s, &ends, err);
 	if (isatty(STDOUT_FILENO))
 		printf("\r\033[K");
+
+	/* from the begin on every failure cancels, or the publisher would open no new window */
 	return done || cancel_split(split, err);
 }
 

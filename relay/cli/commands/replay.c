@@ -51,6 +51,7 @@ static bool check_everything(const struct replaying *replaying, struct err *err)
 	const struct call *call = replaying->call;
 	bool everything = replay_filter_is_everything(&replaying->replay.filter);
 
+	/* a replay of the whole table must be said: leaving out the terms is not enough */
 	if (everything && !call_flag(call, "all"))
 		return err_set(err, ERR_REJECT,
 		    "nothing says which rows: name some (topic=orders, ids=10..20, …), or say "
@@ -98,6 +99,8 @@ static bool check_replay_way(const struct call *call, struct err *err)
 		return err_set(err, ERR_REJECT, "--list and --resume do not go together");
 	if (call_flag(call, "json") && !call_flag(call, "list"))
 		return err_set(err, ERR_REJECT, "--json goes with --list only");
+
+	/* neither --list nor --resume: a new replay, which takes all the other options */
 	if (!call_flag(call, way))
 		return true;
 	if (call->argument_count > 0)
@@ -268,6 +271,8 @@ static bool begin_replay(struct replaying *replaying, struct err *err)
 	if (!read_wish(replaying, err) || !check_everything(replaying, err) ||
 	    !replay_plan_make(replay, replaying->pg, &replaying->plan, err))
 		return false;
+
+	/* before signals are blocked: Ctrl-C still ends the question */
 	if (!call_flag(call, "dry-run") && !confirm_replay(replaying, err))
 		return false;
 	block_signals();
@@ -278,6 +283,7 @@ static bool begin_replay(struct replaying *replaying, struct err *err)
 		print_replay_plan(replaying);
 		return true;
 	}
+	/* written last: a replay that cannot begin leaves no row */
 	if (!replay_create(replay, replaying->pg, replaying->plan.low_id,
 		call_flag(call, "all") ? confirm_reason(call) : call_text(call, "reason", NULL),
 		err))

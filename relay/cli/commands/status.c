@@ -48,6 +48,7 @@ static void print_line(const char *line, size_t length, bool colours)
 
 	fputs(colour, stdout);
 	while (part < length) {
+		/* without the blank at which the line was cut */
 		printf("%.*s\n%*s", (int)part - 1, line, CONTINUED, "");
 		line += part;
 		length -= part;
@@ -197,6 +198,9 @@ static int run_status(const struct call *call)
 
 	if (!config)
 		return session_failed(&err);
+
+	/* the report names unreachable brokers itself; librdkafka's warnings would break its
+	 * lines */
 	log_configure(LOG_LEVEL_ERROR, config->log_format);
 	if (call_flag(call, "watch"))
 		return watch_status(

@@ -51,6 +51,7 @@ static void print_unjudged(const struct verify_verdict *verdict)
 		print_verify_count(
 		    "before the start", verdict->before, "of the publisher, or of its identity");
 
+	/* not judged: the other side is gone, came later, or does not name its row */
 	if (verdict->expired)
 		print_verify_count("not judged", verdict->expired,
 		    "rows: Kafka has deleted their records by retention or compaction");
