@@ -247,11 +247,12 @@ static void print_delivers(const struct status_report *report, struct text *out)
 
 void status_report_print(const struct status_report *report, struct text *out)
 {
-	for (int i = 0; i < report->count; i++)
-		print_database(&report->databases[i], out);
+	/* first, since it explains the unpublished rows below */
 	if (report->waits.length > 0)
 		text_add(out, "kafka\n");
 	print_lines(text_string(&report->waits), STATUS_TROUBLE, out);
+	for (int i = 0; i < report->count; i++)
+		print_database(&report->databases[i], out);
 	print_delivers(report, out);
 	print_admin(report, out);
 }

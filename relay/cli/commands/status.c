@@ -107,11 +107,17 @@ static bool is_waiting(const struct status_postgres *database)
 	return false;
 }
 
-static void add_wait(struct status_report *report, const char *place, const char *what)
+/* cure: "" or NULL: none is known */
+static void add_wait(
+    struct status_report *report, const char *place, const char *what, const char *cure)
 {
 	OWNED(text_finish) struct text line = {0};
 
 	text_add_line(&line, what);
+	if (cure && *cure) {
+		text_add(&line, "; cure: ");
+		text_add_line(&line, cure);
+	}
 	text_addf(&report->waits, "%s: %s\n", place, text_string(&line));
 }
 
@@ -126,7 +132,7 @@ static void explain_waiting_cluster(
 		metadata = topic_metadata_create(kafka, &err);
 	if (!metadata || !checks_kafka(checks, kafka, metadata, &err) ||
 	    !checks_topics(checks, kafka, metadata, &err))
-		add_wait(report, place, err.message);
+		add_wait(report, place, err.message, NULL);
 }
 
 /* Queries Kafka, as `doctor` does, only while something waits. */
@@ -145,7 +151,7 @@ static void explain_waiting(struct status_report *report)
 	for (int i = 0; i < checks.report.count; i++)
 		if (checks.report.findings[i].severity == PREFLIGHT_FAIL)
 			add_wait(report, checks.report.findings[i].place,
-			    checks.report.findings[i].what);
+			    checks.report.findings[i].what, checks.report.findings[i].cure);
 }
 
 static void take_report(struct status_report *report, const struct config *config)
