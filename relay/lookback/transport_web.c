@@ -262,6 +262,10 @@ static void fill_answer(
 		reply_fail(&call->reply, response->failure, "%s", response->error);
 	else
 		transport->dialect->read(&call->reply, response);
+	/*
+	 * An answer that is too large shows a peer that works. The dialect knows its status only
+	 * after `read`.
+	 */
 	answer->reached = (!response->failure || text_equal(response->failure, "too_large")) &&
 			  transport->dialect->is_well(&call->reply, response);
 }
@@ -303,6 +307,7 @@ void web_close(struct transport *transport)
 {
 	if (!transport)
 		return;
+	/* The client goes first: its requests point to the calls. */
 	http_client_destroy(transport->client);
 	while (transport->calls)
 		forget_call(transport, transport->calls);
