@@ -117,6 +117,7 @@ static bool parse_field(char *line, struct once *fields, const char **ret_why)
 {
 	char *colon = strchr(line, ':'), *end;
 
+	/* First, since a folded line need not have a colon. */
 	if (*line == ' ' || *line == '\t')
 		return refuse_head(ret_why, "a field is folded over two lines");
 	if (!colon)
@@ -129,6 +130,7 @@ static bool parse_field(char *line, struct once *fields, const char **ret_why)
 	for (int i = 0; i < ONCE; i++) {
 		if (strcasecmp(line, fields[i].name) != 0)
 			continue;
+		/* Two readers might choose different ones. */
 		if (fields[i].value)
 			return refuse_head(ret_why, fields[i].twice);
 		fields[i].value = colon + strspn(colon, " \t");
@@ -166,6 +168,9 @@ static bool check_body_length(
 	const char *length = fields[LENGTH].value, *coding = fields[CODING].value;
 	int64_t bytes = 0;
 
+	/*
+	 * The classic of request smuggling: one reader goes by the length, the other by the coding.
+	 */
 	if (length && coding)
 		return refuse_head(ret_why, "the head has Content-Length and Transfer-Encoding");
 	if (length && (length[strspn(length, "0123456789")] != '\0' ||
