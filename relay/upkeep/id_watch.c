@@ -34,6 +34,7 @@ static void report_raise(const struct id_watch *watch, const struct pg_result *i
 static void report_order(struct id_watch *watch, const struct pg_result *ids)
 {
 	int64_t increment = pg_int(ids, 0, INCREMENT), cache = pg_int(ids, 0, CACHE);
+	/* With a cache each session draws ids ahead, so a later message may have a lower id. */
 	bool unordered = cache > 1 || increment < 0;
 
 	metric_set(METRIC_LABELLED(upkeep_metrics()->id_unordered, watch->database), unordered);

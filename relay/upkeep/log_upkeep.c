@@ -50,6 +50,7 @@ static bool tend_log(struct log_upkeep *upkeep, bool *ret_busy, struct err *err)
 
 static int64_t note_log_failure(struct log_upkeep *upkeep, const struct err *err, int64_t now_ms)
 {
+	/* The same failure is logged once, not at each try. */
 	if (!text_equal(upkeep->problem, err->message))
 		log_warn("log_upkeep_failed", {"database", LOG_TEXT(upkeep->postgres->name)},
 		    {"error", LOG_TEXT(err->message)},

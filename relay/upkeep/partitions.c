@@ -217,9 +217,14 @@ bool partition_make_ahead(struct pg *pg, const struct postgres_settings *postgre
 
 	*ret_outcome = PARTITION_EXISTS;
 	for (int i = 0; from_us < until_us && i < MOST_MADE_AT_ONCE; i++) {
+		/* To the end of its period: a first one that begins within a period is shorter. */
 		int64_t to_us = from_us - from_us % every_us + every_us;
 		if (!partition_make(pg, postgres->schema, table, from_us, to_us, ret_outcome, err))
 			return false;
+		/*
+		 * No gap is left in front of a later partition: its rows would go to the default
+		 * one.
+		 */
 		if (*ret_outcome != PARTITION_MADE && *ret_outcome != PARTITION_EXISTS)
 			return true;
 		if (*ret_outcome == PARTITION_MADE && made)
