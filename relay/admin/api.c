@@ -332,10 +332,7 @@ static bool hold_body_bytes(struct api_call *call, int64_t bytes)
 static enum MHD_Result take_body(struct api_call *call, const char *bytes, size_t length)
 {
 	call->taken += (int64_t)length;
-	/*
-	 * A refusal goes out only behind the whole body, so the rest is taken and dropped, up to a
-	 * limit.
-	 */
+	/* A refusal goes out only behind the body, so the rest is dropped, up to a limit. */
 	if (is_flood(call, call->taken))
 		return MHD_NO;
 	if (call->status)

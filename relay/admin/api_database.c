@@ -167,10 +167,7 @@ static struct api_question *next_question(struct api_database *database, bool *r
 	while (!database->waiting && !database->ending &&
 	       wait_for_condition(database, &database->asked, database->look_at))
 		;
-	/*
-	 * Waiting questions are answered also while the thread has to end: their calls rest until
-	 * then.
-	 */
+	/* Also at the end every waiting question is answered: its call rests until then. */
 	question = database->waiting;
 	*ret_ending = database->ending;
 	if (question) {

@@ -31,10 +31,12 @@ static bool read_verb(struct api_call *call, const struct order *order)
 	    !(text_equal(order->verb, "commit") || text_equal(order->verb, "rollback") ||
 		text_equal(order->verb, "retry")))
 		return refuse_bad_order(call, "verb is none of commit, rollback and retry");
+
 	length = order->reason ? strlen(order->reason) : 0;
 	if (length == 0 || length > MOST_REASON)
 		return refuse_bad_order(
 		    call, "reason has 1 to 500 bytes, for whoever reads the audit");
+
 	/* Both or neither would leave it to a guess which ids are meant. */
 	if (!order->ids == !order->filter)
 		return refuse_bad_order(call, "there is one of ids and filter");
@@ -96,10 +98,7 @@ static const struct postgres_settings *postgres_of_filter(
 	}
 	json_object_foreach((json_t *)filter, name, value)
 	{
-		/*
-		 * A misspelt member would restrict nothing, and the order would reach more ids than
-		 * meant.
-		 */
+		/* A misspelt member would restrict nothing, and reach more ids than meant. */
 		bool known = false;
 
 		for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -206,10 +205,7 @@ static void count_decisions(const struct api_question *question)
 void api_operate_finish(struct api_call *call)
 {
 	const struct api_question *question = call->work;
-	/*
-	 * The function returns the code of a refusal in place of its result
-	 * (api_lookback_operate.sql).
-	 */
+	/* In place of a result the function may return the code of a refusal. */
 	const char *code = question->well ? question->json : question->sqlstate;
 
 	for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++)

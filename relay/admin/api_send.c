@@ -353,9 +353,7 @@ static void read_taken(const struct look_up *look_up)
 		if (item->database != look_up->database)
 			continue;
 		place++;
-		/*
-		 * Ids that nobody prepared have no row; the others come in the order of the list.
-		 */
+		/* Ids that nobody prepared have no row; the others come in this order. */
 		if (json_unpack(json_array_get(list, next), "[I,s]", &found_place, &found) != 0 ||
 		    found_place != place)
 			continue;
@@ -440,9 +438,7 @@ static void look_up_ids(struct work *work)
 		if (work->items[i].database)
 			look_up_in(work, work->items[i].database);
 	count = work->look_up_count;
-	/*
-	 * One more for this loop: a look-up that ends early must not send before all are asked for.
-	 */
+	/* One more for this loop: an early answer must not send before all are asked for. */
 	atomic_store(&work->looking, count + 1);
 	for (int i = 0; i < count; i++) {
 		struct look_up *look_up = &work->look_ups[i];

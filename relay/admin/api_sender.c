@@ -453,9 +453,7 @@ void api_sender_put(struct api_sender *sender, const struct api_record *record)
 
 	outgoing->record = *record;
 	pthread_mutex_lock(&sender->mutex);
-	/*
-	 * The number is drawn under the lock: it is the order to which take_back_records returns.
-	 */
+	/* Drawn under the lock: take_back_records returns to the order of these numbers. */
 	outgoing->number = sender->count++;
 	DL_APPEND(sender->arrived, outgoing);
 	pthread_mutex_unlock(&sender->mutex);

@@ -892,12 +892,14 @@ void gate_stop(struct gate *gate)
 	tell_gate(gate, &gate->ends);
 	if (gate->runs)
 		pthread_join(gate->thread, NULL);
+
 	for (int i = 0; i < gate->settings.servers; i++)
 		if (gate->servers[i].daemon)
 			MHD_stop_daemon(gate->servers[i].daemon);
 	while (gate->guests)
 		close_guest(gate->guests, NULL);
 	peers_finish(&gate->peers);
+
 	stop_accepting(gate);
 	if (gate->epoll_fd >= 0)
 		close(gate->epoll_fd);

@@ -122,11 +122,13 @@ static bool parse_field(char *line, struct once *fields, const char **ret_why)
 		return refuse_head(ret_why, "a field is folded over two lines");
 	if (!colon)
 		return refuse_head(ret_why, "a field has no colon");
+
 	*colon++ = '\0';
 	if (!is_token(line))
 		return refuse_head(ret_why,
 		    "the name of a field holds a blank or another character "
 		    "that no name has");
+
 	for (int i = 0; i < ONCE; i++) {
 		if (strcasecmp(line, fields[i].name) != 0)
 			continue;
@@ -168,9 +170,7 @@ static bool check_body_length(
 	const char *length = fields[LENGTH].value, *coding = fields[CODING].value;
 	int64_t bytes = 0;
 
-	/*
-	 * The classic of request smuggling: one reader goes by the length, the other by the coding.
-	 */
+	/* Request smuggling: one reader goes by the length, the other by the coding. */
 	if (length && coding)
 		return refuse_head(ret_why, "the head has Content-Length and Transfer-Encoding");
 	if (length && (length[strspn(length, "0123456789")] != '\0' ||

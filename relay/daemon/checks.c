@@ -126,9 +126,7 @@ static bool check_publishers(
 		publisher->shards =
 		    schema_publisher_shards(known, publisher->section->settings.name);
 		judge_publisher(checks, publisher);
-		/*
-		 * Without shards the database knows nothing of it, and judge_publisher has said so.
-		 */
+		/* The database knows nothing else of a publisher that it does not have. */
 		if (publisher->shards > 0 &&
 		    !(check_origin(checks, publisher, pg, err) && read_topics(publisher, pg, err) &&
 			read_oldest(publisher, pg, err)))
@@ -210,10 +208,7 @@ bool checks_topics(struct checks *checks, const struct kafka_settings *kafka,
 {
 	for (int i = 0; i < checks->config->publisher_count; i++) {
 		const struct checks_publisher *publisher = &checks->publishers[i];
-		/*
-		 * Records with the time of their rows may be older than the topic's retention when
-		 * they arrive.
-		 */
+		/* A record with the time of its row may be older than the topic's retention. */
 		int64_t age = publisher->section->settings.timestamp == TIMESTAMP_CREATED
 				  ? publisher->oldest_age_ms
 				  : 0;

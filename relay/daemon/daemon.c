@@ -116,10 +116,7 @@ static bool is_daemon_live(void *context, struct text *report)
 	int64_t age = now - atomic_load(&daemon->turn_ms);
 	bool live = age < STALLED_MS;
 
-	/*
-	 * The start waits for databases and brokers, longer than a turn may take: a restart would
-	 * not help.
-	 */
+	/* The start waits for databases and brokers: a restart would not help. */
 	if (!atomic_load(&daemon->has_begun)) {
 		text_add(report, "[+] starting\n");
 		return true;
@@ -274,9 +271,7 @@ static bool load_configuration(struct daemon *daemon, struct err *err)
 	if (!daemon->config)
 		return false;
 	log_configure(daemon->config->log_level, daemon->config->log_format);
-	/*
-	 * Before the ports are bound and anything is connected to: a wrong property ends the start.
-	 */
+	/* A wrong property ends the start before ports are bound or servers connected to. */
 	for (int i = 0; i < daemon->config->kafka_count; i++) {
 		const struct kafka_settings *kafka = &daemon->config->kafka[i];
 
@@ -571,10 +566,7 @@ static void begin_daemon_stop(struct daemon *daemon)
 	service_notify("STOPPING=1");
 	metric_set(process_metrics.up, 0);
 
-	/*
-	 * All parts are stopped at once and end side by side, so that stop_by needs the longest
-	 * time and not the sum.
-	 */
+	/* All parts end side by side, within the longest of their times (stop_by). */
 	publishers_stop(daemon->publishers);
 	if (daemon->lookbacks)
 		lookbacks_stop(daemon->lookbacks);
@@ -683,21 +675,20 @@ static bool run_main_loop(struct daemon *daemon, struct err *err)
 		serve_signals(daemon);
 		publishers_step(daemon->publishers, now);
 		serve_watchdog(daemon, now);
+
 		if (!daemon->stopping && is_drained(daemon)) {
 			drained = true;
 			begin_daemon_stop(daemon);
 		}
 		if (!daemon->stopping || now < daemon->stop_by)
 			continue;
-		/*
-		 * A join could wait for ever: the process ends without it, and the lease ends by
-		 * itself.
-		 */
+		/* A join could wait for ever; the lease ends by itself. */
 		if (!publishers_is_over(daemon->publishers))
 			end_daemon_at_once(daemon->hurry);
 		daemon->others_linger = !others_ended(daemon);
 		break;
 	}
+
 	bool failed = publishers_is_refused(daemon->publishers, err) ||
 		      publishers_is_abandoned(daemon->publishers, err);
 	log_info("stopped", {"owner", LOG_TEXT(daemon->owner)},
@@ -729,10 +720,12 @@ static void finish_daemon(struct daemon *daemon)
 	api_stop(daemon->api);
 	if (daemon->publishers)
 		wait_for_publishers(daemon);
+
 	/* Probes look at the parts below, so they end before these. */
 	admin_stop(daemon->admin);
 	listener_close(&daemon->admin_listener);
 	listener_close(&daemon->api_listener);
+
 	if (daemon->delivers)
 		delivers_stop(daemon->delivers);
 	delivers_destroy(daemon->delivers);
@@ -740,6 +733,7 @@ static void finish_daemon(struct daemon *daemon)
 		lookbacks_stop(daemon->lookbacks);
 	lookbacks_destroy(daemon->lookbacks);
 	publishers_destroy(daemon->publishers);
+
 	for (int i = 0; daemon->upkeep_workers && i < config->postgres_count; i++)
 		if (daemon->upkeep_workers[i]) {
 			upkeep_worker_stop(daemon->upkeep_workers[i]);
@@ -749,6 +743,7 @@ static void finish_daemon(struct daemon *daemon)
 		topic_checks_destroy(daemon->topic_checks[i]);
 		topic_metadata_destroy(daemon->topic_metadata[i]);
 	}
+
 	free(daemon->upkeep_workers);
 	free(daemon->topic_checks);
 	free(daemon->topic_metadata);

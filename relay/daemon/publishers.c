@@ -252,6 +252,7 @@ static void step_publisher_idle(
 		move_publisher(publishers, publisher, PUBLISHER_DONE);
 		return;
 	}
+
 	/* Not created, or not seen yet: the next look tells. */
 	if (shards <= 0)
 		return;
@@ -259,6 +260,7 @@ static void step_publisher_idle(
 		refuse_shards(publisher, shards);
 		return;
 	}
+
 	publisher->refused_shards = 0;
 	if (start_publisher(publishers, publisher, shards, &err))
 		return;

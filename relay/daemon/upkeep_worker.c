@@ -203,10 +203,7 @@ static bool count_kept(struct upkeep_worker *worker, const char *sql,
 		const struct config_publisher *publisher =
 		    config_find_publisher(worker->config, pg_value(rows, i, 0));
 
-		/*
-		 * Another publisher of the database, or one of the same name in another database,
-		 * is not shown.
-		 */
+		/* The database may have publishers that this process does not have. */
 		if (publisher && publisher->settings.postgres == worker->postgres)
 			note(worker, rows, i);
 	}
@@ -484,6 +481,7 @@ struct upkeep_worker *upkeep_worker_start(const struct config *config,
 	worker->postgres = postgres;
 	worker->event_fd = event_fd;
 	worker->stop_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+
 	worker->upkeep = upkeep_start(postgres);
 	worker->log_upkeep = log_upkeep_start(postgres);
 	id_watch_init(&worker->ids, postgres->name, postgres->schema);
@@ -495,6 +493,7 @@ struct upkeep_worker *upkeep_worker_start(const struct config *config,
 	/* Not 0, which would say that the database has no such publisher. */
 	for (int i = 0; i < config->publisher_count; i++)
 		worker->shards[i] = -1;
+
 	init_worker_locks(worker);
 	error = start_worker_threads(worker);
 	if (error == 0)

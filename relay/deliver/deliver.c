@@ -299,6 +299,7 @@ struct deliver *deliver_start(const struct config_deliver *section, int event_fd
 	deliver->event_fd = event_fd;
 	deliver->wake_fd = -1;
 	deliver->status.turn_ms = clock_ms();
+
 	pthread_mutex_init(&deliver->mutex, NULL);
 	pthread_cond_init(&deliver->opened, NULL);
 	deliver->metrics = deliver_metrics_create(section->name);
@@ -309,6 +310,7 @@ struct deliver *deliver_start(const struct config_deliver *section, int event_fd
 		deliver_free(deliver);
 		return NULL;
 	}
+
 	/* The thread opens the inbox, since it also reopens and closes it: one owner. */
 	if (wait_until_open(deliver, err))
 		return deliver;

@@ -237,9 +237,7 @@ static bool read_items(struct deliver_answer *answer, const struct deliver_judge
 	{
 		struct item item;
 
-		/*
-		 * Verdicts before this element are overwritten: a malformed answer decides nothing.
-		 */
+		/* The caller overwrites all verdicts: a malformed answer decides nothing. */
 		if (!read_answer_item(object, &item))
 			return false;
 		at = find_event_id(ids, answer->count, at, item.id);

@@ -218,10 +218,7 @@ static const char *id_of(struct deliver_event *event, const struct outbox_inbox_
 			digest_name(message->id, message->id_length, name);
 	} else {
 
-		/*
-		 * The first place, which the message keeps through retry topics: its id stays the
-		 * same.
-		 */
+		/* The message keeps its first place through retry topics, and so its id. */
 		place = arena_join(&event->memory, origin->topic, "\n", origin->partition, "\n",
 		    origin->offset, NULL);
 		digest_name(place, strlen(place), name);

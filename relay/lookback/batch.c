@@ -263,10 +263,7 @@ void batch_know(struct batch *batch, int place, const char *kind, const char *pr
 	assert(place >= 1 && place <= batch->id_count);
 	struct knowledge *known = &batch->order[place - 1]->known;
 
-	/*
-	 * The first tombstone decides, and a prepare outweighs it: the prepare was decided when it
-	 * came.
-	 */
+	/* The first tombstone counts, and a prepare outweighs it: it was decided when it came. */
 	if (text_equal(kind, "tombstone") && known->state == NOTHING) {
 		known->state = TOMBSTONE;
 		text_copy(known->decision, sizeof known->decision, decision);
@@ -397,9 +394,7 @@ static void work_prepare(struct batch *batch, struct record *record)
 	id->here = true;
 	memcpy(id->now.digest, record->request.digest, LOOKBACK_DIGEST);
 	add_prepare(batch, record);
-	/*
-	 * The tombstone came first, so it decides: the business is not called about this prepare.
-	 */
+	/* The tombstone decides at once: the business is not called about this prepare. */
 	if (was_decided)
 		decide_prepare(batch, record, id->now.decision);
 }
@@ -410,10 +405,7 @@ static void work_decision(struct batch *batch, struct record *record)
 	struct id *id = record->id;
 
 	switch (id->now.state) {
-	/*
-	 * Perhaps it was decided before. Only the primary key of the decisions tells, so each one
-	 * is tried.
-	 */
+	/* Only the primary key of the decisions tells whether this one is the first. */
 	case PREPARED:
 		decide_prepare(batch, record, decision);
 		return;

@@ -81,9 +81,7 @@ static void wait_while_pending(struct check_verdict *verdict, const struct confi
 static void ask_after_pause(struct check_verdict *verdict, const struct config_check *check,
     const struct check_verdict_id *id, const struct check_answer *answer, uint64_t *seed)
 {
-	/*
-	 * Answers "pending" are no failures: they neither lengthen the pause nor use up attempts.
-	 */
+	/* An answer "pending" neither lengthens the pause nor uses up an attempt. */
 	int before = id->attempts - id->pendings;
 
 	verdict->next_ms =

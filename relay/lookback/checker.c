@@ -153,16 +153,15 @@ static bool side_step(struct checker *checker, struct side *side, int64_t now, b
 
 	*ret_ready = false;
 	*ret_result = NULL;
+
 	/* A peer that vanished sends no error: the statement would seem under way for ever. */
 	if (*busy && side->link.pg && now >= side->answer_by) {
 		err_set(err, ERR_RETRY, "%s does not answer", pg_place(side->link.pg));
 		link_drop(&side->link, now, err);
 	}
+
 	event = link_step(&side->link, now);
-	/*
-	 * Whether the lost statement took effect is unknown. A claim ends by itself, and
-	 * settlements are sent again.
-	 */
+	/* It may have taken effect: a claim ends by itself, and settlements are sent again. */
 	if (event == LINK_LOST || (*busy && !side->link.pg)) {
 		side_lost(checker, side, now);
 		*busy = false;
@@ -172,6 +171,7 @@ static bool side_step(struct checker *checker, struct side *side, int64_t now, b
 		side_worked(checker, side);
 		side->lost = false;
 	}
+
 	if (event == LINK_ANSWER) {
 		if (!pg_receive(side->link.pg, &done, ret_result, err)) {
 			link_failed(&side->link, now, err);
@@ -181,6 +181,7 @@ static bool side_step(struct checker *checker, struct side *side, int64_t now, b
 			return false;
 		*busy = false;
 	}
+
 	*ret_ready = now >= side->at && !*busy && side->link.pg && (event == LINK_READY || done) &&
 		     pg_state(side->link.pg) == PG_IDLE;
 	return done;
@@ -206,6 +207,7 @@ static void take_claimed(struct checker *checker, int64_t now, const struct pg_r
 		checker->came[claimed.type]++;
 		schedule_add(checker->schedule, now, &claimed, &route);
 	}
+
 	schedule_claim_over(checker->schedule, now, checker->most, checker->came);
 	for (int i = 0; i < lookback->types.count; i++)
 		full |= checker->most[i] > 0 && checker->came[i] >= checker->most[i];
@@ -245,6 +247,7 @@ static void send_claim(struct checker *checker, int64_t now)
 	/* Nobody would ask about the rows, and no other checker could claim them for a while. */
 	if (checker->stop_at)
 		return;
+
 	if (now >= checker->poll_at && schedule_wants(checker->schedule, now, checker->most) > 0) {
 		draw_claim(checker, now);
 		checker->call = CALL_CLAIM;
@@ -260,6 +263,7 @@ static void send_claim(struct checker *checker, int64_t now)
 	} else {
 		return;
 	}
+
 	side->answer_by = now + CALL_MS;
 	if (!sent) {
 		checker->call = CALL_NONE;
@@ -278,6 +282,7 @@ static void step_claims(struct checker *checker, int64_t now)
 
 	if (!busy)
 		checker->call = CALL_NONE;
+
 	/* Nothing of such an answer is taken: a wrong type number would index no type. */
 	if (result &&
 	    !check_calls_usable(checker->calls,
@@ -290,6 +295,7 @@ static void step_claims(struct checker *checker, int64_t now)
 		side_failed(checker, &checker->claims, now, &err);
 		return;
 	}
+
 	if (answered) {
 		side_worked(checker, &checker->claims);
 		if (call == CALL_CLAIM)
@@ -627,10 +633,7 @@ static int64_t next_due(struct checker *checker, int64_t now)
 	/* once poll_at has passed, only an event or a deadline of the schedule makes room */
 	if (checker->poll_at > now && checker->call == CALL_NONE)
 		bring_forward(&due, checker->poll_at);
-	/*
-	 * Rows that already waited this long were sent, or wait for the connection, whose
-	 * descriptor wakes the loop.
-	 */
+	/* Rows that waited so long already are sent, or wait for the connection. */
 	if (!checker->settling && schedule_settlements(checker->schedule, &since) > 0 &&
 	    since + SETTLE_WAIT_MS > now)
 		bring_forward(&due, since + SETTLE_WAIT_MS);

@@ -41,10 +41,7 @@ static bool add_record_headers(json_t *pairs, const struct consumer_record *reco
 		char *text;
 		size_t size;
 
-		/*
-		 * The table would refuse the name. All headers then go to a part, so that none is
-		 * lost.
-		 */
+		/* All headers then go to a part of their own, so that none is lost. */
 		if (!is_storable_name(name) || length > room)
 			return false;
 		own = json_pack("[so]", name, json_bytes(value, length));
@@ -169,6 +166,7 @@ struct dead_letters dead_letters_of(const struct consumer_record *record, const 
 		put_dead_letter(&dead_letters, dead_letter, pairs);
 		return dead_letters;
 	}
+
 	if (record->key_length <= KEY_MOST) {
 		dead_letter.key = record->key;
 		dead_letter.key_length = record->key_length;
@@ -185,6 +183,7 @@ struct dead_letters dead_letters_of(const struct consumer_record *record, const 
 		headers = all_headers(record);
 		rests[count++] = (struct rest){"headers", headers, strlen(headers)};
 	}
+
 	for (int i = 0; i < count; i++)
 		snprintf(left_out + strlen(left_out), sizeof left_out - strlen(left_out), "%s%s",
 		    i ? " " : "", rests[i].what);
@@ -202,6 +201,7 @@ struct dead_letters dead_letters_of(const struct consumer_record *record, const 
 	}
 	put_dead_letter(&dead_letters, dead_letter, pairs);
 	put_parts(&dead_letters, record, refusal, &dead_letter, rests, count, most);
+
 	/* Copied last: until here they point into the record, into `headers` and `place`. */
 	for (int i = 0; i < dead_letters.count; i++) {
 		struct batch_dead_letter *one = &dead_letters.list[i];

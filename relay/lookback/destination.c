@@ -15,10 +15,7 @@ static void name_host(const struct config_check *check, const char *url, char *h
 	const char *colon = memrchr(begin, ':', (size_t)length);
 	bool has_port = colon && !memchr(colon, ']', (size_t)(begin + length - colon));
 
-	/*
-	 * Its URL is empty, and the dsn may hold a password: the section's name identifies the
-	 * database.
-	 */
+	/* It has no URL, and its dsn may hold a password: the section names the host. */
 	if (check->transport == CHECK_SQL)
 		snprintf(host, size, "sql %s", check->name);
 	else

@@ -137,6 +137,7 @@ static struct pg_result *ask_journal(
 		   : pg_query(journal->pg, journal->sql[which], params, count, err);
 	if (rows)
 		return rows;
+
 	sqlstate = pg_sqlstate(journal->pg);
 	/*
 	 * The prepared statement is not in this session: a pooler is in between, although
@@ -149,6 +150,7 @@ static struct pg_result *ask_journal(
 		err->kind = ERR_FENCED;
 	else if (err->kind != ERR_FENCED && is_about_data(sqlstate))
 		err->kind = ERR_REJECT;
+
 	if (!may_go_on(journal, sqlstate)) {
 		pg_destroy(journal->pg);
 		journal->pg = NULL;
@@ -296,10 +298,7 @@ bool journal_refused(struct journal *journal, struct batch *batch,
 		refusal->record =
 		    batch_record_of(batch, pg_value(rows, i, KIND), (int)pg_int(rows, i, PLACE));
 		text_copy(refusal->error, sizeof refusal->error, pg_value(rows, i, ERROR));
-		/*
-		 * A row that the batch does not have is not listed: the caller would drop the wrong
-		 * record.
-		 */
+		/* A row that the batch does not have names no record that could be dropped. */
 		*ret_count += refusal->record >= 0;
 	}
 	return true;

@@ -402,10 +402,7 @@ size_t json_longest(const char *text, size_t length)
 		if (strchr(" \t\r\n", *begin))
 			continue;
 		longest += (size_t)(scan.at - begin) + (*begin == ',' || *begin == ':');
-		/*
-		 * Only the E of a number has a digit in front of it; those of true and false have
-		 * letters.
-		 */
+		/* Only the E of a number has a digit in front of it; that of true has a letter. */
 		if (toupper((unsigned char)*begin) != 'E' || !is_digit(begin[-1]))
 			continue;
 		scan.at += *scan.at == '+' || *scan.at == '-';

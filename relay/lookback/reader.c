@@ -245,6 +245,7 @@ static bool on_assigned(void *context, struct group_place *places, int count, st
 		reader->places[i].journal.partition = places[i].partition;
 		reader->places[i].refused_offset = -1;
 	}
+
 	forget_batch(reader);
 	/* Without places no record is taken; group_read calls again later. */
 	if (!ask_progress(reader, err)) {
@@ -253,6 +254,7 @@ static bool on_assigned(void *context, struct group_place *places, int count, st
 	}
 	for (int i = 0; i < count; i++)
 		places[i].offset = begin_of(&reader->places[i]);
+
 	reader->member = true;
 	is_found(reader);
 	note_partitions(reader, count);
@@ -325,10 +327,7 @@ static void fill_in(const struct config_lookback *lookback, struct lookback_requ
 {
 	if (request->op != LOOKBACK_PREPARE)
 		return;
-	/*
-	 * The present values are stored with the prepare: a later configuration does not change
-	 * them.
-	 */
+	/* Stored with the prepare: a later configuration does not change them. */
 	if (request->check_after_ms < 0)
 		request->check_after_ms = lookback->check_after_ms;
 	if (request->expires_after_ms < 0)
@@ -408,6 +407,7 @@ static void take_consumed_record(struct reader *reader, const struct consumer_re
 	if (place->journal.n == 0 && place->journal.start < 0)
 		place->journal.start = record->offset;
 	place->journal.next = record->offset + 1;
+
 	int first = batch_records(reader->batch);
 	if (record->offset == place->refused_offset) {
 		take_dead_letter(reader, record, &place->refusal, place->refused_extent);
@@ -418,6 +418,7 @@ static void take_consumed_record(struct reader *reader, const struct consumer_re
 		place->noted = true;
 		count_kind(reader, FOREIGN, 1);
 	}
+
 	if (batch_records(reader->batch) > first) {
 		keep_raw(reader, record);
 		note_raw(reader, first, reader->raw_count - 1);
@@ -459,9 +460,7 @@ static void collect_records(struct reader *reader, int wait_ms)
 		/* Waits for the first record only: a batch with records is stored at once. */
 		if (!group_read(reader->group, taken ? 0 : wait_ms, &record, &some, &err))
 			on_unread(reader, &err);
-		/*
-		 * Records that come while the offsets are unknown are read again after find_back.
-		 */
+		/* Records that come while it is adrift are read again after find_back. */
 		if (some && !reader->adrift)
 			take_consumed_record(reader, &record);
 		else
@@ -580,10 +579,7 @@ static int list_places(struct reader *reader, struct journal_place *list)
 	for (int i = 0; i < reader->place_count; i++) {
 		struct place *place = &reader->places[i];
 
-		/*
-		 * For a record that is tried alone, on_batch_refused computes the offset from
-		 * `next`.
-		 */
+		/* on_batch_refused computes the offset of a lone record from `next`. */
 		if (!alone)
 			pass_marks(reader, place);
 		text_copy(place->journal.horizon, JOURNAL_CLOCK,
@@ -623,12 +619,11 @@ static void go_on(struct reader *reader, const struct journal_place *list, int c
 		place->journal.n++;
 		place->journal.start = place->journal.next;
 		place->touched = place->noted = false;
-		/*
-		 * Prepares up to the horizon were promoted: the next search begins with a new end.
-		 */
+		/* The prepares up to the horizon were promoted: the next search has a new end. */
 		if (*place->journal.horizon)
 			place->end = -1;
 	}
+
 	count_batch(reader, outcome);
 	batch_clear(reader->batch);
 	reader->bytes = 0;
@@ -639,6 +634,7 @@ static void go_on(struct reader *reader, const struct journal_place *list, int c
 		reader->limit *= 2;
 	if (reader->limit > reader->lookback->batch)
 		reader->limit = (int)reader->lookback->batch;
+
 	if (clock_ms() >= reader->note_at)
 		note_offsets(reader);
 }
@@ -868,9 +864,7 @@ static void *run_reader(void *context)
 		if (!turn_reader(reader, &err) && !atomic_load(&reader->stop))
 			on_failure(reader, &err);
 	}
-	/*
-	 * Left here and not in reader_join, so that other members need not wait for the partitions.
-	 */
+	/* Here and not in reader_join: other members wait for the partitions. */
 	group_destroy(reader->group, LEAVE_MS);
 	reader->group = NULL;
 	pthread_mutex_lock(&reader->mutex);
@@ -926,6 +920,7 @@ struct reader *reader_start(const struct config_lookback *lookback, const struct
 	reader->payload_most = INT64_MAX;
 	reader->status = (struct reader_status){.turn_ms = clock_ms(), .partitions = -1};
 	pthread_mutex_init(&reader->mutex, NULL);
+
 	reader->event_fd = event_fd;
 	reader->stop_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	reader->journal = journal_create(lookback, name);
@@ -935,6 +930,7 @@ struct reader *reader_start(const struct config_lookback *lookback, const struct
 	    group_create(lookback->kafka, lookback->group, lookback->topic, &callbacks, err);
 	if (!reader->group)
 		goto fail;
+
 	error = pthread_create(&reader->thread, NULL, run_reader, reader);
 	if (error == 0)
 		return reader;

@@ -188,10 +188,7 @@ static const struct config_check *check_by_url(const struct route *route,
 	for (int i = 0; i < route->config->check_count; i++) {
 		const struct config_check *check = &route->config->checks[i];
 
-		/*
-		 * A SQL section allows no URL, and would replace the reason why the others refused
-		 * it.
-		 */
+		/* A SQL section allows no URL, and would replace the others' reason. */
 		if (check->transport != CHECK_SQL && serves_type(check, biz_type) &&
 		    allows_check_url(route, check, check_url, &why))
 			return check;

@@ -494,10 +494,12 @@ void schedule_add(struct schedule *schedule, int64_t now, const struct schedule_
 		cannot_ask(schedule, now, row, route->refusal.code, route->refusal.text);
 		return;
 	}
+
 	if (!route->own_url) {
 		free(row->url);
 		row->url = NULL;
 	}
+
 	host = find_host(schedule, route->host, now);
 	if (!breaker_allows(&host->breaker, now)) {
 		give_back_closed(schedule, now, row, host);
@@ -621,6 +623,7 @@ static struct schedule_question *ask_of_line(
 	question->probe = breaker_begin(&line->host->breaker, now);
 	/* batch is at most 1000 */
 	int most = question->probe ? 1 : (int)check->batch;
+
 	question->rows = xcalloc((size_t)most, sizeof(struct schedule_row *));
 	question->ask.id_count = take_line_rows(schedule, type, line, most, question->rows);
 	question->ask.ids = ids_of(question->rows, question->ask.id_count);
@@ -632,6 +635,7 @@ static struct schedule_question *ask_of_line(
 	line->host->pause_ms = check->breaker_pause_ms;
 	if (now - question->rows[0]->claimed_at > SHRINK_MS)
 		shrink_window(type);
+
 	bucket_take(&schedule->services[line->service].bucket, check->rate);
 	type->in_flight++;
 	line->host->in_flight++;
@@ -712,8 +716,7 @@ struct schedule_question *schedule_next(struct schedule *schedule, int64_t now)
 
 			if (question) {
 				/*
-				 * The next type is first then, so that none waits behind a large
-				 * one.
+				 * Another type is first next time: none waits behind a large one.
 				 */
 				schedule->ask_turn = (number + 1) % count;
 				return question;

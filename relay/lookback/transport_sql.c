@@ -146,9 +146,7 @@ static void fail_statement(struct transport *transport, struct line *line, const
 		    transport->check->function, advice, sqlstate);
 	else
 		reply_fail(reply, late ? "timeout" : "database", "%s", err->message);
-	/*
-	 * An error of the function itself shows that the database works; the breaker must not open.
-	 */
+	/* An error of the function shows that the database works: no breaker opens. */
 	reply->answer.reached = advice || err->kind != ERR_RETRY;
 	finish_asked(transport, line->asked);
 	line->asked = NULL;

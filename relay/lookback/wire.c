@@ -478,9 +478,7 @@ static bool read_json(
 		return refusal_set(refusal, "bad_json", "the value is null");
 	if (!json_check(input->value, input->value_length, &limits, refusal))
 		return false;
-	/*
-	 * No NUL needs to follow the value: json_check has found something other than blanks in it.
-	 */
+	/* Ends within the value: json_check has found something other than blanks. */
 	blanks = strspn(input->value, " \t\r\n");
 	if (input->value[blanks] != '{')
 		return refusal_set(refusal, "bad_json", "the value is no JSON object");
@@ -525,10 +523,7 @@ static bool check_header_names(const struct lookback_input *input, struct refusa
 		if (!known)
 			return refusal_set(
 			    refusal, "unknown_field", "%.100s is no header of version 1", name);
-		/*
-		 * At most one header a field comes this far, so the work does not grow with the
-		 * square.
-		 */
+		/* Each field passes at most once, so that this loop runs only a few times. */
 		for (size_t j = 0; j < i; j++)
 			if (text_equal(input->headers[j].name, name))
 				return refusal_set(refusal, "bad_value", "%s is there twice", name);
@@ -572,6 +567,7 @@ static bool pass_headers(
 
 	if (request->headers)
 		return true;
+
 	for (size_t i = 0; i < input->header_count; i++)
 		if (!text_starts(input->headers[i].name, PREFIX) &&
 		    !is_reserved_header(input->headers[i].name))
@@ -580,6 +576,7 @@ static bool pass_headers(
 	/* Before a tree of them is built, which takes many times as much memory. */
 	if (least > MOST_HEADERS)
 		return refuse_size_of_headers(refusal);
+
 	pairs = json_array();
 	for (size_t i = 0; i < input->header_count && kept; i++)
 		if (!text_starts(input->headers[i].name, PREFIX) &&

@@ -109,6 +109,7 @@ bool ledger_accepts(const struct ledger *ledger, const struct sql_file *files, i
 			    "newer and this is %s; upgrade this program",
 			    row->name, row->program, row->oldest_program, program);
 	}
+
 	for (int i = 0; i < count; i++) {
 		if (ledger_state(ledger, &files[i]) != MIGRATION_CHANGED)
 			continue;

@@ -221,10 +221,7 @@ bool partition_make_ahead(struct pg *pg, const struct postgres_settings *postgre
 		int64_t to_us = from_us - from_us % every_us + every_us;
 		if (!partition_make(pg, postgres->schema, table, from_us, to_us, ret_outcome, err))
 			return false;
-		/*
-		 * No gap is left in front of a later partition: its rows would go to the default
-		 * one.
-		 */
+		/* A gap before a later partition would send its rows to the default one. */
 		if (*ret_outcome != PARTITION_MADE && *ret_outcome != PARTITION_EXISTS)
 			return true;
 		if (*ret_outcome == PARTITION_MADE && made)

@@ -120,11 +120,13 @@ static bool make_partitions_ahead(struct table *table, struct err *err)
 {
 	OWNED(partition_list_finish) struct partition_list list = {0};
 	enum partition_outcome outcome;
+
 	if (!partition_list(table->pg, table->settings->schema, table->name,
 		table->settings->partition_every_ms, &list, err) ||
 	    !partition_make_ahead(
 		table->pg, table->settings, table->name, &list, note_made, table, &outcome, err))
 		return false;
+
 	if (outcome != PARTITION_MADE && outcome != PARTITION_EXISTS)
 		note_partition_outcome(table, table->name, outcome);
 	/* Counts as busy: the rows are moved soon, and then the partition can be made. */
@@ -175,6 +177,7 @@ static bool retire_partition(struct table *table, const char *name, bool *parent
 		*parent_busy = *ret_outcome == PARTITION_BUSY;
 		return true;
 	}
+
 	if (!partition_empty(table->pg, schema, name, ret_outcome, err))
 		return false;
 	/* Only an emptied partition may be dropped; this one is held, missing or locked. */
@@ -222,6 +225,7 @@ static bool drop_behind(struct table *table, const struct partition_list *list, 
 	for (int i = 0; i < list->count; i++) {
 		const struct partition *partition = &list->items[i];
 		enum partition_outcome outcome;
+
 		/* Neither the default partition nor one without an end is ever retired. */
 		if (!partition->bounded || partition->to_us > horizon_us)
 			continue;
@@ -237,6 +241,7 @@ static bool drop_behind(struct table *table, const struct partition_list *list, 
 		if (keeps_what_follows(table))
 			break;
 	}
+
 	/* If a partition could not be checked, the holder that was reported last still counts. */
 	if (!held && !unknown)
 		report_held(table, "", "");
