@@ -634,6 +634,7 @@ static void *run_gate(void *context)
 
 		pthread_mutex_lock(&gate->mutex);
 		take_turn(gate, events, count);
+		/* Without a guest, a peer to forget or a listener to reopen, only events matter. */
 		is_idle = gate->all == 0 && !gate->peers && gate->accepts;
 		ends = gate->ends;
 		pthread_mutex_unlock(&gate->mutex);

@@ -37,6 +37,11 @@ ssize_t request_head_span(const char *bytes, size_t length, size_t *scanned, con
 			return refuse_head(ret_why, why) - 1;
 		if (bytes[i] == '\n' && i == 1)
 			return refuse_head(ret_why, "the request begins with an empty line") - 1;
+
+		/*
+		 * Here i is at least 2: an LF at 0 has no CR before it, and one at 1 is refused
+		 * above.
+		 */
 		if (bytes[i] == '\n' && bytes[i - 2] == '\n')
 			return (ssize_t)i + 1;
 	}

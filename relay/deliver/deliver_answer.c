@@ -30,6 +30,7 @@ static void clean_reason(char *text)
 
 		if (length == 0 || code < ' ' || (code >= 0x7f && code < 0xa0)) {
 			*text = length ? ' ' : '?';
+			/* A control character from 0x80 on has two bytes. */
 			if (length == 2)
 				text[1] = ' ';
 			text += length ? length : 1;

@@ -340,6 +340,7 @@ static const char *structured_id(struct deliver_event *event)
 	for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
 		const json_t *value = json_object_get(object, needed[i]);
 
+		/* The id is the last one needed, so that it is the result. */
 		id = clean_copy(event, json_string_value(value), json_string_length(value));
 		if (!id)
 			break;

@@ -65,6 +65,7 @@ bool id_watch_step(struct id_watch *watch, struct pg *pg, struct err *err)
 	if (!ids)
 		return false;
 	report_order(watch, ids);
+	/* A sequence below this id at the next step has gone back. */
 	watch->highest = pg_int(ids, 0, LAST_ID);
 	if (!pg_is_null(ids, 0, RAISED_TO)) {
 		report_raise(watch, ids);
