@@ -436,7 +436,7 @@ static bool evict_idlest_guest(struct gate *gate, const struct peer *peer)
 
 static void make_room_for_guest(struct gate *gate, const struct peer *peer)
 {
-	/* An address with half of the table displaces its own connections, and nobody else's. */
+	/* An address with half of the table displaces one of its own connections first. */
 	if (peer->connections >= gate->most_of_peer && evict_idlest_guest(gate, peer))
 		return;
 	if (gate->count >= gate->most)

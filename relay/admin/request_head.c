@@ -38,10 +38,7 @@ ssize_t request_head_span(const char *bytes, size_t length, size_t *scanned, con
 		if (bytes[i] == '\n' && i == 1)
 			return refuse_head(ret_why, "the request begins with an empty line") - 1;
 
-		/*
-		 * Here i is at least 2: an LF at 0 has no CR before it, and one at 1 is refused
-		 * above.
-		 */
+		/* i is 2 or more: an LF at 0 has no CR before it, and one at 1 is refused. */
 		if (bytes[i] == '\n' && bytes[i - 2] == '\n')
 			return (ssize_t)i + 1;
 	}

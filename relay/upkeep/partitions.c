@@ -247,10 +247,7 @@ bool partition_log_upkeep(
 		    {pg_value(due, i, 1)}, {pg_value(due, i, 2)}, {pg_value(due, i, 3)}};
 		enum partition_outcome outcome;
 		struct err later;
-		/*
-		 * A failure stops no other partition: a publisher is blocked where its last one
-		 * ends.
-		 */
+		/* A failure stops no other: a publisher is blocked where its last one ends. */
 		if (call_partition_function(pg, schema,
 			makes ? sql_log_partition_make : sql_log_partition_drop, params, 3,
 			&outcome, all ? err : &later))
