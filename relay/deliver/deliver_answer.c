@@ -80,7 +80,6 @@ static struct deliver_verdict verdict_of_status(
 	int64_t most = judge->retry_after_max_ms;
 
 	if (is_between(status, 2))
-		/* An error of the application may pass; its refusal of the content does not. */
 		return (struct deliver_verdict){OUTBOX_INBOX_DONE};
 	if (status == 409)
 		return (struct deliver_verdict){OUTBOX_INBOX_DUPLICATE};
@@ -88,6 +87,7 @@ static struct deliver_verdict verdict_of_status(
 	if ((status == 429 || status == 503) && retry_after_ms >= 0 && most > 0)
 		return (struct deliver_verdict){OUTBOX_INBOX_WAIT,
 		    retry_after_ms > most ? most : retry_after_ms + !retry_after_ms};
+	/* An error of the application may pass; its refusal of the content does not. */
 	return (struct deliver_verdict){
 	    is_passing(status) ? OUTBOX_INBOX_RETRY : OUTBOX_INBOX_DEAD};
 }
