@@ -193,6 +193,7 @@ static const struct api_verb *find_verb(const char *path)
 			return &verbs[i];
 	if (!text_starts(path, show->path))
 		return NULL;
+	/* Neither type nor id is empty; only the id may have further slashes. */
 	rest = path + strlen(show->path);
 	slash = strchr(rest, '/');
 	return slash && slash > rest && slash[1] ? show : NULL;
@@ -250,6 +251,7 @@ static void judge_body_headers(struct api_call *call)
 		    "the body is to be Content-Type: application/json");
 	else if (coding && strcasecmp(coding, "identity") != 0)
 		api_refuse(call, 415, "unsupported_media_type", "the body is not to be encoded");
+	/* A chunked body has no length here: take_body counts its bytes. */
 	else if (length && !text_to_int64(length, 0, call->api->config->api.max_body, &bytes))
 		refuse_size(call);
 }
@@ -258,6 +260,7 @@ static void judge_body_headers(struct api_call *call)
 static void refuse_token(struct api_call *call)
 {
 	api_refuse(call, 401, "unauthorized", "a token is needed, as in Authorization: Bearer …");
+	/* No token is no guess: it costs the address nothing. */
 	if (!api_auth_has_token(request_header(call, "Authorization")))
 		return;
 	metric_add(call->api->metrics.wrong_tokens, 1);
@@ -274,6 +277,7 @@ static void judge_head(struct api_call *call, const char *method)
 	if (!is_method(call->verb, method))
 		return api_refuse(
 		    call, 405, "method_not_allowed", "this path takes %s", call->verb->method);
+	/* Before anything else is judged: a stranger learns only which paths exist. */
 	rights = api_auth_rights(call->api->auth, request_header(call, "Authorization"));
 	call->sender = rights.sender;
 	if (!rights.roles)
@@ -328,11 +332,13 @@ static bool hold_body_bytes(struct api_call *call, int64_t bytes)
 static enum MHD_Result take_body(struct api_call *call, const char *bytes, size_t length)
 {
 	call->taken += (int64_t)length;
+	/* A refusal goes out only behind the body, so the rest is dropped, up to a limit. */
 	if (is_flood(call, call->taken))
 		return MHD_NO;
 	if (call->status)
 		return MHD_YES;
 
+	/* Content-Length was checked with the head; a chunked body shows its size only here. */
 	if (call->taken > call->api->config->api.max_body) {
 		refuse_size(call);
 		drop_body(call);
@@ -372,6 +378,7 @@ static void on_whole(struct api_call *call)
 	call->is_whole = true;
 	gate_whole(call->connection);
 	pthread_mutex_lock(&api->mutex);
+	/* Counted before it can rest: api_stop must not end the servers while a call rests. */
 	api->open++;
 	ending = api->ending;
 	pthread_mutex_unlock(&api->mutex);
@@ -452,6 +459,7 @@ static void on_completed(void *context, struct MHD_Connection *connection, void 
 	if (!call)
 		return;
 	count_call(call, how == MHD_REQUEST_TERMINATED_COMPLETED_OK);
+	/* No suspended connection is completed, so no other thread has the call now. */
 	if (call->work)
 		call->verb->forget(call);
 	drop_body(call);

@@ -95,6 +95,7 @@ struct api_rights api_auth_rights(const struct api_auth *auth, const char *autho
 	digest = digest_of_token(token);
 	for (int i = 0; i < auth->count; i++) {
 		const struct row *row = &auth->rows[i];
+		/* Rows behind a match count too: a token may have several roles. */
 		bool same =
 		    CRYPTO_memcmp(digest.bytes, row->digest.bytes, sizeof digest.bytes) == 0;
 

@@ -118,6 +118,7 @@ static void answer_api_question(struct api_database *database, struct api_questi
 	question->well = ask_database(database, question);
 	if (question->well || pg_state(database->pg) == PG_IDLE)
 		return;
+	/* A change is not sent again: it may have taken effect before the connection broke. */
 	if (was_idle && !question->changes && connect_anew(database, &question->err))
 		question->well = ask_database(database, question);
 	if (!question->well) {
@@ -166,6 +167,7 @@ static struct api_question *next_question(struct api_database *database, bool *r
 	while (!database->waiting && !database->ending &&
 	       wait_for_condition(database, &database->asked, database->look_at))
 		;
+	/* Also at the end every waiting question is answered: its call rests until then. */
 	question = database->waiting;
 	*ret_ending = database->ending;
 	if (question) {
@@ -183,6 +185,7 @@ static void *run_api_database(void *context)
 	bool ending;
 
 	pg_interrupt_by(database->limit_fd);
+	/* First: without the limit every prepare is refused (no_database). */
 	look_at_limit(database);
 	while ((question = next_question(database, &ending)) || !ending) {
 		if (question) {
@@ -270,6 +273,7 @@ bool api_database_claim(struct api_database *database, const unsigned char id[UU
 	drop_old_claims(database, now);
 	HASH_FIND(hh, database->claims, id, UUID_BYTES, claim);
 	own = !claim || memcmp(claim->digest, digest, LOOKBACK_DIGEST) == 0;
+	/* A repetition keeps the time of the first claim, and so its place in the order of age. */
 	if (!claim) {
 		claim = xcalloc(1, sizeof *claim);
 		memcpy(claim->id, id, UUID_BYTES);
@@ -318,6 +322,7 @@ void api_database_stop(struct api_database *database)
 		return;
 	pthread_mutex_lock(&database->mutex);
 	database->ending = true;
+	/* The timer interrupts the running question; begin_limit does not set it again. */
 	limit_to(database, 0);
 	pthread_cond_signal(&database->asked);
 	pthread_mutex_unlock(&database->mutex);

@@ -76,6 +76,7 @@ static void obey_order(struct api_call *call, const struct order *order)
 	struct deliver *deliver = find_deliver_section(call, order->section);
 	bool pause = text_equal(order->verb, "pause");
 
+	/* The section may run in another process: a pause applies to one process only. */
 	if (!deliver)
 		return api_refuse(
 		    call, 404, "not_found", "no such [deliver] section runs in this process");

@@ -27,6 +27,7 @@ void api_look_ask(struct api_call *call, const struct postgres_settings *postgre
 	question->context = call;
 	call->work = question;
 	api_wait(call, 1);
+	/* From here on the call belongs to the thread of the database. */
 	if (api_database_ask(api_database_of(call->api, postgres), question))
 		return;
 	err_set(&question->err, ERR_RETRY, "too many questions wait for the database");
@@ -129,6 +130,7 @@ const struct postgres_settings *api_look_postgres(
 	const struct config_lookback *found = NULL;
 	const struct postgres_settings *postgres = only_postgres(api_config(call->api));
 
+	/* A type has one section, and so one database. */
 	if (type || section) {
 		found =
 		    type ? route_section(api_route(call->api), type) : section_of(call, section);

@@ -31,10 +31,13 @@ static bool read_verb(struct api_call *call, const struct order *order)
 	    !(text_equal(order->verb, "commit") || text_equal(order->verb, "rollback") ||
 		text_equal(order->verb, "retry")))
 		return refuse_bad_order(call, "verb is none of commit, rollback and retry");
+
 	length = order->reason ? strlen(order->reason) : 0;
 	if (length == 0 || length > MOST_REASON)
 		return refuse_bad_order(
 		    call, "reason has 1 to 500 bytes, for whoever reads the audit");
+
+	/* Both or neither would leave it to a guess which ids are meant. */
 	if (!order->ids == !order->filter)
 		return refuse_bad_order(call, "there is one of ids and filter");
 	return true;
@@ -87,6 +90,7 @@ static const struct postgres_settings *postgres_of_filter(
 	const char *name;
 	json_t *value;
 
+	/* An empty filter would choose every id of the database. */
 	if (json_object_size(filter) == 0) {
 		refuse_bad_order(
 		    call, "filter is no object with a member; {\"state\": \"parked\"} is one");
@@ -94,6 +98,7 @@ static const struct postgres_settings *postgres_of_filter(
 	}
 	json_object_foreach((json_t *)filter, name, value)
 	{
+		/* A misspelt member would restrict nothing, and reach more ids than meant. */
 		bool known = false;
 
 		for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -121,6 +126,7 @@ static void ask_to_operate(
 	question->params[2] = xstrdup(order->reason);
 	question->params[3] = xstrdup(order->whole ? "true" : "false");
 	question->param_count = 4;
+	/* The order is not repeated on a new connection. */
 	question->changes = true;
 	json_decref(chosen);
 	api_look_ask(call, postgres, sql_api_lookback_operate, question);
@@ -188,6 +194,7 @@ static void count_decisions(const struct api_question *question)
 	const char *section;
 	json_t *count;
 
+	/* A retry decides nothing. */
 	if (!text_equal(question->params[0], "retry"))
 		json_object_foreach(json_object_get(answer, "sections"), section, count)
 		    metric_add(METRIC_LABELLED(lookback_metrics(section).decisions, "operator"),
@@ -198,6 +205,7 @@ static void count_decisions(const struct api_question *question)
 void api_operate_finish(struct api_call *call)
 {
 	const struct api_question *question = call->work;
+	/* In place of a result the function may return the code of a refusal. */
 	const char *code = question->well ? question->json : question->sqlstate;
 
 	for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++)

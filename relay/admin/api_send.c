@@ -172,6 +172,7 @@ static bool claim_id(
 	const struct config_lookback *section =
 	    route_section(api_route(call->api), request->biz_type);
 
+	/* Decisions may repeat and contradict each other; the first one wins. */
 	if (request->op != LOOKBACK_PREPARE)
 		return true;
 	lookback_event_id(request->biz_type, request->biz_id, item->id);
@@ -253,6 +254,10 @@ static void read_message_batch(struct api_call *call, const struct json_member *
 	size_t count, length, offset = 0;
 	struct work *work;
 
+	/*
+	 * Counted first, so that the items are one allocation whose addresses stay: look-ups and
+	 * records point to them.
+	 */
 	count = count_elements(list->value, list->value_length);
 	if (count == 0 || count > MOST_MESSAGES)
 		return api_refuse(call, 400, "bad_batch",
@@ -348,10 +353,12 @@ static void read_taken(const struct look_up *look_up)
 		if (item->database != look_up->database)
 			continue;
 		place++;
+		/* Ids that nobody prepared have no row; the others come in this order. */
 		if (json_unpack(json_array_get(list, next), "[I,s]", &found_place, &found) != 0 ||
 		    found_place != place)
 			continue;
 		next++;
+		/* The same digest is a repetition of the same message, which does no harm. */
 		item->taken = !hex_read(found, LOOKBACK_DIGEST, digest) ||
 			      memcmp(digest, item->digest, LOOKBACK_DIGEST) != 0;
 	}
@@ -371,6 +378,7 @@ static void send_free(struct work *work)
 
 		if (!item->taken)
 			continue;
+		/* This prepare never goes out. The id stays taken by the row in the database. */
 		api_database_unclaim(item->database, item->id);
 		free(item->record.key);
 		free(item->record.value);
@@ -430,6 +438,7 @@ static void look_up_ids(struct work *work)
 		if (work->items[i].database)
 			look_up_in(work, work->items[i].database);
 	count = work->look_up_count;
+	/* One more for this loop: an early answer must not send before all are asked for. */
 	atomic_store(&work->looking, count + 1);
 	for (int i = 0; i < count; i++) {
 		struct look_up *look_up = &work->look_ups[i];
@@ -456,6 +465,7 @@ void api_send_begin(struct api_call *call)
 	text_finish(&call->body); /* the records have what is needed */
 	call->body = (struct text){0};
 	parts = parts_of(call->work);
+	/* Every message was refused: nothing would resume the call. */
 	if (parts == 0)
 		return api_send_finish(call);
 	api_wait(call, parts + 1); /* and one for the look-up */

@@ -179,11 +179,13 @@ static bool have_producer(struct api_sender *sender, int64_t now)
 {
 	struct err err;
 
+	/* A producer is made for the first record, and not for an interface that nobody uses. */
 	if (sender->producer || !sender->waiting)
 		return sender->producer != NULL;
 	if (now >= sender->producer_at)
 		sender->producer =
 		    producer_create(sender->kafka, NULL, QUEUE_BYTES, QUEUE_RECORDS, 1, &err);
+	/* A new producer has its time before it counts as stuck. */
 	sender->progress_at = now;
 	if (!sender->producer) {
 		if (now >= sender->producer_at) {
@@ -297,6 +299,7 @@ static enum sent hand_to_producer(struct api_sender *sender, struct outgoing_rec
 	outgoing->partition = record.partition;
 	if (producer_send(sender->producer, &record, &err))
 		return SENT;
+	/* The queue is full, or the producer broke: later it may work. */
 	if (err.kind != ERR_REJECT)
 		return NOT_NOW;
 	tell_failed_outcome(outgoing, "too_large", err.message);
@@ -310,6 +313,7 @@ static enum sent send_outgoing(struct api_sender *sender, struct outgoing_record
 	struct producer_topic *topic;
 	struct err err;
 
+	/* A topic that is missing may be created yet; give_up_late_records says so in the end. */
 	if (known.state != TOPIC_THERE)
 		return NOT_NOW;
 	topic = producer_topic(sender->producer, outgoing->record.topic, &err);
@@ -340,6 +344,7 @@ static void send_waiting(struct api_sender *sender, int64_t now)
 
 		if (held && text_equal(held, outgoing->record.topic))
 			continue;
+		/* A record on trial has the producer to itself: then its refusal has one cause. */
 		if (sender->alone || (outgoing->alone && sender->flying))
 			return;
 		sent = send_outgoing(sender, outgoing);
@@ -402,6 +407,7 @@ static void *run_api_sender(void *context)
 		ending = take_arrived(sender);
 		now = clock_ms();
 		read_reports(sender);
+		/* Reports come first: an acknowledged record is not late. */
 		give_up_late_records(sender, now);
 		mind_producer(sender, now);
 		send_waiting(sender, now);
@@ -447,6 +453,7 @@ void api_sender_put(struct api_sender *sender, const struct api_record *record)
 
 	outgoing->record = *record;
 	pthread_mutex_lock(&sender->mutex);
+	/* Drawn under the lock: take_back_records returns to the order of these numbers. */
 	outgoing->number = sender->count++;
 	DL_APPEND(sender->arrived, outgoing);
 	pthread_mutex_unlock(&sender->mutex);

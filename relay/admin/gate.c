@@ -294,6 +294,7 @@ static bool is_own_host(const struct guest *guest, const char *host)
 	for (int i = 0; hosts && i < hosts->count; i++)
 		if (strcasecmp(host, hosts->items[i]) == 0)
 			return true;
+	/* An address is no name that a page could choose for itself. */
 	return is_own_address(guest, host);
 }
 
@@ -335,6 +336,7 @@ static void hand_guest_over(struct guest *guest)
 	HASH_FIND_INT(gate->served, &copy, stale);
 	if (stale)
 		forget_server(stale);
+	/* From here on libmicrohttpd alone reads the socket, until forget_server. */
 	epoll_ctl(gate->epoll_fd, EPOLL_CTL_DEL, guest->fd, NULL);
 	move_guest(guest, GUEST_WORKING, INT64_MAX);
 	guest->server = idlest_server(gate);
@@ -356,6 +358,7 @@ static void check_guest_head(struct guest *guest, size_t length)
 	if (!is_own_host(guest, head.host))
 		return refuse_guest(guest, 400, "bad_request",
 		    "Host is no name of this listener; its setting host lists further ones");
+	/* Nobody would read the body. */
 	if (head.has_body && !guest->gate->settings.takes_bodies)
 		return refuse_guest(guest, 413, "bad_request", "requests have no body here");
 	guest->has_body = head.has_body;
@@ -383,6 +386,7 @@ static void read_guest_head(struct guest *guest, bool is_ended)
 		refuse_guest(guest, 400, "bad_request", why);
 	else if (length == HEAD_BYTES)
 		refuse_guest(guest, 431, "bad_request", "the head is longer than 16 KiB");
+	/* The client has closed its side, so the head will never be whole. */
 	else if (is_ended)
 		close_guest(guest, NULL);
 }
@@ -432,6 +436,7 @@ static bool evict_idlest_guest(struct gate *gate, const struct peer *peer)
 
 static void make_room_for_guest(struct gate *gate, const struct peer *peer)
 {
+	/* An address with half of the table displaces one of its own connections first. */
 	if (peer->connections >= gate->most_of_peer && evict_idlest_guest(gate, peer))
 		return;
 	if (gate->count >= gate->most)
@@ -446,6 +451,7 @@ static void limit_unread(struct gate *gate, const struct guest *newest)
 	while (gate->unread > MOST_UNREAD) {
 		oldest = NULL;
 		DL_FOREACH(gate->guests, guest)
+		/* The newest has had no time to read; the oldest has had the most. */
 		if (guest != newest && guest->state == GUEST_WRITING && !guest->is_cut &&
 		    (!oldest || guest->since_ms < oldest->since_ms))
 			oldest = guest;
@@ -494,6 +500,7 @@ static bool accept_one(struct gate *gate)
 		gate->lacks_files = true;
 		return false;
 	}
+	/* The client left before it was accepted; any other error waits for the next turn. */
 	if (fd < 0)
 		return errno == ECONNABORTED || errno == EINTR;
 	like.peer = peer_find(&gate->peers, &like.from);
@@ -576,6 +583,7 @@ static void check_times(struct gate *gate, int64_t now)
 	gate->checked_ms = now;
 	gate->lacks_files = false;
 	DL_FOREACH_SAFE(gate->guests, guest, next)
+	/* At the end nobody waits for a delay, which only slows down guessing. */
 	if (now >= guest->until_ms || (gate->quiesces && guest->state == GUEST_DELAYED))
 		check_guest(guest);
 	if (now - gate->swept_ms < SWEEP_MS)
@@ -626,6 +634,7 @@ static void *run_gate(void *context)
 
 		pthread_mutex_lock(&gate->mutex);
 		take_turn(gate, events, count);
+		/* Without a guest, a peer to forget or a listener to reopen, only events matter. */
 		is_idle = gate->all == 0 && !gate->peers && gate->accepts;
 		ends = gate->ends;
 		pthread_mutex_unlock(&gate->mutex);
@@ -646,6 +655,7 @@ static void on_connection(void *context, struct MHD_Connection *connection, void
 	HASH_FIND_INT(gate->served, &fd, guest);
 	if (what == MHD_CONNECTION_NOTIFY_STARTED)
 		*guest_at = guest;
+	/* The number of a closed copy may be another guest's by now. */
 	else if (guest && guest == *guest_at)
 		forget_server(guest);
 	pthread_mutex_unlock(&gate->mutex);
@@ -676,6 +686,7 @@ void gate_whole(struct MHD_Connection *connection)
 	struct guest *guest = guest_of(connection);
 
 	pthread_mutex_lock(&guest->gate->mutex);
+	/* Without a body it never left this state. */
 	if (guest->state != GUEST_WORKING)
 		move_guest(guest, GUEST_WORKING, INT64_MAX);
 	pthread_mutex_unlock(&guest->gate->mutex);
@@ -706,6 +717,7 @@ enum MHD_Result gate_answer(struct MHD_Connection *connection, unsigned status, 
 	MHD_add_response_header(response, "Content-Type", type);
 	MHD_add_response_header(response, "Cache-Control", "no-store");
 	MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+	/* One request a connection: nothing passes the gate without its look. */
 	MHD_add_response_header(response, "Connection", "close");
 	for (; fields && fields->name; fields++)
 		MHD_add_response_header(response, fields->name, fields->value);
@@ -873,16 +885,22 @@ void gate_stop(struct gate *gate)
 	if (!gate)
 		return;
 
+	/*
+	 * The thread ends first: it hands connections to the servers. Their callbacks may still
+	 * move guests, so guests are closed last.
+	 */
 	tell_gate(gate, &gate->quiesces);
 	tell_gate(gate, &gate->ends);
 	if (gate->runs)
 		pthread_join(gate->thread, NULL);
+
 	for (int i = 0; i < gate->settings.servers; i++)
 		if (gate->servers[i].daemon)
 			MHD_stop_daemon(gate->servers[i].daemon);
 	while (gate->guests)
 		close_guest(gate->guests, NULL);
 	peers_finish(&gate->peers);
+
 	stop_accepting(gate);
 	if (gate->epoll_fd >= 0)
 		close(gate->epoll_fd);

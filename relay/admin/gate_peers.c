@@ -23,6 +23,7 @@ static void make_key(const struct sockaddr_storage *name, unsigned char key[16])
 	} else if (name->ss_family == AF_INET6) {
 		const struct in6_addr *address = &((const struct sockaddr_in6 *)name)->sin6_addr;
 
+		/* A client of IPv6 usually has a whole /64: its addresses count as one. */
 		memcpy(key, address,
 		    IN6_IS_ADDR_V4MAPPED(address) || IN6_IS_ADDR_LOOPBACK(address) ? 16 : 8);
 	}
@@ -84,6 +85,7 @@ void peers_sweep(struct peer **peers, int64_t now)
 	HASH_ITER(hh, *peers, peer, next)
 	{
 		halve_wrong_tokens(peer, now);
+		/* Connections point to their peer. */
 		if (peer->connections > 0)
 			continue;
 		if (peer->wrong_tokens == 0 || ++idle > MOST_IDLE)

@@ -72,6 +72,7 @@ bool listener_open(
 		    err, ERR_CONFIG, "[%s] listen = %s: %s", section, address, gai_strerror(error));
 	for (const struct addrinfo *at = found; at && fd < 0; at = at->ai_next)
 		fd = listen_at(at);
+	/* freeaddrinfo may change errno. */
 	error = errno;
 	freeaddrinfo(found);
 	if (fd < 0)

@@ -37,6 +37,8 @@ ssize_t request_head_span(const char *bytes, size_t length, size_t *scanned, con
 			return refuse_head(ret_why, why) - 1;
 		if (bytes[i] == '\n' && i == 1)
 			return refuse_head(ret_why, "the request begins with an empty line") - 1;
+
+		/* i is 2 or more: an LF at 0 has no CR before it, and one at 1 is refused. */
 		if (bytes[i] == '\n' && bytes[i - 2] == '\n')
 			return (ssize_t)i + 1;
 	}
@@ -117,18 +119,22 @@ static bool parse_field(char *line, struct once *fields, const char **ret_why)
 {
 	char *colon = strchr(line, ':'), *end;
 
+	/* First, since a folded line need not have a colon. */
 	if (*line == ' ' || *line == '\t')
 		return refuse_head(ret_why, "a field is folded over two lines");
 	if (!colon)
 		return refuse_head(ret_why, "a field has no colon");
+
 	*colon++ = '\0';
 	if (!is_token(line))
 		return refuse_head(ret_why,
 		    "the name of a field holds a blank or another character "
 		    "that no name has");
+
 	for (int i = 0; i < ONCE; i++) {
 		if (strcasecmp(line, fields[i].name) != 0)
 			continue;
+		/* Two readers might choose different ones. */
 		if (fields[i].value)
 			return refuse_head(ret_why, fields[i].twice);
 		fields[i].value = colon + strspn(colon, " \t");
@@ -166,6 +172,7 @@ static bool check_body_length(
 	const char *length = fields[LENGTH].value, *coding = fields[CODING].value;
 	int64_t bytes = 0;
 
+	/* Request smuggling: one reader goes by the length, the other by the coding. */
 	if (length && coding)
 		return refuse_head(ret_why, "the head has Content-Length and Transfer-Encoding");
 	if (length && (length[strspn(length, "0123456789")] != '\0' ||

@@ -126,6 +126,7 @@ static bool check_publishers(
 		publisher->shards =
 		    schema_publisher_shards(known, publisher->section->settings.name);
 		judge_publisher(checks, publisher);
+		/* The database knows nothing else of a publisher that it does not have. */
 		if (publisher->shards > 0 &&
 		    !(check_origin(checks, publisher, pg, err) && read_topics(publisher, pg, err) &&
 			read_oldest(publisher, pg, err)))
@@ -142,6 +143,7 @@ static bool check_database_schema(
 
 	if (migrate_check(pg, postgres->schema, &unfit))
 		return check_publishers(checks, pg, postgres, err);
+	/* The database is away: that says nothing about the schema. */
 	if (unfit.kind == ERR_RETRY)
 		return err_set(err, ERR_RETRY, "%s", unfit.message);
 	preflight_add(&checks->report, PREFLIGHT_FAIL, place, NULL, "%s", unfit.message)->kind =
@@ -206,6 +208,7 @@ bool checks_topics(struct checks *checks, const struct kafka_settings *kafka,
 {
 	for (int i = 0; i < checks->config->publisher_count; i++) {
 		const struct checks_publisher *publisher = &checks->publishers[i];
+		/* A record with the time of its row may be older than the topic's retention. */
 		int64_t age = publisher->section->settings.timestamp == TIMESTAMP_CREATED
 				  ? publisher->oldest_age_ms
 				  : 0;

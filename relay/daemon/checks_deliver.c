@@ -25,6 +25,7 @@ static void check_deliver_section(struct checks *checks, const struct config_del
 	struct preflight *report = &checks->report;
 	struct err err;
 
+	/* The URL of a section that is wrong is not connected to. */
 	if (!deliver_check(section, &err))
 		add_check_finding(report, place, section, &err);
 	else

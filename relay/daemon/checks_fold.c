@@ -135,6 +135,7 @@ static void collect_fold(
 	for (int i = from; i < report->count; i++) {
 		struct preflight_finding *finding = &report->findings[i];
 
+		/* Without a cure `from` would not even match itself; it is in its own fold. */
 		if (i != from && (taken[i] || !have_one_cure(&report->findings[from], finding)))
 			continue;
 		ret_fold->members[ret_fold->count++] = finding;

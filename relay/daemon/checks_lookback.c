@@ -140,6 +140,7 @@ static bool is_checked_topic(const struct topics *topics, const char *topic)
 	for (int i = 0; i < topics->count; i++)
 		if (text_equal(topics->names[i], topic))
 			return true;
+	/* checks_topics has reported the topics of publishers. */
 	for (int i = 0; i < topics->checks->config->publisher_count; i++) {
 		const struct checks_publisher *publisher = &topics->checks->publishers[i];
 
@@ -182,6 +183,7 @@ static bool check_targets(
 {
 	bool done = check_lookback_topic(topics, lookback->dead_letter, err);
 
+	/* A pattern names no topic that could be looked up. */
 	for (int i = 0; done && i < lookback->topics.count; i++)
 		if (!strchr(lookback->topics.items[i], '*'))
 			done = check_lookback_topic(topics, lookback->topics.items[i], err);

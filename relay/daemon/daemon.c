@@ -116,6 +116,7 @@ static bool is_daemon_live(void *context, struct text *report)
 	int64_t age = now - atomic_load(&daemon->turn_ms);
 	bool live = age < STALLED_MS;
 
+	/* The start waits for databases and brokers: a restart would not help. */
 	if (!atomic_load(&daemon->has_begun)) {
 		text_add(report, "[+] starting\n");
 		return true;
@@ -170,6 +171,7 @@ static bool is_daemon_ready(void *context, struct text *report)
 	struct daemon *daemon = context;
 	bool ready;
 
+	/* Until then the parts below do not exist. */
 	if (!atomic_load(&daemon->has_begun)) {
 		text_add(report, "[-] starting\n");
 		return false;
@@ -222,6 +224,7 @@ static void warn_of_epochs(const struct config *config)
 			    "records may be published twice when a leader dies; publishers with "
 			    "delivery = exactly-once are refused")},
 		    {"cure", LOG_TEXT("run a version of librdkafka that the documentation names")});
+		/* The library is the same for every cluster: one warning says it all. */
 		return;
 	}
 }
@@ -268,6 +271,7 @@ static bool load_configuration(struct daemon *daemon, struct err *err)
 	if (!daemon->config)
 		return false;
 	log_configure(daemon->config->log_level, daemon->config->log_format);
+	/* A wrong property ends the start before ports are bound or servers connected to. */
 	for (int i = 0; i < daemon->config->kafka_count; i++) {
 		const struct kafka_settings *kafka = &daemon->config->kafka[i];
 
@@ -464,6 +468,8 @@ static bool start_daemon(struct daemon *daemon, struct checks *checks, struct er
 	options = (struct publishers_options){config, daemon->topic_metadata, daemon->topic_checks,
 	    daemon->upkeep_workers, daemon->owner, daemon->options->drain};
 	daemon->publishers = publishers_create(&options);
+
+	/* The API comes after the sections that it shows and pauses; publishers come last. */
 	if (!start_lookbacks(daemon, err) || !start_delivers(daemon, err) ||
 	    !start_api(daemon, err))
 		return false;
@@ -500,6 +506,7 @@ static void apply_configuration(struct daemon *daemon, struct config *fresh)
 		if (daemon->upkeep_workers[i] && settings)
 			upkeep_worker_retune(daemon->upkeep_workers[i], settings);
 	}
+	/* The configuration of the former reload goes last: until here the publishers had it. */
 	config_destroy(daemon->fresh);
 	daemon->fresh = fresh;
 }
@@ -559,6 +566,7 @@ static void begin_daemon_stop(struct daemon *daemon)
 	service_notify("STOPPING=1");
 	metric_set(process_metrics.up, 0);
 
+	/* All parts end side by side, within the longest of their times (stop_by). */
 	publishers_stop(daemon->publishers);
 	if (daemon->lookbacks)
 		lookbacks_stop(daemon->lookbacks);
@@ -571,6 +579,7 @@ static void begin_daemon_stop(struct daemon *daemon)
 
 static void on_end(struct daemon *daemon)
 {
+	/* The main loop then waits no longer. */
 	if (daemon->stopping) {
 		daemon->stop_by = 0;
 		daemon->hurry = "a second signal";
@@ -603,6 +612,7 @@ static void serve_watchdog(struct daemon *daemon, int64_t now)
 
 	if (interval == 0 || now < daemon->watchdog_at)
 		return;
+	/* Three times an interval, so that a late turn costs no restart. */
 	daemon->watchdog_at = now + interval / 3;
 	if (is_daemon_live(daemon, &report))
 		service_notify("WATCHDOG=1");
@@ -665,17 +675,20 @@ static bool run_main_loop(struct daemon *daemon, struct err *err)
 		serve_signals(daemon);
 		publishers_step(daemon->publishers, now);
 		serve_watchdog(daemon, now);
+
 		if (!daemon->stopping && is_drained(daemon)) {
 			drained = true;
 			begin_daemon_stop(daemon);
 		}
 		if (!daemon->stopping || now < daemon->stop_by)
 			continue;
+		/* A join could wait for ever; the lease ends by itself. */
 		if (!publishers_is_over(daemon->publishers))
 			end_daemon_at_once(daemon->hurry);
 		daemon->others_linger = !others_ended(daemon);
 		break;
 	}
+
 	bool failed = publishers_is_refused(daemon->publishers, err) ||
 		      publishers_is_abandoned(daemon->publishers, err);
 	log_info("stopped", {"owner", LOG_TEXT(daemon->owner)},
@@ -703,12 +716,16 @@ static void finish_daemon(struct daemon *daemon)
 {
 	const struct config *config = daemon->config;
 
+	/* First: requests need the metadata of the clusters and the [deliver] sections. */
 	api_stop(daemon->api);
 	if (daemon->publishers)
 		wait_for_publishers(daemon);
+
+	/* Probes look at the parts below, so they end before these. */
 	admin_stop(daemon->admin);
 	listener_close(&daemon->admin_listener);
 	listener_close(&daemon->api_listener);
+
 	if (daemon->delivers)
 		delivers_stop(daemon->delivers);
 	delivers_destroy(daemon->delivers);
@@ -716,6 +733,7 @@ static void finish_daemon(struct daemon *daemon)
 		lookbacks_stop(daemon->lookbacks);
 	lookbacks_destroy(daemon->lookbacks);
 	publishers_destroy(daemon->publishers);
+
 	for (int i = 0; daemon->upkeep_workers && i < config->postgres_count; i++)
 		if (daemon->upkeep_workers[i]) {
 			upkeep_worker_stop(daemon->upkeep_workers[i]);
@@ -725,6 +743,7 @@ static void finish_daemon(struct daemon *daemon)
 		topic_checks_destroy(daemon->topic_checks[i]);
 		topic_metadata_destroy(daemon->topic_metadata[i]);
 	}
+
 	free(daemon->upkeep_workers);
 	free(daemon->topic_checks);
 	free(daemon->topic_metadata);

@@ -21,6 +21,7 @@ struct delivers *delivers_start(const struct config *config, int event_fd, struc
 		delivers->sections[i] = deliver_start(&config->delivers[i], event_fd, err);
 		if (delivers->sections[i])
 			continue;
+		/* Sections that have started are ended in order: their messages are drained. */
 		delivers_stop(delivers);
 		delivers_destroy(delivers);
 		return NULL;

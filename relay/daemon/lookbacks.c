@@ -133,6 +133,7 @@ void lookbacks_destroy(struct lookbacks *lookbacks)
 		free(section->readers);
 		checker_join(section->checker);
 	}
+	/* Last: readers use it until they have ended. */
 	route_destroy(lookbacks->route);
 	free(lookbacks->sections);
 	free(lookbacks);

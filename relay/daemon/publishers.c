@@ -120,6 +120,7 @@ static void add_shard_worker(
 	pthread_mutex_lock(&publishers->mutex);
 	publisher->shard_workers[publisher->shards++] = shard_worker;
 	pthread_mutex_unlock(&publishers->mutex);
+	/* A worker that starts after a reload has the old settings of its section. */
 	if (fresh)
 		shard_worker_retune(shard_worker, &fresh->settings);
 }
@@ -137,6 +138,7 @@ static bool start_publisher(
 	    .drain = publishers->options.drain};
 
 	assert(shards <= MOST_SHARDS && publisher->shards == 0);
+	/* Before the workers: if one fails, the others are found running and are ended. */
 	move_publisher(publishers, publisher, PUBLISHER_RUNNING);
 	for (options.shard = 0; options.shard < shards; options.shard++) {
 		struct shard_worker *shard_worker = shard_worker_start(&options, err);
@@ -182,6 +184,7 @@ static void step_publisher_running(struct publishers *publishers, struct publish
 	int ends[SHARD_WORKER_GONE + 1];
 
 	count_ends(publisher, ends);
+	/* The other workers would find the same: all end, and begin anew with the new shards. */
 	if (ends[SHARD_WORKER_GONE] > 0 && !publishers->stopping) {
 		log_info("publisher_changed",
 		    {"publisher", LOG_TEXT(publisher->config->settings.name)},
@@ -202,6 +205,7 @@ static void step_publisher_ending(struct publishers *publishers, struct publishe
 		return;
 	publisher->shards_before = publisher->shards;
 	free_shard_workers(publishers, publisher);
+	/* Only a look that is answered from now on counts (step_publisher_looking). */
 	publisher->looks = upkeep_worker_looks(publisher->upkeep_worker);
 	upkeep_worker_look(publisher->upkeep_worker);
 	move_publisher(publishers, publisher, PUBLISHER_LOOKING);
@@ -218,12 +222,14 @@ static void step_publisher_looking(
 		log_warn("publisher_dropped",
 		    {"publisher", LOG_TEXT(publisher->config->settings.name)},
 		    {"consequence", LOG_TEXT("it is no longer published")});
+	/* Nothing has changed, so the workers would probably end again at once. */
 	publisher->start_at = shards == publisher->shards_before ? now + AGAIN_MS : now;
 	move_publisher(publishers, publisher, PUBLISHER_IDLE);
 }
 
 static void refuse_shards(struct publisher *publisher, int shards)
 {
+	/* Each turn comes here: one line in the log for each number. */
 	if (publisher->refused_shards == shards)
 		return;
 	publisher->refused_shards = shards;
@@ -246,12 +252,15 @@ static void step_publisher_idle(
 		move_publisher(publishers, publisher, PUBLISHER_DONE);
 		return;
 	}
+
+	/* Not created, or not seen yet: the next look tells. */
 	if (shards <= 0)
 		return;
 	if (publisher->config->shards > 0 && publisher->config->shards != shards) {
 		refuse_shards(publisher, shards);
 		return;
 	}
+
 	publisher->refused_shards = 0;
 	if (start_publisher(publishers, publisher, shards, &err))
 		return;
@@ -511,6 +520,7 @@ static bool shard_live(struct shard_worker *shard_worker, int64_t now, struct te
 {
 	struct shard_worker_status status = shard_worker_status(shard_worker);
 	int64_t age = now - status.loop_ms;
+	/* A worker that has ended turns no more, and is not stalled. */
 	bool live = status.end != SHARD_WORKER_RUNNING || age < STALLED_MS;
 
 	text_addf(report, "[%s] publisher %s/%d: last turn %" PRId64 " ms ago\n", live ? "+" : "-",

@@ -38,6 +38,7 @@ int64_t service_watchdog_ms(void)
 
 	if (!interval || !text_to_int64(interval, 1, INT64_MAX, &us))
 		return 0;
+	/* The variables are inherited: the watchdog may be meant for the parent. */
 	if (pid && (!text_to_int64(pid, 1, INT32_MAX, &watched) || watched != getpid()))
 		return 0;
 	return us / 1000;

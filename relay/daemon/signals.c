@@ -16,6 +16,7 @@ int signals_open(struct err *err)
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGHUP);
+	/* Threads that start later inherit this, so that signals come by the descriptor only. */
 	pthread_sigmask(SIG_BLOCK, &set, NULL);
 	signal(SIGPIPE, SIG_IGN);
 	fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);

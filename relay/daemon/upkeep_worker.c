@@ -203,6 +203,7 @@ static bool count_kept(struct upkeep_worker *worker, const char *sql,
 		const struct config_publisher *publisher =
 		    config_find_publisher(worker->config, pg_value(rows, i, 0));
 
+		/* The database may have publishers that this process does not have. */
 		if (publisher && publisher->settings.postgres == worker->postgres)
 			note(worker, rows, i);
 	}
@@ -243,6 +244,7 @@ static void lose_look_connection(struct upkeep_worker *worker, const struct err 
 	note_look_error(worker, err->message);
 	pg_destroy(worker->pg);
 	worker->pg = NULL;
+	/* One warning for an outage. */
 	if (!worker->lost)
 		log_warn("look_failed", {"postgres", LOG_TEXT(worker->postgres->name)},
 		    {"error", LOG_TEXT(err->message)},
@@ -294,6 +296,7 @@ static void sleep_until(struct upkeep_worker *worker, int64_t due)
 	int64_t wait = due - clock_ms();
 	struct timespec at;
 
+	/* The caller notes its turn after each sleep: probes take a long silence for a stall. */
 	wait = wait < LONGEST_SLEEP_MS ? wait : LONGEST_SLEEP_MS;
 	clock_gettime(CLOCK_MONOTONIC, &at);
 	at.tv_sec += (at.tv_nsec / 1000000 + wait) / 1000;
@@ -313,6 +316,7 @@ static bool wait_for_upkeep_work(struct upkeep_worker *worker)
 		worker->status.turn_ms = clock_ms();
 	}
 	stop = worker->stop;
+	/* Here and not in upkeep_worker_retune: this thread owns the upkeep. */
 	if (worker->retuned) {
 		upkeep_reload(worker->upkeep, &worker->settings);
 		worker->upkeep_at = 0;
@@ -349,6 +353,7 @@ static bool wait_for_log_work(struct upkeep_worker *worker)
 		worker->log_turn_ms = clock_ms();
 	}
 	stop = worker->stop;
+	/* Taken before the look, so that a request during the look causes another one. */
 	if (worker->look_asked)
 		worker->look_at = 0;
 	worker->look_asked = false;
@@ -367,6 +372,7 @@ static void step_log_partitions(struct upkeep_worker *worker)
 	pthread_mutex_unlock(&worker->mutex);
 	if (!due)
 		return;
+	/* Without the mutex: the step waits for the server. */
 	at = log_upkeep_step(worker->log_upkeep, clock_ms(), interval);
 	pthread_mutex_lock(&worker->mutex);
 	worker->log_at = at;
@@ -451,6 +457,7 @@ static int start_worker_threads(struct upkeep_worker *worker)
 {
 	int error;
 
+	/* Before the threads: one of them may end before the other exists. */
 	worker->running = 2;
 	error = pthread_create(&worker->log_thread, NULL, run_looks_and_log, worker);
 	if (error != 0)
@@ -474,6 +481,7 @@ struct upkeep_worker *upkeep_worker_start(const struct config *config,
 	worker->postgres = postgres;
 	worker->event_fd = event_fd;
 	worker->stop_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+
 	worker->upkeep = upkeep_start(postgres);
 	worker->log_upkeep = log_upkeep_start(postgres);
 	id_watch_init(&worker->ids, postgres->name, postgres->schema);
@@ -482,8 +490,10 @@ struct upkeep_worker *upkeep_worker_start(const struct config *config,
 	worker->settings = *postgres;
 	worker->status.turn_ms = worker->log_turn_ms = clock_ms();
 	worker->shards = xcalloc((size_t)config->publisher_count, sizeof *worker->shards);
+	/* Not 0, which would say that the database has no such publisher. */
 	for (int i = 0; i < config->publisher_count; i++)
 		worker->shards[i] = -1;
+
 	init_worker_locks(worker);
 	error = start_worker_threads(worker);
 	if (error == 0)

@@ -111,6 +111,7 @@ static void close_inbox(struct deliver *deliver)
 {
 	outbox_inbox_pause(deliver->inbox, NULL, true);
 	http_sender_rest(deliver->sender, deliver->section->drain_ms);
+	/* The last figures, before the inbox that has them is gone. */
 	note_stats(deliver);
 	outbox_inbox_close(deliver->inbox);
 	deliver->inbox = NULL;
@@ -145,11 +146,13 @@ static void try_open(struct deliver *deliver, int64_t now)
 	struct err err;
 	bool first;
 
+	/* Before the inbox exists: a sender at rest would end its first messages unsent. */
 	http_sender_work(deliver->sender);
 	deliver->pausing = false;
 	deliver->inbox = deliver_inbox_open(deliver->section, submit_messages, deliver, &err);
 	deliver->open_at = now + OPEN_AGAIN_MS;
 	first = note_open(deliver, deliver->inbox ? NULL : &err);
+	/* deliver_start returns the first error; only later ones need the log. */
 	if (!deliver->inbox && !first)
 		log_error("deliver_cannot_open", {"section", LOG_TEXT(deliver->section->name)},
 		    {"error", LOG_TEXT(err.message)},
@@ -164,6 +167,7 @@ static void give_up_inbox(struct deliver *deliver, const struct outbox_error *er
 	log_error("deliver_failed", {"section", LOG_TEXT(deliver->section->name)},
 	    {"error", LOG_TEXT(error->message)},
 	    {"consequence", LOG_TEXT("its consumer is made anew in 10 s")});
+	/* Before the drain, which may take long: the section must not seem to work meanwhile. */
 	note_open(deliver, &err);
 	close_inbox(deliver);
 	deliver->open_at = now + OPEN_AGAIN_MS;
@@ -295,6 +299,7 @@ struct deliver *deliver_start(const struct config_deliver *section, int event_fd
 	deliver->event_fd = event_fd;
 	deliver->wake_fd = -1;
 	deliver->status.turn_ms = clock_ms();
+
 	pthread_mutex_init(&deliver->mutex, NULL);
 	pthread_cond_init(&deliver->opened, NULL);
 	deliver->metrics = deliver_metrics_create(section->name);
@@ -305,6 +310,8 @@ struct deliver *deliver_start(const struct config_deliver *section, int event_fd
 		deliver_free(deliver);
 		return NULL;
 	}
+
+	/* The thread opens the inbox, since it also reopens and closes it: one owner. */
 	if (wait_until_open(deliver, err))
 		return deliver;
 	deliver_stop(deliver);

@@ -30,6 +30,7 @@ static void clean_reason(char *text)
 
 		if (length == 0 || code < ' ' || (code >= 0x7f && code < 0xa0)) {
 			*text = length ? ' ' : '?';
+			/* A control character from 0x80 on has two bytes. */
 			if (length == 2)
 				text[1] = ' ';
 			text += length ? length : 1;
@@ -86,6 +87,7 @@ static struct deliver_verdict verdict_of_status(
 	if ((status == 429 || status == 503) && retry_after_ms >= 0 && most > 0)
 		return (struct deliver_verdict){OUTBOX_INBOX_WAIT,
 		    retry_after_ms > most ? most : retry_after_ms + !retry_after_ms};
+	/* An error of the application may pass; its refusal of the content does not. */
 	return (struct deliver_verdict){
 	    is_passing(status) ? OUTBOX_INBOX_RETRY : OUTBOX_INBOX_DEAD};
 }
@@ -159,6 +161,7 @@ static void read_status_answer(struct deliver_answer *answer, const struct deliv
 	set_verdicts(answer, &verdict);
 	answer->outcome = outcome_of_status(response->status);
 	answer->label = label_of(response->status);
+	/* Perhaps one message alone caused the refusal of all. */
 	answer->apart = verdict.result == OUTBOX_INBOX_DEAD && answer->count > 1;
 }
 
@@ -235,6 +238,7 @@ static bool read_items(struct deliver_answer *answer, const struct deliver_judge
 	{
 		struct item item;
 
+		/* The caller overwrites all verdicts: a malformed answer decides nothing. */
 		if (!read_answer_item(object, &item))
 			return false;
 		at = find_event_id(ids, answer->count, at, item.id);
@@ -268,6 +272,7 @@ static void read_batch_answer(struct deliver_answer *answer, const struct delive
 	if (!array || !read_items(answer, judge, ids, array, said, &why)) {
 		worth_nothing(answer, why);
 	} else {
+		/* A missing id is no success: it might never have been handled. */
 		for (size_t i = 0; i < answer->count; i++)
 			if (!said[i]) {
 				answer->verdicts[i].result = OUTBOX_INBOX_RETRY;
@@ -296,6 +301,7 @@ void deliver_answer_read(struct deliver_answer *answer, const struct deliver_jud
 		read_failure(answer, response);
 	else if (judge->form == DELIVER_SINGLE || !is_between(response->status, 2))
 		read_status_answer(answer, judge, response);
+	/* Too long to be read: the array may hold failures, so 2xx alone proves nothing. */
 	else if (response->failure)
 		worth_nothing(answer, "it answers a batch with more than max_answer");
 	else if (response->length == 0)

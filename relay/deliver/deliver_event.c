@@ -45,6 +45,7 @@ static const char *clean_copy(struct deliver_event *event, const void *bytes, si
 	for (size_t i = 0; i < length;) {
 		int step = text_utf8(made + i, &code);
 
+		/* CloudEvents forbids control characters in attributes, also those from 0x7f on. */
 		if (step == 0 || code < ' ' || (code >= 0x7f && code < 0xa0))
 			return NULL;
 		i += (size_t)step;
@@ -154,6 +155,7 @@ static void take_headers(struct deliver_event *event, const struct outbox_inbox_
 	for (size_t i = message->header_count; i > 0 && event->count < DELIVER_HEADERS_TAKEN; i--) {
 		const struct outbox_rules_header *header = &message->headers[i - 1];
 
+		/* From the last header on, so an attribute that is there came later and counts. */
 		if (text_starts(header->name, "ce_") && may_be_taken(header->name + 3) &&
 		    !has_attribute(event, header->name + 3))
 			add_event_attribute(event, header->name + 3,
@@ -215,6 +217,8 @@ static const char *id_of(struct deliver_event *event, const struct outbox_inbox_
 		if (!id)
 			digest_name(message->id, message->id_length, name);
 	} else {
+
+		/* The message keeps its first place through retry topics, and so its id. */
 		place = arena_join(&event->memory, origin->topic, "\n", origin->partition, "\n",
 		    origin->offset, NULL);
 		digest_name(place, strlen(place), name);
@@ -336,6 +340,7 @@ static const char *structured_id(struct deliver_event *event)
 	for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
 		const json_t *value = json_object_get(object, needed[i]);
 
+		/* The id is the last one needed, so that it is the result. */
 		id = clean_copy(event, json_string_value(value), json_string_length(value));
 		if (!id)
 			break;
@@ -379,10 +384,12 @@ void deliver_event_init(struct deliver_event *event, const struct outbox_inbox_m
 	event->known_json = event->structured = false;
 	event->memory = (struct arena){0};
 	event->content_type = given_content_type(event, message);
+	/* Its attributes are in the payload: others beside them could contradict those. */
 	if (take_structured(event))
 		return;
 	origin = find_origin(event, message);
 	add_event_attribute(event, "specversion", "1.0", false);
+	/* Attributes of another version may have other meanings. */
 	if (!is_other_version(event, message))
 		take_headers(event, message);
 	add_missing_attributes(event, message, &origin, defaults);
@@ -463,6 +470,7 @@ static void add_data(const struct deliver_event *event, struct text *text)
 {
 	if (!event->payload)
 		return;
+	/* Payload that only claims to be JSON would break the object around it. */
 	if (!event->known_json &&
 	    (!is_json_type(event->content_type) || !json_text_is(event->payload, event->length))) {
 		add_base64(text, event->payload, event->length);

@@ -77,6 +77,8 @@ static void write_batch(struct deliver_request *request, const struct deliver_wi
 {
 	reserve_headers(request, 0);
 	add_request_header(request, "Content-Type", "application/cloudevents-batch+json");
+
+	/* One event at a time in memory: the request keeps its id and its text. */
 	for (size_t i = 0; i < count; i++) {
 		struct deliver_event event;
 

@@ -162,6 +162,7 @@ static bool keep_held(struct dispatch *dispatch, struct parcel *parcel)
 	}
 	if (gone == 0)
 		return true;
+	/* The body and its name are of all messages: the rest is written anew. */
 	unwrite_parcel(parcel);
 	parcel->count = kept;
 	dispatch->messages -= gone;
@@ -222,6 +223,7 @@ static bool may_send_parcel(struct dispatch *dispatch, int64_t now)
 {
 	int64_t wait = breaker_wait(&dispatch->breaker, now);
 
+	/* Ended as not tried: an outage costs no message an attempt. */
 	if (wait > 0)
 		end_waiting(dispatch, wait, "the application failed too often in a row");
 	if (!dispatch->waiting.first || !breaker_allows(&dispatch->breaker, now) ||
@@ -249,6 +251,7 @@ static struct parcel *take_written(struct dispatch *dispatch)
 		parcel->written = true;
 		if (!deliver_request_is_ambiguous(&parcel->request))
 			return parcel;
+		/* An answer names messages by their ids: it could not tell these apart. */
 		split_parcel(dispatch, parcel);
 	}
 	return NULL;
@@ -293,6 +296,7 @@ const char *dispatch_answered(struct dispatch *dispatch, int64_t now, struct par
 	label = answer.label;
 	text_copy(dispatch->error, sizeof dispatch->error,
 	    answer.outcome == BREAKER_SUCCESS ? "" : answer.verdicts[0].reason);
+	/* Before the ends: they destroy the parcel. */
 	come_back(dispatch, parcel, now, answer.outcome);
 	if (answer.apart)
 		split_parcel(dispatch, parcel);

@@ -160,6 +160,7 @@ static void send_due_parcels(struct http_sender *sender, int64_t now)
 	while ((parcel = dispatch_next(sender->dispatch, now))) {
 		if (send_parcel(sender, parcel, &err))
 			continue;
+		/* No room in the client: it has no room for later parcels either. */
 		if (err.kind == ERR_RETRY) {
 			dispatch_put_back(sender->dispatch, parcel, now);
 			return;
@@ -217,6 +218,8 @@ static void abandon_requests(struct http_sender *sender, int64_t now)
 		    {"consequence", LOG_TEXT("requests under way are waited for")});
 		return;
 	}
+
+	/* First the client, whose requests point into the parcels; then their ends. */
 	http_client_destroy(sender->client);
 	sender->client = client;
 	dispatch_abandon(sender->dispatch, now, "no answer came before the end");
@@ -272,6 +275,7 @@ static void end_sender_turn(struct http_sender *sender, const struct turn *turn,
 	pthread_mutex_lock(&sender->mutex);
 	sender->status.figures = figures;
 	text_copy(sender->status.error, sizeof sender->status.error, error);
+	/* Idle only after a turn that was drained, if nobody has called http_sender_work since. */
 	if (turn->resting && sender->resting && figures.messages == 0 && !sender->first) {
 		sender->idle = true;
 		pthread_cond_broadcast(&sender->rested);
@@ -304,6 +308,7 @@ static void *run_http_sender(void *context)
 		struct turn turn = begin_sender_turn(sender, now);
 
 		add_arrivals(sender, turn.arrivals);
+		/* Answers come before sending: they free connections, and may open the breaker. */
 		take_http_answers(sender, now);
 		if (turn.resting)
 			dispatch_drain(sender->dispatch, REST_MS);
@@ -354,6 +359,7 @@ void http_sender_submit(
 	bool resting, first;
 
 	pthread_mutex_lock(&sender->mutex);
+	/* At rest nothing is queued: http_sender_rest counts on that when it returns. */
 	resting = sender->resting;
 	first = !sender->first;
 	if (!resting && first)

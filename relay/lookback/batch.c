@@ -263,6 +263,7 @@ void batch_know(struct batch *batch, int place, const char *kind, const char *pr
 	assert(place >= 1 && place <= batch->id_count);
 	struct knowledge *known = &batch->order[place - 1]->known;
 
+	/* The first tombstone counts, and a prepare outweighs it: it was decided when it came. */
 	if (text_equal(kind, "tombstone") && known->state == NOTHING) {
 		known->state = TOMBSTONE;
 		text_copy(known->decision, sizeof known->decision, decision);
@@ -381,6 +382,7 @@ static void work_prepare(struct batch *batch, struct record *record)
 	struct id *id = record->id;
 	bool was_decided = id->now.state == TOMBSTONE;
 
+	/* The first prepare stays, since it may be decided and published already. */
 	if (id->now.state == PREPARED) {
 		if (memcmp(id->now.digest, record->request.digest, LOOKBACK_DIGEST) == 0)
 			batch->figures.duplicates++;
@@ -392,6 +394,7 @@ static void work_prepare(struct batch *batch, struct record *record)
 	id->here = true;
 	memcpy(id->now.digest, record->request.digest, LOOKBACK_DIGEST);
 	add_prepare(batch, record);
+	/* The tombstone decides at once: the business is not called about this prepare. */
 	if (was_decided)
 		decide_prepare(batch, record, id->now.decision);
 }
@@ -402,6 +405,7 @@ static void work_decision(struct batch *batch, struct record *record)
 	struct id *id = record->id;
 
 	switch (id->now.state) {
+	/* Only the primary key of the decisions tells whether this one is the first. */
 	case PREPARED:
 		decide_prepare(batch, record, decision);
 		return;
@@ -411,6 +415,7 @@ static void work_decision(struct batch *batch, struct record *record)
 		else
 			note_conflict(batch, record, id->now.decision, decision);
 		return;
+	/* The prepare may still come: the decision is kept for it. */
 	case NOTHING:
 		add_note(batch, "tombstone", record, decision, NULL);
 		id->now.state = TOMBSTONE;
@@ -423,6 +428,7 @@ static void work_decision(struct batch *batch, struct record *record)
 void batch_work(struct batch *batch)
 {
 	assert(!batch->worked);
+	/* After batch_again the rows are worked out anew, from the state in the database. */
 	for (int i = 0; i < batch->id_count; i++) {
 		batch->order[i]->now = batch->order[i]->known;
 		batch->order[i]->here = false;

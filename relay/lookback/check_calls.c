@@ -31,6 +31,8 @@ struct check_calls *check_calls_create(const struct config_lookback *lookback)
 	calls->figures = schema_text(sql_lookback_figures, schema);
 	calls->claims[0] = (struct link_statement){"lookback_claim", calls->claim};
 	calls->settles[0] = (struct link_statement){"lookback_settle", calls->settle};
+
+	/* The server counts types by their place in this array, from 1 on (check_calls_claimed). */
 	for (int i = 0; i < lookback->types.count; i++)
 		pg_array_add_text(&calls->types, lookback->types.items[i]);
 	pg_array_end(&calls->types);

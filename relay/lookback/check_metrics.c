@@ -33,6 +33,7 @@ struct check_metrics *check_metrics_create(
 	metrics->lookback = lookback;
 	metrics->series = lookback_metrics(lookback->name);
 	metrics->check_decisions = METRIC_LABELLED(metrics->series.decisions, "check");
+	/* Series that exist from the start show 0 instead of nothing. */
 	METRIC_LABELLED(metrics->series.decisions, "operator");
 	for (int i = 0; i < config->check_count; i++) {
 		METRIC_LABELLED(metrics->series.checks, config->checks[i].name, "commit");
@@ -67,6 +68,7 @@ void check_metrics_answer(
 	if (answer->sent)
 		metric_observe(METRIC_LABELLED(metrics->series.check_seconds, name),
 		    (double)answer->total_us / 1e6, 1);
+	/* With a failure every word is unknown: its code says more. */
 	if (answer->failure) {
 		metric_add(
 		    METRIC_LABELLED(metrics->series.checks, name, answer->failure), id_count);
@@ -89,6 +91,7 @@ static struct shown *find_shown(struct check_metrics *metrics, const char *host)
 	for (int i = 0; i < metrics->host_count; i++)
 		if (text_equal(metrics->hosts[i].host, host))
 			return &metrics->hosts[i];
+	/* Each host is a series of its own, and messages could make any number of them. */
 	if (metrics->host_count == HOSTS_SHOWN)
 		return NULL;
 	shown = &metrics->hosts[metrics->host_count++];

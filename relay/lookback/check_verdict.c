@@ -71,6 +71,8 @@ static void wait_while_pending(struct check_verdict *verdict, const struct confi
 	verdict->next_ms =
 	    longer_pause(draw_pause(check->pending_every_ms, check->pending_every_ms, 0, seed),
 		asked_pause(check, answer));
+
+	/* By age and not by attempts: a long transaction is no failure of the business. */
 	if (id->age_ms >= check->pending_max_ms)
 		park_verdict(verdict, "still pending %lld s after its prepare",
 		    (long long)(id->age_ms / 1000));
@@ -79,6 +81,7 @@ static void wait_while_pending(struct check_verdict *verdict, const struct confi
 static void ask_after_pause(struct check_verdict *verdict, const struct config_check *check,
     const struct check_verdict_id *id, const struct check_answer *answer, uint64_t *seed)
 {
+	/* An answer "pending" neither lengthens the pause nor uses up an attempt. */
 	int before = id->attempts - id->pendings;
 
 	verdict->next_ms =
@@ -129,6 +132,7 @@ struct check_verdict check_verdict_of_answer(const struct config_check *check,
 {
 	struct check_verdict verdict = {.counts = true};
 
+	/* Nothing left for the business, so this costs no attempt. */
 	if (!answer->sent)
 		return not_sent(check, id, answer, seed);
 	text_copy(verdict.error, sizeof verdict.error, answer->error);

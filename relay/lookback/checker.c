@@ -108,6 +108,7 @@ static void side_init(struct side *side, const struct checker *checker, const ch
 static void side_failed(
     struct checker *checker, struct side *side, int64_t now, const struct err *err)
 {
+	/* One warning for an outage, not one for each retry. */
 	if (!side->failing)
 		log_warn("lookback_statement_failed",
 		    {"section", LOG_TEXT(checker_section(checker))},
@@ -152,11 +153,15 @@ static bool side_step(struct checker *checker, struct side *side, int64_t now, b
 
 	*ret_ready = false;
 	*ret_result = NULL;
+
+	/* A peer that vanished sends no error: the statement would seem under way for ever. */
 	if (*busy && side->link.pg && now >= side->answer_by) {
 		err_set(err, ERR_RETRY, "%s does not answer", pg_place(side->link.pg));
 		link_drop(&side->link, now, err);
 	}
+
 	event = link_step(&side->link, now);
+	/* It may have taken effect: a claim ends by itself, and settlements are sent again. */
 	if (event == LINK_LOST || (*busy && !side->link.pg)) {
 		side_lost(checker, side, now);
 		*busy = false;
@@ -166,6 +171,7 @@ static bool side_step(struct checker *checker, struct side *side, int64_t now, b
 		side_worked(checker, side);
 		side->lost = false;
 	}
+
 	if (event == LINK_ANSWER) {
 		if (!pg_receive(side->link.pg, &done, ret_result, err)) {
 			link_failed(&side->link, now, err);
@@ -175,6 +181,7 @@ static bool side_step(struct checker *checker, struct side *side, int64_t now, b
 			return false;
 		*busy = false;
 	}
+
 	*ret_ready = now >= side->at && !*busy && side->link.pg && (event == LINK_READY || done) &&
 		     pg_state(side->link.pg) == PG_IDLE;
 	return done;
@@ -200,9 +207,11 @@ static void take_claimed(struct checker *checker, int64_t now, const struct pg_r
 		checker->came[claimed.type]++;
 		schedule_add(checker->schedule, now, &claimed, &route);
 	}
+
 	schedule_claim_over(checker->schedule, now, checker->most, checker->came);
 	for (int i = 0; i < lookback->types.count; i++)
 		full |= checker->most[i] > 0 && checker->came[i] >= checker->most[i];
+	/* Claims follow each other fast while rows come; an idle section costs few queries. */
 	if (pg_rows(result) > 0)
 		checker->poll_ms = POLL_FIRST_MS;
 	checker->poll_at = now + (full ? 0 : checker->poll_ms);
@@ -235,8 +244,10 @@ static void send_claim(struct checker *checker, int64_t now)
 	struct err err;
 	bool sent;
 
+	/* Nobody would ask about the rows, and no other checker could claim them for a while. */
 	if (checker->stop_at)
 		return;
+
 	if (now >= checker->poll_at && schedule_wants(checker->schedule, now, checker->most) > 0) {
 		draw_claim(checker, now);
 		checker->call = CALL_CLAIM;
@@ -252,6 +263,7 @@ static void send_claim(struct checker *checker, int64_t now)
 	} else {
 		return;
 	}
+
 	side->answer_by = now + CALL_MS;
 	if (!sent) {
 		checker->call = CALL_NONE;
@@ -270,6 +282,8 @@ static void step_claims(struct checker *checker, int64_t now)
 
 	if (!busy)
 		checker->call = CALL_NONE;
+
+	/* Nothing of such an answer is taken: a wrong type number would index no type. */
 	if (result &&
 	    !check_calls_usable(checker->calls,
 		call == CALL_CLAIM ? CHECK_ANSWER_CLAIMS : CHECK_ANSWER_FIGURES, result, &err)) {
@@ -281,6 +295,7 @@ static void step_claims(struct checker *checker, int64_t now)
 		side_failed(checker, &checker->claims, now, &err);
 		return;
 	}
+
 	if (answered) {
 		side_worked(checker, &checker->claims);
 		if (call == CALL_CLAIM)
@@ -327,6 +342,7 @@ static void take_settled(struct checker *checker, const struct pg_result *result
 		schedule_release(checker->schedule, row);
 	}
 	check_metrics_settled(checker->metrics, told.won, told.lost, told.strange, parked);
+	/* Rows that a refused batch left apart go next, before the schedule gives more. */
 	checker->settling = checker->apart;
 	checker->apart = NULL;
 }
@@ -360,6 +376,10 @@ static void give_up_row(struct checker *checker, int64_t now, const struct err *
 	    {"id", LOG_TEXT(row->biz_id)}, {"error", LOG_TEXT(err->message)},
 	    {"consequence", LOG_TEXT("it is undecided, and asked about again")});
 	checker->settles.at = now;
+	/*
+	 * A decision comes only from an answer, so the row has a service. Without the decision the
+	 * next call is due later, and a row that is refused every time is parked in the end.
+	 */
 	if (decided) {
 		const struct check_verdict_id facts = {row->attempts, row->pendings, row->age_ms};
 		const struct check_answer answer = {.failure = "database", .sent = true};
@@ -381,8 +401,14 @@ static void settle_failed(struct checker *checker, int64_t now, const struct err
 	int count = count_schedule_rows(checker->settling);
 
 	side_failed(checker, &checker->settles, now, err);
+	/*
+	 * The rows stay and are sent again. If the lost statement took effect, they no longer have
+	 * its claim: the repetition changes nothing.
+	 */
 	if (err->kind != ERR_FATAL && err->kind != ERR_FENCED)
 		return;
+
+	/* A row is refused, and not the database away: a smaller part is tried without a pause. */
 	if (count > 1) {
 		split_settlements(checker, count);
 		checker->settles.at = now;
@@ -398,6 +424,10 @@ static void send_settlements(struct checker *checker, int64_t now)
 	int count = schedule_settlements(checker->schedule, &since);
 	struct err err;
 
+	/*
+	 * Rows of a failed statement are sent again first, as they are. New rows wait a moment for
+	 * others, so that one transaction stores them all.
+	 */
 	if (!checker->settling) {
 		if (count == 0 ||
 		    (count < SETTLE_ROWS && now - since < SETTLE_WAIT_MS && !checker->stop_at))
@@ -423,6 +453,7 @@ static void step_settles(struct checker *checker, int64_t now)
 	bool answered = side_step(
 	    checker, &checker->settles, now, &checker->settle_sent, &ready, &result, &err);
 
+	/* Rows may be released only after an answer that says they were stored. */
 	if (result && !check_calls_usable(checker->calls, CHECK_ANSWER_SETTLED, result, &err)) {
 		link_drop(&checker->settles.link, now, &err);
 		settle_failed(checker, now, &err);
@@ -448,6 +479,7 @@ static bool open_service(struct checker *checker, int64_t now, int number)
 	const struct config_check *check = &checker->options.config->checks[number];
 	struct err err;
 
+	/* Opening may block on files and the resolver: not for each question. */
 	if (service->transport || now < service->open_at)
 		return service->transport;
 	service->kind = checker->options.transport(check->transport);
@@ -476,6 +508,10 @@ static void ask_service(struct checker *checker, int64_t now, struct schedule_qu
 		fault_point("after_lookback_question");
 		return;
 	}
+	/*
+	 * The transport has no room: the ids keep their place in the line. Any other error would
+	 * come again, so these ids pause.
+	 */
 	if (err.kind == ERR_RETRY)
 		schedule_put_back(checker->schedule, now, question);
 	else
@@ -487,6 +523,11 @@ static void ask_all(struct checker *checker, int64_t now)
 	int asked = 0;
 
 	checker->more = false;
+
+	/*
+	 * Bounded, so that answers and settlements do not wait for thousands of questions; `more`
+	 * makes the next turn begin at once.
+	 */
 	while (asked < QUESTIONS_A_TURN) {
 		struct schedule_question *question = schedule_next(checker->schedule, now);
 
@@ -533,6 +574,7 @@ static void note_checker_status(struct checker *checker, int64_t now)
 	struct schedule_host_figures failing;
 	int tripped;
 
+	/* The walk through all hosts and the lock cost too much for each turn. */
 	if (now < checker->status_at)
 		return;
 	checker->status_at = now + STATUS_MS;
@@ -558,6 +600,7 @@ static void add_side(struct pollfd *polled, int *count, const struct side *side,
 		    (struct pollfd){.fd = pg_fd(side->link.pg), .events = pg_events(side->link.pg)};
 	if (wait < *due)
 		*due = wait;
+	/* A time in the past would make the loop spin: then only the descriptor counts. */
 	if (side->at < *due && side->link.pg && side->at > clock_ms())
 		*due = side->at;
 }
@@ -590,6 +633,7 @@ static int64_t next_due(struct checker *checker, int64_t now)
 	/* once poll_at has passed, only an event or a deadline of the schedule makes room */
 	if (checker->poll_at > now && checker->call == CALL_NONE)
 		bring_forward(&due, checker->poll_at);
+	/* Rows that waited so long already are sent, or wait for the connection. */
 	if (!checker->settling && schedule_settlements(checker->schedule, &since) > 0 &&
 	    since + SETTLE_WAIT_MS > now)
 		bring_forward(&due, since + SETTLE_WAIT_MS);
@@ -634,6 +678,7 @@ static bool has_ended(struct checker *checker, int64_t now)
 
 	if (!checker->stop_at)
 		return false;
+	/* An answer on its way is worth a moment: without it the business would be called again. */
 	if (schedule_figures(checker->schedule).in_flight > 0 && now - checker->stop_at < GRACE_MS)
 		return false;
 	return has_settled_all(checker) || unreachable || now - checker->stop_at >= END_MS;
@@ -670,6 +715,10 @@ static void *run_checker(void *context)
 		int64_t now = clock_ms();
 
 		note_stop(checker, now);
+		/*
+		 * Answers first: they free room for the claim and the questions of this turn, and
+		 * settlements go out last with all of them.
+		 */
 		hear_all(checker, now);
 		step_claims(checker, now);
 		ask_all(checker, now);
@@ -700,6 +749,7 @@ static void checker_free(struct checker *checker)
 	link_finish(&checker->claims.link);
 	link_finish(&checker->settles.link);
 
+	/* Transports close before the schedule goes: their requests point into its questions. */
 	for (int i = 0; i < checker->options.config->check_count; i++)
 		if (checker->services[i].transport)
 			checker->services[i].kind->close(checker->services[i].transport);
@@ -769,6 +819,7 @@ static void make_checker_parts(struct checker *checker)
 	checker->metrics = check_metrics_create(config, lookback);
 	show_host(checker);
 	checker->services = xcalloc((size_t)config->check_count, sizeof *checker->services);
+	/* Besides the transports: wake_fd and the two connections. */
 	checker->polled = xcalloc((size_t)config->check_count + 3, sizeof *checker->polled);
 	checker->most = xcalloc(types, sizeof *checker->most);
 	checker->came = xcalloc(types, sizeof *checker->came);

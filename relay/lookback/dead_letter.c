@@ -41,6 +41,7 @@ static bool add_record_headers(json_t *pairs, const struct consumer_record *reco
 		char *text;
 		size_t size;
 
+		/* All headers then go to a part of their own, so that none is lost. */
 		if (!is_storable_name(name) || length > room)
 			return false;
 		own = json_pack("[so]", name, json_bytes(value, length));
@@ -77,6 +78,7 @@ static char *all_headers(const struct consumer_record *record)
 	for (size_t i = 0; consumer_header_at(record, i, &name, &value, &length); i++) {
 		json_t *pair = json_array();
 
+		/* A name need not be text: json_bytes writes such a name as base64. */
 		json_array_append_new(pair, json_bytes(name, strlen(name)));
 		json_array_append_new(pair, json_bytes(value, length));
 		json_array_append_new(pairs, pair);
@@ -158,11 +160,13 @@ struct dead_letters dead_letters_of(const struct consumer_record *record, const 
 	owned_text char *place = NULL;
 	char left_out[64] = "", text[24];
 
+	/* The last resort keeps only the reason and the place, which the relay wrote itself. */
 	if (extent == DEAD_LETTER_BARE) {
 		add_text_header(pairs, "dead-letter-left-out", json_string("key payload headers"));
 		put_dead_letter(&dead_letters, dead_letter, pairs);
 		return dead_letters;
 	}
+
 	if (record->key_length <= KEY_MOST) {
 		dead_letter.key = record->key;
 		dead_letter.key_length = record->key_length;
@@ -179,6 +183,7 @@ struct dead_letters dead_letters_of(const struct consumer_record *record, const 
 		headers = all_headers(record);
 		rests[count++] = (struct rest){"headers", headers, strlen(headers)};
 	}
+
 	for (int i = 0; i < count; i++)
 		snprintf(left_out + strlen(left_out), sizeof left_out - strlen(left_out), "%s%s",
 		    i ? " " : "", rests[i].what);
@@ -196,6 +201,8 @@ struct dead_letters dead_letters_of(const struct consumer_record *record, const 
 	}
 	put_dead_letter(&dead_letters, dead_letter, pairs);
 	put_parts(&dead_letters, record, refusal, &dead_letter, rests, count, most);
+
+	/* Copied last: until here they point into the record, into `headers` and `place`. */
 	for (int i = 0; i < dead_letters.count; i++) {
 		struct batch_dead_letter *one = &dead_letters.list[i];
 

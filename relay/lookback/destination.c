@@ -15,6 +15,7 @@ static void name_host(const struct config_check *check, const char *url, char *h
 	const char *colon = memrchr(begin, ':', (size_t)length);
 	bool has_port = colon && !memchr(colon, ']', (size_t)(begin + length - colon));
 
+	/* It has no URL, and its dsn may hold a password: the section names the host. */
 	if (check->transport == CHECK_SQL)
 		snprintf(host, size, "sql %s", check->name);
 	else
@@ -22,6 +23,7 @@ static void name_host(const struct config_check *check, const char *url, char *h
 		    has_port                            ? ""
 		    : strncasecmp(url, "http:", 5) == 0 ? ":80"
 							: ":443");
+	/* One spelling of a host, so that it has one breaker and one limit. */
 	for (char *c = host; *c; c++)
 		*c = (char)tolower((unsigned char)*c);
 }

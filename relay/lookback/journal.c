@@ -137,13 +137,20 @@ static struct pg_result *ask_journal(
 		   : pg_query(journal->pg, journal->sql[which], params, count, err);
 	if (rows)
 		return rows;
+
 	sqlstate = pg_sqlstate(journal->pg);
+	/*
+	 * The prepared statement is not in this session: a pooler is in between, although
+	 * is_own_session saw none. From now on the text is sent.
+	 */
 	journal->pooled |= text_equal(sqlstate, "26000");
 	journal->prepared &= !journal->pooled;
+	/* OR004: outbox.lookback_apply found the row of another reader. */
 	if (text_equal(sqlstate, "OR004"))
 		err->kind = ERR_FENCED;
 	else if (err->kind != ERR_FENCED && is_about_data(sqlstate))
 		err->kind = ERR_REJECT;
+
 	if (!may_go_on(journal, sqlstate)) {
 		pg_destroy(journal->pg);
 		journal->pg = NULL;
@@ -172,6 +179,7 @@ bool journal_progress(
 
 	if (!rows)
 		return false;
+	/* A partition without a row begins at its first record. */
 	for (int i = 0; i < count; i++) {
 		places[i].n = 0;
 		places[i].start = -1;
@@ -180,6 +188,7 @@ bool journal_progress(
 		struct journal_place *place =
 		    find_journal_place(places, count, pg_int(rows, i, PARTITION));
 
+		/* The partition is another reader's. */
 		if (!place)
 			continue;
 		place->n = pg_int(rows, i, N);
@@ -203,6 +212,7 @@ bool journal_know(struct journal *journal, struct batch *batch, struct err *err)
 	const struct pg_param params[] = {batch_types(batch), batch_ids(batch)};
 	OWNED(owned_pg_result_destroy) struct pg_result *rows = NULL;
 
+	/* A batch of dead letters alone has no ids. */
 	if (batch_id_count(batch) == 0)
 		return true;
 	rows = ask_journal(journal, KNOWN, params, 2, err);
@@ -288,6 +298,7 @@ bool journal_refused(struct journal *journal, struct batch *batch,
 		refusal->record =
 		    batch_record_of(batch, pg_value(rows, i, KIND), (int)pg_int(rows, i, PLACE));
 		text_copy(refusal->error, sizeof refusal->error, pg_value(rows, i, ERROR));
+		/* A row that the batch does not have names no record that could be dropped. */
 		*ret_count += refusal->record >= 0;
 	}
 	return true;

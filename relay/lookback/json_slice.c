@@ -230,6 +230,7 @@ char *json_without_escapes(const char *text, size_t length)
 		uint32_t code = is_unit ? escaped_code_unit(text) : 0;
 		const size_t taken = is_unit ? 6 : text[0] == '\\' ? 2 : 1;
 
+		/* Escapes of ASCII stay: the character itself may need one, such as a quote. */
 		if (code < 0x80) {
 			memcpy(at, text, taken);
 			at += taken;
@@ -237,6 +238,7 @@ char *json_without_escapes(const char *text, size_t length)
 			continue;
 		}
 		text += 6;
+		/* The other half follows: a lone surrogate was refused before. */
 		if (code >= 0xd800 && code <= 0xdbff) {
 			code =
 			    0x10000 + ((code - 0xd800) << 10) + (escaped_code_unit(text) - 0xdc00);
@@ -367,6 +369,7 @@ json_t *json_read(const char *text, size_t length, json_error_t *ret_why)
 	json_t *value = json_loadb(text, length, flags, ret_why);
 	owned_text char *tame = NULL;
 
+	/* Jansson refuses the whole text for one number beyond a double, though it is JSON. */
 	if (value || json_error_code(ret_why) != json_error_numeric_overflow)
 		return value;
 	tame = xmalloc(length + 1);
@@ -399,6 +402,7 @@ size_t json_longest(const char *text, size_t length)
 		if (strchr(" \t\r\n", *begin))
 			continue;
 		longest += (size_t)(scan.at - begin) + (*begin == ',' || *begin == ':');
+		/* Only the E of a number has a digit in front of it; that of true has a letter. */
 		if (toupper((unsigned char)*begin) != 'E' || !is_digit(begin[-1]))
 			continue;
 		scan.at += *scan.at == '+' || *scan.at == '-';

@@ -148,6 +148,7 @@ struct reader_status reader_status(struct reader *reader)
 /* Logs the first failure only; the recovery is logged once as well. */
 static void tell_reader_waits(struct reader *reader, const struct err *err)
 {
+	/* reader_stop cancels the running statement: its failure is no outage. */
 	if (atomic_load(&reader->stop))
 		return;
 	if (!*reader_status(reader).error)
@@ -244,13 +245,16 @@ static bool on_assigned(void *context, struct group_place *places, int count, st
 		reader->places[i].journal.partition = places[i].partition;
 		reader->places[i].refused_offset = -1;
 	}
+
 	forget_batch(reader);
+	/* Without places no record is taken; group_read calls again later. */
 	if (!ask_progress(reader, err)) {
 		reader->place_count = 0;
 		return false;
 	}
 	for (int i = 0; i < count; i++)
 		places[i].offset = begin_of(&reader->places[i]);
+
 	reader->member = true;
 	is_found(reader);
 	note_partitions(reader, count);
@@ -323,6 +327,7 @@ static void fill_in(const struct config_lookback *lookback, struct lookback_requ
 {
 	if (request->op != LOOKBACK_PREPARE)
 		return;
+	/* Stored with the prepare: a later configuration does not change them. */
 	if (request->check_after_ms < 0)
 		request->check_after_ms = lookback->check_after_ms;
 	if (request->expires_after_ms < 0)
@@ -373,6 +378,7 @@ static bool take_section_record(struct reader *reader, const struct consumer_rec
 		return true;
 	}
 	lookback_request_finish(&request);
+	/* The other section also writes the dead letter; from here it would come twice. */
 	if (part == ROUTE_OTHERS)
 		return false;
 	take_dead_letter(reader, record, &refusal, DEAD_LETTER_WHOLE);
@@ -394,11 +400,14 @@ static void take_consumed_record(struct reader *reader, const struct consumer_re
 {
 	struct place *place = find_reader_place(reader, record->partition);
 
+	/* The partition is no longer assigned: its new owner reads the record. */
 	if (!place)
 		return;
+	/* Reading began at the first record that Kafka still has, wherever that was. */
 	if (place->journal.n == 0 && place->journal.start < 0)
 		place->journal.start = record->offset;
 	place->journal.next = record->offset + 1;
+
 	int first = batch_records(reader->batch);
 	if (record->offset == place->refused_offset) {
 		take_dead_letter(reader, record, &place->refusal, place->refused_extent);
@@ -409,6 +418,7 @@ static void take_consumed_record(struct reader *reader, const struct consumer_re
 		place->noted = true;
 		count_kind(reader, FOREIGN, 1);
 	}
+
 	if (batch_records(reader->batch) > first) {
 		keep_raw(reader, record);
 		note_raw(reader, first, reader->raw_count - 1);
@@ -447,8 +457,10 @@ static void collect_records(struct reader *reader, int wait_ms)
 	if (batch_records(reader->batch) == 0)
 		release_raws(reader);
 	while (some && taken < reader->limit && reader->bytes < reader->lookback->memory) {
+		/* Waits for the first record only: a batch with records is stored at once. */
 		if (!group_read(reader->group, taken ? 0 : wait_ms, &record, &some, &err))
 			on_unread(reader, &err);
+		/* Records that come while it is adrift are read again after find_back. */
 		if (some && !reader->adrift)
 			take_consumed_record(reader, &record);
 		else
@@ -474,6 +486,7 @@ static void ask_ends(struct reader *reader, const int64_t *wait_ms, const char *
 	for (int i = 0; i < reader->place_count; i++)
 		if (wait_ms[i] <= 0 && reader->places[i].end < 0)
 			ends[count++].partition = reader->places[i].journal.partition;
+	/* The clock was read before: everything that was written by then lies below these ends. */
 	reader->blind = count > 0 && !group_ends(reader->group, ends, count, ENDS_MS, &err);
 	if (reader->blind)
 		tell_reader_waits(reader, &err);
@@ -506,6 +519,7 @@ static bool look_for_due(struct reader *reader, struct err *err)
 	ask_ends(reader, wait_ms, clock);
 	least = nearest_wait(wait_ms, reader->place_count);
 	pause = reader->blind ? ENDS_MS : LOOK_MS;
+	/* Without anything due, the next stored prepare sets the time (go_on). */
 	reader->look_at =
 	    least == INT64_MAX ? INT64_MAX : clock_ms() + (least > pause ? least : pause);
 	return true;
@@ -565,6 +579,7 @@ static int list_places(struct reader *reader, struct journal_place *list)
 	for (int i = 0; i < reader->place_count; i++) {
 		struct place *place = &reader->places[i];
 
+		/* on_batch_refused computes the offset of a lone record from `next`. */
 		if (!alone)
 			pass_marks(reader, place);
 		text_copy(place->journal.horizon, JOURNAL_CLOCK,
@@ -600,21 +615,26 @@ static void go_on(struct reader *reader, const struct journal_place *list, int c
 	for (int i = 0; i < count; i++) {
 		struct place *place = find_reader_place(reader, list[i].partition);
 
+		/* The row that this batch wrote; the fence of the next batch compares with it. */
 		place->journal.n++;
 		place->journal.start = place->journal.next;
 		place->touched = place->noted = false;
+		/* The prepares up to the horizon were promoted: the next search has a new end. */
 		if (*place->journal.horizon)
 			place->end = -1;
 	}
+
 	count_batch(reader, outcome);
 	batch_clear(reader->batch);
 	reader->bytes = 0;
+	/* A new prepare may be the next one that comes due. */
 	if (prepared && reader->look_at > clock_ms() + LOOK_MS)
 		reader->look_at = clock_ms() + LOOK_MS;
 	if (reader->limit < reader->lookback->batch && records > 0)
 		reader->limit *= 2;
 	if (reader->limit > reader->lookback->batch)
 		reader->limit = (int)reader->lookback->batch;
+
 	if (clock_ms() >= reader->note_at)
 		note_offsets(reader);
 }
@@ -627,8 +647,10 @@ static void turn_into_dead_letter(struct reader *reader, int record, const char 
 	int count = batch_records(reader->batch);
 	struct refusal refusal = {.code = "not_storable"};
 
+	/* A record with several refused rows is listed for each of them. */
 	if (batch_is_dropped(reader->batch, record))
 		return;
+	/* Also the parts of an earlier dead letter, which this one replaces. */
 	for (int i = 0; i < count; i++)
 		if (reader->raw_of[i] == raw)
 			batch_drop(reader->batch, i);
@@ -650,6 +672,7 @@ static bool set_aside(struct reader *reader, struct err *err)
 	bool found = journal_refused(reader->journal, reader->batch, &list, &count, err) &&
 		     count > 0 && journal_payload_most(reader->journal, &reader->payload_most, err);
 
+	/* First, since records are added only to a batch that is not worked out. */
 	batch_again(reader->batch);
 	for (int i = 0; found && i < count; i++)
 		turn_into_dead_letter(reader, list[i].record, list[i].error);
@@ -714,6 +737,10 @@ static bool store_batch(struct reader *reader, const struct journal_place *list,
     struct journal_outcome *ret_outcome, struct err *err)
 {
 	fault_point("before_lookback_known");
+	/*
+	 * Outside the transaction: only readers write prepares and tombstones, and if another
+	 * reader has the partition by then, the fence refuses the batch.
+	 */
 	if (!journal_know(reader->journal, reader->batch, err))
 		return false;
 	for (int tries = 0;; tries++) {
@@ -745,6 +772,7 @@ static bool store_collected(struct reader *reader, struct err *err)
 	if (!store_batch(reader, list, count, &outcome, err)) {
 		if (err->kind == ERR_REJECT)
 			on_batch_refused(reader, list, count, err);
+		/* A fenced batch says nothing about its size. */
 		else if (err->kind != ERR_FENCED)
 			try_less(reader);
 		return false;
@@ -784,6 +812,7 @@ static bool turn_reader(struct reader *reader, struct err *err)
 	int64_t wait = reader->place_count > 0 ? reader->look_at - clock_ms() : TURN_MS;
 
 	wait = wait < 0 ? 0 : wait;
+	/* A place whose offset did not exist is fetched again only after a seek (group_seek). */
 	reader->adrift |= clock_ms() >= reader->again_at;
 	if (reader->adrift && !find_back(reader, err))
 		return false;
@@ -817,7 +846,9 @@ static void on_failure(struct reader *reader, const struct err *err)
 	else
 		tell_reader_waits(reader, err);
 
+	/* Before the wait, which reads on to stay in the group: those records must not be taken. */
 	begin_again(reader);
+	/* A smaller part of a refused batch can be tried at once: nothing is away. */
 	if (err->kind != ERR_REJECT)
 		wait_a_moment(reader);
 }
@@ -833,6 +864,7 @@ static void *run_reader(void *context)
 		if (!turn_reader(reader, &err) && !atomic_load(&reader->stop))
 			on_failure(reader, &err);
 	}
+	/* Here and not in reader_join: other members wait for the partitions. */
 	group_destroy(reader->group, LEAVE_MS);
 	reader->group = NULL;
 	pthread_mutex_lock(&reader->mutex);
@@ -888,6 +920,7 @@ struct reader *reader_start(const struct config_lookback *lookback, const struct
 	reader->payload_most = INT64_MAX;
 	reader->status = (struct reader_status){.turn_ms = clock_ms(), .partitions = -1};
 	pthread_mutex_init(&reader->mutex, NULL);
+
 	reader->event_fd = event_fd;
 	reader->stop_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	reader->journal = journal_create(lookback, name);
@@ -897,6 +930,7 @@ struct reader *reader_start(const struct config_lookback *lookback, const struct
 	    group_create(lookback->kafka, lookback->group, lookback->topic, &callbacks, err);
 	if (!reader->group)
 		goto fail;
+
 	error = pthread_create(&reader->thread, NULL, run_reader, reader);
 	if (error == 0)
 		return reader;

@@ -116,6 +116,7 @@ enum route_part route_part(const struct route *route, const struct config_lookba
 
 	if (owner == section)
 		return ROUTE_OWN;
+	/* Another reader of this topic processes or dead-letters it; two would do it twice. */
 	if ((owner && is_same_topic(owner, section)) || !takes_what_is_nobodys(route, section))
 		return ROUTE_OTHERS;
 	if (owner)
@@ -187,6 +188,7 @@ static const struct config_check *check_by_url(const struct route *route,
 	for (int i = 0; i < route->config->check_count; i++) {
 		const struct config_check *check = &route->config->checks[i];
 
+		/* A SQL section allows no URL, and would replace the others' reason. */
 		if (check->transport != CHECK_SQL && serves_type(check, biz_type) &&
 		    allows_check_url(route, check, check_url, &why))
 			return check;

@@ -176,6 +176,7 @@ static void give_back_closed(struct schedule *schedule, int64_t now, struct sche
 	int64_t wait = breaker_wait(&host->breaker, now);
 	char error[DESTINATION_HOST + 64];
 
+	/* A probe is in flight: its outcome is soon known. */
 	if (wait == 0)
 		wait =
 		    earlier_time(PROBE_WAIT_MS, check_of(schedule, row->service)->breaker_pause_ms);
@@ -210,6 +211,7 @@ static void forget_hosts(struct schedule *schedule, int64_t now)
 			at = &host->next;
 			continue;
 		}
+		/* A held type points to its host. */
 		free_from_hold(schedule, host);
 		*at = host->next;
 		free(host);
@@ -228,6 +230,10 @@ static struct schedule_host *find_host(struct schedule *schedule, const char *na
 	if (host) {
 		*at = host->next;
 	} else {
+		/*
+		 * Messages may bring any number of hosts. Hosts with rows or an open breaker stay,
+		 * so there may be more than HOSTS_KEPT.
+		 */
 		if (schedule->host_count >= HOSTS_KEPT)
 			forget_hosts(schedule, now);
 		host = xcalloc(1, sizeof *host);
@@ -425,6 +431,7 @@ int schedule_wants(struct schedule *schedule, int64_t now, int *most)
 		most[i] = wants_of_type(schedule, now, &schedule->types[i]);
 		wanting += most[i] > 0;
 	}
+	/* Equal parts: the backlog of one type must not fill the room of the others. */
 	share = wanting && room > wanting ? room / wanting : 1;
 	for (int i = 0; i < count; i++) {
 		int *mine = &most[(schedule->claim_turn + i) % count];
@@ -474,6 +481,7 @@ void schedule_add(struct schedule *schedule, int64_t now, const struct schedule_
 	if (!type->came)
 		grow_window(type, now);
 	type->came = true;
+	/* Such rows need no host, so they do not show that only closed-off hosts have rows. */
 	if (claimed->expired) {
 		struct check_verdict verdict = check_verdict_expired();
 
@@ -486,10 +494,12 @@ void schedule_add(struct schedule *schedule, int64_t now, const struct schedule_
 		cannot_ask(schedule, now, row, route->refusal.code, route->refusal.text);
 		return;
 	}
+
 	if (!route->own_url) {
 		free(row->url);
 		row->url = NULL;
 	}
+
 	host = find_host(schedule, route->host, now);
 	if (!breaker_allows(&host->breaker, now)) {
 		give_back_closed(schedule, now, row, host);
@@ -509,6 +519,7 @@ void schedule_claim_over(struct schedule *schedule, int64_t now, const int *most
 	for (int i = 0; i < schedule->settings.type_count; i++) {
 		struct type *type = &schedule->types[i];
 
+		/* No row was wanted, so that none came shows nothing. */
 		if (most[i] == 0)
 			continue;
 		type->more = came[i] >= most[i];
@@ -612,6 +623,7 @@ static struct schedule_question *ask_of_line(
 	question->probe = breaker_begin(&line->host->breaker, now);
 	/* batch is at most 1000 */
 	int most = question->probe ? 1 : (int)check->batch;
+
 	question->rows = xcalloc((size_t)most, sizeof(struct schedule_row *));
 	question->ask.id_count = take_line_rows(schedule, type, line, most, question->rows);
 	question->ask.ids = ids_of(question->rows, question->ask.id_count);
@@ -623,6 +635,7 @@ static struct schedule_question *ask_of_line(
 	line->host->pause_ms = check->breaker_pause_ms;
 	if (now - question->rows[0]->claimed_at > SHRINK_MS)
 		shrink_window(type);
+
 	bucket_take(&schedule->services[line->service].bucket, check->rate);
 	type->in_flight++;
 	line->host->in_flight++;
@@ -655,6 +668,10 @@ static struct schedule_question *ask_of_type(struct schedule *schedule, int64_t 
 	while (*at) {
 		struct line *line = *at;
 
+		/*
+		 * Rows of a closed-off host go back: here they would count for the window, in place
+		 * of rows of hosts that work.
+		 */
 		if (!breaker_allows(&line->host->breaker, now)) {
 			struct schedule_host *host = line->host;
 
@@ -698,6 +715,9 @@ struct schedule_question *schedule_next(struct schedule *schedule, int64_t now)
 			struct schedule_question *question = ask_of_type(schedule, now, number);
 
 			if (question) {
+				/*
+				 * Another type is first next time: none waits behind a large one.
+				 */
 				schedule->ask_turn = (number + 1) % count;
 				return question;
 			}
@@ -729,8 +749,10 @@ static void end_question(struct schedule *schedule, int64_t now, struct schedule
 	schedule->in_flight--;
 	breaker_end(&host->breaker, now, question->probe, outcome, check->breaker_failures,
 	    check->breaker_pause_ms);
+	/* It opened just now: rows that wait for the host go back. */
 	if (host->breaker.tripped && (!was_tripped || question->probe))
 		sweep_lines(schedule, now, host);
+	/* The probe succeeded: held types claim at once, without waiting for their scouts. */
 	if (!host->breaker.tripped && was_tripped)
 		free_from_hold(schedule, host);
 	free_question(schedule, question);
@@ -769,10 +791,12 @@ void schedule_put_back(struct schedule *schedule, int64_t now, struct schedule_q
 	struct type *type = &schedule->types[question->type];
 	struct service *service = &schedule->services[question->service];
 
+	/* Nothing would take them out of a line again. */
 	if (schedule->draining)
 		for (int i = 0; i < question->ask.id_count; i++)
 			give_row_back(
 			    schedule, now, question->rows[i], "waited", "the relay ended", 0);
+	/* The last one first, each to the front: the line keeps its order. */
 	for (int i = question->ask.id_count - 1; i >= 0 && !schedule->draining; i--) {
 		struct line *line = find_or_add_line(type, question->host, question->service);
 		struct schedule_row *first = line->first, *last = line->last;
@@ -812,6 +836,7 @@ struct schedule_row *schedule_take(struct schedule *schedule, int most)
 	while (*at) {
 		struct schedule_row *row = *at;
 
+		/* One statement settles rows of one claim (outbox.lookback_settle). */
 		if (row->claim != claim || most == 0) {
 			schedule->settled_last = row;
 			at = &row->next;
@@ -874,6 +899,7 @@ void schedule_destroy(struct schedule *schedule)
 {
 	if (!schedule)
 		return;
+	/* Waiting rows become settlements, which are released below. */
 	schedule_drain(schedule, 0);
 	while (schedule->questions) {
 		struct schedule_question *question = schedule->questions;

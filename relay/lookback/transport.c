@@ -126,6 +126,7 @@ bool reply_add(struct reply *reply, const char *biz_id, size_t length, enum chec
 {
 	int at = find_asked_id(reply, biz_id, length);
 
+	/* A service that mixes up ids may mix up their outcomes: nothing of it counts. */
 	if (at < 0)
 		return reply_fail(reply, "answer", "it answers about an id that it was not asked");
 	if (reply->said[at] >= 0 && reply->said[at] != (int)word)

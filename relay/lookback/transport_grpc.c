@@ -95,6 +95,7 @@ static void read_message(struct reply *reply, const uint8_t *bytes, size_t lengt
 
 	if (!message)
 		reply_fail(reply, "answer", "it answers with what is no CheckResponse");
+	/* One wrong element ends it: then no word of the answer counts. */
 	for (size_t i = 0; good && i < message->n_answers; i++) {
 		const Lookback__V1__CheckAnswer *answer = message->answers[i];
 		good = reply_add(reply, (const char *)answer->biz_id.data, answer->biz_id.len,

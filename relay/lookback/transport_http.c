@@ -110,6 +110,7 @@ static void read_http_response(struct reply *reply, const struct http_response *
 {
 	const char *encoding = http_response_encoding(response);
 
+	/* Only 200 counts: the page of another status may hold a word, too. */
 	if (response->status != 200)
 		reply_fail(reply, "status", "it answers with status %d", response->status);
 	else if (encoding)

@@ -146,6 +146,7 @@ static void fail_statement(struct transport *transport, struct line *line, const
 		    transport->check->function, advice, sqlstate);
 	else
 		reply_fail(reply, late ? "timeout" : "database", "%s", err->message);
+	/* An error of the function shows that the database works: no breaker opens. */
 	reply->answer.reached = advice || err->kind != ERR_RETRY;
 	finish_asked(transport, line->asked);
 	line->asked = NULL;
@@ -173,6 +174,7 @@ static void close_line(struct transport *transport, struct line *line)
 {
 	int fd = line->pg ? pg_fd(line->pg) : -1;
 
+	/* Before pg_destroy closes it: then the number may be another descriptor's. */
 	if (fd >= 0)
 		epoll_ctl(transport->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
 	pg_destroy(line->pg);
@@ -230,6 +232,7 @@ static void open_lines(struct transport *transport, int64_t now_ms)
 	struct err err;
 
 	transport->opens_at = INT64_MAX;
+	/* Connections that are being made will take the first questions. */
 	for (int i = 0; i < transport->line_count; i++)
 		if (asked && transport->lines[i].stage == CONNECTING)
 			asked = asked->behind;
@@ -259,6 +262,7 @@ static bool begin_line_transaction(
 	    {"access", transport->check->read_only ? "read only" : "read write", true},
 	    {"limit_ms", limit, true}, {0}};
 
+	/* For the server, 0 would be no limit. */
 	snprintf(limit, sizeof limit, "%" PRId64, left > 1 ? left : 1);
 	owned_text char *script = script_fill(sql_check_begin, places);
 	line->stage = BEGINS;
@@ -275,9 +279,11 @@ static bool ask_line(struct transport *transport, struct line *line, struct err 
 
 	for (int i = 0; i < question->id_count; i++)
 		pg_array_add_text(&ids, question->ids[i].biz_id);
+	/* One row more than may come shows that there are too many. */
 	snprintf(most, sizeof most, "%d", question->id_count + 1);
 	const struct pg_param params[] = {{question->biz_type}, {pg_array_end(&ids)}, {most}};
 	line->stage = ASKS;
+	/* Also if pg_send fails: a part may have left. */
 	line->asked->reply.answer.sent = true;
 	sent = pg_send(line->pg, transport->ask, params, 3, err);
 	pg_array_finish(&ids);
@@ -387,6 +393,10 @@ static void step_line_busy(struct transport *transport, struct line *line, int64
 	if (good && done)
 		good = advance_line(transport, line, rows, &err);
 	pg_result_destroy(rows);
+	/*
+	 * The server refused the statement, and the session is usable. A refused rollback is not
+	 * undone again: that connection is closed.
+	 */
 	if (!good && pg_state(line->pg) == PG_IDLE && line->stage != UNDOES) {
 		fail_statement(transport, line, &err);
 		good = undo_line_transaction(transport, line, &err);
@@ -406,6 +416,7 @@ static void step_line(struct transport *transport, struct line *line, int64_t no
 
 	if (line->stage == CONNECTING)
 		step_line_connecting(transport, line, now_ms);
+	/* No question is on a free connection: if the server closes it, nothing fails. */
 	else if (line->stage == FREE && !pg_step(line->pg, &err))
 		close_line(transport, line);
 	else if (line->stage > FREE)

@@ -209,6 +209,7 @@ static bool send_call(struct transport *transport, struct call *call, struct err
 	if (dialect->timeout_header)
 		headers[count++] =
 		    (struct http_header){dialect->timeout_header, transport->timeout};
+
 	add_question_name(&name, call->reply.question);
 	sent = sign_call(transport, call, text_string(&name), &signature, headers, &count, err);
 	sent = sent && http_client_send(transport->client,
@@ -223,6 +224,7 @@ static bool send_call(struct transport *transport, struct call *call, struct err
 			       .limits = transport->limits,
 			       .opaque = call},
 			   err);
+
 	http_signature_finish(&signature);
 	text_finish(&name);
 	return sent;
@@ -262,6 +264,7 @@ static void fill_answer(
 		reply_fail(&call->reply, response->failure, "%s", response->error);
 	else
 		transport->dialect->read(&call->reply, response);
+	/* A peer that answers too much works; is_well knows the status only after `read`. */
 	answer->reached = (!response->failure || text_equal(response->failure, "too_large")) &&
 			  transport->dialect->is_well(&call->reply, response);
 }
@@ -303,6 +306,7 @@ void web_close(struct transport *transport)
 {
 	if (!transport)
 		return;
+	/* The client goes first: its requests point to the calls. */
 	http_client_destroy(transport->client);
 	while (transport->calls)
 		forget_call(transport, transport->calls);

@@ -73,6 +73,7 @@ static bool set_text_field(struct lookback_request *request, const struct field 
 		return refusal_set(refusal, "bad_value", "%s has %zu bytes; it takes 1 to %zu",
 		    field->name, said->length, field->most);
 
+	/* The copy ends at a NUL, which the database's text cannot hold. */
 	owned_text char *text = xformat("%.*s", (int)said->length, said->text);
 	if (strlen(text) != said->length || !text_is_utf8(text, said->length))
 		return refusal_set(
@@ -384,6 +385,7 @@ static bool read_json_field(struct lookback_request *request, const struct field
 
 	if (!member->text)
 		return field->required ? refuse_missing_field(refusal, field->name) : true;
+	/* The text as it is, since numbers of a tree would lose digits. */
 	if (field->set == set_headers_field)
 		return keep_headers(request, member->text, member->length, refusal);
 	if (field->set == set_duration && is_number_member(member))
@@ -476,6 +478,7 @@ static bool read_json(
 		return refusal_set(refusal, "bad_json", "the value is null");
 	if (!json_check(input->value, input->value_length, &limits, refusal))
 		return false;
+	/* Ends within the value: json_check has found something other than blanks. */
 	blanks = strspn(input->value, " \t\r\n");
 	if (input->value[blanks] != '{')
 		return refusal_set(refusal, "bad_json", "the value is no JSON object");
@@ -520,6 +523,7 @@ static bool check_header_names(const struct lookback_input *input, struct refusa
 		if (!known)
 			return refusal_set(
 			    refusal, "unknown_field", "%.100s is no header of version 1", name);
+		/* Each field passes at most once, so that this loop runs only a few times. */
 		for (size_t j = 0; j < i; j++)
 			if (text_equal(input->headers[j].name, name))
 				return refusal_set(refusal, "bad_value", "%s is there twice", name);
@@ -563,13 +567,16 @@ static bool pass_headers(
 
 	if (request->headers)
 		return true;
+
 	for (size_t i = 0; i < input->header_count; i++)
 		if (!text_starts(input->headers[i].name, PREFIX) &&
 		    !is_reserved_header(input->headers[i].name))
 			least += strlen("[\"\", \"\"]") + strlen(input->headers[i].name) +
 				 input->headers[i].length;
+	/* Before a tree of them is built, which takes many times as much memory. */
 	if (least > MOST_HEADERS)
 		return refuse_size_of_headers(refusal);
+
 	pairs = json_array();
 	for (size_t i = 0; i < input->header_count && kept; i++)
 		if (!text_starts(input->headers[i].name, PREFIX) &&
@@ -588,6 +595,7 @@ static bool read_header_fields(
 {
 	const struct lookback_header *version = find_header(input, "version");
 
+	/* The type comes first: it decides who reports a refusal. */
 	if (!read_header_field(request, &fields[0], input, refusal))
 		return false;
 	if (!version->value || version->length != 1 || version->value[0] != '0' + VERSION)
@@ -644,6 +652,7 @@ static bool has_right_key(const struct lookback_request *request,
 {
 	owned_text char *key = lookback_wire_key(request);
 
+	/* With another key, records of an id could be in several partitions, and in no order. */
 	if (input->is_body || (input->key && input->key_length == strlen(key) &&
 				  memcmp(input->key, key, input->key_length) == 0))
 		return true;
@@ -665,6 +674,7 @@ bool lookback_wire_read(const struct lookback_input *input, struct lookback_requ
 		return true;
 	}
 
+	/* The type outlives the refusal: it decides which section reports it. */
 	char *biz_type = ret_request->biz_type;
 	ret_request->biz_type = NULL;
 	lookback_request_finish(ret_request);
@@ -704,6 +714,7 @@ void lookback_event_id(const char *biz_type, const char *biz_id, unsigned char r
 	EVP_DigestFinal_ex(digest, whole, NULL);
 	EVP_MD_CTX_free(digest);
 	memcpy(ret_uuid, whole, UUID_BYTES);
+	/* Version 5, and the variant of RFC 4122. */
 	ret_uuid[6] = (unsigned char)((ret_uuid[6] & 0x0f) | 0x50);
 	ret_uuid[8] = (unsigned char)((ret_uuid[8] & 0x3f) | 0x80);
 }

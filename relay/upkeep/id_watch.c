@@ -34,6 +34,7 @@ static void report_raise(const struct id_watch *watch, const struct pg_result *i
 static void report_order(struct id_watch *watch, const struct pg_result *ids)
 {
 	int64_t increment = pg_int(ids, 0, INCREMENT), cache = pg_int(ids, 0, CACHE);
+	/* With a cache each session draws ids ahead, so a later message may have a lower id. */
 	bool unordered = cache > 1 || increment < 0;
 
 	metric_set(METRIC_LABELLED(upkeep_metrics()->id_unordered, watch->database), unordered);
@@ -64,6 +65,7 @@ bool id_watch_step(struct id_watch *watch, struct pg *pg, struct err *err)
 	if (!ids)
 		return false;
 	report_order(watch, ids);
+	/* A sequence below this id at the next step has gone back. */
 	watch->highest = pg_int(ids, 0, LAST_ID);
 	if (!pg_is_null(ids, 0, RAISED_TO)) {
 		report_raise(watch, ids);

@@ -79,6 +79,7 @@ int ledger_compare_programs(const char *a, const char *b)
 		unsigned long x = strtoul(a, &a_end, 10), y = strtoul(b, &b_end, 10);
 		if (x != y)
 			return x < y ? -1 : 1;
+		/* A missing part counts as 0. */
 		a = a_end + (*a_end == '.');
 		b = b_end + (*b_end == '.');
 	}
@@ -100,6 +101,7 @@ bool ledger_accepts(const struct ledger *ledger, const struct sql_file *files, i
 {
 	for (int i = 0; i < ledger->count; i++) {
 		const struct ledger_row *row = &ledger->rows[i];
+		/* A newer program's migration may have changed what this program relies on. */
 		if (!ledger_knows(files, count, row->name) &&
 		    ledger_compare_programs(program, row->oldest_program) < 0)
 			return err_set(err, ERR_CONFIG,
@@ -107,6 +109,7 @@ bool ledger_accepts(const struct ledger *ledger, const struct sql_file *files, i
 			    "newer and this is %s; upgrade this program",
 			    row->name, row->program, row->oldest_program, program);
 	}
+
 	for (int i = 0; i < count; i++) {
 		if (ledger_state(ledger, &files[i]) != MIGRATION_CHANGED)
 			continue;
@@ -126,6 +129,7 @@ static bool may_repeat(const struct ledger *ledger, const struct sql_file *files
 	const struct ledger_row *row = ledger_find(ledger, file->name);
 	if (row && ledger_compare_programs(row->program, program) > 0)
 		return false;
+	/* A repeatable file of ours could undo what that unknown migration has set up. */
 	for (int i = 0; i < ledger->count; i++)
 		if (!ledger_knows(files, count, ledger->rows[i].name))
 			return false;

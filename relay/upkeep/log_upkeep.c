@@ -50,6 +50,7 @@ static bool tend_log(struct log_upkeep *upkeep, bool *ret_busy, struct err *err)
 
 static int64_t note_log_failure(struct log_upkeep *upkeep, const struct err *err, int64_t now_ms)
 {
+	/* The same failure is logged once, not at each try. */
 	if (!text_equal(upkeep->problem, err->message))
 		log_warn("log_upkeep_failed", {"database", LOG_TEXT(upkeep->postgres->name)},
 		    {"error", LOG_TEXT(err->message)},
@@ -57,6 +58,7 @@ static int64_t note_log_failure(struct log_upkeep *upkeep, const struct err *err
 			LOG_TEXT(
 			    "the log's partitions stay as they are, and a publisher is blocked "
 			    "where the last one ends; tried again")});
+
 	text_copy(upkeep->problem, sizeof upkeep->problem, err->message);
 	pg_destroy(upkeep->pg);
 	upkeep->pg = NULL;
@@ -67,6 +69,7 @@ int64_t log_upkeep_step(struct log_upkeep *upkeep, int64_t now_ms, int64_t inter
 {
 	struct err err;
 	bool busy = false;
+
 	if (!tend_log(upkeep, &busy, &err))
 		return note_log_failure(upkeep, &err, now_ms);
 	if (*upkeep->problem)

@@ -103,6 +103,7 @@ static bool apply_next(struct pg *pg, const struct migrate_options *options,
 	const struct sql_file *file = ledger_next(
 	    &ledger, sql_migrations, sql_migration_count, RELAY_VERSION, !options->no_roles);
 	*ret_file = file;
+	/* All files are there: these two apply also to a schema that is up to date. */
 	if (!file)
 		return set_size(pg, options, err) && raise_ids(pg, options, err);
 	if (!run_script(pg, file->text, options->schema, err))
@@ -127,6 +128,7 @@ bool migrate_up(struct pg *pg, const struct migrate_options *options, struct err
 	if (!schema_text_check(options->schema, err) || !server_serves(pg, options, err))
 		return false;
 	const struct sql_file *file = NULL;
+	/* One transaction for each file: a failure keeps those before it. */
 	do {
 		if (!step_migration(pg, options, &file, err))
 			return false;
@@ -149,6 +151,7 @@ bool migrate_check(struct pg *pg, const char *schema, struct err *err)
 	if (!ledger_accepts(&ledger, sql_migrations, sql_migration_count, RELAY_VERSION, err))
 		return err_prefix(err, "%s: schema %s", pg_place(pg), schema);
 
+	/* Without the repeatable files: the operator may manage roles without this program. */
 	const struct sql_file *file =
 	    ledger_next(&ledger, sql_migrations, sql_migration_count, RELAY_VERSION, false);
 	if (!file)

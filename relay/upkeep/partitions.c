@@ -217,9 +217,11 @@ bool partition_make_ahead(struct pg *pg, const struct postgres_settings *postgre
 
 	*ret_outcome = PARTITION_EXISTS;
 	for (int i = 0; from_us < until_us && i < MOST_MADE_AT_ONCE; i++) {
+		/* To the end of its period: a first one that begins within a period is shorter. */
 		int64_t to_us = from_us - from_us % every_us + every_us;
 		if (!partition_make(pg, postgres->schema, table, from_us, to_us, ret_outcome, err))
 			return false;
+		/* A gap before a later partition would send its rows to the default one. */
 		if (*ret_outcome != PARTITION_MADE && *ret_outcome != PARTITION_EXISTS)
 			return true;
 		if (*ret_outcome == PARTITION_MADE && made)
@@ -245,6 +247,7 @@ bool partition_log_upkeep(
 		    {pg_value(due, i, 1)}, {pg_value(due, i, 2)}, {pg_value(due, i, 3)}};
 		enum partition_outcome outcome;
 		struct err later;
+		/* A failure stops no other: a publisher is blocked where its last one ends. */
 		if (call_partition_function(pg, schema,
 			makes ? sql_log_partition_make : sql_log_partition_drop, params, 3,
 			&outcome, all ? err : &later))

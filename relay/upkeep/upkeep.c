@@ -120,13 +120,16 @@ static bool make_partitions_ahead(struct table *table, struct err *err)
 {
 	OWNED(partition_list_finish) struct partition_list list = {0};
 	enum partition_outcome outcome;
+
 	if (!partition_list(table->pg, table->settings->schema, table->name,
 		table->settings->partition_every_ms, &list, err) ||
 	    !partition_make_ahead(
 		table->pg, table->settings, table->name, &list, note_made, table, &outcome, err))
 		return false;
+
 	if (outcome != PARTITION_MADE && outcome != PARTITION_EXISTS)
 		note_partition_outcome(table, table->name, outcome);
+	/* Counts as busy: the rows are moved soon, and then the partition can be made. */
 	table->busy |= outcome == PARTITION_DEFAULT_NOT_EMPTY;
 	return true;
 }
@@ -174,8 +177,10 @@ static bool retire_partition(struct table *table, const char *name, bool *parent
 		*parent_busy = *ret_outcome == PARTITION_BUSY;
 		return true;
 	}
+
 	if (!partition_empty(table->pg, schema, name, ret_outcome, err))
 		return false;
+	/* Only an emptied partition may be dropped; this one is held, missing or locked. */
 	if (*ret_outcome != PARTITION_EMPTIED) {
 		note_partition_outcome(table, name, *ret_outcome);
 		return true;
@@ -220,6 +225,8 @@ static bool drop_behind(struct table *table, const struct partition_list *list, 
 	for (int i = 0; i < list->count; i++) {
 		const struct partition *partition = &list->items[i];
 		enum partition_outcome outcome;
+
+		/* Neither the default partition nor one without an end is ever retired. */
 		if (!partition->bounded || partition->to_us > horizon_us)
 			continue;
 		if (!retire_partition(table, partition->name, &parent_busy, &outcome, err))
@@ -227,12 +234,14 @@ static bool drop_behind(struct table *table, const struct partition_list *list, 
 		unknown |= outcome == PARTITION_BUSY;
 		if (outcome != PARTITION_HELD)
 			continue;
+		/* The oldest held partition is the one to report. */
 		if (!held && !tell_holder(table, partition->name, err))
 			return false;
 		held = true;
 		if (keeps_what_follows(table))
 			break;
 	}
+
 	/* If a partition could not be checked, the holder that was reported last still counts. */
 	if (!held && !unknown)
 		report_held(table, "", "");
@@ -258,6 +267,7 @@ static void show_partitions(struct table *table, const struct partition_list *li
 
 static bool tend_table(struct table *table, struct err *err)
 {
+	/* In this order: a partition is not made over rows in the default one. */
 	if (!empty_default(table, err) || !make_partitions_ahead(table, err))
 		return false;
 	OWNED(partition_list_finish) struct partition_list list = {0};
@@ -291,6 +301,7 @@ static bool tend_all(struct upkeep *upkeep, bool *ret_busy, struct err *err)
 	if (!upkeep->pg)
 		return false;
 
+	/* A lost connection ends the step: each further table would only fail as well. */
 	for (int i = 0; i < PARTITION_TABLES && pg_state(upkeep->pg) == PG_IDLE; i++) {
 		struct table table = {.name = partition_tables[i],
 		    .pg = upkeep->pg,
@@ -307,6 +318,7 @@ static bool tend_all(struct upkeep *upkeep, bool *ret_busy, struct err *err)
 
 static int64_t note_upkeep_failure(struct upkeep *upkeep, const struct err *err, int64_t now_ms)
 {
+	/* The same failure is logged once, not at each try. */
 	if (!text_equal(upkeep->status.problem, err->message))
 		log_warn("upkeep_failed", {"database", LOG_TEXT(upkeep->postgres->name)},
 		    {"error", LOG_TEXT(err->message)},

@@ -11,6 +11,7 @@ static void note_holder(
 {
 	const char *lasting = text_equal(lock->seen, holder) ? holder : "";
 
+	/* Found twice in a row: another relay's upkeep holds the lock for moments only. */
 	if (*lasting && !text_equal(lock->holder, lasting))
 		log_warn("upkeep_lock_held", {"database", LOG_TEXT(postgres->name)},
 		    {"holder", LOG_TEXT(lasting)},
