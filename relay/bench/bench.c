@@ -1,3 +1,8 @@
+/*
+ * The command line of outbox-relay-bench: which parts run and with which options, and the hidden
+ * words by which the bench runs itself as a child (run_compared). Begin at bench_run; each part is
+ * in a file bench_*.c.
+ */
 #include "bench.h"
 
 #include <signal.h>

@@ -25,6 +25,7 @@ double bench_dedup_bare(const void *memory, size_t bytes, int64_t reads)
 	const uint64_t *words = memory;
 	uint64_t number = 1, lines = bytes / LINE;
 	int64_t begin = clock_us();
+
 	for (int64_t i = 0; i < reads; i++) {
 		/* the next place depends on the word that was read, so no read begins before the
 		 * last ends */
@@ -32,6 +33,7 @@ double bench_dedup_bare(const void *memory, size_t bytes, int64_t reads)
 			     UINT64_C(0x9e3779b97f4a7c15) +
 			 (uint64_t)i;
 	}
+
 	sink = number;
 	return (double)(clock_us() - begin) * 1000 / (double)reads;
 }

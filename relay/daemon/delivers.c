@@ -65,6 +65,7 @@ static void add_state(const struct deliver_status *status, struct text *report)
 	text_addf(report, "reads %d partition%s, delivers %" PRIu64 " of %" PRIu64 " messages",
 	    status->partitions, text_plural(status->partitions), status->in_progress,
 	    status->messages);
+
 	if (status->blocked > 0)
 		text_addf(report, ", %d partition%s blocked", status->blocked,
 		    text_plural(status->blocked));

@@ -111,6 +111,7 @@ static bool check_key(const char *value, bool hex, struct err *err)
 	if (!*value)
 		return err_set(
 		    err, ERR_REJECT, "key= names no key: the empty key is written key=\\x");
+
 	if (hex && !is_hex(value + 2))
 		return err_set(err, ERR_REJECT,
 		    "key=%.60s is not hexadecimal: write two digits for each byte behind \\x",

@@ -12,7 +12,8 @@ const struct command command_parked_retry = {
     .most_arguments = CALL_ARGUMENTS,
     .summary = "Requests another attempt for parked messages.",
     .description =
-	"The command records a request for rows that are waiting, dead or stalled. The owner of the shard "
+	"The command records a request for rows that are waiting, dead or stalled. The owner of "
+	"the shard "
 	"tries each of them again soon, alone, with its attempts counted from 0, and publishes "
 	"the rows behind it once Kafka accepts it. A row behind another one is not retried by "
 	"itself: its ID is refused, and TERMs leave it out and count it.\n"

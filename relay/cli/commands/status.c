@@ -1,3 +1,7 @@
+/*
+ * `status`: takes a report, asks Kafka for the reason if messages wait, and prints it once or, with
+ * --watch, again and again. Begin at run_status; relay/ops/status_report.c collects the figures.
+ */
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
