@@ -54,7 +54,8 @@ static const struct {
     {"does not exist", ERR_CONFIG, "check database and user in the dsn"},
     {"could not translate host name", ERR_RETRY, "check the host in the dsn"},
     {"Connection refused", ERR_RETRY, absent_advice},
-    {"No such file or directory", ERR_RETRY, absent_advice},
+    {"No such file or directory", ERR_RETRY,
+	"no Postgres listens there; name the server in DATABASE_URL or dsn"},
     {"session is read-only", ERR_RETRY, primary_advice},
     {"server is in hot standby mode", ERR_RETRY, primary_advice},
 };

@@ -31,8 +31,7 @@ static void print_next_steps(bool no_roles)
 		     "with those\n     that this command left out.");
 	else
 		puts("  1. In this database, create a login for the relay, and let the "
-		     "application's "
-		     "role write:\n"
+		     "application's role (here shop) write:\n"
 		     "       psql \"$DATABASE_URL\" -c \"create role relay login password '...' in "
 		     "role outbox_relay\"\n"
 		     "       psql \"$DATABASE_URL\" -c \"grant outbox_writer to shop\"");
