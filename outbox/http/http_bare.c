@@ -70,6 +70,10 @@ static bool post_all(struct posting *posting, struct err *err)
 		curl_multi_perform(posting->multi, &running);
 		if (!take_posted_answers(posting, err))
 			return false;
+		/*
+		 * After the last answer libcurl has nothing to wait for, and the wait would count
+		 * in the span.
+		 */
 		if (posting->to_come > 0)
 			curl_multi_poll(posting->multi, NULL, 0, WAIT_MS, NULL);
 	}
