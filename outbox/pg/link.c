@@ -105,6 +105,7 @@ static void begin_connection(struct link *link, int64_t now)
 	link->stage = unknown ? LINK_ASKS : LINK_KNOWN;
 	link->own = link->prepared = link->quiet = link->hangs = false;
 	link->answers = 0;
+	/* Each attempt counts: an old cancel request must not count for a new connection. */
 	link->made++;
 	link->pg = pg_start(link->dsn, link->name, &err);
 	if (!link->pg)
@@ -134,6 +135,7 @@ static void note_introduction(struct link *link, const struct pg_result *result)
 	if (link->stage != LINK_PREPARES)
 		return;
 
+	/* The row behind the last statement has no name. */
 	link->prepared = link->statements && !link->statements[link->answers].name;
 	if (link->prepared || !link->statements)
 		link->stage = LINK_KNOWN;
