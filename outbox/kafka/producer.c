@@ -511,6 +511,7 @@ static void take_producer_event(struct producer *producer, rd_kafka_event_t *eve
 	default:
 		break;
 	}
+
 	rd_kafka_event_destroy(event);
 }
 
