@@ -117,11 +117,13 @@ bool http_peer_sign(const struct http_peer *peer, const char *id, int64_t now_s,
 {
 	if (peer->secret_count == 0)
 		return true;
+
 	/* http_sign writes the same digits: the header must be the text that was signed. */
 	snprintf(signature->timestamp, sizeof signature->timestamp, "%" PRId64, now_s);
 	if (!http_sign(
 		peer->secrets, peer->secret_count, id, now_s, body, length, &signature->value, err))
 		return false;
+
 	headers[(*count)++] = (struct http_header){HTTP_SIGN_ID, id};
 	headers[(*count)++] = (struct http_header){HTTP_SIGN_TIMESTAMP, signature->timestamp};
 	headers[(*count)++] =
