@@ -53,6 +53,7 @@ bool uuid_read(const char *text, size_t length, void *ret_uuid)
 	/* The text need not end with NUL: nothing may be read behind its length. */
 	if (length != UUID_TEXT)
 		return false;
+
 	for (int i = 0; i < GROUPS; bytes += groups[i++]) {
 		if (i > 0 && *text++ != '-')
 			return false;

@@ -239,6 +239,7 @@ static void add_escaped(struct text *page, const char *value, bool quotes)
 	while (*value) {
 		uint32_t code = 0;
 		int length = text_utf8(value, &code);
+
 		if (length == 0)
 			text_add(page, "\xef\xbf\xbd"); /* U+FFFD */
 		else if (code == '\n')

@@ -100,6 +100,7 @@ static void begin_connection(struct link *link, int64_t now)
 {
 	struct err err;
 	bool unknown = (link->statements || link->limit_ms) && !link->pooled;
+
 	link->begun_at = now;
 	link->connect_by = now + CONNECT_TIMEOUT_MS;
 	link->stage = unknown ? LINK_ASKS : LINK_KNOWN;
@@ -107,6 +108,7 @@ static void begin_connection(struct link *link, int64_t now)
 	link->answers = 0;
 	/* Each attempt counts: an old cancel request must not count for a new connection. */
 	link->made++;
+
 	link->pg = pg_start(link->dsn, link->name, &err);
 	if (!link->pg)
 		link_drop(link, now, &err);

@@ -533,10 +533,12 @@ bool pg_may_land_on_standby(const struct pg *pg)
 	PQconninfoOption *options = PQconninfo(pg->connection);
 	if (!options)
 		return false;
+
 	const char *hosts = find_dsn_option(options, "hostaddr");
 	const char *wanted = find_dsn_option(options, "target_session_attrs");
 	if (!hosts || !*hosts)
 		hosts = find_dsn_option(options, "host");
+
 	/* With one host libpq has no choice of a server. */
 	bool may = hosts && strchr(hosts, ',') && !text_equal(wanted, "read-write") &&
 		   !text_equal(wanted, "primary");
