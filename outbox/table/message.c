@@ -129,6 +129,7 @@ static void quote_numbers(const char *at, const char *end, struct text *out)
 
 	while (at < end) {
 		const char *number = at;
+		/* Digits within a string are no number. */
 		if (*at == '"') {
 			at = skip_header_string(at + 1, end);
 		} else if (*at == '-' || (*at >= '0' && *at <= '9')) {
