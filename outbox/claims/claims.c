@@ -70,6 +70,7 @@ static uint64_t keep_claim(
 		claims->held = xrealloc(claims->held, claims->capacity * sizeof *claims->held);
 	}
 
+	/* Numbers rise, so that the list stays sorted for find_held. */
 	struct held *held = &claims->held[claims->count++];
 	*held = (struct held){++claims->next, xmalloc(length), length, token, ends_ms, false};
 	memcpy(held->id, id, length);

@@ -109,7 +109,7 @@ bool dedup_inspect(
 	    .to = inspector, .folder = &folder, .compare = compare};
 
 	bool good = state_folder_view_open(&folder, path, err);
-	/* Its process may change the files meanwhile: then an unfinished file is no damage. */
+	/* The process that has the folder open may leave a file unfinished: that is no damage. */
 	inspection.live = folder.holder != 0;
 	if (!good)
 		return false;

@@ -577,7 +577,7 @@ static bool take_question_answer(struct tail *tail, struct question *question, i
 	if (high < end || text_equal(tail->isolation, "read_uncommitted"))
 		high = end;
 	/*
-	 * Compared with `high`, since an open transaction keeps a committed end below the position.
+	 * Compared with `high`, since an open transaction may hold the committed end back.
 	 */
 	if (question->position > high || question->least > high)
 		return answer_question(tail, question, TAIL_BEYOND, low, end, ret_event);
