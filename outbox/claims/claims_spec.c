@@ -28,6 +28,7 @@ bool claims_spec_parse(const char *line, struct claims_spec *ret_spec, struct er
 	    !spec_check_needs(type, ret_spec, err))
 		return false;
 
+	/* A renewal that fails must be tried again while the lease lasts. */
 	if (ret_spec->timeout_ms > ret_spec->lease_ms / 3)
 		ret_spec->timeout_ms = ret_spec->lease_ms / 3;
 	return true;

@@ -93,6 +93,10 @@ static rd_kafka_AdminOptions_t *admin_options(
 bool topic_metadata_settings(struct topic_metadata *metadata, const char *topic, int timeout_ms,
     struct topic_setting **ret_settings, int *ret_count, struct err *err)
 {
+	/*
+	 * Declared first and so returned last: queue and event must be freed before the client
+	 * ends.
+	 */
 	OWNED(topic_metadata_return)
 	struct topic_metadata *borrowed = topic_metadata_borrow(metadata, 1);
 	OWNED(release_queue)

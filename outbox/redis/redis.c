@@ -104,6 +104,7 @@ static bool send_some(struct redis *redis, int *ret_all)
 	pthread_sigmask(SIG_BLOCK, &pipe, &before);
 	bool good = redisBufferWrite(redis->link, ret_all) == REDIS_OK;
 	int why = errno;
+	/* A SIGPIPE that was pending before belongs to the application, and stays. */
 	if (!good && why == EPIPE && !sigismember(&pending, SIGPIPE))
 		sigtimedwait(&pipe, NULL, &at_once);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -275,17 +276,21 @@ static bool take_redis_answers(
     struct redis *redis, size_t *heard, redis_see *see, void *context, struct err *err)
 {
 	void *reply;
+
 	while (*heard < redis->said) {
 		if (redisGetReplyFromReader(redis->link, &reply) != REDIS_OK)
 			return lose_link(redis, err);
 		if (!reply)
 			return true;
+
 		const struct redis_answer answer = read_answer(reply);
 		const char *error = error_of(reply);
 		if (!error)
 			see(context, *heard, &answer);
+		/* A later error may be a consequence of the first one. */
 		else if (!redis->refusal)
 			redis->refusal = xstrdup(error);
+
 		freeReplyObject(reply);
 		++*heard;
 	}

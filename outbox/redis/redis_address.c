@@ -26,6 +26,7 @@ static bool decode_percents(char *text)
 			*to++ = *from;
 			continue;
 		}
+		/* An encoded NUL would cut off the rest of the password. */
 		if (!hex_read(from + 1, 1, to) || !*to++)
 			return false;
 		from += 2;
@@ -86,6 +87,7 @@ static bool read_host(char *rest, struct redis_address *address, struct err *err
 	const char *database = cut_at_mark(rest, "/"), *port = NULL;
 	char *host = rest;
 
+	/* In brackets, colons belong to an IPv6 address. */
 	if (rest[0] == '[') {
 		host++;
 		char *behind = cut_at_mark(host, "]");
@@ -118,6 +120,7 @@ bool redis_address_parse(const char *url, struct redis_address *ret_address, str
 	if (!rest || (!path && !text_equal(copy, "redis")))
 		return refuse_redis_url(err, "no redis:// or unix:// at its beginning");
 
+	/* The last one, since a password may contain others. */
 	char *at = strrchr(rest, '@');
 	if (at) {
 		*at = '\0';

@@ -84,6 +84,7 @@ static bool check_mark(struct redis_session *server, struct err *err)
 {
 	owned_text char *mark = NULL;
 
+	/* NX: another process may have set the mark of this name before. */
 	if (!server->mark)
 		redis_sayf(
 		    server->redis, "SET %s %lld NX", server->mark_key, (long long)clock_random());

@@ -131,6 +131,7 @@ bool dedup_spec_check(struct dedup_spec *spec, struct err *err)
 	    (type->check && !type->check(spec, err)))
 		return false;
 
+	/* After the store's check, which must see which settings the line left out. */
 	if (spec->window_ms == 0)
 		spec->window_ms = DEDUP_WINDOW_MS;
 	if (spec->pending == 0)

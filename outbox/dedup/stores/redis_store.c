@@ -137,6 +137,7 @@ static bool reserve_redis_filter(
 {
 	int64_t exists = 0;
 	redis_sayf(redis->server.redis, "EXISTS %s:bloom", redis->name);
+	/* After a failure `exists` is still 0, so the result is false. */
 	if (!redis_session_hear(&redis->server, store_number, &exists, err) || exists)
 		return exists;
 
@@ -146,6 +147,7 @@ static bool reserve_redis_filter(
 	if (redis_session_hear(&redis->server, store_number, &exists, err))
 		return true;
 
+	/* An error of the server ends the session. */
 	if (strstr(err->message, "item exists"))
 		return redis_session_begin(&redis->server, err);
 	if (strstr(err->message, "unknown command"))
