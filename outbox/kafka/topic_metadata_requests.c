@@ -1,3 +1,7 @@
+/*
+ * Blocking requests about topics, for doctor, verify and bench: settings, partitions without a
+ * leader, the number of brokers, creating and deleting. Each function is independent of the others.
+ */
 #include "topic_metadata_private.h"
 
 #include <stdlib.h>
