@@ -216,7 +216,7 @@ def test_ids_hold_any_bytes_and_have_a_length(opened):
     ("redis name=b url=rediss://127.0.0.1", "config", "TLS"),
     ("redis url=redis://127.0.0.1", "config", "name is missing"),
     ("redis name=b", "config", "url is missing"),
-    ("postgres name=b dsn=host=/nowhere", "retry", "Postgres run"),
+    ("postgres name=b dsn=host=/nowhere", "retry", "Postgres listens"),
     ("postgres name=b lease=1ms", "config", "lease"),
     ("bloom name=b", "config", "no store of claims")])
 def test_a_line_that_cannot_be_is_refused(words, kind, said):
