@@ -187,6 +187,27 @@ def test_a_row_that_the_log_calls_published_and_that_is_in_no_topic_is_lost(
     assert verdict["samples"]["lost"] == [f"id {newest} for {topic}"]
 
 
+def test_a_row_with_a_record_is_not_judged_with_a_missing_row_of_its_id(
+        database, topic, drain, verify, settings, tmp_path):
+    """The sequence of ids went back, so two rows have one id; the later row has no record."""
+    bare = f"{topic}.bare"
+    write(database, topic, 3)
+    drain()
+    database.execute("insert into outbox.message (id, txid, topic, key) overriding system value"
+                     " select min(id), min(txid::text)::xid8, %s, 'k1' from outbox.message", (bare,))
+    verdict = verify()[1]
+    assert found(verdict) == {"lost": 1}
+    assert verdict["samples"]["lost"] == [sample for sample in verdict["samples"]["lost"] if bare in sample]
+
+    # records of the topic name no row, so the missing row is no finding, and nothing else is missing
+    file = tmp_path / "relay.ini"
+    file.write_text(f'[publisher]\nresume = none\n[topic "{bare}"]\nheaders = none\n')
+    status, output, error = run_command(["--config", file, "verify", "--json"], settings)
+    verdict = json.loads(output)
+    assert (status, found(verdict)) == (0, {}), error
+    assert verdict["not_judged"] == {**dict.fromkeys(verdict["not_judged"], 0), "rows_without_headers": 1}
+
+
 def test_a_record_whose_row_was_deleted_and_one_that_never_had_a_row_are_phantoms(
         database, kafka, topic, drain, verify):
     write(database, topic, 20)
