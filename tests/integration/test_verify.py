@@ -328,6 +328,18 @@ def test_a_row_that_was_published_long_after_its_range_is_looked_for_behind_it(
     assert (status, found(verdict), verdict["published"]) == (0, {}, 105)
 
 
+def test_each_record_that_is_read_counts_once(database, topic, hours, three_hours, drain, verify):
+    """1 MiB holds 32768 rows: there are two rounds, and each reads on behind the range."""
+    write(database, topic, 40_000, f"timestamptz '{hours(4)}'")
+    drain()
+    write(database, topic, 5, f"timestamptz '{hours(4)}'")
+    drain()
+    verdict = verify("--from", hours(5), "--to", hours(3), "--memory", "1")[1]
+    assert found(verdict) == {} and verdict["published"] == 40_105
+    # the 100 records before the range are not read
+    assert verdict["records"] == database.execute("select count(*) from outbox.message")[0][0] - 100
+
+
 def test_with_the_time_of_publication_in_records_a_range_is_one_of_rows_all_the_same(
         database, topic, hours, three_hours, drain, verify, settings):
     settings["OUTBOX_RELAY_PUBLISHER_TIMESTAMP"] = "publish"
