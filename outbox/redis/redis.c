@@ -62,7 +62,8 @@ static bool refuse_redis_reply(struct redis *redis, const char *said, struct err
 static bool lose_link(const struct redis *redis, const char *why, struct err *err)
 {
 	return err_set(err, ERR_RETRY, "%s: %s; does the server run%s?", redis->place, why,
-	    redis->uncertified ? ", and does it want a client's certificate (tls_cert)" : "");
+	    redis->uncertified ? ", and does it want a client's certificate (tls_certificate)"
+			       : "");
 }
 
 /* --- the session ------------------------------------------------------------------------------ */
@@ -82,7 +83,7 @@ static bool greet_server(
 
 	/* read at each connect, so that a new password needs no restart */
 	if (address->password_file) {
-		read = redis_address_read_password(address, err);
+		read = redis_address_password(address, err);
 		if (!read)
 			return false;
 		password = read;
@@ -104,7 +105,7 @@ struct redis *redis_connect(const struct redis_address *address, int timeout_ms,
 	struct redis *redis = xcalloc(1, sizeof *redis);
 
 	redis->place = xstrdup(address->place);
-	redis->uncertified = address->tls && !address->tls_cert;
+	redis->uncertified = address->tls && !address->tls_certificate;
 	redis->reader = redisReaderCreate();
 	redis->link = redis_link_open(address, end, err);
 	if (redis->link && greet_server(redis, address, end, err))

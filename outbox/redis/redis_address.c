@@ -107,7 +107,7 @@ static bool read_host(char *rest, struct redis_address *address, struct err *err
 	return read_database(database, address, err);
 }
 
-static bool read_url(const char *url, struct redis_address *ret_address, struct err *err)
+static bool read_redis_url(const char *url, struct redis_address *ret_address, struct err *err)
 {
 	owned_text char *copy = xstrdup(url);
 	char *rest = cut_at_mark(copy, "://");
@@ -131,16 +131,17 @@ static bool read_url(const char *url, struct redis_address *ret_address, struct 
 static bool check_access(
     const struct redis_address *address, const struct redis_access *access, struct err *err)
 {
-	bool files = access->tls_ca || access->tls_cert || access->tls_key;
+	bool files = access->tls_ca || access->tls_certificate || access->tls_key;
 
 	if (files && !address->tls)
 		return err_set(err, ERR_CONFIG,
-		    "tls_ca, tls_cert and tls_key are for url=rediss://…: change the url, or leave "
+		    "tls_ca, tls_certificate and tls_key are for url=rediss://…: change the url, "
+		    "or leave "
 		    "them out");
-	if (!access->tls_cert != !access->tls_key)
+	if (!access->tls_certificate != !access->tls_key)
 		return err_set(err, ERR_CONFIG,
-		    "%s is missing: a client's certificate needs tls_cert and tls_key",
-		    access->tls_cert ? "tls_key" : "tls_cert");
+		    "%s is missing: a client's certificate needs tls_certificate and tls_key",
+		    access->tls_certificate ? "tls_key" : "tls_certificate");
 	return !access->password_file || !address->password || !address->password[0] ||
 	       err_set(err, ERR_CONFIG,
 		   "there is a password in url and one in password_file: leave out one of them");
@@ -150,16 +151,17 @@ bool redis_address_parse(
     const struct redis_access *access, struct redis_address *ret_address, struct err *err)
 {
 	*ret_address = (struct redis_address){.port = DEFAULT_PORT};
-	if (!read_url(access->url, ret_address, err) || !check_access(ret_address, access, err))
+	if (!read_redis_url(access->url, ret_address, err) ||
+	    !check_access(ret_address, access, err))
 		return false;
 	ret_address->password_file = xstrdup(access->password_file);
 	ret_address->tls_ca = xstrdup(access->tls_ca);
-	ret_address->tls_cert = xstrdup(access->tls_cert);
+	ret_address->tls_certificate = xstrdup(access->tls_certificate);
 	ret_address->tls_key = xstrdup(access->tls_key);
 	return true;
 }
 
-char *redis_address_read_password(const struct redis_address *address, struct err *err)
+char *redis_address_password(const struct redis_address *address, struct err *err)
 {
 	owned_file FILE *file = fopen(address->password_file, "re");
 	char line[PASSWORD_ROOM] = "";
@@ -178,7 +180,7 @@ void redis_access_finish(struct redis_access *access)
 	free(access->url);
 	free(access->password_file);
 	free(access->tls_ca);
-	free(access->tls_cert);
+	free(access->tls_certificate);
 	free(access->tls_key);
 	*access = (struct redis_access){0};
 }
@@ -191,7 +193,7 @@ void redis_address_finish(struct redis_address *address)
 	free(address->password);
 	free(address->password_file);
 	free(address->tls_ca);
-	free(address->tls_cert);
+	free(address->tls_certificate);
 	free(address->tls_key);
 	free(address->place);
 	*address = (struct redis_address){0};

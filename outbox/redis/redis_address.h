@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include "errors.h"
 
-/* How a store is told to reach its server. Only url is required; NULL: not given. */
+/* How to reach the server of a store. Only url is required; NULL: not given. */
 struct redis_access {
 	char *url;
 	char *password_file; /* its first line is the password; read at each connect */
@@ -19,7 +19,7 @@ struct redis_access {
 	 * For rediss://: the certificates to trust (default: those of the machine), and the
 	 * client's own certificate with its key. PEM files, read at each connect.
 	 */
-	char *tls_ca, *tls_cert, *tls_key;
+	char *tls_ca, *tls_certificate, *tls_key;
 };
 void redis_access_finish(struct redis_access *access);
 
@@ -29,7 +29,7 @@ struct redis_address {
 	char *user, *password; /* NULL: none */
 	char *password_file;
 	bool tls;
-	char *tls_ca, *tls_cert, *tls_key;
+	char *tls_ca, *tls_certificate, *tls_key;
 	char *place; /* for messages: everything except user and password */
 };
 
@@ -38,4 +38,4 @@ bool redis_address_parse(const struct redis_access *access, struct redis_address
     struct err *err) MUST_CHECK;
 void redis_address_finish(struct redis_address *address);
 /* The first line of password_file, for the caller to free; NULL: ERR_RETRY, it cannot be read. */
-char *redis_address_read_password(const struct redis_address *address, struct err *err);
+char *redis_address_password(const struct redis_address *address, struct err *err);

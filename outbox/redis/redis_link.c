@@ -60,7 +60,7 @@ const char *redis_link_failure(const struct redis_link *link)
 
 /* --- the socket ------------------------------------------------------------------------------ */
 
-static bool wait_for_socket(struct redis_link *link, short events, int64_t end, struct err *err)
+static bool poll_redis_socket(struct redis_link *link, short events, int64_t end, struct err *err)
 {
 	struct pollfd wanted = {.fd = link->fd, .events = events};
 
@@ -109,7 +109,7 @@ static bool finish_connect(struct redis_link *link, int64_t end, struct err *err
 	int failure = 0;
 	socklen_t size = sizeof failure;
 
-	if (!wait_for_socket(link, POLLOUT, end, err))
+	if (!poll_redis_socket(link, POLLOUT, end, err))
 		return false;
 	getsockopt(link->fd, SOL_SOCKET, SO_ERROR, &failure, &size);
 	return failure == 0 || fail_connect(link, strerror(failure), err);
@@ -121,6 +121,7 @@ static bool connect_socket(struct redis_link *link, int family, const void *addr
 	link->fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (link->fd < 0)
 		return fail_connect(link, strerror(errno), err);
+
 	if (family != AF_UNIX)
 		/* a batch is one write already, and nothing is gained by waiting for more */
 		setsockopt(link->fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
@@ -140,7 +141,7 @@ static bool connect_path(struct redis_link *link, const char *path, int64_t end,
 
 	if (strlen(path) >= sizeof address.sun_path)
 		return refuse_link(link, ERR_CONFIG, "the path of its socket is too long", err);
-	strcpy(address.sun_path, path);
+	memcpy(address.sun_path, path, strlen(path) + 1);
 	return connect_socket(link, AF_UNIX, &address, sizeof address, end, err);
 }
 
@@ -188,11 +189,11 @@ static bool load_files(const struct redis_link *link, SSL_CTX *context,
 		SSL_CTX_set_default_verify_paths(context);
 	else if (!SSL_CTX_load_verify_file(context, address->tls_ca))
 		return refuse_file(link, "tls_ca", address->tls_ca, err);
-	if (!address->tls_cert)
+	if (!address->tls_certificate)
 		return true;
 
-	if (SSL_CTX_use_certificate_chain_file(context, address->tls_cert) != 1)
-		return refuse_file(link, "tls_cert", address->tls_cert, err);
+	if (SSL_CTX_use_certificate_chain_file(context, address->tls_certificate) != 1)
+		return refuse_file(link, "tls_certificate", address->tls_certificate, err);
 	/* also compares the key with the certificate */
 	if (SSL_CTX_use_PrivateKey_file(context, address->tls_key, SSL_FILETYPE_PEM) != 1)
 		return refuse_file(link, "tls_key", address->tls_key, err);
@@ -291,11 +292,11 @@ static bool refuse_session(const struct redis_link *link, const char *why, struc
 {
 	return err_set(err, ERR_RETRY,
 	    "%s: no TLS session: %s; does this port speak TLS, is the server's certificate of "
-	    "tls_ca and for this host, and does it want a client's (tls_cert)?",
+	    "tls_ca and for this host, and does it want a client's (tls_certificate)?",
 	    link->place, why);
 }
 
-static bool shake_hands(struct redis_link *link, int64_t end, struct err *err)
+static bool begin_session(struct redis_link *link, int64_t end, struct err *err)
 {
 	for (;;) {
 		ERR_clear_error();
@@ -367,7 +368,7 @@ struct redis_link *redis_link_open(
 	open = address->path ? connect_path(link, address->path, end, err)
 			     : connect_host(link, address, end, err);
 	if (open && address->tls)
-		open = make_tls(link, address, err) && shake_hands(link, end, err);
+		open = make_tls(link, address, err) && begin_session(link, end, err);
 	if (open)
 		return link;
 	redis_link_close(link);
@@ -406,7 +407,7 @@ bool redis_link_wait(struct redis_link *link, bool to_send, int64_t end, struct 
 {
 	short events = (short)(POLLIN | (to_send || has_records(link) ? POLLOUT : 0));
 
-	if (!wait_for_socket(link, events, end, err))
+	if (!poll_redis_socket(link, events, end, err))
 		return false;
 	if (link->tls)
 		(void)flush_records(link); /* the next call of redis_link_receive shows a failure */

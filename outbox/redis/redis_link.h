@@ -16,9 +16,9 @@
 struct redis_link;
 
 /*
- * Connects, and shakes hands. end: by clock_ms; only the resolution of a host name may take longer.
- * ERR_RETRY: no server, no answer, or a certificate that is not valid now; ERR_CONFIG: a file of
- * certificates or a key cannot be used.
+ * Connects, and begins the TLS session. end: by clock_ms; only the resolution of a host name may
+ * take longer. ERR_RETRY: no server, no answer, or a certificate that is not valid now; ERR_CONFIG:
+ * a file of certificates or a key cannot be used.
  */
 struct redis_link *redis_link_open(
     const struct redis_address *address, int64_t end, struct err *err);

@@ -76,10 +76,10 @@ bool spec_set_flag(
 		"tls_ca", "a PEM file of certificates, as tls_ca=/etc/redis/ca.pem",               \
 		    spec_set_text, offsetof(object, server.tls_ca)                                 \
 	}
-#define SPEC_TLS_CERT(object)                                                                      \
+#define SPEC_TLS_CERTIFICATE(object)                                                               \
 	{                                                                                          \
-		"tls_cert", "a PEM file, as tls_cert=/etc/redis/client.pem", spec_set_text,        \
-		    offsetof(object, server.tls_cert)                                              \
+		"tls_certificate", "a PEM file, as tls_certificate=/etc/redis/client.pem",         \
+		    spec_set_text, offsetof(object, server.tls_certificate)                        \
 	}
 #define SPEC_TLS_KEY(object)                                                                       \
 	{                                                                                          \

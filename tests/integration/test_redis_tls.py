@@ -44,7 +44,7 @@ def install_files(authority, folder):
 
 def words(server, files, **settings):
     given = {"name": "billing", "url": server.url, "tls_ca": files / "ca.pem",
-             "tls_cert": files / "client.pem", "tls_key": files / "client.key", **settings}
+             "tls_certificate": files / "client.pem", "tls_key": files / "client.key", **settings}
     return " ".join(f"{name}={value}" for name, value in given.items() if value is not None)
 
 
@@ -79,8 +79,8 @@ def test_a_server_of_another_authority_is_refused(server, files, tmp_path_factor
 
 
 def test_a_client_without_a_certificate_is_refused(server, files):
-    with refused("retry", "client's certificate (tls_cert)"):
-        Dedup(f"redis {words(server, files, tls_cert=None, tls_key=None)}")
+    with refused("retry", "client's certificate (tls_certificate)"):
+        Dedup(f"redis {words(server, files, tls_certificate=None, tls_key=None)}")
 
 
 def test_tls_and_plain_text_do_not_mix(server, files):
@@ -93,7 +93,7 @@ def test_tls_and_plain_text_do_not_mix(server, files):
 @pytest.mark.parametrize("settings, said", [
     ({"tls_ca": "/nowhere.pem"}, ("tls_ca", "/nowhere.pem", "No such file")),
     ({"tls_key": None}, ("tls_key is missing",)),
-    ({"tls_cert": None}, ("tls_cert is missing",)),
+    ({"tls_certificate": None}, ("tls_certificate is missing",)),
     ({"tls_key": "{ca}"}, ("tls_key", "cannot be used")),
     ({"url": "redis://127.0.0.1:1"}, ("rediss://",)),
     ({"url": "rediss://:a@127.0.0.1:1", "password_file": "/nowhere"}, ("password_file", "leave out one"))])
