@@ -501,7 +501,8 @@ static struct dedup_store *open_redis_store(const struct dedup_spec *spec, struc
 		redis->hot_ms = spec->window_ms;
 	}
 
-	if (redis_session_init(&redis->server, spec->url, (int)spec->timeout_ms, spec->name, err) &&
+	if (redis_session_init(
+		&redis->server, &spec->server, (int)spec->timeout_ms, spec->name, err) &&
 	    redis_session_begin(&redis->server, err) &&
 	    (!redis->form->prepare || redis->form->prepare(redis, spec, err)))
 		return &redis->store;
@@ -530,7 +531,8 @@ static void read_redis_stats(const struct dedup_store *store, struct outbox_dedu
 	.spec = {"redis", dedup_settings,                                                          \
 	    DEDUP_TAKES_ALWAYS | DEDUP_TAKES(IDS) | DEDUP_TAKES(RATE) | DEDUP_TAKES(WINDOW) |      \
 		DEDUP_TAKES(HOT) | DEDUP_TAKES(FORM) | DEDUP_TAKES(URL) | DEDUP_TAKES(NAME) |      \
-		DEDUP_TAKES(LEASE) | DEDUP_TAKES(TIMEOUT),                                         \
+		DEDUP_TAKES(LEASE) | DEDUP_TAKES(TIMEOUT) | DEDUP_TAKES(PASSWORD_FILE) |           \
+		DEDUP_TAKES(TLS_CA) | DEDUP_TAKES(TLS_CERTIFICATE) | DEDUP_TAKES(TLS_KEY),         \
 	    DEDUP_TAKES(URL) | DEDUP_TAKES(NAME) | (needs)}
 #define REDIS_LIFE                                                                                 \
 	.open = open_redis_store, .close = close_redis_store, .look = claim_in_redis,              \
