@@ -187,6 +187,8 @@ static int measure_and_print(const struct call *call, const struct publisher_set
 	}
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
+	/* if the caller ignored it, no child would have an exit status */
+	signal(SIGCHLD, SIG_DFL);
 	good = run_parts(&bench, call, &err);
 	/* the results before a failure are worth keeping */
 	if (bench.figure_count > 0 && bench.options.json)
