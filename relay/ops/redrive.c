@@ -210,7 +210,7 @@ static bool send_back(struct redrive *redrive, const struct consumer_record *rec
 /* --- passes --------------------------------------------------------------------------------- */
 
 /* The first pass checks this, because a refusal after the operator's yes comes too late. */
-static bool check_dead_letter(
+static bool check_redrive(
     struct redrive *redrive, const struct part *part, const struct consumer_record *record)
 {
 	owned_text char *topic = header_of(record, "outbox-origin-topic");
@@ -269,7 +269,7 @@ static bool see_dead_letter(void *context, const struct consumer_record *record)
 	redrive->figures.matching++;
 	if (redrive->sends)
 		return send_back(redrive, record);
-	if (!check_dead_letter(redrive, part, record))
+	if (!check_redrive(redrive, part, record))
 		return false;
 
 	part->upto = record->offset + 1;
