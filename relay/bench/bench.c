@@ -1,3 +1,7 @@
+/*
+ * Runs the kinds of measurements that the command line names, and prints their figures. Begin at
+ * bench_run; the table `parts` has the kinds in their order.
+ */
 #include "bench.h"
 
 #include <signal.h>
