@@ -1,6 +1,7 @@
 /*
- * Runs the kinds of measurements that the command line names, and prints their figures. Begin at
- * bench_run; the table `parts` has the kinds in their order.
+ * The command line of outbox-relay-bench: which parts run and with which options, and the hidden
+ * words by which the bench runs itself as a child (run_compared). Begin at bench_run; each part is
+ * in a file bench_*.c.
  */
 #include "bench.h"
 
