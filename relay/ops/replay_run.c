@@ -218,9 +218,8 @@ static void give_back_replay(struct run *run, const struct err *why)
 
 	/* a note of a fenced process would be refused; on a broken connection nothing can be
 	 * noted, and the lease runs out by itself */
-	if (why->kind != ERR_FENCED && pg_state(run->pg) == PG_IDLE &&
-	    !note_replay_progress(run, "stopped", &ignored))
-		return;
+	if (why->kind != ERR_FENCED && pg_state(run->pg) == PG_IDLE)
+		note_replay_progress(run, "stopped", &ignored);
 }
 
 static int make_signals(void)
