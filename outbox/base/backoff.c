@@ -17,6 +17,7 @@ int64_t backoff_next_ms(struct backoff *backoff)
 	int64_t delay = backoff->first_ms < backoff->cap_ms ? backoff->first_ms : backoff->cap_ms;
 
 	for (int i = 0; i < backoff->attempts && delay > 0 && delay < backoff->cap_ms; i++)
+		/* Compared before it is doubled, so that the product cannot overflow. */
 		delay = delay > backoff->cap_ms / 2 ? backoff->cap_ms : delay * 2;
 	if (backoff->attempts < INT_MAX)
 		backoff->attempts++;

@@ -10,6 +10,7 @@ static void make_one_line(char *message)
 
 	for (char *at = message; *at; at++) {
 		bool blank = (unsigned char)*at < ' ' || *at == ' ';
+		/* A line end of two characters becomes one blank, and a final one none. */
 		if (blank && (at[1] == '\0' || (unsigned char)at[1] < ' '))
 			continue;
 		message[length++] = blank ? ' ' : *at;

@@ -50,8 +50,10 @@ void uuid_write(const void *uuid, char text[UUID_TEXT])
 bool uuid_read(const char *text, size_t length, void *ret_uuid)
 {
 	unsigned char *bytes = ret_uuid;
+	/* The text need not end with NUL: nothing may be read behind its length. */
 	if (length != UUID_TEXT)
 		return false;
+
 	for (int i = 0; i < GROUPS; bytes += groups[i++]) {
 		if (i > 0 && *text++ != '-')
 			return false;

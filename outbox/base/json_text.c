@@ -53,6 +53,7 @@ static bool take_digits(struct scan *scan)
 static bool take_number(struct scan *scan)
 {
 	take_char(scan, '-');
+	/* A leading zero ends the integer part: JSON has no 007. */
 	if (!take_char(scan, '0') && !take_digits(scan))
 		return false;
 	if (take_char(scan, '.') && !take_digits(scan))
@@ -82,6 +83,7 @@ static bool take_escape(struct scan *scan)
 {
 	unsigned unit, second;
 
+	/* strchr would match a NUL with the end of its list. */
 	if (scan->at == scan->end || !*scan->at)
 		return false;
 	if (!take_char(scan, 'u'))
@@ -90,6 +92,7 @@ static bool take_escape(struct scan *scan)
 		return false;
 	if (unit < 0xd800 || unit > 0xdfff)
 		return true;
+	/* Half of a surrogate pair is no character. */
 	return unit < 0xdc00 && take_word(scan, "\\u", 2) && take_hex(scan, &second) &&
 	       second >= 0xdc00 && second <= 0xdfff;
 }
@@ -101,6 +104,7 @@ static bool take_utf8(struct scan *scan)
 	uint32_t code;
 	int length;
 
+	/* text_utf8 stops at a NUL: the copy has one behind a sequence that the end cuts off. */
 	memcpy(sequence, scan->at, left < UTF8_MOST ? left : UTF8_MOST);
 	length = text_utf8(sequence, &code);
 	scan->at += length;
@@ -182,6 +186,7 @@ static bool take_spaced_value(struct scan *scan)
 {
 	bool taken;
 
+	/* Each level is a call on the stack, so a deep text could end the process. */
 	if (++scan->depth > scan->limits.depth || ++scan->values > scan->limits.values) {
 		scan->verdict =
 		    scan->depth > scan->limits.depth ? JSON_TOO_DEEP : JSON_TOO_MANY_VALUES;

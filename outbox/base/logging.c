@@ -188,6 +188,7 @@ static bool put_line(const struct text *line)
 	size_t done = 0, some = 1;
 
 	pthread_mutex_lock(&output);
+	/* The next line must not join the rest of a torn one. */
 	if (torn && put_some_bytes("\n", 1) == 1)
 		torn = false;
 	while (!torn && some > 0 && done < line->length) {
@@ -221,6 +222,7 @@ void log_write(enum log_level level, const char *event, const struct log_field *
 		add_number_field(&line, format, "suppressed", suppressed);
 	text_add(&line, format == LOG_JSON ? "}\n" : "\n");
 
+	/* Lost lines count as suppressed, so that the next line of this event reports them. */
 	if (!put_line(&line))
 		leave_out(event, suppressed + 1);
 	text_finish(&line);

@@ -127,6 +127,7 @@ struct metric *metric_labelled(const struct metric *metric, const char *const *v
 	struct metric *found;
 
 	for (int i = 0; i < METRIC_LABELS && metric->family->labels[i]; i++)
+		/* The values fill the open labels only, in their order. */
 		all[i] = metric->values[i] ? metric->values[i] : *values++;
 	pthread_mutex_lock(&lock);
 	found = find_series(metric->family, all);
@@ -201,6 +202,7 @@ void metric_note(const struct metric_table *table, struct metric_figures *figure
 		const struct metric_row *row = &table->rows[i];
 		double *seen = &figures->seen[i], value;
 
+		/* The part itself updates such a series. */
 		if (row->field.kind == METRIC_SERIES)
 			continue;
 		value = read_figure(row, from);
@@ -221,6 +223,8 @@ static void add_metric_value(struct text *page, double value)
 		text_add(page, isnan(value) ? "NaN" : value > 0 ? "+Inf" : "-Inf");
 		return;
 	}
+
+	/* 17 digits always suffice for a double; most numbers need fewer. */
 	for (int precision = 15; precision <= 17; precision++) {
 		snprintf(digits, sizeof digits, "%.*g", precision, value);
 		if (strtod(digits, NULL) == value)
@@ -235,6 +239,7 @@ static void add_escaped(struct text *page, const char *value, bool quotes)
 	while (*value) {
 		uint32_t code = 0;
 		int length = text_utf8(value, &code);
+
 		if (length == 0)
 			text_add(page, "\xef\xbf\xbd"); /* U+FFFD */
 		else if (code == '\n')

@@ -95,6 +95,7 @@ static bool is_lower_digit(char c)
 
 static bool read_identity(const char **at, const char *end, char ret_identity[9])
 {
+	/* Checked first: the colon behind the digits must exist before it is read. */
 	if (end - *at <= IDENTITY_DIGITS || (*at)[IDENTITY_DIGITS] != ':')
 		return false;
 	for (int i = 0; i < IDENTITY_DIGITS; i++)
@@ -111,6 +112,7 @@ bool outbox_position_parse(const char *text, size_t length, struct outbox_positi
 	const char *at = text + 2, *end = text + length;
 	int64_t shard;
 
+	/* A final colon would pass read_position_number, which takes the colon with its number. */
 	if (length < 2 || text[0] != VERSION || text[1] != ':' || text[length - 1] == ':')
 		return false;
 	if (!read_publisher_name(&at, end, ret_position->publisher) ||

@@ -155,6 +155,7 @@ struct zone_span posix_zone_span(const struct posix_zone *zone, int64_t second)
 		return span;
 
 	int64_t year = year_of(second);
+	/* The changes of a year may lie up to a week outside of it (MOST_HOURS). */
 	for (int64_t y = year - 2; y <= year + 2; y++) {
 		int64_t ends = second_of(&zone->ends, y, zone->daylight);
 		int64_t begins = second_of(&zone->begins, y, zone->standard);

@@ -52,6 +52,7 @@ void suggestion_offer(struct suggestion *suggestion, const char *known, const ch
 	size_t length = strlen(suggestion->word);
 	size_t distance = edit_distance(suggestion->word, known);
 
+	/* The beginning of a known word counts as nearly right, however much is missing. */
 	if (length >= SHORTEST_BEGINNING && strncasecmp(known, suggestion->word, length) == 0)
 		distance = least_of(distance, 1);
 	if (distance >= suggestion->distance)

@@ -221,6 +221,10 @@ int text_utf8(const char *at, uint32_t *ret_code)
 			return 0;
 		code = code << 6 | (byte[i] & 0x3f);
 	}
+	/*
+	 * Overlong forms and surrogates are no UTF-8: a second spelling could pass a check of the
+	 * first.
+	 */
 	if (!length || code < lowest[length] || code > 0x10ffff ||
 	    (code >= 0xd800 && code <= 0xdfff))
 		return 0;
@@ -246,6 +250,7 @@ bool text_is_utf8(const void *bytes, size_t length)
 				continue;
 			}
 		}
+		/* text_utf8 must not read behind the end. */
 		if (step == 0 || step > left || !text_utf8(at, &code))
 			return false;
 		at += step;
@@ -301,6 +306,7 @@ bool text_base64_decode(const char *string, size_t length, void **ret_bytes, siz
 
 	if (length % 4 != 0)
 		return false;
+	/* A third "=" is no padding, and base64_group refuses it. */
 	while (padding < 2 && length && string[length - 1 - (size_t)padding] == '=')
 		padding++;
 	bytes = xmalloc(length / 4 * 3);

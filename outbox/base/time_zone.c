@@ -83,6 +83,10 @@ static bool take_block(struct bytes *bytes, int width, struct block *ret_block)
 		return false;
 	for (int i = 0; i < 6; i++) {
 		counts[i] = (uint32_t)read_big_endian(head + 20 + 4 * i, 4);
+		/*
+		 * No table can have more entries than a file has bytes; so length_of cannot
+		 * overflow.
+		 */
 		if (counts[i] > MOST_FILE)
 			return false;
 	}
@@ -109,6 +113,7 @@ static bool read_changes(struct time_zone *zone, const struct block *block)
 	for (zone->count = 0; zone->count < block->changes; zone->count++) {
 		struct change *change = &zone->changes[zone->count];
 		change->second = read_big_endian(block->tables + zone->count * width, block->width);
+		/* changes_until searches by halves, and needs them in order. */
 		if (zone->count > 0 && change->second <= change[-1].second)
 			return false;
 		if (!read_type(block, types[zone->count], &change->offset))
@@ -212,6 +217,7 @@ struct zone_span time_zone_span(const struct time_zone *zone, int64_t second)
 	struct zone_span span = {INT64_MIN, INT64_MAX, last ? last->offset : zone->first};
 	if (past == zone->count && zone->has_rule)
 		span = posix_zone_span(&zone->rule, second);
+	/* The rule holds only after the last change of the table. */
 	if (last && last->second > span.begin)
 		span.begin = last->second;
 	if (past < zone->count)

@@ -25,6 +25,7 @@ enum units_result units_parse(const char *text, const struct unit *units, int64_
 		units++;
 	if (!units->word && text[digits])
 		return UNITS_MALFORMED;
+	/* A bare 0 needs no unit. */
 	if (!units->word)
 		return *ret_number ? UNITS_MISSING : UNITS_READ;
 	return __builtin_mul_overflow(*ret_number, units->factor, ret_number) ? UNITS_TOO_LARGE

@@ -70,6 +70,7 @@ static uint64_t keep_claim(
 		claims->held = xrealloc(claims->held, claims->capacity * sizeof *claims->held);
 	}
 
+	/* Numbers rise, so that the list stays sorted for find_held. */
 	struct held *held = &claims->held[claims->count++];
 	*held = (struct held){++claims->next, xmalloc(length), length, token, ends_ms, false};
 	memcpy(held->id, id, length);
@@ -177,6 +178,7 @@ static bool wait_until_renewal(struct outbox_claims *claims, int64_t ms)
 	until.tv_nsec = ns % 1000000000;
 
 	pthread_mutex_lock(&claims->lock);
+	/* A loop, since pthread_cond_timedwait may return without a signal. */
 	while (!claims->closing &&
 	       pthread_cond_timedwait(&claims->changed, &claims->lock, &until) == 0)
 		;
@@ -236,6 +238,7 @@ struct outbox_claims *claims_open(const struct claims_spec *spec, struct err *er
 	if (claims->renewer && pthread_create(&claims->watchdog, NULL, run_renewals, claims) == 0)
 		return claims;
 
+	/* Otherwise the store's own message says why. */
 	if (claims->renewer)
 		err_set(
 		    err, ERR_RETRY, "no thread can be made to renew claims: lower their number");
@@ -299,6 +302,7 @@ bool outbox_claims_take(struct outbox_claims *claims, const void *id, size_t len
 		return fail_claim(error, &err);
 
 	pthread_mutex_lock(&claims->calling);
+	/* Counted from before the request: the server's lease ends no earlier than ours. */
 	int64_t ends_ms = clock_ms() + claims->lease_ms;
 	bool good = claims->type->take(claims->store, id, length, &token, &err);
 	pthread_mutex_unlock(&claims->calling);
@@ -344,6 +348,7 @@ bool outbox_claims_release(
 	struct err err;
 	struct held held;
 	bool had = false;
+	/* Removed before the request, so that the watchdog no longer renews it. */
 	if (!remove_held(claims, claim->number, &held)) {
 		tell_unknown(&err);
 		return fail_claim(error, &err);

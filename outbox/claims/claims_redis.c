@@ -29,7 +29,7 @@ static struct claims_store *open_redis_claims(const struct claims_spec *spec, st
 	struct claims_store *claims = xcalloc(1, sizeof *claims);
 	claims->name = xstrdup(spec->name);
 	claims->lease_ms = xformat("%lld", (long long)spec->lease_ms);
-	if (redis_session_init(&claims->server, spec->url, (int)spec->timeout_ms, NULL, err) &&
+	if (redis_session_init(&claims->server, &spec->server, (int)spec->timeout_ms, NULL, err) &&
 	    redis_session_begin(&claims->server, err))
 		return claims;
 	close_redis_claims(claims);
@@ -108,7 +108,9 @@ static bool release_redis_claim(
 
 const struct claims_store_type redis_claims = {
     .spec = {"redis", claims_settings,
-	1 << CLAIMS_URL | 1 << CLAIMS_NAME | 1 << CLAIMS_LEASE | 1 << CLAIMS_TIMEOUT,
+	1 << CLAIMS_URL | 1 << CLAIMS_PASSWORD_FILE | 1 << CLAIMS_TLS_CA |
+	    1 << CLAIMS_TLS_CERTIFICATE | 1 << CLAIMS_TLS_KEY | 1 << CLAIMS_NAME |
+	    1 << CLAIMS_LEASE | 1 << CLAIMS_TIMEOUT,
 	1 << CLAIMS_URL | 1 << CLAIMS_NAME},
     .open = open_redis_claims,
     .close = close_redis_claims,

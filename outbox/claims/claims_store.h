@@ -1,6 +1,7 @@
 #pragma once
 /* The interface between claims.c and its stores: each store is a row of functions. */
 #include "errors.h"
+#include "redis_address.h"
 #include "spec.h"
 
 enum { CLAIMS_ID_MOST = 1024 }; /* bytes; the same as OUTBOX_DEDUP_ID_MAX */
@@ -8,8 +9,8 @@ enum { CLAIMS_ID_MOST = 1024 }; /* bytes; the same as OUTBOX_DEDUP_ID_MAX */
 /* The settings of a line. */
 struct claims_spec {
 	const struct claims_store_type *type;
-	char *name;         /* keeps these claims apart from others on the server */
-	char *url;          /* address of the Redis server */
+	char *name; /* keeps these claims apart from others on the server */
+	struct redis_access server;
 	char *dsn, *schema; /* database, and schema of the table; NULL: not given */
 	int64_t lease_ms;
 	int64_t timeout_ms; /* for an answer of the server */
@@ -53,6 +54,10 @@ enum claims_setting {
 	CLAIMS_DSN,
 	CLAIMS_SCHEMA,
 	CLAIMS_URL,
+	CLAIMS_PASSWORD_FILE,
+	CLAIMS_TLS_CA,
+	CLAIMS_TLS_CERTIFICATE,
+	CLAIMS_TLS_KEY,
 	CLAIMS_NAME,
 	CLAIMS_LEASE,
 	CLAIMS_TIMEOUT,

@@ -117,6 +117,9 @@ static bool fill_turn(
 		const struct outbox_dedup_id *id = &ids[i];
 		if (!check_dedup_length(id, i, err))
 			return false;
+		/*
+		 * A time later than now would move the window ahead, and end other ids too early.
+		 */
 		dedup->turn.items[i] = (struct dedup_item){
 		    .hash = fingerprint_of(id->id, id->length, dedup->store->seed),
 		    .id = id->id,
@@ -202,6 +205,7 @@ static void report_states(
 	OWNED(cleanup_free) uint32_t *places = find_places(turn, count, asked, &mask);
 
 	for (size_t i = 0; i < asked; i++)
+		/* Only a new id stays pending in this process. */
 		if (turn->answers[i] != OUTBOX_DEDUP_NEW)
 			hash_set_remove(&dedup->pending, turn->asked[i].hash);
 
@@ -227,13 +231,20 @@ bool outbox_dedup_check(struct outbox_dedup *dedup, const struct outbox_dedup_id
 {
 	struct err err;
 	struct turn *turn = &dedup->turn;
+
 	if (!has_pending_room(dedup, count, &err) || !fill_turn(dedup, ids, count, &err))
 		return fail_dedup(error, &err);
+
 	size_t asked = make_pending(dedup, count);
 	if (!dedup->store->type->look(dedup->store, turn->asked, asked, turn->answers, &err)) {
+		/*
+		 * Else the next check would find these ids pending, and no caller would handle
+		 * them.
+		 */
 		end_pending(dedup, turn->asked, asked);
 		return fail_dedup(error, &err);
 	}
+
 	report_states(dedup, count, asked, ret_states);
 	return true;
 }
@@ -286,6 +297,7 @@ static bool release_turn(struct outbox_dedup *dedup, size_t count, struct err *e
 	const struct dedup_item *items = dedup->turn.items;
 	size_t pending = part_pending(dedup, count);
 
+	/* Checked before any change: a call that is refused has changed nothing. */
 	if (pending < count && !type->remove)
 		return err_set(err, ERR_REJECT,
 		    "%zu of the ids are not pending, and '%s' cannot forget what is done: choose a "

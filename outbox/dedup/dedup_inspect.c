@@ -90,6 +90,7 @@ static bool inspect_file(struct dedup_inspection *inspection, size_t *at, struct
 	inspection->map = NULL;
 	inspection->part = (struct dedup_part){
 	    .file = file, .offset = -1, .first_ms = INT64_MAX, .last_ms = INT64_MIN};
+	/* Other programs may have files here: they are reported, and do no harm. */
 	if (!store) {
 		dedup_inspection_report_foreign(inspection);
 		return true;
@@ -108,6 +109,7 @@ bool dedup_inspect(
 	    .to = inspector, .folder = &folder, .compare = compare};
 
 	bool good = state_folder_view_open(&folder, path, err);
+	/* The process that has the folder open may leave a file unfinished: that is no damage. */
 	inspection.live = folder.holder != 0;
 	if (!good)
 		return false;
@@ -118,6 +120,7 @@ bool dedup_inspect(
 		dedup_inspection_report(&inspection, "window", 0, false,
 		    "%s: use a new folder, and load the ids again", folder.fault);
 	if (!folder.fault)
+		/* Only with a valid head, since the checksum of the list has the head's seed. */
 		inspect_list(&inspection);
 
 	for (size_t i = 0; good && i < folder.count; i++)

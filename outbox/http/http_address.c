@@ -149,6 +149,7 @@ static bool network_parse(char *entry, struct http_network *ret_row, struct err 
 		return err_set(
 		    err, ERR_CONFIG, "behind \"/\" comes a number from 0 to %d", longest);
 	row.bits = (int)bits;
+	/* Such an entry is ambiguous: the prefix or the address may be the mistake. */
 	if (!mask_host_bits(row.address, longest / 8, row.bits))
 		return err_set(err, ERR_CONFIG,
 		    "the address has bits behind its prefix: write %s/%d",

@@ -64,12 +64,18 @@ static bool take_posted_answers(struct posting *posting, struct err *err)
 static bool post_all(struct posting *posting, struct err *err)
 {
 	int running;
+
 	for (int i = 0; i < posting->connections; i++)
 		send_by(posting, posting->handles[i]);
+
 	while (posting->to_come > 0) {
 		curl_multi_perform(posting->multi, &running);
 		if (!take_posted_answers(posting, err))
 			return false;
+		/*
+		 * After the last answer libcurl has nothing to wait for, and the wait would count
+		 * in the span.
+		 */
 		if (posting->to_come > 0)
 			curl_multi_poll(posting->multi, NULL, 0, WAIT_MS, NULL);
 	}

@@ -91,6 +91,7 @@ static int on_socket(CURL *easy, curl_socket_t fd, int what, void *context, void
 		event.events |= EPOLLIN;
 	if (what & CURL_POLL_OUT)
 		event.events |= EPOLLOUT;
+	/* The kernel forgets a socket that was closed, so MOD may fail; then it is added again. */
 	if (known && epoll_ctl(client->epoll_fd, EPOLL_CTL_MOD, fd, &event) == 0)
 		return 0;
 	if (!known && is_shared(easy))
@@ -170,6 +171,10 @@ bool http_client_send(
 		return err_set(err, ERR_RETRY, "libcurl has no memory");
 	}
 	exchange->running = true;
+	/*
+	 * libcurl does not end a request that waits for a connection (why_late), so the client
+	 * does.
+	 */
 	exchange->expires_at = clock_ms() + request->limits.timeout_ms;
 	if (client->own_deadline > exchange->expires_at)
 		client->own_deadline = exchange->expires_at;
@@ -353,6 +358,7 @@ static void stop_late_exchanges(struct http_client *client, int64_t now_ms)
 		struct exchange *exchange = client->all[i];
 		const char *why;
 		int64_t next;
+		/* Exchanges that are free, done or taken have no deadline. */
 		if (!exchange->running)
 			continue;
 		why = why_late(exchange, now_ms, &next);
@@ -370,6 +376,7 @@ void http_client_step(struct http_client *client, int64_t now_ms)
 	cork_connections(client, true);
 	serve_sockets(client);
 	serve_timer(client, now_ms);
+	/* Before anything else: the frames that libcurl has written must leave now. */
 	cork_connections(client, false);
 	collect_ended(client);
 	stop_late_exchanges(client, now_ms);
@@ -439,6 +446,7 @@ static bool set_up_multi(struct http_client *client)
 	SET(CURLMOPT_TIMERFUNCTION, on_timer);
 	SET(CURLMOPT_TIMERDATA, client);
 	SET(CURLMOPT_PIPELINING, (long)CURLPIPE_MULTIPLEX);
+
 	SET(CURLMOPT_MAXCONNECTS, (long)settings->max_connections);
 	SET(CURLMOPT_MAX_TOTAL_CONNECTIONS, (long)settings->max_connections);
 	SET(CURLMOPT_MAX_HOST_CONNECTIONS, (long)settings->max_host_connections);

@@ -39,6 +39,10 @@ static curl_socket_t on_open(void *context, curlsocktype purpose, struct curl_so
 	if (!may_connect(exchange))
 		return CURL_SOCKET_BAD;
 	exchange->stage = STAGE_CONNECTING;
+	/*
+	 * A name may resolve to another address each time, so a check before this call proves
+	 * nothing.
+	 */
 	why = http_guard_address(&address->addr, exchange->client->settings.networks);
 	if (why) {
 		exchange->refused = why;
@@ -98,6 +102,8 @@ static size_t on_header(char *line, size_t size, size_t count, void *context)
 	if (exchange->header_bytes > exchange->limits.max_headers)
 		return give_up_exchange(exchange, "headers_too_large");
 
+	/* The empty line that ends the headers; the next lines are trailers, unless it was a 1xx.
+	 */
 	if (length <= 2 && line[0] != ' ' && !exchange->head_ended) {
 		exchange->head_ended = true;
 		exchange->trailers_at = exchange->answer_headers.length;
@@ -117,6 +123,7 @@ static size_t on_body(char *bytes, size_t size, size_t count, void *context)
 	size_t length = size * count;
 
 	answer_began(exchange);
+	/* Subtracted rather than added: max_body may be SIZE_MAX, and a sum would overflow. */
 	if (length > exchange->limits.max_body - exchange->body.length)
 		return give_up_exchange(exchange, "too_large");
 	text_append(&exchange->body, bytes, length);

@@ -51,10 +51,12 @@ static const char *failure_meaning(const struct exchange *exchange, CURLcode cod
 {
 	bool sent = exchange->response.sent;
 
+	/* libcurl only reports that a callback failed; `given_up` has the reason. */
 	if (exchange->given_up)
 		return exchange->given_up;
 	if (code == CURLE_OPERATION_TIMEDOUT)
 		return timeout_meaning(exchange);
+	/* An allowed address that was tried and failed is the better explanation. */
 	if (code == CURLE_COULDNT_CONNECT && exchange->refused && !exchange->tried)
 		return "address_refused";
 	for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++) {

@@ -74,6 +74,7 @@ static bool authority_is_good(const char *url, const struct parts *parts, struct
 		return refusal_set(why, "host",
 		    "the host is written in a roundabout way: \"%s\" is the plain one",
 		    parts->host);
+	/* A name with a final dot is the same host, but would fit no row of the list. */
 	if (parts->host[length - 1] == '.')
 		return refusal_set(why, "host", "the host \"%s\" ends with a dot", parts->host);
 	if (!parts->port || (host[length] == ':' && !isdigit((unsigned char)host[length + 1])))
@@ -137,6 +138,7 @@ static CURLUcode split_url(const char *url, struct parts *ret_parts)
 	code = curl_url_set(parsed, CURLUPART_URL, url, flags);
 	if (!code)
 		code = curl_url_get(parsed, CURLUPART_SCHEME, &ret_parts->scheme, 0);
+	/* Checked here, as CURLU_NON_SUPPORT_SCHEME lets every scheme pass. */
 	if (!code && strcmp(ret_parts->scheme, "http") != 0 &&
 	    strcmp(ret_parts->scheme, "https") != 0)
 		code = CURLUE_UNSUPPORTED_SCHEME;
@@ -200,6 +202,7 @@ static bool is_listed(
 			continue;
 		if (path_fits(row->path, parts->path))
 			return true;
+		/* The message then blames the path, and not the host. */
 		near = true;
 	}
 	return refusal_set(ret_refusal, "not_listed", "%s%s://%.200s:%d is not listed",
@@ -242,6 +245,7 @@ static bool destination_parse(char *url, struct http_destination *ret_row, struc
 		return err_set(err, ERR_CONFIG, "%s", refusal.text);
 	if (strchr(url, '?'))
 		return err_set(err, ERR_CONFIG, "a destination has no query (\"?\")");
+	/* No host lies below an address. */
 	if (below && is_address(parts.host))
 		return err_set(err, ERR_CONFIG, "\"*.\" is for names, not for addresses");
 	for (char *at = parts.host; *at; at++)

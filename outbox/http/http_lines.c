@@ -48,6 +48,7 @@ int64_t http_lines_retry_after_ms(const char *text, int64_t wall_us)
 
 	if (!text)
 		return -1;
+
 	if (*text >= '0' && *text <= '9')
 		return text_to_int64(text, 0, most_s, &seconds) ? seconds * 1000 : -1;
 	seconds = is_date(text) ? curl_getdate(text, NULL) : -1;

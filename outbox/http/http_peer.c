@@ -45,6 +45,7 @@ static bool add_secret(struct http_peer *peer, const char *key, const char *secr
 static bool set_secrets(struct http_peer *peer, const struct http_peer_texts *texts,
     const char **ret_key, struct err *err)
 {
+	/* http_sign signs with every secret, so the old one alone would be used like a new one. */
 	if (texts->old_secret[0] && !texts->secret[0])
 		return refuse_peer_key(err, ret_key, "old_secret", "secret is not set");
 	return add_secret(peer, "secret", texts->secret, ret_key, err) &&
@@ -72,6 +73,10 @@ static bool set_peer_tls(struct http_peer *peer, const struct http_peer_texts *t
 {
 	struct http_tls *tls = &peer->tls;
 
+	/*
+	 * libcurl would ignore a key without a certificate, and the peer would refuse the
+	 * connection.
+	 */
 	if (texts->tls_key[0] && !texts->tls_certificate[0])
 		return refuse_peer_key(
 		    err, ret_key, "tls_key", "there is no tls_certificate for it");
@@ -112,10 +117,13 @@ bool http_peer_sign(const struct http_peer *peer, const char *id, int64_t now_s,
 {
 	if (peer->secret_count == 0)
 		return true;
+
+	/* http_sign writes the same digits: the header must be the text that was signed. */
 	snprintf(signature->timestamp, sizeof signature->timestamp, "%" PRId64, now_s);
 	if (!http_sign(
 		peer->secrets, peer->secret_count, id, now_s, body, length, &signature->value, err))
 		return false;
+
 	headers[(*count)++] = (struct http_header){HTTP_SIGN_ID, id};
 	headers[(*count)++] = (struct http_header){HTTP_SIGN_TIMESTAMP, signature->timestamp};
 	headers[(*count)++] =

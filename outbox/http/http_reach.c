@@ -38,6 +38,7 @@ static int connect_within(const struct addrinfo *address, int timeout_ms)
 	if (connect(fd, address->ai_addr, address->ai_addrlen) != 0)
 		failure = errno;
 	if (failure == EINPROGRESS) {
+		/* A refused connection is writable as well; SO_ERROR tells the two apart. */
 		failure = poll(&ready, 1, timeout_ms) == 1 ? 0 : ETIMEDOUT;
 		if (!failure)
 			getsockopt(fd, SOL_SOCKET, SO_ERROR, &failure, &size);

@@ -97,12 +97,14 @@ static bool set_request_headers(struct exchange *exchange, const struct http_req
 	reserve_header_lines(exchange, request);
 	for (; count < request->header_count; count++) {
 		const struct http_header *header = &request->headers[count];
+		/* libcurl would drop a header with a blank value. */
 		bool blank = !header->value[strspn(header->value, " \t")];
 
 		add_header_line(
 		    exchange, count, header->name, blank ? ";" : ": ", blank ? "" : header->value);
 		typed |= strcasecmp(header->name, "content-type") == 0;
 	}
+	/* Otherwise libcurl may add an Expect and a Content-Type of its own. */
 	add_header_line(exchange, count++, "Expect", ":", "");
 	if (!typed)
 		add_header_line(exchange, count, "Content-Type", ":", "");
@@ -190,6 +192,7 @@ bool http_request_set(struct exchange *exchange, const struct http_request *requ
 	exchange->shares = request->protocol == HTTP_2;
 	exchange->only_kept = spoils_its_connection(request);
 	SET(CURLOPT_URL, request->url);
+	/* The handle may come from a request that was sent anew. */
 	SET(CURLOPT_FRESH_CONNECT, 0L);
 	SET(CURLOPT_PIPEWAIT, 1L);
 	SET(CURLOPT_HTTP_VERSION, exchange->only_kept ? (long)CURL_HTTP_VERSION_2 : version);
@@ -206,6 +209,7 @@ bool http_request_set_anew(struct exchange *exchange)
 
 	exchange->only_kept = exchange->none_kept = false;
 	SET(CURLOPT_TIMEOUT_MS, (long)(left_ms > 1 ? left_ms : 1)); /* 0 would mean no limit */
+	/* A kept connection may be the one that refused or cut off the request. */
 	SET(CURLOPT_FRESH_CONNECT, 1L);
 	SET(CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2_PRIOR_KNOWLEDGE);
 	return good;

@@ -37,6 +37,7 @@ bool http_secret_parse(const char *text, struct http_secret *ret_secret, struct 
 		memcpy(ret_secret->key, bytes, length);
 		ret_secret->length = length;
 	}
+	/* Before any return: no copy of the key stays in freed memory. */
 	OPENSSL_cleanse(bytes, length);
 	free(bytes);
 	if (!fits)
@@ -184,6 +185,7 @@ bool http_verify(const struct http_secret *secrets, size_t count, const struct h
 		char encoded[ENCODED_LENGTH + 1];
 		if (!encode_hmac(mac, &secrets[i], &content, encoded))
 			return no_hmac(err);
+		/* No early exit: the time must not reveal which key fits. */
 		found |= signature_is_listed(what->signature, encoded);
 	}
 	return found || err_set(err, ERR_DENIED, "no %s fits: another key, or another body",

@@ -130,6 +130,10 @@ static bool offset_of_first(struct consumer *consumer, const char *name,
 		return false;
 	if (*ret_offset != RD_KAFKA_OFFSET_END)
 		return true;
+	/*
+	 * A cluster that cannot tell finds no record from 1970 on either; then reading begins at
+	 * the first offset.
+	 */
 	if (reading->low < reading->end &&
 	    !offset_of_time(consumer, name, reading->partition, 0, &first, err))
 		return false;
@@ -157,6 +161,11 @@ static bool apply_range(
 	if (range->to_ms != INT64_MAX && !offset_of_time(consumer, name, reading->partition,
 					     range->to_ms > 0 ? range->to_ms : 0, &to, err))
 		return false;
+
+	/*
+	 * The offsets were found earlier or by time: retention may have removed them, and the end
+	 * is the one of this reader.
+	 */
 	reading->from = clamp_offset(reading->low, from, reading->end);
 	if (to != RD_KAFKA_OFFSET_END)
 		reading->end = clamp_offset(reading->from, to, reading->end);
@@ -181,6 +190,11 @@ static bool find_topic_partition(
 	if (!apply_range(consumer, name, reading, err))
 		return false;
 	reading->next = reading->from;
+
+	/*
+	 * A partition without records in the range is never started, and consumer_read waits for
+	 * none.
+	 */
 	reading->resting = reading->from >= reading->end && consumer->range.to_ms != INT64_MAX;
 	consumer->reading_count++;
 	consumer->unfinished += reading->from < reading->end;
@@ -257,6 +271,7 @@ static struct consumer *create_consumer(const struct kafka_settings *kafka,
 	while (topics[count])
 		count++;
 	consumer->topics = xcalloc(count, sizeof *consumer->topics);
+
 	if (!open_consumer_client(consumer, kafka, isolation, counts, err))
 		goto fail;
 	for (size_t i = 0; i < count; i++)
@@ -437,6 +452,10 @@ static bool see_message(struct consumer *consumer, rd_kafka_message_t *message,
 	if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
 		struct consumer_record record = consumer_record_of(message);
 
+		/*
+		 * A record behind the range is not shown, but it proves that the range was read to
+		 * its end.
+		 */
 		if (is_in_reading_range(consumer, message))
 			*ret_stop = !see(context, &record);
 		note_reading_progress(consumer, message, message->offset + 1);
@@ -465,6 +484,10 @@ bool consumer_read(struct consumer *consumer, int timeout_ms,
 		if (!done)
 			return false;
 	}
+
+	/*
+	 * `unfinished` may reach 0 in the middle of a batch, whose other records are not seen yet.
+	 */
 	*ret_at_end = consumer->unfinished == 0 && consumer->taken == consumer->filled;
 	return true;
 }

@@ -219,6 +219,7 @@ static void change_answer(const struct dev_gate *gate, struct pair *pair, struct
 	for (int i = 0; i < pair->asked_count; i++) {
 		struct asked asked = pair->asked[i];
 
+		/* Only answers to the noted requests are changed; all others pass as they are. */
 		if (asked.correlation != correlation)
 			continue;
 		pair->asked[i] = pair->asked[--pair->asked_count];
@@ -261,6 +262,7 @@ static bool take_request(struct pair *pair, struct frame *frame)
 	asked.api = read_int16(frame);
 	asked.version = read_int16(frame);
 	asked.correlation = read_int32(frame);
+	/* The gate reads answers of these versions only, and cannot change newer ones. */
 	if (asked.api == API_VERSIONS && asked.version > NEWEST_API_VERSIONS) {
 		refuse_version(pair, asked.correlation);
 		return false;
@@ -283,6 +285,7 @@ static void pass_frames(
 		struct frame frame = {begin + 4, begin + 4, false};
 		bool goes_on = true;
 
+		/* Without the bound, a wrong length would collect bytes for ever. */
 		pair->ended |= length < 0 || length > MOST_FRAME;
 		if (pair->ended || from->in.length - passed - 4 < (size_t)length)
 			break;
@@ -349,6 +352,7 @@ static void accept_client(struct dev_gate *gate, const struct door *door)
 	int client = accept4(door->fd, NULL, NULL, SOCK_CLOEXEC);
 	int broker = client < 0 ? -1 : socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
+	/* A client whose connection is closed tries again by itself. */
 	if (broker < 0 || connect(broker, (struct sockaddr *)&address, sizeof address) != 0) {
 		if (broker >= 0)
 			close(broker);
@@ -433,6 +437,7 @@ static void *serve_clients(void *context)
 	struct pollfd *polls = NULL;
 
 	for (;;) {
+		/* Clients that are accepted in this round have no entry in `polls` yet. */
 		int pairs = gate->pair_count, count;
 
 		polls = xrealloc(polls, (size_t)(gate->door_count + 2 * pairs + 1) * sizeof *polls);
@@ -452,6 +457,7 @@ static void *serve_clients(void *context)
 		for (int i = 0; i < gate->door_count; i++)
 			if (polls[i].revents)
 				accept_client(gate, &gate->doors[i]);
+		/* Last, since the entries of `polls` have the order of the pairs. */
 		forget_ended_pairs(gate);
 	}
 	free(polls);
@@ -478,6 +484,7 @@ static bool open_door(struct dev_gate *gate, int behind, int port, struct err *e
 		return err_set(err, ERR_REJECT,
 		    "port %d of 127.0.0.1 cannot be used (%s); give another --port", port,
 		    strerror(errno));
+	/* With port 0 the system has chosen one. */
 	door->port = ntohs(address.sin_port);
 	text_addf(
 	    &gate->bootstrap, "%s127.0.0.1:%d", gate->bootstrap.length ? "," : "", door->port);

@@ -88,6 +88,10 @@ static bool is_seen(
 	if (!handle)
 		return false;
 	rd_kafka_mock_topic_create(cluster, situation->topic, 1, 1);
+	/*
+	 * Before the first record: the mock broker takes these answers for the next produce
+	 * requests.
+	 */
 	rd_kafka_mock_broker_push_request_error_rtts(cluster, BROKER, PRODUCE_REQUEST,
 	    (size_t)situation->answers, situation->first, ANSWER_MS, situation->second, ANSWER_MS);
 	for (int i = 0; i < situation->answers; i++)

@@ -51,6 +51,7 @@ static rd_kafka_conf_t *make_group_conf(
 
 	if (!conf)
 		return NULL;
+	/* Eager strategies only: take_rebalance gives up all partitions at each revocation. */
 	if (kafka_conf_bound_ready(conf, READY_MESSAGES, READY_BYTES, err) &&
 	    kafka_conf_set(conf, "group.id", name, err) &&
 	    kafka_conf_set(conf, "partition.assignment.strategy", "range,roundrobin", err) &&
@@ -108,6 +109,7 @@ void group_destroy(struct group *group, int wait_ms)
 
 	group_release(group);
 	forget_assignment(group);
+	/* The end of a client needs its events and queues to be freed before. */
 	if (group->handle)
 		rd_kafka_assign(group->handle, NULL);
 	unowned_watch_destroy(group->unowned);
@@ -185,6 +187,7 @@ static bool answer_assignment(struct group *group, struct err *err)
 		list->elems[i].offset = group_kafka_offset(places[i].offset);
 	free(places);
 	group->ask_at = clock_ms() + ASK_AGAIN_MS;
+	/* The assignment remains unanswered, and group_read calls again after ASK_AGAIN_MS. */
 	if (!known)
 		return false;
 	code = rd_kafka_assign(group->handle, list);
@@ -258,6 +261,7 @@ static bool take_group_message(struct group *group, const rd_kafka_message_t *me
 
 	err_set(err, kafka_error_kind(message->err), "topic %s [%d]: %s (%s)", group->topic,
 	    message->partition, rd_kafka_message_errstr(message), rd_kafka_err2name(message->err));
+	/* A retry cannot bring the offset back; only a group_seek helps. */
 	if (message->err == RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET)
 		err->kind = ERR_FATAL;
 	return false;
@@ -372,6 +376,7 @@ bool group_ends(
 		    RD_KAFKA_OFFSET_END;
 	first = code = rd_kafka_offsets_for_times(group->handle, list, timeout_ms);
 	for (int i = 0; i < count; i++) {
+		/* After a request that failed as a whole, no partition has a code of its own. */
 		rd_kafka_resp_err_t own = code ? code : list->elems[i].err;
 
 		places[i].offset = own ? -1 : list->elems[i].offset;

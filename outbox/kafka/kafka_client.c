@@ -148,6 +148,10 @@ bool kafka_client_close(rd_kafka_t *handle, int wait_ms)
 		return true;
 	closing = closing_create(handle);
 	if (pthread_create(&thread, NULL, close_handle, closing) != 0) {
+		/*
+		 * Without a thread it blocks, beyond wait_ms too: a client that nobody ends would
+		 * be a leak.
+		 */
 		closing_free(closing);
 		rd_kafka_destroy(handle);
 		return true;
@@ -157,6 +161,7 @@ bool kafka_client_close(rd_kafka_t *handle, int wait_ms)
 		if (pthread_cond_timedwait(&closing->changed, &closing->mutex, &until) == ETIMEDOUT)
 			break;
 	done = closing->done;
+	/* Decided under the lock: exactly one of the two threads frees `closing`. */
 	closing->abandoned = !done;
 	pthread_mutex_unlock(&closing->mutex);
 	if (!done) {

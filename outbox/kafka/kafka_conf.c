@@ -214,6 +214,7 @@ static bool set_property(rd_kafka_conf_t *conf, const struct kafka_settings *kaf
 	case RD_KAFKA_CONF_UNKNOWN:
 		return refuse_unknown_property(kafka, property, err);
 	default:
+		/* The text of librdkafka may repeat the value. */
 		if (is_secret(property->name))
 			return refuse_property(
 			    kafka, property, "(hidden)", "librdkafka refuses the value", "", err);
@@ -236,6 +237,7 @@ static bool apply_properties(
 		if ((!rule || rule->side == BOTH || rule->side == side) &&
 		    !set_property(conf, kafka, property, err))
 			return false;
+		/* The last value counts; an empty one names no server. */
 		if (text_equal(property->name, "bootstrap.servers") ||
 		    text_equal(property->name, "metadata.broker.list"))
 			has_servers = property->value[0] != '\0';
@@ -395,6 +397,10 @@ rd_kafka_conf_t *kafka_conf_producer(const struct kafka_settings *kafka,
 
 	rd_kafka_conf_set_events(
 	    conf, RD_KAFKA_EVENT_DR | RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_STATS);
+	/*
+	 * In this order a section replaces defaults, and set_queue knows the section's
+	 * message.max.bytes.
+	 */
 	if (set_common(conf, err) && set_side_defaults(conf, KAFKA_DEFAULT_PRODUCER, err) &&
 	    (!transactional_id || set_transactions(conf, transactional_id, err)) &&
 	    apply_properties(conf, kafka, PRODUCER, err) &&
@@ -445,6 +451,7 @@ rd_kafka_conf_t *kafka_conf_reader(const struct kafka_settings *kafka, const cha
 {
 	rd_kafka_conf_t *conf = rd_kafka_conf_new();
 
+	/* In this order a section replaces defaults, but nothing that set_reader sets. */
 	if (set_common(conf, err) && set_defaults(conf, defaults, err) &&
 	    apply_properties(conf, kafka, CONSUMER, err) && set_reader(conf, isolation, reset, err))
 		return conf;
@@ -583,6 +590,7 @@ static bool has_remote_server(const char *servers)
 	     server = strtok_r(NULL, ", ", &rest)) {
 		const char *protocol = strstr(server, "://");
 		const char *host = protocol ? protocol + 3 : server;
+		/* In brackets, colons belong to an IPv6 address. */
 		const char *bracket = *host == '[' ? strchr(host, ']') : NULL;
 		const char *port = strchr(bracket ? bracket : host, ':');
 

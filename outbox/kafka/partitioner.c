@@ -19,6 +19,8 @@ static uint32_t murmur2_hash(const unsigned char *key, size_t length)
 		word ^= word >> 24;
 		hash = hash * multiplier ^ word * multiplier;
 	}
+
+	/* The last bytes, as Java's switch falls through from 3 to 1. */
 	if (length >= 3)
 		hash ^= (uint32_t)key[2] << 16;
 	if (length >= 2)

@@ -94,11 +94,16 @@ static bool finish_call(struct producer *producer, struct err *err)
 	static const char *const names[] = {"init_transactions", "commit_transaction"};
 	rd_kafka_error_t *error;
 
+	/*
+	 * `ending` is checked after each slice: producer_destroy must not wait for brokers that are
+	 * away.
+	 */
 	while ((error = call_once(producer)) &&
 	       rd_kafka_error_code(error) == RD_KAFKA_RESP_ERR__TIMED_OUT &&
 	       rd_kafka_error_is_retriable(error) && !atomic_load(&producer->caller.ending))
 		rd_kafka_error_destroy(error);
 	if (!error)
+		/* Both calls end with an open transaction: records may follow at once. */
 		error = rd_kafka_begin_transaction(producer->handle);
 	if (!error)
 		return true;
@@ -114,6 +119,7 @@ static void *run_calls(void *context)
 	struct caller *caller = &producer->caller;
 	eventfd_t count;
 
+	/* Any other outcome means that end_caller woke the thread, which then ends. */
 	while (eventfd_read(caller->call_fd, &count) == 0 &&
 	       atomic_load(&caller->outcome) == PRODUCER_CALLING) {
 		bool done = finish_call(producer, &caller->why);
@@ -211,6 +217,7 @@ static void drop_everything(struct producer *producer, int wait_ms)
 {
 	int64_t slow_at = clock_ms() + wait_ms;
 
+	/* Its records count in rd_kafka_outq_len until they are freed. */
 	rd_kafka_event_destroy(producer->reports);
 	producer->reports = NULL;
 	while (rd_kafka_outq_len(producer->handle) > 0) {
@@ -504,6 +511,7 @@ static void take_producer_event(struct producer *producer, rd_kafka_event_t *eve
 	default:
 		break;
 	}
+
 	rd_kafka_event_destroy(event);
 }
 
@@ -524,6 +532,7 @@ static struct producer_report report_of(
 	    .purged = is_purged(message->err),
 	};
 
+	/* librdkafka goes on after some failures, and later records would pass the failed one. */
 	if (message->err && !report.purged && !producer->given_up) {
 		producer->given_up = message->err;
 		give_back_queue(producer);
@@ -584,6 +593,7 @@ bool producer_is_fatal(const struct producer *producer, struct err *ret_why)
 	rd_kafka_resp_err_t code = rd_kafka_fatal_error(producer->handle, text, sizeof text);
 
 	if (code == RD_KAFKA_RESP_ERR_NO_ERROR) {
+		/* librdkafka does not count every failed record as fatal; report_of does. */
 		code = producer->given_up;
 		snprintf(text, sizeof text, "a record was given up: %s", rd_kafka_err2str(code));
 	}

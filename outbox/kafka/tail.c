@@ -187,6 +187,7 @@ static bool open_tail_client(struct tail *tail, struct err *err)
 	if (!tail->handle)
 		return false;
 	tail->queue = rd_kafka_queue_new(tail->handle);
+	/* One queue for partitions and client errors, so that one eventfd covers both. */
 	forward_errors(tail, tail->queue);
 	rd_kafka_queue_io_event_enable(tail->queue, tail->wake_fd, &one, sizeof one);
 	return true;
@@ -329,8 +330,10 @@ static void stop_for_now(struct tail *tail)
 
 			if (!question || question->state == QUIET)
 				continue;
+			/* The partition of a waiting question is stopped already. */
 			if (question->state != WAITING)
 				stop_question(tail, question, WAITING);
+			/* The next client does not know the leaders yet. */
 			question->met = false;
 			question->due = 0;
 		}
@@ -349,6 +352,7 @@ static void renew_client(struct tail *tail)
 	rd_kafka_queue_t *queue;
 	struct err err;
 
+	/* The new client is opened first: should that fail, the old one is still whole. */
 	tail->handle = NULL;
 	if (!open_tail_client(tail, &err)) {
 		tail->handle = former.handle;
@@ -412,12 +416,17 @@ bool tail_ask(struct tail *tail, const struct tail_question *asked, struct err *
 	struct question *question;
 	struct topic *topic;
 
+	/* KNOCKING fetches at beyond_any_end, where no record may be. */
 	if (asked->partition < 0 || asked->offset < TAIL_FROM_END ||
 	    asked->offset >= beyond_any_end)
 		return err_set(err, ERR_REJECT, "%s [%d] from offset %lld cannot be read",
 		    asked->topic, asked->partition, (long long)asked->offset);
 	if (!open_fd(tail, err) || !open_tail_client(tail, err))
 		return false;
+
+	/*
+	 * Before the topic is looked up: the end of the old client frees topics without questions.
+	 */
 	if (tail->partitions - tail->asked >= MOST_ANSWERED)
 		renew_client(tail);
 	topic = find_tail_topic(tail, asked->topic, err);
@@ -562,14 +571,25 @@ static bool take_question_answer(struct tail *tail, struct question *question, i
 	if (question->position == TAIL_FROM_END)
 		return answer_question(tail, question, TAIL_END, end, end, ret_event);
 	known_offsets(tail, question, &low, &high);
+	/*
+	 * Read uncommitted, the end is the high watermark; the one of the last Fetch may be older.
+	 */
 	if (high < end || text_equal(tail->isolation, "read_uncommitted"))
 		high = end;
+	/*
+	 * Compared with `high`, since an open transaction may hold the committed end back.
+	 */
 	if (question->position > high || question->least > high)
 		return answer_question(tail, question, TAIL_BEYOND, low, end, ret_event);
+	/*
+	 * Only transactions at the time of the question matter: records of later ones came after
+	 * it.
+	 */
 	if (!question->stable)
 		question->stable = high;
 	if (end < question->stable)
 		return wait_for_transactions(tail, question, now, ret_event);
+	/* Retention has removed the records before `low`. */
 	if (question->position < low)
 		question->begin = question->position = low;
 	if (question->position >= end)

@@ -137,6 +137,7 @@ static int take_due(struct topic_metadata *metadata, int64_t now, struct entry *
 {
 	int count = 0;
 
+	/* Wanted topics first, since a caller asked for them just now. */
 	while (count < BATCH && metadata->wanted) {
 		due[count++] = metadata->wanted;
 		list_entry(metadata, metadata->wanted, AT_REST);
@@ -210,6 +211,7 @@ static void ask_for_topics(struct topic_metadata *metadata, struct entry *const 
 	if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
 		code = count > 1 ? RD_KAFKA_RESP_ERR__PARTIAL : RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC;
 	for (int i = 0; i < count; i++)
+		/* The topics that the answer named have a newer time. */
 		if (due[i]->asked_ms < begun)
 			changed |= take_topic_answer(metadata, due[i], code, 0);
 	if (changed)
@@ -263,6 +265,11 @@ static void *run_lookups(void *argument)
 		struct entry *due[BATCH];
 		int count = take_due(metadata, clock_ms(), due);
 
+		/*
+		 * The exchange waits for borrowers, while topic_metadata_get must not wait. The
+		 * entries in `due` stay valid without the mutex, because only this thread frees
+		 * entries.
+		 */
 		if (atomic_load(&metadata->asked) >= CLIENT_TOPICS) {
 			pthread_mutex_unlock(&metadata->mutex);
 			exchange_metadata_client(metadata);

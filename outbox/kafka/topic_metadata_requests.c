@@ -1,3 +1,7 @@
+/*
+ * Blocking requests about topics, for doctor, verify and bench: settings, partitions without a
+ * leader, the number of brokers, creating and deleting. Each function is independent of the others.
+ */
 #include "topic_metadata_private.h"
 
 #include <stdlib.h>
@@ -93,6 +97,10 @@ static rd_kafka_AdminOptions_t *admin_options(
 bool topic_metadata_settings(struct topic_metadata *metadata, const char *topic, int timeout_ms,
     struct topic_setting **ret_settings, int *ret_count, struct err *err)
 {
+	/*
+	 * Declared first and so returned last: queue and event must be freed before the client
+	 * ends.
+	 */
 	OWNED(topic_metadata_return)
 	struct topic_metadata *borrowed = topic_metadata_borrow(metadata, 1);
 	OWNED(release_queue)

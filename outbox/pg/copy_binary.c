@@ -48,6 +48,7 @@ bool copy_parse(const char *message, int length, bool first, struct copy_field *
 
 	int16_t found = copy_int16(message + at);
 	at += 2;
+	/* The trailer is the only message with the field count -1. */
 	if (found == -1) {
 		if (at != length)
 			return refuse_damaged_copy(err, "bytes behind the trailer", at, length);
@@ -67,6 +68,7 @@ bool copy_parse(const char *message, int length, bool first, struct copy_field *
 			fields[i] = (struct copy_field){NULL, 0};
 			continue;
 		}
+		/* Compared with the rest of the message: `at + size` could overflow. */
 		if (size < 0 || size > length - at)
 			return refuse_damaged_copy(err, "bad field length", at - 4, length);
 		fields[i] = (struct copy_field){message + at, size};

@@ -165,6 +165,7 @@ bool failure_of_connecting(const char *dsn, const char *place, const char *text,
     char ret_sqlstate[SQLSTATE_SIZE], struct err *err)
 {
 	ret_sqlstate[0] = '\0';
+	/* Failures to connect begin in one of these ways; any other text is about the dsn. */
 	if (!text_starts(text, server_prefix) && !text_starts(text, "could not translate host"))
 		return failure_of_dsn(dsn, text, err);
 
@@ -193,6 +194,9 @@ static bool may_hold_password(const char *dsn)
  */
 bool failure_of_dsn(const char *dsn, const char *text, struct err *err)
 {
+	/*
+	 * Only quoted parts repeat the dsn, and only a dsn with a password has something to hide.
+	 */
 	if (!may_hold_password(dsn) || !strchr(text, '"'))
 		return err_set(err, ERR_CONFIG, "dsn: %s", text);
 

@@ -100,12 +100,15 @@ static void begin_connection(struct link *link, int64_t now)
 {
 	struct err err;
 	bool unknown = (link->statements || link->limit_ms) && !link->pooled;
+
 	link->begun_at = now;
 	link->connect_by = now + CONNECT_TIMEOUT_MS;
 	link->stage = unknown ? LINK_ASKS : LINK_KNOWN;
 	link->own = link->prepared = link->quiet = link->hangs = false;
 	link->answers = 0;
+	/* Each attempt counts: an old cancel request must not count for a new connection. */
 	link->made++;
+
 	link->pg = pg_start(link->dsn, link->name, &err);
 	if (!link->pg)
 		link_drop(link, now, &err);
@@ -134,6 +137,7 @@ static void note_introduction(struct link *link, const struct pg_result *result)
 	if (link->stage != LINK_PREPARES)
 		return;
 
+	/* The row behind the last statement has no name. */
 	link->prepared = link->statements && !link->statements[link->answers].name;
 	if (link->prepared || !link->statements)
 		link->stage = LINK_KNOWN;

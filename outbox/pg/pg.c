@@ -155,6 +155,7 @@ bool pg_dsn_check(const char *dsn, struct err *err)
 	const char *host = find_dsn_option(options, "host"),
 		   *database = find_dsn_option(options, "dbname");
 	bool uri = text_starts(dsn, "postgresql://") || text_starts(dsn, "postgres://");
+	/* Only in a URI can a part of the password become the host or the database. */
 	bool split = uri && ((host && strchr(host, '@')) || (database && strchr(database, '@')));
 	PQconninfoFree(options);
 
@@ -178,6 +179,7 @@ static bool has_remote_host(const char *hosts)
 {
 	for (size_t length; *hosts; hosts += length + (hosts[length] == ',')) {
 		length = strcspn(hosts, ",");
+		/* An empty host is libpq's default, a Unix socket; "@" begins an abstract one. */
 		bool is_socket = length == 0 || *hosts == '/' || *hosts == '@';
 		if (!is_socket && !host_is_loopback(hosts, length))
 			return true;
@@ -250,6 +252,7 @@ static struct pg *start_pg_session(
 
 	struct err failure;
 	if (PQstatus(connection) == CONNECTION_BAD && !fail_pg_connecting(pg, &failure)) {
+		/* A retry cannot correct the dsn, so this failure is reported at once. */
 		if (failure.kind == ERR_CONFIG) {
 			err_set(err, ERR_CONFIG, "%s", failure.message);
 			pg_destroy(pg);
@@ -331,6 +334,7 @@ static int64_t connect_limit_ms(const struct pg *pg, int timeout_ms)
 
 	const char *timeout = find_dsn_option(options, "connect_timeout"),
 		   *host = find_dsn_option(options, "host");
+	/* libpq tries the hosts one after another, and each has the whole connect_timeout. */
 	for (; host && *host; host++)
 		hosts += *host == ',';
 	if (timeout && text_to_int64(timeout, 1, INT32_MAX, &seconds)) {
@@ -529,10 +533,13 @@ bool pg_may_land_on_standby(const struct pg *pg)
 	PQconninfoOption *options = PQconninfo(pg->connection);
 	if (!options)
 		return false;
+
 	const char *hosts = find_dsn_option(options, "hostaddr");
 	const char *wanted = find_dsn_option(options, "target_session_attrs");
 	if (!hosts || !*hosts)
 		hosts = find_dsn_option(options, "host");
+
+	/* With one host libpq has no choice of a server. */
 	bool may = hosts && strchr(hosts, ',') && !text_equal(wanted, "read-write") &&
 		   !text_equal(wanted, "primary");
 	PQconninfoFree(options);

@@ -73,6 +73,8 @@ bool pg_has_shape(const struct pg_result *result, const char *shape, struct err 
 		    "the server answers with %d columns instead of %d; is the schema the one that "
 		    "`outbox-relay migrate up` made?",
 		    pg_columns(result), columns);
+
+	/* Every row, since a hostile server may send anything in any row. */
 	for (int row = 0; row < pg_rows(result); row++) {
 		for (int column = 0; column < columns; column++) {
 			const char *wanted = wanted_instead(pg_value(result, row, column),

@@ -18,6 +18,7 @@ void pg_array_add_text(struct pg_array *array, const char *text)
 
 	text_append(&array->text, "\"", 1);
 	while (*text) {
+		/* Within quotes only these two characters have a meaning. */
 		size_t plain = strcspn(text, "\"\\");
 		text_append(&array->text, text, plain);
 		text += plain;

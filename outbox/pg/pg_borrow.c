@@ -5,6 +5,9 @@ static bool check_state(const PGconn *connection, const char *place, struct err 
 {
 	if (PQstatus(connection) != CONNECTION_OK)
 		return err_set(err, ERR_RETRY, "%s: the connection was lost before", place);
+	/*
+	 * In pipeline mode the results of the application's own statements would come between ours.
+	 */
 	if (PQpipelineStatus(connection) != PQ_PIPELINE_OFF)
 		return err_set(err, ERR_REJECT,
 		    "%s: the connection is in pipeline mode: call PQexitPipelineMode before",

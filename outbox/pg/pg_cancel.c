@@ -59,6 +59,9 @@ struct pg_cancel *pg_cancel_begin(struct pg *pg)
 	cancel->request = request;
 	atomic_init(&cancel->holders, 2);
 	atomic_init(&cancel->outcome, PG_CANCEL_ASKING);
+	/*
+	 * Without a thread no cancel is sent; the link tries again after its limit (ask_for_end).
+	 */
 	if (atomic_fetch_add(&asking, 1) < MOST_ASKING && start_cancel_thread(cancel))
 		return cancel;
 	atomic_fetch_sub(&asking, 1);

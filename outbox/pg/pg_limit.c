@@ -96,6 +96,7 @@ static bool guard_begin(struct guard *guard, const struct pg *pg)
 	    .fd = dup(PQsocket(pg->connection))};
 	if (guard->fd < 0)
 		return false;
+	/* A Unix socket is not guarded: its server is on this machine. */
 	if (bytes_received(guard->fd, &received)) {
 		guard->most = received + (uint64_t)(pg->answer_limit - pg->received);
 		if (pthread_create(&guard->thread, NULL, watch_received_bytes, guard) == 0)

@@ -66,6 +66,9 @@ bool pg_settle_step(struct pg *pg, struct err *err)
 	}
 	if (PQisBusy(pg->connection) && !pg_consume(pg))
 		return pg_lose(pg, err);
+	/*
+	 * pg_keep_answer prefers an error: a failed setting must not be hidden by a later result.
+	 */
 	while (pg_take_result(pg, &result)) {
 		if (!result)
 			return end_settling(pg, err);

@@ -313,6 +313,10 @@ static bool take_copy_row(
 			*ret_length = length;
 			return true;
 		}
+		/*
+		 * The state of the COPY ends here, although the connection stays busy until the
+		 * answer is taken.
+		 */
 		if (length == -1) {
 			pg->copying = false;
 			*ret_what = PG_COPY_END;
@@ -359,6 +363,7 @@ bool pg_copy_next(
 		PGresult *answer = NULL;
 		if (!receive_answer(pg, &progress, &answer, err))
 			return false;
+		/* The statement has ended: the rows came before, or the script has no COPY. */
 		if (progress == ENDED)
 			return end_copy(pg, answer, ret_what, err);
 		*ret_what = PG_COPY_WAIT;
@@ -412,6 +417,10 @@ static bool wait_for_answer(struct pg *pg, int timeout_ms, PGresult **ret_answer
 		int64_t left = timeout_ms == FOREVER ? FOREVER : end - clock_ms();
 		if (timeout_ms != FOREVER && left <= 0)
 			return give_up_statement(pg, timeout_ms, err);
+		/*
+		 * The thread is interrupted, but the loop still waits: the server ends the
+		 * cancelled statement.
+		 */
 		if (pg_wait(pg, (int)left))
 			cancel_after_grace(pg);
 		if (!pg_step(pg, err))

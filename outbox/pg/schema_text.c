@@ -86,6 +86,7 @@ char *schema_text(const char *sql, const char *schema)
 	const char *copied = sql;
 
 	for (const char *at = sql; (at = strstr(at, "outbox"));) {
+		/* A match inside a longer word is left as it is. */
 		size_t length = at > sql && continues_word(at[-1]) ? 0 : word_length(at);
 		if (length > 0) {
 			text_append(&out, copied, (size_t)(at - copied));

@@ -21,6 +21,7 @@ char *script_fill(const char *sql, const struct script_place *places)
 		size_t plain = strcspn(sql, ":");
 		text_append(&script, sql, plain);
 		sql += plain;
+		/* Two colons are a cast, and never a place. */
 		size_t colons = strspn(sql, ":");
 		size_t name = strspn(sql + colons, "abcdefghijklmnopqrstuvwxyz_");
 		const struct script_place *place =

@@ -1,28 +1,27 @@
 /*
- * A connection to one Redis server with a deadline for each call, on hiredis' parser. [the link]
- * connects and greets; [talk] collects commands (redis_say), sends them and reads the answers
- * (redis_hear).
+ * A session with one Redis server with a deadline for each call: the protocol, by hiredis' parser
+ * and formatter, over redis_link.c. [the session] connects and greets; [talk] collects commands
+ * (redis_say), sends them and reads the answers (redis_hear).
  */
 #include "redis.h"
 
-#include <errno.h>
 #include <hiredis/hiredis.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include "clock.h"
+#include "redis_link.h"
 #include "text.h"
 
 struct redis {
-	redisContext *link;
+	struct redis_link *link;
+	redisReader *reader;
 	char *place;
+	bool uncertified;     /* TLS without a certificate of this client */
+	struct text commands; /* bytes of commands, of which `sent` are sent */
+	size_t sent;
 	size_t said; /* and not heard */
 	char *refusal;
-	char *command; /* while it is said */
-	size_t capacity;
 };
 
 /* --- errors --------------------------------------------------------------------------------- */
@@ -60,68 +59,14 @@ static bool refuse_redis_reply(struct redis *redis, const char *said, struct err
 	return err_set(err, ERR_RETRY, "%s: %s", redis->place, said);
 }
 
-static bool fail_link(const struct redis *redis, const char *why, struct err *err)
+static bool lose_link(const struct redis *redis, const char *why, struct err *err)
 {
-	return err_set(err, ERR_RETRY, "%s: %s; does the server run?", redis->place, why);
+	return err_set(err, ERR_RETRY, "%s: %s; does the server run%s?", redis->place, why,
+	    redis->uncertified ? ", and does it want a client's certificate (tls_certificate)"
+			       : "");
 }
 
-static bool lose_link(const struct redis *redis, struct err *err)
-{
-	return fail_link(
-	    redis, redis->link->err == REDIS_ERR_IO ? strerror(errno) : redis->link->errstr, err);
-}
-
-/* --- the link ------------------------------------------------------------------------------- */
-
-/* Until one of the events comes. */
-static bool wait_for_link(struct redis *redis, short events, int64_t end, struct err *err)
-{
-	struct pollfd wanted = {.fd = redis->link->fd, .events = events};
-
-	for (;;) {
-		int64_t left = end - clock_ms();
-		int ready = left > 0 ? poll(&wanted, 1, (int)left) : 0;
-		if (ready > 0)
-			return true;
-		if (ready == 0)
-			return err_set(
-			    err, ERR_RETRY, "%s: no answer within the timeout", redis->place);
-		if (errno != EINTR)
-			return fail_link(redis, strerror(errno), err);
-	}
-}
-
-/* hiredis writes so that who writes to a link that was closed gets SIGPIPE, which may end the
- * application: the thread does not take it, and if it came from this write, it is gone. */
-static bool send_some(struct redis *redis, int *ret_all)
-{
-	const struct timespec at_once = {0};
-	sigset_t pipe, before, pending;
-
-	sigemptyset(&pipe);
-	sigaddset(&pipe, SIGPIPE);
-	sigpending(&pending);
-	pthread_sigmask(SIG_BLOCK, &pipe, &before);
-	bool good = redisBufferWrite(redis->link, ret_all) == REDIS_OK;
-	int why = errno;
-	if (!good && why == EPIPE && !sigismember(&pending, SIGPIPE))
-		sigtimedwait(&pipe, NULL, &at_once);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	errno = why;
-	return good;
-}
-
-static bool finish_connect(struct redis *redis, int64_t end, struct err *err)
-{
-	int failure = 0;
-	socklen_t size = sizeof failure;
-	if (!redis->link || redis->link->err)
-		return fail_link(redis, redis->link ? redis->link->errstr : "no memory", err);
-	if (!wait_for_link(redis, POLLOUT, end, err))
-		return false;
-	getsockopt(redis->link->fd, SOL_SOCKET, SO_ERROR, &failure, &size);
-	return failure == 0 || fail_link(redis, strerror(failure), err);
-}
+/* --- the session ------------------------------------------------------------------------------ */
 
 static void ignore_answer(void *context, size_t number, const struct redis_answer *answer)
 {
@@ -133,12 +78,23 @@ static void ignore_answer(void *context, size_t number, const struct redis_answe
 static bool greet_server(
     struct redis *redis, const struct redis_address *address, int64_t end, struct err *err)
 {
+	owned_text char *read = NULL;
+	const char *password = address->password;
+
+	/* read at each connect, so that a new password needs no restart */
+	if (address->password_file) {
+		read = redis_address_password(address, err);
+		if (!read)
+			return false;
+		password = read;
+	}
 	if (address->user)
-		redis_sayf(redis, "AUTH %s %s", address->user, address->password);
-	else if (address->password)
-		redis_sayf(redis, "AUTH %s", address->password);
+		redis_sayf(redis, "AUTH %s %s", address->user, password ? password : "");
+	else if (password)
+		redis_sayf(redis, "AUTH %s", password);
 	if (address->database)
 		redis_sayf(redis, "%s %d", "SELECT", address->database);
+
 	return redis->said == 0 ||
 	       redis_hear(redis, (int)(end - clock_ms()), ignore_answer, NULL, err);
 }
@@ -147,10 +103,12 @@ struct redis *redis_connect(const struct redis_address *address, int timeout_ms,
 {
 	int64_t end = clock_ms() + timeout_ms;
 	struct redis *redis = xcalloc(1, sizeof *redis);
+
 	redis->place = xstrdup(address->place);
-	redis->link = address->path ? redisConnectUnixNonBlock(address->path)
-				    : redisConnectNonBlock(address->host, address->port);
-	if (finish_connect(redis, end, err) && greet_server(redis, address, end, err))
+	redis->uncertified = address->tls && !address->tls_certificate;
+	redis->reader = redisReaderCreate();
+	redis->link = redis_link_open(address, end, err);
+	if (redis->link && greet_server(redis, address, end, err))
 		return redis;
 	redis_destroy(redis);
 	return NULL;
@@ -160,30 +118,44 @@ void redis_destroy(struct redis *redis)
 {
 	if (!redis)
 		return;
-	if (redis->link)
-		redisFree(redis->link);
+	redis_link_close(redis->link);
+	redisReaderFree(redis->reader);
+	text_finish(&redis->commands);
 	free(redis->place);
 	free(redis->refusal);
-	free(redis->command);
 	free(redis);
 }
 
 bool redis_is_open(const struct redis *redis)
 {
-	struct pollfd idle = {.fd = redis->link->fd, .events = POLLIN};
-	return !redis->link->err && poll(&idle, 1, 0) == 0;
+	return redis_link_is_idle(redis->link);
 }
 
 /* --- talk ----------------------------------------------------------------------------------- */
 
-enum { AT_ONCE = 64 };
+enum { AT_ONCE = 64, ROOM = 16384 };
+
+/* Sends what the link takes now. A failure shows in the next call of redis_link_receive. */
+static void send_commands(struct redis *redis)
+{
+	ssize_t count = 1;
+
+	while (redis->sent < redis->commands.length && count > 0) {
+		count = redis_link_send(redis->link, redis->commands.data + redis->sent,
+		    redis->commands.length - redis->sent);
+		redis->sent += count > 0 ? (size_t)count : 0;
+	}
+	if (redis->sent == redis->commands.length) {
+		text_clear(&redis->commands);
+		redis->sent = 0;
+	}
+}
 
 /* The server works on the commands that it has received while the rest is being sent. */
 static void note_said(struct redis *redis)
 {
-	int done;
-	if (++redis->said % AT_ONCE == 0 && !redis->link->err)
-		(void)send_some(redis, &done); /* a failure stays in link->err */
+	if (++redis->said % AT_ONCE == 0)
+		send_commands(redis);
 }
 
 struct redis_word redis_word(const char *text)
@@ -198,6 +170,7 @@ static char *put_size(char *at, char kind, size_t size)
 {
 	char digits[SIZE_ROOM];
 	int count = 0;
+
 	do
 		digits[count++] = (char)('0' + size % 10);
 	while ((size /= 10) > 0);
@@ -209,22 +182,17 @@ static char *put_size(char *at, char kind, size_t size)
 	return at;
 }
 
-static char *reserve_command(struct redis *redis, const struct redis_word *words, size_t count)
-{
-	size_t room = SIZE_ROOM;
-	for (size_t i = 0; i < count; i++)
-		room += SIZE_ROOM + words[i].length + 2;
-	if (room > redis->capacity) {
-		redis->capacity = room * 2;
-		redis->command = xrealloc(redis->command, redis->capacity);
-	}
-	return redis->command;
-}
-
 /* By hand: hiredis takes as long to write a command as a server to carry it out. */
 void redis_say(struct redis *redis, const struct redis_word *words, size_t count)
 {
-	char *at = put_size(reserve_command(redis, words, count), '*', count);
+	size_t room = SIZE_ROOM;
+
+	for (size_t i = 0; i < count; i++)
+		room += SIZE_ROOM + words[i].length + 2;
+	text_reserve(&redis->commands, room);
+
+	char *begin = redis->commands.data + redis->commands.length;
+	char *at = put_size(begin, '*', count);
 	for (size_t i = 0; i < count; i++) {
 		at = put_size(at, '$', words[i].length);
 		memcpy(at, words[i].bytes, words[i].length);
@@ -232,16 +200,22 @@ void redis_say(struct redis *redis, const struct redis_word *words, size_t count
 		*at++ = '\r';
 		*at++ = '\n';
 	}
-	redisAppendFormattedCommand(redis->link, redis->command, (size_t)(at - redis->command));
+	redis->commands.length += (size_t)(at - begin);
 	note_said(redis);
 }
 
 void redis_sayf(struct redis *redis, const char *format, ...)
 {
+	char *command = NULL;
 	va_list values;
+
 	va_start(values, format);
-	redisvAppendCommand(redis->link, format, values);
+	int length = redisvFormatCommand(&command, format, values);
 	va_end(values);
+	if (length < 0)
+		abort(); /* no memory, or a format that this file does not use */
+	text_append(&redis->commands, command, (size_t)length);
+	redisFreeCommand(command);
 	note_said(redis);
 }
 
@@ -275,17 +249,21 @@ static bool take_redis_answers(
     struct redis *redis, size_t *heard, redis_see *see, void *context, struct err *err)
 {
 	void *reply;
+
 	while (*heard < redis->said) {
-		if (redisGetReplyFromReader(redis->link, &reply) != REDIS_OK)
-			return lose_link(redis, err);
+		if (redisReaderGetReply(redis->reader, &reply) != REDIS_OK)
+			return lose_link(redis, redis->reader->errstr, err);
 		if (!reply)
 			return true;
+
 		const struct redis_answer answer = read_answer(reply);
 		const char *error = error_of(reply);
 		if (!error)
 			see(context, *heard, &answer);
+		/* A later error may be a consequence of the first one. */
 		else if (!redis->refusal)
 			redis->refusal = xstrdup(error);
+
 		freeReplyObject(reply);
 		++*heard;
 	}
@@ -293,27 +271,35 @@ static bool take_redis_answers(
 }
 
 /* Sends and receives what can be, so that neither side waits for the other to read. */
-static bool exchange_bytes(struct redis *redis, bool *sent, int64_t end, struct err *err)
+static bool exchange_bytes(struct redis *redis, int64_t end, struct err *err)
 {
-	int done = *sent;
-	if (redis->link->err || (!*sent && !send_some(redis, &done)))
-		return lose_link(redis, err);
-	*sent = done;
-	short events = (short)(POLLIN | (*sent ? 0 : POLLOUT));
-	if (!wait_for_link(redis, events, end, err))
+	char buffer[ROOM];
+	ssize_t count;
+
+	send_commands(redis);
+	if (!redis_link_wait(redis->link, redis->commands.length > 0, end, err))
 		return false;
-	return redisBufferRead(redis->link) == REDIS_OK || lose_link(redis, err);
+	send_commands(redis);
+	/* until there is nothing: TLS may hold bytes for which no poll wakes up */
+	while ((count = redis_link_receive(redis->link, buffer, sizeof buffer)) > 0)
+		if (redisReaderFeed(redis->reader, buffer, (size_t)count) != REDIS_OK)
+			return lose_link(redis, redis->reader->errstr, err);
+	return true;
 }
 
 bool redis_hear(struct redis *redis, int timeout_ms, redis_see *see, void *context, struct err *err)
 {
 	int64_t end = clock_ms() + timeout_ms;
 	size_t heard = 0;
-	bool sent = false;
-	while (heard < redis->said)
-		if (!exchange_bytes(redis, &sent, end, err) ||
+
+	while (heard < redis->said) {
+		if (!exchange_bytes(redis, end, err) ||
 		    !take_redis_answers(redis, &heard, see, context, err))
 			return false;
+		/* answers that came before the end of the stream count */
+		if (heard < redis->said && redis_link_failure(redis->link)[0])
+			return lose_link(redis, redis_link_failure(redis->link), err);
+	}
 	redis->said = 0;
 	return !redis->refusal || refuse_redis_reply(redis, redis->refusal, err);
 }

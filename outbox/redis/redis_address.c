@@ -1,12 +1,13 @@
 #include "redis_address.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include "cleanup.h"
 #include "hex.h"
 #include "text.h"
 
-enum { DEFAULT_PORT = 6379, MOST_DATABASES = 1 << 20 };
+enum { DEFAULT_PORT = 6379, MOST_DATABASES = 1 << 20, PASSWORD_ROOM = 4096 };
 
 static bool refuse_redis_url(struct err *err, const char *what)
 {
@@ -26,6 +27,7 @@ static bool decode_percents(char *text)
 			*to++ = *from;
 			continue;
 		}
+		/* An encoded NUL would cut off the rest of the password. */
 		if (!hex_read(from + 1, 1, to) || !*to++)
 			return false;
 		from += 2;
@@ -86,6 +88,7 @@ static bool read_host(char *rest, struct redis_address *address, struct err *err
 	const char *database = cut_at_mark(rest, "/"), *port = NULL;
 	char *host = rest;
 
+	/* In brackets, colons belong to an IPv6 address. */
 	if (rest[0] == '[') {
 		host++;
 		char *behind = cut_at_mark(host, "]");
@@ -104,20 +107,17 @@ static bool read_host(char *rest, struct redis_address *address, struct err *err
 	return read_database(database, address, err);
 }
 
-bool redis_address_parse(const char *url, struct redis_address *ret_address, struct err *err)
+static bool read_redis_url(const char *url, struct redis_address *ret_address, struct err *err)
 {
-	*ret_address = (struct redis_address){.port = DEFAULT_PORT};
 	owned_text char *copy = xstrdup(url);
 	char *rest = cut_at_mark(copy, "://");
-	if (text_equal(copy, "rediss"))
-		return err_set(err, ERR_CONFIG,
-		    "url begins with rediss://, and TLS is not spoken here: let a proxy on this "
-		    "machine speak it (stunnel), and name that as redis://127.0.0.1:port");
-
 	bool path = text_equal(copy, "unix");
-	if (!rest || (!path && !text_equal(copy, "redis")))
-		return refuse_redis_url(err, "no redis:// or unix:// at its beginning");
 
+	ret_address->tls = text_equal(copy, "rediss");
+	if (!rest || (!path && !ret_address->tls && !text_equal(copy, "redis")))
+		return refuse_redis_url(err, "no redis://, rediss:// or unix:// at its beginning");
+
+	/* The last one, since a password may contain others. */
 	char *at = strrchr(rest, '@');
 	if (at) {
 		*at = '\0';
@@ -128,12 +128,73 @@ bool redis_address_parse(const char *url, struct redis_address *ret_address, str
 	return path ? read_path(rest, ret_address, err) : read_host(rest, ret_address, err);
 }
 
+static bool check_access(
+    const struct redis_address *address, const struct redis_access *access, struct err *err)
+{
+	bool files = access->tls_ca || access->tls_certificate || access->tls_key;
+
+	if (files && !address->tls)
+		return err_set(err, ERR_CONFIG,
+		    "tls_ca, tls_certificate and tls_key are for url=rediss://…: change the url, "
+		    "or leave "
+		    "them out");
+	if (!access->tls_certificate != !access->tls_key)
+		return err_set(err, ERR_CONFIG,
+		    "%s is missing: a client's certificate needs tls_certificate and tls_key",
+		    access->tls_certificate ? "tls_key" : "tls_certificate");
+	return !access->password_file || !address->password || !address->password[0] ||
+	       err_set(err, ERR_CONFIG,
+		   "there is a password in url and one in password_file: leave out one of them");
+}
+
+bool redis_address_parse(
+    const struct redis_access *access, struct redis_address *ret_address, struct err *err)
+{
+	*ret_address = (struct redis_address){.port = DEFAULT_PORT};
+	if (!read_redis_url(access->url, ret_address, err) ||
+	    !check_access(ret_address, access, err))
+		return false;
+	ret_address->password_file = xstrdup(access->password_file);
+	ret_address->tls_ca = xstrdup(access->tls_ca);
+	ret_address->tls_certificate = xstrdup(access->tls_certificate);
+	ret_address->tls_key = xstrdup(access->tls_key);
+	return true;
+}
+
+char *redis_address_password(const struct redis_address *address, struct err *err)
+{
+	owned_file FILE *file = fopen(address->password_file, "re");
+	char line[PASSWORD_ROOM] = "";
+
+	if (!file || (!fgets(line, sizeof line, file) && ferror(file))) {
+		err_set(err, ERR_RETRY, "%s: password_file %s cannot be read: %s", address->place,
+		    address->password_file, strerror(errno));
+		return NULL;
+	}
+	line[strcspn(line, "\r\n")] = '\0';
+	return xstrdup(line);
+}
+
+void redis_access_finish(struct redis_access *access)
+{
+	free(access->url);
+	free(access->password_file);
+	free(access->tls_ca);
+	free(access->tls_certificate);
+	free(access->tls_key);
+	*access = (struct redis_access){0};
+}
+
 void redis_address_finish(struct redis_address *address)
 {
 	free(address->host);
 	free(address->path);
 	free(address->user);
 	free(address->password);
+	free(address->password_file);
+	free(address->tls_ca);
+	free(address->tls_certificate);
+	free(address->tls_key);
 	free(address->place);
 	*address = (struct redis_address){0};
 }

@@ -3,6 +3,7 @@
  * The address of a Redis server:
  *
  *   redis://[[user]:password@]host[:port][/database]
+ *   rediss://…                                          the same, over TLS
  *   unix://[[user]:password@]/path/of/its/socket[?db=database]
  *
  * user and password may be percent-encoded; an IPv6 host is written in brackets.
@@ -10,14 +11,31 @@
 #include <stdbool.h>
 #include "errors.h"
 
+/* How to reach the server of a store. Only url is required; NULL: not given. */
+struct redis_access {
+	char *url;
+	char *password_file; /* its first line is the password; read at each connect */
+	/*
+	 * For rediss://: the certificates to trust (default: those of the machine), and the
+	 * client's own certificate with its key. PEM files, read at each connect.
+	 */
+	char *tls_ca, *tls_certificate, *tls_key;
+};
+void redis_access_finish(struct redis_access *access);
+
 struct redis_address {
 	char *host, *path; /* one of them; the other is NULL */
 	int port, database;
 	char *user, *password; /* NULL: none */
-	char *place;           /* for messages: everything except user and password */
+	char *password_file;
+	bool tls;
+	char *tls_ca, *tls_certificate, *tls_key;
+	char *place; /* for messages: everything except user and password */
 };
 
 /* ERR_CONFIG says which part is wrong, without the password. Finish it in any case. */
-bool redis_address_parse(
-    const char *url, struct redis_address *ret_address, struct err *err) MUST_CHECK;
+bool redis_address_parse(const struct redis_access *access, struct redis_address *ret_address,
+    struct err *err) MUST_CHECK;
 void redis_address_finish(struct redis_address *address);
+/* The first line of password_file, for the caller to free; NULL: ERR_RETRY, it cannot be read. */
+char *redis_address_password(const struct redis_address *address, struct err *err);

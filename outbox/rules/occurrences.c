@@ -102,6 +102,7 @@ bool occurrences_have(
 
 static struct occurrences_key *key_for(struct occurrences *known, struct fingerprint hash)
 {
+	/* A search ends at a free place, so that some places must stay free. */
 	if (known->keys >= known->capacity / 4 * 3)
 		grow_key_places(known);
 
@@ -166,6 +167,7 @@ static void settle_key(struct occurrences *known, struct occurrences_key *key, i
 	qsort(key->list, key->count, sizeof *key->list, compare_occurrences);
 	for (uint32_t i = 0; i < key->count; i++) {
 		const struct occurrence next = key->list[i];
+		/* A log may have an occurrence more than once. */
 		if (next.time_ms < oldest_ms ||
 		    (kept > 0 && compare_occurrences(&key->list[kept - 1], &next) == 0))
 			continue;

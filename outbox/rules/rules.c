@@ -121,6 +121,7 @@ static void restore_occurrence(void *context, const struct key_entry *entry)
 		rules->newest_ms = entry->time_ms;
 	for (size_t i = 0; i < rules->count; i++) {
 		struct rule *rule = rules->rules[i];
+		/* No break: two rules may have the same tag (tag_hash). */
 		if (rule->tag == (uint32_t)(entry->hash.low >> 32))
 			occurrences_load(
 			    rule->width == reading->width ? &rule->known : &rule->moved,
@@ -215,6 +216,7 @@ static bool open_log(struct outbox_rules *rules, const char *path, struct err *e
 	for (size_t i = 0; i < rules->count; i++)
 		if (!settle_rule(rules, rules->rules[i], err))
 			return false;
+	/* In this order: moved occurrences are durable before their earlier logs are removed. */
 	return rules_log_checkpoint(rules->log, rules_log_offset(rules->log), err) &&
 	       remove_unused(rules, err);
 }
@@ -286,6 +288,7 @@ static bool look_up_message(
 	for (size_t i = 0; i < rules->count; i++) {
 		struct rule *rule = rules->rules[i];
 		struct look *look = &rules->looks[i];
+		/* A few keys with each message, so that no message waits for long. */
 		occurrences_sweep(&rule->known, rule->oldest_ms);
 		look->has_key = has_key(rules, rule, message, &look->hash);
 		look->known =
@@ -329,12 +332,16 @@ static bool judge_message(struct outbox_rules *rules, const struct outbox_rules_
 {
 	OWNED(rule_message_finish) struct rule_message message = {from};
 	const struct occurrence occurrence = occurrence_of(rules, from, now_ms);
+
 	*verdict = (struct outbox_rules_verdict){.rule = -1};
 	verdict->again = look_up_message(rules, &message, &occurrence);
 	for (size_t i = 0; i < rules->count && !verdict->again; i++)
 		judge_by(rules, i, occurrence.time_ms, verdict);
+
+	/* A refused message is recorded by no rule, so it uses up no limit. */
 	if (verdict->action == OUTBOX_RULES_PASS && !record_all(rules, &occurrence, err))
 		return false;
+
 	rules->verdicts[verdict->action]++;
 	rules->again += verdict->again;
 	return true;
@@ -379,6 +386,7 @@ void outbox_rules_stats(const struct outbox_rules *rules, struct outbox_rules_st
 	    .dead_lettered = rules->verdicts[OUTBOX_RULES_DEAD_LETTER],
 	    .again = rules->again,
 	};
+
 	for (size_t i = 0; i < rules->count; i++) {
 		const struct occurrences *known = &rules->rules[i]->known;
 		ret_stats->keys += known->keys;

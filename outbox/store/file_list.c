@@ -30,6 +30,7 @@ static bool parse_list_bytes(
 
 	memcpy(&version, bytes + 8, sizeof version);
 	memcpy(&count, bytes + 12, sizeof count);
+	/* Before the names are copied, since count says how many bytes they have. */
 	if (version != VERSION || count > FILE_LIST_MOST ||
 	    length != HEAD + count * sizeof *ret_list->names + sizeof sum)
 		return false;
@@ -42,6 +43,7 @@ static bool parse_list_bytes(
 
 bool file_list_read(int folder, uint64_t seed, struct file_list *ret_list, struct err *err)
 {
+	/* One byte more than the longest list, so that a longer file is noticed. */
 	char bytes[MOST_BYTES + 1];
 	owned_fd int fd = openat(folder, "files", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 
@@ -113,6 +115,7 @@ bool file_list_write(
 	uint64_t sum = XXH3_64bits_withSeed(bytes, length, folder->head.seed);
 	memcpy(bytes + length, &sum, sizeof sum);
 	length += sizeof sum;
+	/* Renamed once it is durable, so that a reader finds the old list or the new one. */
 	owned_fd int fd = openat(
 	    folder->fd, "files.new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 	return (fd >= 0 && write(fd, bytes, length) == (ssize_t)length && fdatasync(fd) == 0 &&

@@ -352,6 +352,7 @@ bool key_log_is_whole_at(struct key_log *log, uint64_t unit)
 	if (block / 8 < log->proved_bytes && log->proved[block / 8] >> block % 8 & 1)
 		return true;
 
+	/* A block may begin within a batch. */
 	uint64_t from = lead_before(log, first > KEY_FIRST_UNIT ? first : KEY_FIRST_UNIT);
 	end = end < log->units ? end : log->units;
 	uint64_t reached = show_batches(log, from, end, &offset, ignore_log_entry, NULL);
@@ -405,6 +406,7 @@ bool key_log_write(struct key_log *log, int64_t offset, struct err *err)
 {
 	if (!has_news(log, offset))
 		return true;
+	/* Mapped first, so that a batch that was written can always be read. */
 	if (!map_for(log, log->units + log->added_count, err))
 		return false;
 
@@ -441,12 +443,14 @@ bool key_log_sync(struct key_log *log, struct err *err)
 {
 	if (!log->dirty)
 		return true;
+	/* Never again after a failure: the kernel may call pages clean that are on no disk. */
 	if (!log->failed && fdatasync(log->fd))
 		log->failed = errno;
 	if (log->failed)
 		return err_set(err, ERR_FATAL,
 		    "%s cannot be made durable: %s%s; mend its disk, and open the folder again",
 		    log->name, strerror(log->failed), disk_error_cure(log->failed));
+	/* Only after the sync: `durable` may be too small, but never too large. */
 	if (log->durable != log->units && !note_durable(log, err))
 		return false;
 

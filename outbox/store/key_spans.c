@@ -171,6 +171,7 @@ struct key_spans *key_spans_open(const struct state_folder *folder, uint64_t ids
 	spans->ids = ids / folder->head.slices + 1;
 	spans->offset = -1;
 	bool good = open_span_files(spans, err);
+	/* Expired spans are removed before they would be read. */
 	if (good && spans->count)
 		remove_old_spans(spans);
 	for (int i = 0; good && i < spans->count; i++)
@@ -218,6 +219,7 @@ bool key_spans_add(struct key_spans *spans, const struct key_entry *entry, struc
 		span = open_span(spans, number, err);
 		if (!span)
 			return false;
+		/* Before the removal, which moves the spans in their array. */
 		key_log_add(span->log, entry);
 		remove_old_spans(spans);
 		return true;

@@ -49,10 +49,16 @@ static bool make_mapped_file(
     int fd, const char *name, const struct mapped_head *wanted, struct err *err)
 {
 	struct mapped_head head = *wanted;
+
 	memcpy(head.magic, magic, sizeof magic);
 	head.version = VERSION;
 	head.offset = -1;
 	head.checksum = mapped_head_sum(&head);
+
+	/*
+	 * All of its room now: on a full disk, a later write to the map would end the process
+	 * (SIGBUS). The head comes last: without it the file is made anew.
+	 */
 	if (ftruncate(fd, 0) ||
 	    (errno = posix_fallocate(fd, 0, (off_t)(MAPPED_HEAD + head.bytes))) ||
 	    pwrite(fd, &head, sizeof head, 0) != (ssize_t)sizeof head)
@@ -146,10 +152,12 @@ static bool dirty_mapped_pages(const struct mapped_file *file, struct err *err)
 		volatile char *page = (char *)file->head + at;
 		*page = *page;
 	}
+	/* sync_bytes refuses a file that has failed. */
 	file->head->failed = 0;
 	if (sync_bytes(file, bytes, err))
 		return true;
 
+	/* The file is not in use yet, so that opening it can be tried again. */
 	err->kind = ERR_RETRY;
 	return false;
 }

@@ -102,6 +102,7 @@ struct pg_result *postgres_session_ask(struct postgres_session *server, const ch
 	    pg_query_within(server->pg, sql, params, count, left_until(end), err);
 	if (result)
 		return result;
+	/* A refusal leaves the connection idle; a lost connection refused nothing. */
 	if (ret_sqlstate && pg_state(server->pg) == PG_IDLE)
 		text_copy(ret_sqlstate, 6, pg_sqlstate(server->pg));
 	postgres_session_leave(server);

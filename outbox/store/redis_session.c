@@ -5,12 +5,12 @@
 #include "clock.h"
 #include "text.h"
 
-bool redis_session_init(struct redis_session *server, const char *url, int timeout_ms,
-    const char *remembers, struct err *err)
+bool redis_session_init(struct redis_session *server, const struct redis_access *access,
+    int timeout_ms, const char *remembers, struct err *err)
 {
 	*server = (struct redis_session){.timeout_ms = timeout_ms,
 	    .mark_key = remembers ? xformat("%s:store", remembers) : NULL};
-	return redis_address_parse(url, &server->address, err);
+	return redis_address_parse(access, &server->address, err);
 }
 
 static void close_redis_session(struct redis_session *server)
@@ -84,6 +84,7 @@ static bool check_mark(struct redis_session *server, struct err *err)
 {
 	owned_text char *mark = NULL;
 
+	/* NX: another process may have set the mark of this name before. */
 	if (!server->mark)
 		redis_sayf(
 		    server->redis, "SET %s %lld NX", server->mark_key, (long long)clock_random());

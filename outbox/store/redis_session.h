@@ -24,8 +24,8 @@ struct redis_session {
 };
 
 /* Connects nowhere. remembers: the name whose mark the server keeps; NULL: none. */
-bool redis_session_init(struct redis_session *server, const char *url, int timeout_ms,
-    const char *remembers, struct err *err) MUST_CHECK;
+bool redis_session_init(struct redis_session *server, const struct redis_access *access,
+    int timeout_ms, const char *remembers, struct err *err) MUST_CHECK;
 void redis_session_finish(struct redis_session *server);
 
 /* Begins a call: opens a session (server->redis) if there is none. */

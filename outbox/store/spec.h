@@ -63,7 +63,28 @@ bool spec_set_flag(
 #define SPEC_URL(object)                                                                           \
 	{                                                                                          \
 		"url", "the server's address, as url=redis://127.0.0.1:6379/0", spec_set_text,     \
-		    offsetof(object, url), .missing = "the server, as url=redis://127.0.0.1:6379"  \
+		    offsetof(object, server.url),                                                  \
+		    .missing = "the server, as url=redis://127.0.0.1:6379"                         \
+	}
+#define SPEC_PASSWORD_FILE(object)                                                                 \
+	{                                                                                          \
+		"password_file", "a file, as password_file=/run/secrets/redis", spec_set_text,     \
+		    offsetof(object, server.password_file)                                         \
+	}
+#define SPEC_TLS_CA(object)                                                                        \
+	{                                                                                          \
+		"tls_ca", "a PEM file of certificates, as tls_ca=/etc/redis/ca.pem",               \
+		    spec_set_text, offsetof(object, server.tls_ca)                                 \
+	}
+#define SPEC_TLS_CERTIFICATE(object)                                                               \
+	{                                                                                          \
+		"tls_certificate", "a PEM file, as tls_certificate=/etc/redis/client.pem",         \
+		    spec_set_text, offsetof(object, server.tls_certificate)                        \
+	}
+#define SPEC_TLS_KEY(object)                                                                       \
+	{                                                                                          \
+		"tls_key", "a PEM file, as tls_key=/etc/redis/client.key", spec_set_text,          \
+		    offsetof(object, server.tls_key)                                               \
 	}
 #define SPEC_NAME(object)                                                                          \
 	{                                                                                          \

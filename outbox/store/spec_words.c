@@ -11,6 +11,7 @@ bool spec_word_next(char **rest, char **ret_word, struct err *err)
 	for (; *from && (quoted || !strchr(" \t", *from)); from++) {
 		if (*from != '"')
 			*to++ = *from;
+		/* Within quotes, two quotes are one. */
 		else if (quoted && from[1] == '"')
 			*to++ = *from++;
 		else

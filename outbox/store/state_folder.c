@@ -222,6 +222,7 @@ bool state_folder_open(struct state_folder *ret_folder, const char *path, const 
 	memcpy(wanted.store, store, strnlen(store, sizeof wanted.store));
 	wanted.checksum = folder_head_sum(&wanted);
 	ret_folder->path = xstrdup(path);
+	/* The lock comes first, so that two processes never make the head at the same time. */
 	return lock_state_folder(ret_folder, err) && open_head(ret_folder, &wanted, err);
 }
 

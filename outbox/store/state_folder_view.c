@@ -137,6 +137,7 @@ static bool read_folder_head(struct state_folder_view *view, const char *path, s
 
 	if (fd < 0 && errno != ENOENT)
 		return fail_folder_view(path, "its file 'window' cannot be read", err);
+	/* A folder without any state is the wrong path, rather than a damaged one. */
 	if (fd < 0 && !has_state(view))
 		return err_set(err, ERR_CONFIG,
 		    "path=%s: no store of dedup has its state in this folder", path);

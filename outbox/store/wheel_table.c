@@ -84,6 +84,7 @@ static uint32_t take_entry(struct wheel_table *table)
 		uint64_t larger = table->reserved + table->reserved / 2;
 		table->entries = mremap(table->entries, table->reserved * sizeof *table->entries,
 		    larger * sizeof *table->entries, MREMAP_MAYMOVE);
+		/* Indexes of entries have 32 bits. */
 		if (table->entries == MAP_FAILED || larger > UINT32_MAX)
 			abort();
 		table->reserved = larger;
@@ -189,6 +190,7 @@ bool wheel_table_add(struct wheel_table *table, struct fingerprint hash, int64_t
 {
 	remove_some(table);
 	int64_t tick = tick_of(table, time_ms);
+	/* While expired entries remain, the entry that is found may be one of them. */
 	if (!table->going && wheel_table_has(table, hash))
 		return false;
 	if (table->count >= table->bucket_count * 2)

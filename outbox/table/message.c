@@ -88,6 +88,7 @@ bool message_from_result(const struct pg_result *result, int row, int column,
 	for (int i = 0; i < MESSAGE_FIELDS; i++) {
 		int length = pg_length(result, row, column + i);
 		bool null = pg_is_null(result, row, column + i);
+		/* A null has no data, while an empty text has data of length 0. */
 		fields[i] = (struct copy_field){null ? NULL : at, length};
 		memcpy(at, pg_value(result, row, column + i), (size_t)length);
 		at += length;
@@ -129,6 +130,7 @@ static void quote_numbers(const char *at, const char *end, struct text *out)
 
 	while (at < end) {
 		const char *number = at;
+		/* Digits within a string are no number. */
 		if (*at == '"') {
 			at = skip_header_string(at + 1, end);
 		} else if (*at == '-' || (*at >= '0' && *at <= '9')) {

@@ -65,7 +65,7 @@ bool listener_open(
 	int error, fd = -1;
 
 	if (!listen_address_parse(address, &host, &port, err))
-		return false;
+		return err_prefix(err, "[%s] listen", section);
 	error = getaddrinfo(host, port, &wanted, &found);
 	if (error != 0)
 		return err_set(

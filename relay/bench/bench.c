@@ -157,13 +157,22 @@ static struct bench_options options_of(const struct call *call)
 	    .json = call_flag(call, "json")};
 }
 
-static int measure_and_print(const struct call *call, const struct publisher_settings *publisher)
+static bool check_publisher(const struct publisher_settings *publisher, struct err *err)
+{
+	return publisher || err_set(err, ERR_CONFIG,
+				"this configuration only delivers: without a [publisher] section "
+				"the bench measures only inbox and dedup");
+}
+
+/* publisher NULL: the configuration has none. */
+static int measure_and_print(const struct call *call, const struct publisher_settings *publisher,
+    const struct kafka_settings *kafka)
 {
 	const struct sigaction action = {.sa_handler = note_interruption};
 	struct bench bench = {.options = options_of(call),
 	    .publisher = publisher,
-	    .postgres = publisher->postgres,
-	    .kafka = publisher->kafka};
+	    .postgres = publisher ? publisher->postgres : NULL,
+	    .kafka = kafka};
 	struct err err;
 	owned_text char *relay = NULL;
 	bool good;
@@ -171,7 +180,8 @@ static int measure_and_print(const struct call *call, const struct publisher_set
 
 	/* before the servers are needed: a misspelt kind must not cost the time of those before
 	 * it */
-	if (!check_parts(call, &err))
+	if (!check_parts(call, &err) ||
+	    (needs_of(call) == BOTH && !check_publisher(publisher, &err)))
 		return session_failed(&err);
 
 	/* `dedup` alone starts no relay, so it runs where none is installed */
@@ -182,6 +192,8 @@ static int measure_and_print(const struct call *call, const struct publisher_set
 	}
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
+	/* if the caller ignored it, no child would have an exit status */
+	signal(SIGCHLD, SIG_DFL);
 	good = run_parts(&bench, call, &err);
 	/* the results before a failure are worth keeping */
 	if (bench.figure_count > 0 && bench.options.json)
@@ -198,20 +210,20 @@ static int measure_and_print(const struct call *call, const struct publisher_set
 /* Runs a child of the bench, which other ways are compared with. *ret_known false: the word names
  * no child. */
 static bool run_compared(const struct call *call, const struct publisher_settings *publisher,
-    bool *ret_known, struct err *err)
+    const struct kafka_settings *kafka, bool *ret_known, struct err *err)
 {
 	const char *kind = call->argument_count > 0 ? call->arguments[0] : "all";
 	const char *topic = call_text(call, "topic", "");
 
 	*ret_known = true;
 	if (call->argument_count == 1 && text_equal(kind, "limit"))
-		return bench_limit(publisher, topic, err);
+		return check_publisher(publisher, err) && bench_limit(publisher, topic, err);
 	if (call->argument_count == 2 && text_equal(kind, "consume"))
-		return bench_consume(publisher->kafka, call->arguments[1], topic,
-		    call_number(call, "messages", 1), err);
+		return bench_consume(
+		    kafka, call->arguments[1], topic, call_number(call, "messages", 1), err);
 	if (call->argument_count == 2 && text_equal(kind, "open"))
-		return bench_open(publisher->kafka, call->arguments[1], topic,
-		    call_number(call, "topics", 1), err);
+		return bench_open(
+		    kafka, call->arguments[1], topic, call_number(call, "topics", 1), err);
 	*ret_known = false;
 	return true;
 }
@@ -222,16 +234,23 @@ static int run_bench(const struct call *call)
 	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
 	const struct config_publisher *section;
 	const struct publisher_settings *publisher;
+	const struct kafka_settings *kafka;
 	bool known;
 
 	if (!config)
 		return session_failed(&err);
-	section = config_find_publisher(config, "main");
+
 	/* the variables of a child set the section "main", so this one is measured */
-	publisher = section ? &section->settings : &config->publishers[0].settings;
-	if (!run_compared(call, publisher, &known, &err))
+	section = config_find_publisher(config, "main");
+	if (!section && config->publisher_count > 0)
+		section = &config->publishers[0];
+	publisher = section ? &section->settings : NULL;
+	/* a configuration without a publisher has a section that delivers */
+	kafka = publisher ? publisher->kafka : config->delivers[0].kafka;
+
+	if (!run_compared(call, publisher, kafka, &known, &err))
 		return session_failed(&err);
-	return known ? 0 : measure_and_print(call, publisher);
+	return known ? 0 : measure_and_print(call, publisher, kafka);
 }
 
 static int print_bench_page(void)

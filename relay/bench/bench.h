@@ -46,9 +46,9 @@ struct bench_figure {
 
 struct bench {
 	struct bench_options options;
-	const struct postgres_settings *postgres;
+	const struct postgres_settings *postgres; /* NULL: no part that runs uses it */
 	const struct kafka_settings *kafka;
-	const struct publisher_settings *publisher; /* its settings are the relay's */
+	const struct publisher_settings *publisher; /* its settings are the relay's; NULL, too */
 	const char *relay; /* the program to measure; NULL: no part that runs starts it */
 	char schema[41] /* "": no database is used */, topic[64];
 	struct pg *pg;

@@ -20,7 +20,7 @@
 #include "sql_bench.h"
 #include "text.h"
 
-enum { STOP_MS = 15000, VARIABLES = 256 };
+enum { STOP_MS = 15000, VARIABLES = 256, STATUS_UNKNOWN = -1 };
 
 extern char **environ;
 
@@ -196,9 +196,13 @@ static bool wait_for_child_end(
 
 		pid_t ended = wait4(child->pid, ret_status, WNOHANG, ret_usage);
 
-		/* ECHILD: somebody else has waited for it, so it has ended too */
-		if (ended == child->pid || (ended < 0 && errno != EINTR))
+		if (ended == child->pid)
 			return true;
+		/* ECHILD: it has ended, and somebody else has taken its status */
+		if (ended < 0 && errno != EINTR) {
+			*ret_status = STATUS_UNKNOWN;
+			return true;
+		}
 		if (until_ms ? clock_ms() > until_ms : bench_interrupted())
 			return false;
 		usleep(10000);
@@ -214,6 +218,9 @@ bool bench_child_wait(struct bench_child *child, struct rusage *ret_usage, struc
 		return bench_goes_on(err);
 	}
 	child->pid = 0;
+	/* such a run may have failed, so its figures are worth nothing */
+	if (status == STATUS_UNKNOWN)
+		return err_set(err, ERR_FATAL, "the relay ended, and its exit status is unknown");
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
 		return true;
 	return err_set(err, ERR_FATAL, "the relay ended with %s %d; it said why above",

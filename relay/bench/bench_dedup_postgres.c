@@ -91,7 +91,8 @@ static bool measure_all(struct bench *place, struct err *err)
 
 bool bench_dedup_postgres(struct bench *bench, struct err *err)
 {
-	struct postgres_settings postgres = *bench->postgres;
+	/* --dsn alone names the database: that of the configuration may be another one, or none */
+	const struct postgres_settings postgres = {.dsn = (char *)bench->options.dsn};
 	struct bench here = *bench, place = *bench;
 
 	if (!bench->options.dsn) {
@@ -99,7 +100,6 @@ bool bench_dedup_postgres(struct bench *bench, struct err *err)
 		return true;
 	}
 	here.postgres = &postgres;
-	postgres.dsn = (char *)bench->options.dsn;
 	OWNED(owned_pg_destroy) struct pg *pg = here.pg = bench_connect(&postgres, err);
 	bool good = pg && bench_place_beside(&here, 2, &place, err) && measure_all(&place, err);
 	/* place has the schema from here on, even if making it has failed half way */

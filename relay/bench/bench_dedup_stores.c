@@ -234,7 +234,7 @@ static bool run_redis_benchmark(const char *url, int64_t sets, double *ret_rate,
 static bool connect_to_redis(const char *url, struct redis **ret_redis, struct err *err)
 {
 	struct redis_address address;
-	*ret_redis = redis_address_parse(url, &address, err)
+	*ret_redis = redis_address_parse(&(struct redis_access){.url = (char *)url}, &address, err)
 			 ? redis_connect(&address, SERVER_MS, err)
 			 : NULL;
 	redis_address_finish(&address);

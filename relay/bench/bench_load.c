@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <time.h>
 #include "clock.h"
+#include "pg_array.h"
 #include "schema_text.h"
 #include "text.h"
 
@@ -26,18 +27,11 @@ struct loading {
 	struct writer writers[MOST_CONNECTIONS];
 	int busy;
 	int64_t began_us, last_us, started, committed;
-	struct text numbers, payloads, payload;
+	struct pg_array numbers, payloads;
+	struct text payload;
 };
 
 /* --- parameters ------------------------------------------------------------------------------ */
-
-static void add_quoted_payload(struct text *list, const struct text *payload)
-{
-	text_add(list, list->length ? ",\"" : "{\"");
-	for (const char *at = payload->data; *at; at++)
-		text_addf(list, *at == '"' || *at == '\\' ? "\\%c" : "%c", *at);
-	text_add(list, "\"");
-}
 
 static void make_payload(struct loading *loading, int64_t number)
 {
@@ -50,20 +44,17 @@ static bool send_load_rows(
 {
 	char keys[16];
 
-	text_clear(&loading->numbers);
-	text_clear(&loading->payloads);
+	pg_array_clear(&loading->numbers);
+	pg_array_clear(&loading->payloads);
 	for (int64_t n = writer->first; n < writer->first + loading->load->rows; n++) {
 		make_payload(loading, n);
-		text_addf(
-		    &loading->numbers, "%s%lld", loading->numbers.length ? "," : "{", (long long)n);
-		add_quoted_payload(&loading->payloads, &loading->payload);
+		pg_array_add_int(&loading->numbers, n);
+		pg_array_add_text(&loading->payloads, text_string(&loading->payload));
 	}
-	text_add(&loading->numbers, "}");
-	text_add(&loading->payloads, "}");
 	snprintf(keys, sizeof keys, "%d", BENCH_KEYS);
 
-	const struct pg_param params[] = {{loading->bench->topic}, {text_string(&loading->numbers)},
-	    {text_string(&loading->payloads)}, {keys}};
+	const struct pg_param params[] = {{loading->bench->topic},
+	    {pg_array_end(&loading->numbers)}, {pg_array_end(&loading->payloads)}, {keys}};
 
 	return pg_send(writer->pg, sql, params, 4, err);
 }
@@ -261,8 +252,8 @@ bool bench_load_run(struct bench *bench, const struct bench_load *load,
 		pg_destroy(loading.writers[i].pg);
 	for (int i = 0; i < MOST_STEPS; i++)
 		free(loading.statements[i]);
-	text_finish(&loading.numbers);
-	text_finish(&loading.payloads);
+	pg_array_finish(&loading.numbers);
+	pg_array_finish(&loading.payloads);
 	text_finish(&loading.payload);
 	return good;
 }

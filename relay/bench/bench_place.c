@@ -7,6 +7,7 @@
 #include "command.h"
 #include "consumer.h"
 #include "migrate.h"
+#include "pg_array.h"
 #include "progress.h"
 #include "schema_text.h"
 #include "sql_bench.h"
@@ -146,28 +147,11 @@ bool bench_empty_table(struct bench *bench, struct err *err)
 	return bench_script(bench, sql_bench_truncate, err);
 }
 
-/* {"…","…"}: escapes quotes and backslashes in the elements. */
-static void add_element(struct text *list, const char *element)
-{
-	text_add(list, list->length ? ",\"" : "{\"");
-	for (size_t plain; *element; element += plain) {
-		plain = strcspn(element, "\"\\");
-		text_append(list, element, plain);
-		element += plain;
-		plain = 0;
-		if (*element) {
-			text_addf(list, "\\%c", *element);
-			plain = 1;
-		}
-	}
-
-	text_add(list, "\"");
-}
-
 static bool fill_bench_batch(
     struct bench *bench, int64_t first, int64_t count, int64_t bytes, int64_t day, struct err *err)
 {
-	OWNED(text_finish) struct text numbers = {0}, payloads = {0}, payload = {0};
+	OWNED(pg_array_finish) struct pg_array numbers = {0}, payloads = {0};
+	OWNED(text_finish) struct text payload = {0};
 	owned_text char *sql = schema_text(sql_bench_fill, bench->schema);
 	owned_text char *keys = xformat("%d", BENCH_KEYS);
 	owned_text char *days = xformat("%lld", (long long)day);
@@ -175,14 +159,12 @@ static bool fill_bench_batch(
 	for (int64_t n = first; n < first + count; n++) {
 		text_clear(&payload);
 		bench_payload(&payload, n, bytes);
-		text_addf(&numbers, "%s%lld", numbers.length ? "," : "{", (long long)n);
-		add_element(&payloads, text_string(&payload));
+		pg_array_add_int(&numbers, n);
+		pg_array_add_text(&payloads, text_string(&payload));
 	}
-	text_add(&numbers, "}");
-	text_add(&payloads, "}");
 
 	const struct pg_param params[] = {
-	    {bench->topic}, {text_string(&numbers)}, {text_string(&payloads)}, {keys}, {days}};
+	    {bench->topic}, {pg_array_end(&numbers)}, {pg_array_end(&payloads)}, {keys}, {days}};
 
 	return pg_execute(bench->pg, sql, params, 5, err);
 }

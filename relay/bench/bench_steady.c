@@ -72,7 +72,7 @@ static bool steady_once(struct bench *bench, struct bench_cpu *ret_cpu, struct e
 
 bool bench_steady(struct bench *bench, struct err *err)
 {
-	double relay[99], backends[99];
+	double relay[BENCH_MOST_RUNS], backends[BENCH_MOST_RUNS];
 	int runs = (int)bench->options.runs;
 
 	for (int run = 0; run < runs; run++) {

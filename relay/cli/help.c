@@ -7,7 +7,7 @@
 #include <string.h>
 #include "cleanup.h"
 
-enum { WIDTH = 80 };
+enum { WIDTH = 80, NAME_WIDTH = 24 };
 
 const struct command_exit command_exits[] = {
     {0, "Success. For `run`: SIGTERM or SIGINT, and a clean handover (`run --drain`: everything "
@@ -28,6 +28,16 @@ const struct command_exit command_exits[] = {
     {0, NULL},
 };
 
+/* How wide a terminal shows the bytes: a character of UTF-8, such as …, has several. */
+static int columns_of(const char *bytes, size_t length)
+{
+	int columns = 0;
+
+	for (size_t i = 0; i < length; i++)
+		columns += (bytes[i] & 0xC0) != 0x80; /* a character begins */
+	return columns;
+}
+
 /*
  * Wraps the words of one paragraph, from the column `indent` on. The current line is at `column`.
  */
@@ -38,9 +48,11 @@ static void wrap_words(struct text *out, const char *words, size_t length, int i
 
 		while (word < length && words[word] != ' ')
 			word++;
+
+		int width = columns_of(words, word);
 		/* a word that is longer than the line stays whole: a command must be copied as
 		 * one */
-		if (column > indent && column + 1 + (int)word > WIDTH) {
+		if (column > indent && column + 1 + width > WIDTH) {
 			text_addf(out, "\n%*s", indent, "");
 			column = indent;
 		} else if (column > indent) {
@@ -48,7 +60,7 @@ static void wrap_words(struct text *out, const char *words, size_t length, int i
 			column++;
 		}
 		text_append(out, words, word);
-		column += (int)word;
+		column += width;
 		words += word;
 		length -= word;
 		if (length > 0) {
@@ -84,10 +96,13 @@ static void help_option(const struct command_option *option, struct text *out)
 	OWNED(text_finish) struct text name = {0};
 
 	option_name(option, &name);
-	text_addf(out, "  %-24s  ", text_string(&name));
+
+	int width = columns_of(text_string(&name), name.length);
+	int padding = width < NAME_WIDTH ? NAME_WIDTH - width : 0;
+
+	text_addf(out, "  %s%*s  ", text_string(&name), padding, "");
 	/* a long name pushes the help to the right on its first line only */
-	wrap_words(out, option->help, strlen(option->help), 28,
-	    name.length > 24 ? (int)name.length + 4 : 28);
+	wrap_words(out, option->help, strlen(option->help), NAME_WIDTH + 4, width + padding + 4);
 }
 
 static void add_example(const char *example, struct text *out)

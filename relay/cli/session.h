@@ -44,7 +44,7 @@ const char *session_table(const struct call *call);
 bool session_check_table(const struct call *call, struct err *err) MUST_CHECK;
 #define SESSION_TABLE_OPTION                                                                       \
 	{                                                                                          \
-		"table", "TABLE", "message or lookback (default: both)."                           \
+		"table", "TABLE", "message, lookback or processed (default: all three)."           \
 	}
 
 /* The [publisher] section of --publisher; without it the only one, or "main". */

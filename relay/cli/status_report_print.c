@@ -199,9 +199,13 @@ static void print_database(const struct status_postgres *database, struct text *
 
 static void print_admin(const struct status_report *report, struct text *out)
 {
-	if (report->admin_report[0] == '\0')
+	if (!report->admin_report)
 		return;
 	text_addf(out, "relay at %s\n", report->config->admin_listen);
+	/* a heading alone would look like a relay without troubles */
+	if (report->admin_report[0] == '\0')
+		text_addf(out, "  " STATUS_TROUBLE "it answers with status %d and no report\n",
+		    report->admin_status);
 	print_lines(report->admin_report, "", out);
 	print_lines(report->admin_lookback, "", out);
 	print_lines(report->admin_deliver, "", out);
@@ -387,9 +391,22 @@ static json_t *partition_json(const struct status_partition *partition)
 	return object;
 }
 
+/* null unless all tables were read: the partitions of some would look like all. */
+static json_t *partitions_json(const struct status_postgres *database)
+{
+	json_t *list = json_array();
+	bool known = true;
+
+	for (int i = 0; i < PARTITION_TABLES; i++)
+		known &= database->default_rows[i] >= 0;
+	for (int i = 0; i < database->partition_count; i++)
+		json_array_append_new(list, partition_json(&database->partitions[i]));
+	return known_list(known ? list : NULL, list);
+}
+
 static json_t *database_json(const struct status_postgres *database)
 {
-	json_t *object = json_object(), *shards = json_array(), *partitions = json_array();
+	json_t *object = json_object(), *shards = json_array();
 	json_t *parked = json_array(), *scheduled = json_array(), *default_rows = json_object();
 	json_t *lookbacks = json_array();
 
@@ -401,8 +418,6 @@ static json_t *database_json(const struct status_postgres *database)
 		json_array_append_new(scheduled, scheduled_json(&database->scheduled[i]));
 	for (int i = 0; i < database->lookback_count; i++)
 		json_array_append_new(lookbacks, lookback_json(&database->lookbacks[i]));
-	for (int i = 0; i < database->partition_count; i++)
-		json_array_append_new(partitions, partition_json(&database->partitions[i]));
 	json_object_set_new(object, "name", json_string(database->section->name));
 	json_object_set_new(object, "place", json_string(database->place));
 	json_object_set_new(
@@ -413,7 +428,7 @@ static json_t *database_json(const struct status_postgres *database)
 	json_object_set_new(object, "parked", known_list(database->parked, parked));
 	json_object_set_new(object, "scheduled", known_list(database->scheduled, scheduled));
 	json_object_set_new(object, "lookback", known_list(database->lookbacks, lookbacks));
-	json_object_set_new(object, "partitions", known_list(database->partitions, partitions));
+	json_object_set_new(object, "partitions", partitions_json(database));
 	for (int i = 0; i < PARTITION_TABLES; i++)
 		json_object_set_new(
 		    default_rows, partition_tables[i], known_json(database->default_rows[i]));
@@ -428,7 +443,7 @@ static json_t *admin_json(const struct status_report *report)
 	json_t *object;
 
 	/* no [admin] listen: that differs from an endpoint that does not answer */
-	if (report->admin_report[0] == '\0')
+	if (!report->admin_report)
 		return json_null();
 	object = json_object();
 	json_object_set_new(object, "listen", json_string(report->config->admin_listen));

@@ -4,6 +4,7 @@
 #include "cleanup.h"
 #include "config_source.h"
 #include "host.h"
+#include "listen_address.h"
 
 enum { TOKEN_LENGTH = 16 };
 
@@ -80,17 +81,81 @@ static bool is_wrong_address(const char *listen)
 	return !host[strspn(host, "0123456789.")] && inet_pton(AF_INET, host, address) != 1;
 }
 
-static bool takes_every_address(const char *listen)
+/* The addresses that a host names without a resolver; those of IPv4 in the form ::ffff:1.2.3.4. */
+struct addresses {
+	struct in6_addr at[2];
+	int count; /* 0: a name, which may have any address */
+};
+
+static void add_address(struct addresses *addresses, const char *host)
 {
-	return text_starts(listen, "0.0.0.0:") || text_starts(listen, "[::]:");
+	struct in_addr four;
+	owned_text char *six =
+	    xformat("%s%s", inet_pton(AF_INET, host, &four) == 1 ? "::ffff:" : "", host);
+
+	addresses->count += inet_pton(AF_INET6, six, &addresses->at[addresses->count]) == 1;
 }
 
-/* Port 0 gives another port each time. */
+static struct addresses addresses_of(const char *listen)
+{
+	struct addresses addresses = {.count = 0};
+	owned_text char *host = NULL, *port = NULL;
+	struct err ignored;
+
+	if (!listen_address_parse(listen, &host, &port, &ignored))
+		return addresses;
+
+	/* the resolver of a host decides which of the two its localhost is */
+	if (text_equal(host, "localhost")) {
+		add_address(&addresses, "127.0.0.1");
+		add_address(&addresses, "::1");
+	} else {
+		add_address(&addresses, host);
+	}
+	return addresses;
+}
+
+static bool is_every_ipv4(const struct in6_addr *address)
+{
+	struct in6_addr every;
+
+	return inet_pton(AF_INET6, "::ffff:0.0.0.0", &every) == 1 &&
+	       IN6_ARE_ADDR_EQUAL(address, &every);
+}
+
+/* A socket of [::] accepts IPv4 too; one of 0.0.0.0 accepts nothing else. */
+static bool takes_address(const struct in6_addr *address, const struct in6_addr *other)
+{
+	return IN6_IS_ADDR_UNSPECIFIED(address) || IN6_ARE_ADDR_EQUAL(address, other) ||
+	       (is_every_ipv4(address) && IN6_IS_ADDR_V4MAPPED(other));
+}
+
+static bool takes_every_address(const struct addresses *addresses)
+{
+	return addresses->count == 1 &&
+	       (IN6_IS_ADDR_UNSPECIFIED(&addresses->at[0]) || is_every_ipv4(&addresses->at[0]));
+}
+
+static bool share_address(const struct addresses *some, const struct addresses *others)
+{
+	for (int i = 0; i < some->count; i++)
+		for (int k = 0; k < others->count; k++)
+			if (takes_address(&some->at[i], &others->at[k]) ||
+			    takes_address(&others->at[k], &some->at[i]))
+				return true;
+
+	/* a name is one of the host's addresses, and there is no telling which */
+	return (some->count == 0 && takes_every_address(others)) ||
+	       (others->count == 0 && takes_every_address(some));
+}
+
 static bool clash_on_port(const char *listen, const char *other)
 {
+	struct addresses some = addresses_of(listen), others = addresses_of(other);
+
+	/* port 0 gives another port each time */
 	return text_equal(port_of(listen), port_of(other)) && !text_equal(port_of(listen), ":0") &&
-	       (text_equal(listen, other) || takes_every_address(listen) ||
-		   takes_every_address(other));
+	       (text_equal(listen, other) || share_address(&some, &others));
 }
 
 static bool check_listens(

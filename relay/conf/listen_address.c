@@ -15,8 +15,8 @@ bool listen_address_parse(const char *address, char **ret_host, char **ret_port,
 	if (!text_to_int64(port, 0, 65535, &number) || (colon && length == 0) ||
 	    (!bracketed && memchr(address, ':', length)))
 		return err_set(err, ERR_CONFIG,
-		    "[admin] listen = %s: write host:port, [address]:port, or a port alone for "
-		    "127.0.0.1",
+		    "%s is no address to listen on: write host:port, [address]:port, or a port "
+		    "alone for 127.0.0.1",
 		    address);
 	*ret_host = !colon      ? xstrdup("127.0.0.1")
 		    : bracketed ? xformat("%.*s", (int)length - 2, address + 1)

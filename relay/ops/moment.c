@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -54,16 +55,22 @@ static bool is_in_calendar(struct tm fields, int64_t *ret_us)
 
 bool moment_parse(const char *text, int64_t *ret_us, struct err *err)
 {
-	static const char *const forms[] = {"%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d"};
+	static const struct {
+		const char *form;
+		ptrdiff_t length;
+	} forms[] = {{"%Y-%m-%dT%H:%M:%S", 19}, {"%Y-%m-%dT%H:%M", 16}, {"%Y-%m-%d", 10}};
+	/* strptime alone would take "2026- 1- 2" and "26-1-2": every digit has a fixed place */
+	bool blank = strpbrk(text, " \t\n\v\f\r");
 
-	for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+	for (size_t i = 0; !blank && i < sizeof forms / sizeof *forms; i++) {
 		struct tm fields = {0};
-		const char *end = strptime(text, forms[i], &fields);
+		const char *end = strptime(text, forms[i].form, &fields);
 		int64_t us, fraction = 0, zone;
 
 		/* a shorter form leaves a rest, which is no zone: then no form matches */
-		if (!end || (i == 0 && !read_fraction(&end, &fraction)) ||
-		    !read_zone_offset(end, &zone) || !is_in_calendar(fields, &us))
+		if (!end || end - text != forms[i].length ||
+		    (i == 0 && !read_fraction(&end, &fraction)) || !read_zone_offset(end, &zone) ||
+		    !is_in_calendar(fields, &us))
 			continue;
 		*ret_us = us + fraction - zone;
 		return true;

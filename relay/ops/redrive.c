@@ -163,14 +163,17 @@ static void take_acknowledged(struct redrive *redrive)
 	}
 }
 
-/* Waits until at most `most` of them are in flight. */
+/*
+ * Waits until at most `most` of them are in flight. A refusal does not end the wait: the broker may
+ * have written the others, and those that are not noted go back again with the next call.
+ */
 static bool send_until_few(struct redrive *redrive, size_t most)
 {
 	struct err err;
 	int64_t until = clock_ms() + GIVE_UP_MS;
 	size_t before = redelivery_count(redrive->redelivery);
 
-	while (!redrive->failed && redelivery_count(redrive->redelivery) > most) {
+	while (redelivery_count(redrive->redelivery) > most) {
 		struct pollfd fd = {redelivery_fd(redrive->redelivery), POLLIN, 0};
 		redelivery_step(redrive->redelivery, clock_ms());
 		take_acknowledged(redrive);
@@ -180,6 +183,8 @@ static bool send_until_few(struct redrive *redrive, size_t most)
 		if (now < before)
 			until = clock_ms() + GIVE_UP_MS;
 		else if (clock_ms() > until) {
+			/* nothing is in flight now, so that no later wait takes as long again */
+			redelivery_drop(redrive->redelivery);
 			err_set(&err, ERR_RETRY, "no broker acknowledges a dead letter");
 			return fail_redrive(redrive, &err);
 		}
@@ -192,19 +197,9 @@ static bool send_until_few(struct redrive *redrive, size_t most)
 
 static bool send_back(struct redrive *redrive, const struct consumer_record *record)
 {
-	struct err err;
 	char *topic = header_of(record, "outbox-origin-topic");
-
-	/* no consumer of the section would read the record in that topic */
-	if (!topic || !config_list_has(&redrive->section->topics, topic)) {
-		err_set(&err, ERR_REJECT,
-		    "dead letter %" PRId32 "/%" PRId64 " is of topic %s, which [deliver \"%s\"] "
-		    "does not read: add it to its topics, or leave the dead letter out",
-		    record->partition, record->offset, topic ? topic : "?", redrive->section->name);
-		free(topic);
-		return fail_redrive(redrive, &err);
-	}
 	struct item *item = item_create(NULL, record);
+
 	item->public.topic = redrive->section->dead_letter_topic;
 	item->owned_id = topic; /* as long as the dead letter */
 	redelivery_send(redrive->redelivery, item, topic, REDELIVERY_TO_ORIGIN);
@@ -213,6 +208,35 @@ static bool send_back(struct redrive *redrive, const struct consumer_record *rec
 }
 
 /* --- passes --------------------------------------------------------------------------------- */
+
+/* The first pass checks this, because a refusal after the operator's yes comes too late. */
+static bool check_redrive(
+    struct redrive *redrive, const struct part *part, const struct consumer_record *record)
+{
+	owned_text char *topic = header_of(record, "outbox-origin-topic");
+	struct err err;
+
+	/* no consumer of the section would read the record in that topic */
+	if (!topic || !config_list_has(&redrive->section->topics, topic)) {
+		err_set(&err, ERR_REJECT,
+		    "dead letter %" PRId32 "/%" PRId64 " is of topic %s, which [deliver \"%s\"] "
+		    "does not read: add it to its topics, or leave the dead letter out",
+		    record->partition, record->offset, topic ? topic : "?", redrive->section->name);
+		return fail_redrive(redrive, &err);
+	}
+
+	/* its return would not be noted, and it would go back again with each call */
+	if (record->offset >= part->offsets.next) {
+		err_set(&err, ERR_REJECT,
+		    "dead letter %" PRId32 "/%" PRId64 " is %d offsets or more behind %" PRId32
+		    "/%" PRId64 ", which did not go back: send that one back first, or delete the "
+		    "records up to it",
+		    record->partition, record->offset, OFFSETS_REACH, record->partition,
+		    part->offsets.done);
+		return fail_redrive(redrive, &err);
+	}
+	return true;
+}
 
 static bool see_dead_letter(void *context, const struct consumer_record *record)
 {
@@ -231,8 +255,9 @@ static bool see_dead_letter(void *context, const struct consumer_record *record)
 		return true;
 
 	bool gone = offsets_is_finished(&part->offsets, record->offset);
-	/* each record that is passed is taken: those that are not wanted stay unfinished */
-	if (redrive->sends && !gone)
+	/* the first pass takes each record: those that are not wanted stay unfinished. It finishes
+	 * none, so behind the first record that is out of reach no other one is in reach */
+	if (!redrive->sends && !gone && offsets_reaches(&part->offsets, record->offset))
 		offsets_take(&part->offsets, record->offset);
 	if (!is_redrive_wanted(redrive, record))
 		return true;
@@ -244,6 +269,8 @@ static bool see_dead_letter(void *context, const struct consumer_record *record)
 	redrive->figures.matching++;
 	if (redrive->sends)
 		return send_back(redrive, record);
+	if (!check_redrive(redrive, part, record))
+		return false;
 
 	part->upto = record->offset + 1;
 	report_dead_letter(redrive, record);
@@ -263,12 +290,13 @@ static bool read_dead_letters(struct redrive *redrive, bool sends, struct err *e
 	while (
 	    consumer && !at_end && !redrive->failed && redrive->figures.matching < redrive->limit)
 		if (!consumer_read(consumer, WAIT_MS, see_dead_letter, redrive, &at_end, err))
-			return false;
+			fail_redrive(redrive, err);
 
 	/* a dead letter that is acknowledged later is not noted, and would go back once more */
-	if (consumer && sends)
-		send_until_few(redrive, 0);
-	return consumer;
+	send_until_few(redrive, 0);
+	if (redrive->failed)
+		*err = redrive->err;
+	return consumer && !redrive->failed;
 }
 
 /* --- earlier redrives ----------------------------------------------------------------------- */
@@ -398,11 +426,8 @@ bool redrive_send(struct redrive *redrive, void (*unnoted)(void *context, int pa
 	redrive->limit = INT64_MAX; /* the passes read partitions by turns, each in its own order */
 	bool well = read_dead_letters(redrive, true, err);
 	/* acknowledged dead letters are noted after an error too: the next call skips them */
-	bool noted =
-	    note_parts(redrive, unnoted, context, well && !redrive->failed ? err : &noting);
-	if (redrive->failed)
-		*err = redrive->err;
-	return well && noted && !redrive->failed;
+	bool noted = note_parts(redrive, unnoted, context, well ? err : &noting);
+	return well && noted;
 }
 
 struct redrive_figures redrive_figures(const struct redrive *redrive)

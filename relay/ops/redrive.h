@@ -41,7 +41,11 @@ struct redrive *redrive_open(
     const struct config_deliver *section, const struct redrive_filter *filter, struct err *err);
 void redrive_close(struct redrive *redrive); /* NULL is fine */
 
-/* Calls see with each dead letter that matches and did not go back before. Blocks. */
+/*
+ * Calls see with each dead letter that matches and did not go back before. ERR_REJECT: one of them
+ * cannot go back, because the section does not read its topic, or its return could not be noted.
+ * Blocks.
+ */
 bool redrive_find(struct redrive *redrive,
     void (*see)(void *context, const struct redrive_found *found), void *context,
     struct err *err) MUST_CHECK;

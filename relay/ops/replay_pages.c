@@ -11,6 +11,19 @@ void replay_pages_init(struct replay_pages *pages, struct pg *pg, const struct r
 	    .pg = pg, .replay = replay, .after = replay->last_id, .rows = FIRST_ROWS};
 }
 
+static void drop_held_rows(struct replay_pages *pages)
+{
+	while (pages->held_count > 0)
+		message_release(&pages->held[--pages->held_count]);
+}
+
+void replay_pages_finish(struct replay_pages *pages)
+{
+	drop_held_rows(pages);
+	free(pages->held);
+	*pages = (struct replay_pages){0};
+}
+
 static int64_t page_room(const struct replay_pages *pages)
 {
 	return pages->replay->publisher->memory / 2;
@@ -38,6 +51,30 @@ static void end_page(struct replay_pages *pages)
 	pages->rows = rows < 1 ? 1 : rows > MOST_ROWS ? MOST_ROWS : rows;
 }
 
+static void hold_row(struct replay_pages *pages, const struct message *message)
+{
+	if (pages->held_count == pages->held_room) {
+		pages->held_room = pages->held_room ? pages->held_room * 2 : 4;
+		pages->held = xrealloc(pages->held, (size_t)pages->held_room * sizeof *pages->held);
+	}
+	pages->held[pages->held_count++] = *message;
+}
+
+/*
+ * The held rows are all rows with their id. The next page begins behind this id, so an id of which
+ * only some rows were read must not come here.
+ */
+static void pass_held_rows(struct replay_pages *pages, struct replay_send *send)
+{
+	for (int i = 0; i < pages->held_count; i++) {
+		pages->after = pages->held[i].id;
+		pages->count++;
+		pages->bytes += pages->held[i].bytes;
+		replay_send_add(send, &pages->held[i]);
+	}
+	pages->held_count = 0;
+}
+
 static bool take_page_row(
     struct replay_pages *pages, struct replay_send *send, char *row, int length, struct err *err)
 {
@@ -50,12 +87,13 @@ static bool take_page_row(
 	if (kind != COPY_ROW)
 		return true;
 
-	/* rows in memory count, sent or not: the next page begins behind them */
-	pages->after = message.id;
-	pages->count++;
-	pages->bytes += message.bytes;
-	replay_send_add(send, &message);
-	/* rows that come before the server cancels are taken too; the request is sent once */
+	if (pages->held_count > 0 && pages->held[0].id != message.id)
+		pass_held_rows(pages, send);
+	hold_row(pages, &message);
+
+	/* held rows are not in `bytes`: a page is cut behind one id at least, so the next page does
+	 * not begin with the same row. Rows that come before the server cancels are taken too; the
+	 * request is sent once. */
 	if (pages->cut || pages->bytes <= page_room(pages))
 		return true;
 	pages->cut = pages->ever_cut = true;
@@ -79,12 +117,16 @@ static bool take_page(struct replay_pages *pages, struct replay_send *send, stru
 		if (!pg_copy_next(pages->pg, &what, &row, &length, err)) {
 			if (!was_cut(pages))
 				return false;
+			/* the next page reads them again, with those that share their id */
+			drop_held_rows(pages);
 			end_page(pages);
 			return true;
 		}
 		if (what == PG_COPY_WAIT)
 			return true;
 		if (what == PG_COPY_END) {
+			/* `with ties`: the page has all rows of its last id */
+			pass_held_rows(pages, send);
 			/* a page that was cut, or is full, may have further rows behind it */
 			pages->finished = !pages->cut && pages->count < pages->rows;
 			end_page(pages);

@@ -35,7 +35,7 @@ struct run {
 	const char *what; /* for the watch */
 	int signals;
 	int64_t done_before;   /* what other runs acknowledged */
-	int64_t noted;         /* rows of this run that a note covers */
+	int64_t noted;         /* rows of this run that were acknowledged at the last note */
 	int64_t due_us;        /* the next record, with a rate */
 	int64_t seen, seen_ms; /* rows acknowledged, and the time of the last change or report */
 	int64_t stop_ms;       /* a signal came: end by this time; 0: none came */
@@ -71,7 +71,7 @@ static bool note_replay_progress(struct run *run, const char *state, struct err 
 	if (!replay_note(
 		run->replay, run->pg, now.last_id, run->done_before + now.done, state, err))
 		return false;
-	run->noted = now.done;
+	run->noted = now.acknowledged;
 	return true;
 }
 
@@ -91,7 +91,8 @@ static bool note_if_due(struct run *run, struct err *err)
 	struct replay_send_state now = replay_send_state(run->send);
 
 	if (clock_ms() - run->replay->noted_ms < note_every(run) &&
-	    now.done - run->noted < (publisher_settings_in_flight(run->replay->publisher) + 1) / 2)
+	    now.acknowledged - run->noted <
+		(publisher_settings_in_flight(run->replay->publisher) + 1) / 2)
 		return true;
 	return note_replay_progress(run, "running", err);
 }
@@ -116,10 +117,10 @@ static void warn_of_silence(struct run *run)
 	struct replay_send_state state = replay_send_state(run->send);
 	int64_t now = clock_ms();
 
-	progress_watch_step(run->watch, run->what, run->done_before + state.done);
+	progress_watch_step(run->watch, run->what, run->done_before + state.acknowledged);
 	/* with nothing to acknowledge, silence is no sign of trouble */
-	if (state.done > run->seen || state.unacked == 0) {
-		run->seen = state.done;
+	if (state.acknowledged > run->seen || state.unacked == 0) {
+		run->seen = state.acknowledged;
 		run->seen_ms = now;
 	} else if (now - run->seen_ms >= SILENCE_MS) {
 		run->seen_ms = now;
@@ -217,9 +218,8 @@ static void give_back_replay(struct run *run, const struct err *why)
 
 	/* a note of a fenced process would be refused; on a broken connection nothing can be
 	 * noted, and the lease runs out by itself */
-	if (why->kind != ERR_FENCED && pg_state(run->pg) == PG_IDLE &&
-	    !note_replay_progress(run, "stopped", &ignored))
-		return;
+	if (why->kind != ERR_FENCED && pg_state(run->pg) == PG_IDLE)
+		note_replay_progress(run, "stopped", &ignored);
 }
 
 static int make_signals(void)
@@ -254,13 +254,14 @@ bool replay_run(struct replay *replay, struct pg *pg, struct topic_metadata *met
 	    .seen_ms = clock_ms()};
 	bool good = false;
 
+	replay_pages_init(&run.pages, reader, replay);
 	if (send) {
-		replay_pages_init(&run.pages, reader, replay);
 		progress_watch_step(watch, what, 0);
 		good = work_until_over(&run, err);
 		progress_watch_end(watch);
 		if (!good)
 			give_back_replay(&run, err);
 	}
+	replay_pages_finish(&run.pages);
 	return good || say_how_to_go_on(&run, err);
 }

@@ -53,7 +53,7 @@ struct replay_send {
 	struct entry *ring;
 	int64_t capacity, first, next, end;
 	int64_t fresh; /* rows before it were sent at least once */
-	int64_t bytes, flying, last_id;
+	int64_t bytes, flying, last_id, done;
 	struct producer *producer; /* NULL: not now */
 	struct record_headers headers;
 	struct backoff backoff;
@@ -141,14 +141,26 @@ void replay_send_add(struct replay_send *send, const struct message *message)
 	send->bytes += message->bytes;
 }
 
+/* Does a row in memory share its id with the row behind it? */
+static bool shares_id_with_next_row(struct replay_send *send, int64_t number)
+{
+	return number + 1 < send->end &&
+	       entry_at(send, number)->message.id == entry_at(send, number + 1)->message.id;
+}
+
 /* Releases the acknowledged records at the beginning: they are finished. */
 static void release_written(struct replay_send *send)
 {
 	/* stops at the first gap: last_id promises that everything up to it is acknowledged */
 	while (send->first < send->end && entry_at(send, send->first)->state == WRITTEN) {
+		bool shares_id = shares_id_with_next_row(send, send->first);
 		struct message *message = &entry_at(send, send->first++)->message;
 
-		send->last_id = message->id;
+		/* a replay that is resumed begins behind last_id, so it must not split an id */
+		if (!shares_id) {
+			send->last_id = message->id;
+			send->done = send->first;
+		}
 		send->bytes -= message->bytes;
 		message_release(message);
 	}
@@ -463,7 +475,8 @@ struct replay_send_state replay_send_state(const struct replay_send *send)
 {
 	return (struct replay_send_state){
 	    .last_id = send->last_id,
-	    .done = send->first,
+	    .done = send->done,
+	    .acknowledged = send->first,
 	    .waiting = send->end - send->fresh,
 	    .unacked = send->end - send->first,
 	    .flying = send->flying,

@@ -23,7 +23,10 @@ struct replay_send *replay_send_create(const struct publisher_settings *publishe
     struct err *err);
 void replay_send_destroy(struct replay_send *send);
 
-/* Takes the message over. Its id is larger than those before. */
+/*
+ * Takes the message over. Ids do not go down, and all rows that share an id are added before the
+ * next step: last_id passes an id when every row with it is acknowledged.
+ */
 void replay_send_add(struct replay_send *send, const struct message *message);
 
 /*
@@ -35,12 +38,13 @@ bool replay_send_step(struct replay_send *send, int64_t noted, int64_t ahead, in
     int64_t *ret_sent, struct err *err) MUST_CHECK;
 
 struct replay_send_state {
-	int64_t last_id; /* everything up to here is acknowledged */
-	int64_t done;    /* so many rows */
-	int64_t waiting; /* rows that were not sent yet */
-	int64_t unacked; /* rows that are not acknowledged, these included */
-	int64_t flying;  /* records in Kafka's hands */
-	int64_t bytes;   /* size of the rows in memory */
+	int64_t last_id;      /* everything up to here is acknowledged */
+	int64_t done;         /* number of rows up to last_id */
+	int64_t acknowledged; /* done, and rows of the next id of which not all are acknowledged */
+	int64_t waiting;      /* rows that were not sent yet */
+	int64_t unacked;      /* rows that are not acknowledged, these included */
+	int64_t flying;       /* records in Kafka's hands */
+	int64_t bytes;        /* size of the rows in memory */
 };
 struct replay_send_state replay_send_state(const struct replay_send *send);
 

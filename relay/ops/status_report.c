@@ -447,9 +447,9 @@ static void ask_admin(struct status_report *report)
 	struct err err;
 
 	if (report->config->admin_listen[0] == '\0')
-		report->admin_report = xstrdup("");
-	else if (admin_get(report->config->admin_listen, "/readyz?verbose", ADMIN_MS,
-		     &report->admin_status, &body, &err))
+		return;
+	if (admin_get(report->config->admin_listen, "/readyz?verbose", ADMIN_MS,
+		&report->admin_status, &body, &err))
 		report->admin_report = xstrdup(text_string(&body));
 	else
 		report->admin_report = xstrdup(err.message);

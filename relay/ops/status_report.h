@@ -70,7 +70,7 @@ struct status_postgres {
 	int lookback_count;
 	struct status_partition *partitions; /* all of each table that could be read */
 	int partition_count;
-	int64_t default_rows[PARTITION_TABLES]; /* -1: unknown */
+	int64_t default_rows[PARTITION_TABLES]; /* -1: this table could not be read */
 	char *ids_problem; /* problem of the sequence of message.id, with the cure; NULL: none */
 };
 
@@ -84,7 +84,7 @@ struct status_report {
 	char *deliver_error;
 	/* of the admin endpoint */
 	int admin_status;     /* HTTP; 0: none is configured, or it does not answer */
-	char *admin_report;   /* lines: its checks, or why it does not answer; "" */
+	char *admin_report;   /* lines: its checks, or why it does not answer; NULL: no [admin] */
 	char *admin_lookback; /* samples of its metrics of the look-back, line by line; "" */
 	char *admin_deliver;  /* samples of its metrics of deliver sections */
 };

@@ -110,6 +110,10 @@ static void see_missing(void *context, const struct verify_found_row *row)
 {
 	struct verification *verification = context;
 
+	/* rows that share an id are found together: some of them may have their records */
+	if (!verify_engine_take_missing(verification->engine, row->id, row->event))
+		return;
+
 	/* the reasons that explain a missing record come first; only a row without one is lost */
 	if (row->skipped)
 		verify_engine_verdict(verification->engine)->skipped++;

@@ -31,7 +31,7 @@ struct entry {
 	uint64_t event, content;
 	uint16_t epoch, place; /* digests of the first occurrence's */
 	uint8_t state;         /* enum verify_state */
-	bool seen;
+	bool seen;             /* it has a record, or was taken as missing */
 };
 static_assert(sizeof(struct entry) == VERIFY_ROW_BYTES, "the header promises it");
 
@@ -392,6 +392,12 @@ enum verify_outcome verify_engine_record(
 	return VERIFY_JUDGED;
 }
 
+static bool is_missing(const struct entry *row)
+{
+	/* the other states explain why there is no record yet */
+	return !row->seen && row->state == VERIFY_ACKNOWLEDGED;
+}
+
 bool verify_engine_missing(struct verify_engine *engine, int64_t *cursor, int64_t *ret_id)
 {
 	for (; *cursor < engine->count; (*cursor)++) {
@@ -399,8 +405,7 @@ bool verify_engine_missing(struct verify_engine *engine, int64_t *cursor, int64_
 
 		if (row->seen)
 			continue;
-		/* the other states explain why there is no record yet */
-		if (row->state == VERIFY_ACKNOWLEDGED) {
+		if (is_missing(row)) {
 			*ret_id = row->id;
 			(*cursor)++;
 			return true;
@@ -413,10 +418,20 @@ bool verify_engine_missing(struct verify_engine *engine, int64_t *cursor, int64_
 	return false;
 }
 
+bool verify_engine_take_missing(struct verify_engine *engine, int64_t id, uint64_t event)
+{
+	struct entry *row = find_event(engine, id, event);
+
+	if (!row || !is_missing(row))
+		return false;
+	row->seen = true;
+	return true;
+}
+
 bool verify_engine_is_missing(const struct verify_engine *engine)
 {
 	for (int64_t i = 0; i < engine->count; i++)
-		if (!engine->rows[i].seen && engine->rows[i].state == VERIFY_ACKNOWLEDGED)
+		if (is_missing(&engine->rows[i]))
 			return true;
 	return false;
 }

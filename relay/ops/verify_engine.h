@@ -103,10 +103,15 @@ enum verify_outcome verify_engine_record(
     struct verify_engine *engine, const struct verify_record *record);
 
 /*
- * The next acknowledged row of the round that has no record; *cursor begins at 0. False: none is
- * left. The caller reports what became of the row.
+ * Returns the id of the next acknowledged row of the round that has no record; *cursor begins at 0.
+ * False: none is left. The caller looks up the rows with this id and takes the missing ones.
  */
 bool verify_engine_missing(struct verify_engine *engine, int64_t *cursor, int64_t *ret_id);
+/*
+ * Is the row with this id and event an acknowledged one without a record? True once for each row:
+ * the caller reports the reason. Rows that share the id are other rows.
+ */
+bool verify_engine_take_missing(struct verify_engine *engine, int64_t id, uint64_t event);
 /* Is there an acknowledged row without a record? Changes nothing: further records may come. */
 bool verify_engine_is_missing(const struct verify_engine *engine);
 

@@ -30,6 +30,7 @@ struct place {
 	int64_t low;      /* the first offset that still exists, if reading began there; else 0 */
 	int64_t upto;     /* this round reads up to this offset */
 	int64_t first_id; /* id of this publisher's first record in it; INT64_MAX: none */
+	int64_t counted;  /* the records before this offset are counted already */
 };
 
 struct topic {
@@ -48,7 +49,6 @@ struct verify_topics {
 	struct verify_range range;
 	struct topic *topics, *recent;
 	struct verify_topics_figures figures;
-	bool counted; /* its figures were counted: later rounds read the same records again */
 
 	/* while reading */
 	struct verify_engine *engine;
@@ -181,8 +181,19 @@ static void note_unknown(struct verify_topics *topics, const struct consumer_rec
 
 static void note_place(struct topic *topic, int32_t partition, int64_t id)
 {
-	if (partition < topic->count && topic->places[partition].first_id == INT64_MAX)
+	if (topic->places[partition].first_id == INT64_MAX)
 		topic->places[partition].first_id = id;
+}
+
+/* Adds 1 for a record that was not read before. */
+static void count_record(struct topic *topic, const struct consumer_record *record, int64_t *figure)
+{
+	struct place *place = &topic->places[record->partition];
+
+	if (record->offset < place->counted)
+		return;
+	place->counted = record->offset + 1;
+	++*figure;
 }
 
 static int64_t floor_ms(int64_t us)
@@ -225,10 +236,10 @@ static bool judge_topic_record(void *context, const struct consumer_record *reco
 	progress_watch_step(&topics->watch, "records read", ++topics->seen);
 	/* records of other publishers say nothing about this one's rows, and are only counted */
 	if (!is_of_publisher(topics, &headers, &judged.position)) {
-		topics->figures.others += !topics->counted;
+		count_record(topics->reading, record, &topics->figures.others);
 		return true;
 	}
-	topics->figures.records += !topics->counted;
+	count_record(topics->reading, record, &topics->figures.records);
 	note_place(topics->reading, record->partition, judged.position.id);
 	judged.has_sequence = read_sequence(topics, record, &judged.sequence);
 	if (verify_engine_record(topics->engine, &judged) == VERIFY_UNKNOWN &&
@@ -258,19 +269,35 @@ static void ask_compaction(const struct kafka_settings *kafka, struct topic *top
 	topic_metadata_settings_free(settings, count);
 }
 
-static void note_places(struct topic *topic, const struct consumer *consumer)
+static void add_topic_places(struct topic *topic, int count)
+{
+	topic->places = xrealloc(topic->places, (size_t)count * sizeof *topic->places);
+	for (; topic->count < count; topic->count++)
+		topic->places[topic->count] = (struct place){.first_id = INT64_MAX};
+}
+
+/*
+ * rest: each partition is read on from where it was read to, and only the places of partitions that
+ * were added meanwhile are new.
+ */
+static void note_places(struct topic *topic, const struct consumer *consumer, bool rest)
 {
 	struct consumer_partition partition;
+	int known = rest ? topic->count : 0;
 
 	for (int i = 0; consumer_partition_at(consumer, i, &partition); i++) {
-		if (partition.partition >= topic->count) {
-			topic->count = partition.partition + 1;
-			topic->places =
-			    xrealloc(topic->places, (size_t)topic->count * sizeof *topic->places);
-		}
+		struct place *place;
+
+		if (partition.partition < known)
+			continue;
+		if (partition.partition >= topic->count)
+			add_topic_places(topic, partition.partition + 1);
+
+		place = &topic->places[partition.partition];
 		/* records before the range are not read, so it is not known that they are gone */
-		topic->places[partition.partition] = (struct place){
-		    partition.from == partition.low ? partition.low : 0, partition.high, INT64_MAX};
+		place->low = partition.from == partition.low ? partition.low : 0;
+		place->upto = partition.high;
+		place->first_id = INT64_MAX;
 	}
 }
 
@@ -323,9 +350,7 @@ static bool read_topic_range(struct verify_topics *topics, struct topic *topic,
 	if (!consumer)
 		return false;
 
-	/* the rest must not replace the low offsets and first ids that the first part noted */
-	if (!range->offsets)
-		note_places(topic, consumer);
+	note_places(topic, consumer, range->offsets != NULL);
 	topics->reading = topic;
 	return read_to_end(topics, consumer, unknown, context, err);
 }
@@ -358,7 +383,6 @@ bool verify_topics_read(struct verify_topics *topics, struct verify_engine *engi
 		good = good && read_topic_range(topics, topic, &part, unknown, context, err);
 	}
 	progress_watch_end(&topics->watch);
-	topics->counted = true;
 	return good;
 }
 

@@ -153,9 +153,10 @@ bool partition_count_rows(struct pg *pg, const char *schema, const char *table,
 {
 	owned_text char *from = xformat("%" PRId64, partition->from_us);
 	owned_text char *to = xformat("%" PRId64, partition->to_us);
-	const struct pg_param params[] = {{table}, {from}, {to}};
+	owned_text char *bound = xformat("%d", COUNTED_ROWS);
+	const struct pg_param params[] = {{table}, {from}, {to}, {bound}};
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *result = schema_query(pg, schema, sql_partition_count, params, 3, err);
+	struct pg_result *result = schema_query(pg, schema, sql_partition_count, params, 4, err);
 
 	if (!result)
 		return false;

@@ -77,7 +77,9 @@ struct partition_request {
 bool partition_retire(struct pg *pg, const char *schema, const struct partition_request *request,
     enum partition_outcome *ret_outcome, struct err *err) MUST_CHECK;
 
-/* Counted up to 100,000. */
+/* Plans count rows up to this number; as many mean "at least". */
+enum { COUNTED_ROWS = 100000 };
+/* Counts up to COUNTED_ROWS. */
 bool partition_count_rows(struct pg *pg, const char *schema, const char *table,
     const struct partition *partition, int64_t *ret_rows, struct err *err) MUST_CHECK;
 

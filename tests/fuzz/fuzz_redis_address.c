@@ -24,7 +24,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	memcpy(text, data, size);
 	text[size] = '\0';
-	if (redis_address_parse(text, &address, &err)) {
+	if (redis_address_parse(&(struct redis_access){.url = text}, &address, &err)) {
 		require(!address.host != !address.path);
 		require(address.path || (address.port > 0 && address.port < 65536));
 		require(address.database >= 0 && address.place && address.place[0]);

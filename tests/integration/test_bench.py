@@ -226,6 +226,23 @@ def test_dedup_removes_no_key_that_came_meanwhile():
     assert "whose key theirs came after the begin" in error
 
 
+def test_a_configuration_that_only_delivers_is_measured_or_refused(tmp_path, kafka):
+    (tmp_path / "relay.ini").write_text(
+        f'[kafka]\nbootstrap.servers = {kafka.bootstrap}\n[deliver "billing"]\n'
+        'url = http://127.0.0.1:1/\nnetworks = 127.0.0.1\n')
+
+    def measure(*arguments):
+        return run_bench(["--config", tmp_path / "relay.ini", "--runs", "1", *arguments], {})
+
+    for kind in ("drain", "limit"):
+        status, _, error = measure(kind)
+        assert status == 78 and "without a [publisher] section" in error
+    status, _, error = measure("dedup", "--ids", "100000")
+    assert status in (0, 1) and "postgres is not measured" in error
+    status, output, error = measure("inbox", "--messages", "1000", "--json")
+    assert status in (0, 1) and json.loads(output)["figures"], error
+
+
 FILTERS = pathlib.Path(__file__).parents[1] / "bench" / "filters" / "run"
 
 

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from support.dedup import Dedup, DedupError, conform, handle_all
+from support.dedup import Dedup, DedupError, conform, handle_all, refused
 from support.postgres import Standby
 from support.process import wait_for
 from support.relay import run_command
@@ -28,15 +28,6 @@ def opened(database):
     """opened(…): a store on the test's database, closed at its end."""
     with contextlib.ExitStack() as stack:
         yield lambda **settings: stack.enter_context(Dedup(line(database, **settings)))
-
-
-@contextlib.contextmanager
-def refused(kind, *words):
-    with pytest.raises(DedupError) as refusal:
-        yield
-    assert refusal.value.kind == kind, refusal.value
-    for word in words:
-        assert word in str(refusal.value)
 
 
 def test_it_is_as_every_store(database):

@@ -13,7 +13,7 @@ import zlib
 import pytest
 import redis
 
-from support.dedup import Dedup, DedupError, conform, handle_all
+from support.dedup import Dedup, DedupError, conform, handle_all, refused
 from support.process import wait_for
 from support.redis import FakeRedis, Redis
 
@@ -62,15 +62,6 @@ def opened():
     """opened(line): a store, closed at the end."""
     with contextlib.ExitStack() as stack:
         yield lambda line: stack.enter_context(Dedup(line))
-
-
-@contextlib.contextmanager
-def refused(kind, *words):
-    with pytest.raises(DedupError) as refusal:
-        yield
-    assert refusal.value.kind == kind, refusal.value
-    for word in words:
-        assert word in str(refusal.value)
 
 
 def test_it_is_as_every_store(each):
@@ -516,7 +507,7 @@ def test_an_idle_connection_that_the_server_closed_is_made_anew(own, opened):
     ("url=redis://[::1", "config", "bracket"), ("url=redis://:1", "config", "host"),
     ("url=redis://h:99999", "config", "port"), ("url=redis://h/x", "config", "database"),
     ("url=redis://:%zz@h", "config", "percent"), ("url=127.0.0.1", "config", "redis://"),
-    ("url=unix://x", "config", "socket"), ("url=rediss://h", "config", "TLS"),
+    ("url=unix://x", "config", "socket"), ("url=http://h", "config", "rediss://"),
     ("url=redis://h form=bitmap ids=1M", "config", "lossy"),
     ("url=redis://h lossy form=bitmap", "config", "ids is missing"),
     ("url=redis://h lossy form=bloom ids=1M window=1h", "config", "forgets nothing"),

@@ -347,9 +347,10 @@ def test_status_shows_what_became_of_messages(make_sidecar, kafka, topic, tmp_pa
 @pytest.fixture
 def redrive(tmp_path):
     """redrive("--id", 7): exit status, lines, error; of the first sidecar's configuration."""
-    def run(*arguments):
+    def run(*arguments, **settings):
         status, output, error = run_command(
-            ["--config", tmp_path / "relay-0.ini", "deliver", "redrive", "billing", *arguments])
+            ["--config", tmp_path / "relay-0.ini", "deliver", "redrive", "billing", *arguments],
+            settings)
         return status, output.splitlines(), error
 
     return run
@@ -448,17 +449,37 @@ def test_a_letter_in_a_partition_that_is_added_meanwhile_waits_for_the_next_call
         assert len(application.of("bad")) == 2
 
 
+def dead_letter(topic, id, key="k", payload="{}", origin=None):
+    return (id, key, payload, None, [("outbox-group", topic.encode()),
+                                     ("outbox-origin-topic", (origin or topic).encode())])
+
+
 def test_dead_letters_that_cannot_go_back_are_refused(make_sidecar, kafka, topic, dead_topic, redrive):
-    produce(kafka.bootstrap, dead_topic,
-            [("x", "k", "{}", None, [("outbox-group", topic.encode()),
-                                     ("outbox-origin-topic", b"elsewhere")])])
+    produce(kafka.bootstrap, dead_topic, [dead_letter(topic, "x", origin="elsewhere")])
     with Application() as application:
         make_sidecar(application)
-        status, _, error = redrive("--yes")
-        assert status == 65 and "topic elsewhere, which [deliver" in error
+        for choice in ("--dry-run", "--yes"):  # before the question
+            status, _, error = redrive(choice)
+            assert status == 65 and "topic elsewhere, which [deliver" in error
         status, _, error = redrive()
         assert status == 65 and "--dry-run" in error
         assert redrive("--topic", "other", "--yes")[0] == 0
+
+
+def test_a_dead_letter_that_kafka_refuses_keeps_no_other_one_from_being_noted(
+        make_sidecar, kafka, topic, dead_topic, redrive):
+    produce(kafka.bootstrap, dead_topic, [
+        *[dead_letter(topic, f"small-{i}") for i in range(20)],
+        dead_letter(topic, "large", "large", "x" * 5000),
+        *[dead_letter(topic, f"small-{i}") for i in range(20, 40)]])
+    with Application() as application:
+        make_sidecar(application)
+        status, lines, error = redrive("--yes", OUTBOX_RELAY_KAFKA_MESSAGE_MAX_BYTES="2000")
+        assert (status, lines[-1]) == (65, "40 dead letters went back"), error
+        status, lines, _ = redrive("--yes")
+        assert (status, lines[-2:]) == (0, ["1 dead letters match; 40 more went back before",
+                                            "1 dead letters went back"])
+    assert len(list(read_topics(kafka.bootstrap, [topic]))) == 41
 
 
 def test_an_order_to_a_section_that_is_not_plain_is_refused(make_sidecar, topic):

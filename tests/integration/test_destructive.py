@@ -157,6 +157,17 @@ def test_an_owned_publisher_is_dropped_by_that_word(settings, database, make_rel
         ("publisher drop", "main", {"publisher": "main", "force": "last,owned"}, "ticket 7")]
 
 
+def test_a_count_that_ended_at_its_bound_says_at_least(settings, database):
+    columns = "publisher, shard, id, created_at, event_id, topic, tick"
+    row = "'main', 0, n, now(), gen_random_uuid(), 't', 1"
+    database.execute(f"INSERT INTO outbox.parked ({columns}, state, attempts, next_at)"
+                     f" SELECT {row}, 'dead', 1, now() FROM generate_series(1, 3) n")
+    database.execute(f"INSERT INTO outbox.scheduled ({columns}, deliver_at)"
+                     f" SELECT {row}, now() FROM generate_series(1, 100001) n")
+    arguments = ["publisher", "drop", "main", "--force", "last", "--dry-run"]
+    assert "go 3 parked and at least 100000 scheduled" in run_command(arguments, settings)[1]
+
+
 def test_a_configured_publisher_is_dropped_by_that_word(settings, database, tmp_path):
     path = tmp_path / "relay.ini"
     path.write_text('[publisher "billing"]\n[publisher "bills"]\n')

@@ -403,6 +403,37 @@ def test_a_refused_record_ends_it_by_name_and_a_resume_goes_on_behind_it(
     assert events(replayed(kafka, [topic])).keys() == wanted.keys()
 
 
+def test_an_id_is_passed_when_all_rows_that_share_it_are_acknowledged(
+        database, kafka, topic, other, replay, settings):
+    """One of two such rows is acknowledged when the replay ends, and the other one is refused."""
+    fill(database, [topic], 100)
+    database.execute("SELECT setval('outbox.message_id_seq', %s, false)", (id_of(database, 100),))
+    database.execute("INSERT INTO outbox.message (topic, key, payload)"
+                     " SELECT %s, 'k1', '101' || string_agg(md5(n::text), '')"
+                     " FROM generate_series(1, 20000) n", (other,))
+    wanted = rows_of(database)
+    kafka.alter_topic(other, max_message_bytes=100_000)
+    status, _, error = run_command(["replay", "--all", "--yes", "--reason", "again"], settings)
+    assert status == REFUSED and f"for topic {other}: Kafka refuses the record" in error
+    assert events(replayed(kafka, [topic, other])).total() == 100
+    assert state(database) == ("stopped", 99, 101, id_of(database, 99))
+
+    kafka.alter_topic(other, max_message_bytes=1_000_000)
+    assert "finished, 101 of 101 rows published" in replay("--resume", "1")
+    assert events(replayed(kafka, [topic, other])).keys() == wanted.keys()
+
+
+def test_a_page_that_is_cut_separates_no_rows_that_share_an_id(database, kafka, topic, replay):
+    """The rows of each id are larger than the memory and more than max_in_flight."""
+    database.execute("INSERT INTO outbox.message (id, created_at, topic, key, payload)"
+                     " OVERRIDING SYSTEM VALUE SELECT 1 + n / 100, clock_timestamp() + n * interval '1 us',"
+                     " %s, 'k' || n, repeat('x', 100000) FROM generate_series(0, 599) n", (topic,))
+    output = replay("--all", "--yes", "--reason", "again", OUTBOX_RELAY_PUBLISHER_MEMORY="1MiB",
+                    OUTBOX_RELAY_PUBLISHER_MAX_IN_FLIGHT="50")
+    assert "finished, 600 of 600 rows published" in output
+    assert events(replayed(kafka, [topic])) == dict.fromkeys(rows_of(database), 1)
+
+
 def test_the_auditor_finds_the_topic_clean_with_replayed_records_in_it(
         database, kafka, topic, make_relay, make_writers, settings, replay):
     relay = make_relay().wait_ready()

@@ -1,5 +1,6 @@
 """`status` says what is known, what is unknown and why something waits; every list has --json."""
 
+import http.server
 import json
 import os
 import pty
@@ -7,6 +8,7 @@ import re
 import select
 import signal
 import subprocess
+import threading
 
 import pytest
 
@@ -70,13 +72,38 @@ def test_a_lock_of_the_messages_makes_numbers_unknown(database, settings):
         shard, = found["shards"]
         assert (shard["unpublished"], shard["oldest_age_ms"], shard["unknown"]) == (None, None, "outbox.message is locked")
         assert found["unknown"] == ["outbox.message is locked"] and found["error"] is None
-        assert found["default_rows"]["message"] is None and found["parked"] == [
+        assert found["default_rows"]["message"] is None and found["default_rows"]["processed"] == "0"
+        assert found["partitions"] is None  # those of the other tables would look like all of them
+        assert found["parked"] == [
             {**found["parked"][0], "publisher": "main", "waiting": "0"}]
         assert run_command(["publisher", "list"], settings, timeout=30)[0] == 0
     finally:
         holder.close()
     found, = report_of(settings)["postgres"]
     assert found["unknown"] == [] and found["shards"][0]["unknown"] is None and found["shards"][0]["unpublished"] == "0"
+    assert {row["name"].split("_")[0] for row in found["partitions"]} == {"message", "lookback", "processed"}
+
+
+class Speechless(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(503)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+def test_an_admin_endpoint_that_says_nothing_differs_from_none(settings):
+    assert report_of(settings)["relay"] is None
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Speechless) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        listen = f"127.0.0.1:{server.server_port}"
+        named = {**settings, "OUTBOX_RELAY_ADMIN_LISTEN": listen}
+        assert report_of(named)["relay"] == {"listen": listen, "answers": True, "ready": False,
+                                             "report": [], "lookback": [], "deliver": []}
+        assert f"relay at {listen}\n  ! it answers with status 503 and no report\n" in status_of(named)[1]
+        server.shutdown()
 
 
 def test_rows_that_nobody_counted_are_unknown(database, settings):

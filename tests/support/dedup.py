@@ -2,9 +2,12 @@
 claims_driver, rules_driver and dedup_conform."""
 
 import collections
+import contextlib
 import os
 import signal
 import subprocess
+
+import pytest
 
 from support.relay import beside
 
@@ -15,6 +18,15 @@ class DedupError(Exception):
     def __init__(self, kind, message):
         super().__init__(f"{kind}: {message}")
         self.kind = kind
+
+
+@contextlib.contextmanager
+def refused(kind, *words):
+    with pytest.raises(DedupError) as refusal:
+        yield
+    assert refusal.value.kind == kind, refusal.value
+    for word in words:
+        assert word in str(refusal.value)
 
 
 class Driver:

@@ -9,9 +9,10 @@ from .process import Process, free_port, temporary_folder, wait_for
 
 class Redis:
     """A redis-server on a free port of loopback; a context manager. settings: of its configuration,
-    with _ for -; it keeps nothing on its disk unless they say so."""
+    with _ for -; it keeps nothing on its disk unless they say so. tls: an Authority: its port speaks TLS
+    alone, and wants a certificate of the client."""
 
-    def __init__(self, **settings):
+    def __init__(self, tls=None, **settings):
         self.folder = temporary_folder("redis")
         self.data = os.path.join(self.folder, "data")
         os.mkdir(self.data)
@@ -21,7 +22,20 @@ class Redis:
         os.symlink("/usr/bin/redis-check-rdb", self.program)
         self.settings = {"save": "", "appendonly": "no", **settings}
         self.process = None
-        self.client = redis.Redis(port=self.port, password=settings.get("requirepass"))
+        self.use_authority(tls)
+
+    def use_authority(self, tls):
+        """The next start uses its certificates; the client of the test does at once."""
+        self.tls = tls
+        own = {}
+        if tls:
+            certificate, key = tls.issue("redis")
+            self.settings |= {"tls_cert_file": certificate, "tls_key_file": key,
+                              "tls_ca_cert_file": tls.certificate}
+            certificate, key = tls.issue("test")
+            own = {"ssl": True, "ssl_ca_certs": tls.certificate, "ssl_certfile": certificate,
+                   "ssl_keyfile": key, "host": "127.0.0.1"}
+        self.client = redis.Redis(port=self.port, password=self.settings.get("requirepass"), **own)
 
     def __enter__(self):
         return self.start()
@@ -32,7 +46,8 @@ class Redis:
             self.process.kill()
 
     def arguments(self):
-        words = [self.program, "--port", self.port, "--bind", "127.0.0.1", "--dir", self.data]
+        ports = ["--port", 0, "--tls-port", self.port] if self.tls else ["--port", self.port]
+        words = [self.program, *ports, "--bind", "127.0.0.1", "--dir", self.data]
         for name, value in self.settings.items():
             words += [f"--{name.replace('_', '-')}", value]
         return words
@@ -64,7 +79,7 @@ class Redis:
 
     @property
     def url(self):
-        return f"redis://127.0.0.1:{self.port}"
+        return f"{'rediss' if self.tls else 'redis'}://127.0.0.1:{self.port}"
 
 
 class FakeRedis(Redis):

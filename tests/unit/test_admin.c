@@ -175,6 +175,18 @@ static void an_occupied_port_is_a_matter_of_configuration(void **state)
 	listener_close(&listener);
 }
 
+static void a_wrong_address_names_its_section(void **state)
+{
+	struct listener listener;
+	struct err err;
+
+	(void)state;
+	assert_false(listener_open("api", "::1:9188", &listener, &err));
+	assert_int_equal(err.kind, ERR_CONFIG);
+	assert_true(
+	    text_starts(err.message, "[api] listen: ::1:9188 is no address to listen on: "));
+}
+
 static void a_port_alone_is_on_loopback(void **state)
 {
 	static const struct {
@@ -214,6 +226,7 @@ int main(void)
 	    cmocka_unit_test(the_metrics_page_holds_what_was_counted),
 	    cmocka_unit_test(other_paths_and_methods_are_refused),
 	    cmocka_unit_test(an_occupied_port_is_a_matter_of_configuration),
+	    cmocka_unit_test(a_wrong_address_names_its_section),
 	    cmocka_unit_test(a_port_alone_is_on_loopback),
 	};
 

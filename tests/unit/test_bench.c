@@ -6,6 +6,8 @@
 #include <jansson.h>
 #include <math.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "bench.h"
 #include "text.h"
@@ -119,6 +121,21 @@ static void a_ratio_without_a_bound_is_shown_and_not_judged(void **state)
 	free(bench.figures);
 }
 
+static void a_child_whose_status_is_unknown_has_failed(void **state)
+{
+	(void)state;
+	struct bench_child child = {.pid = fork()};
+	struct rusage usage;
+	struct err err;
+
+	if (child.pid == 0)
+		_exit(0);
+	assert_int_equal(waitpid(child.pid, NULL, 0), child.pid);
+	assert_false(bench_child_wait(&child, &usage, &err));
+	assert_non_null(strstr(err.message, "its exit status is unknown"));
+	assert_int_equal(child.pid, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -130,6 +147,7 @@ int main(void)
 		a_figure_beyond_its_bound_is_not_good_and_a_saturated_one_says_nothing),
 	    cmocka_unit_test(pairs_are_judged_by_the_median_of_their_ratios),
 	    cmocka_unit_test(a_ratio_without_a_bound_is_shown_and_not_judged),
+	    cmocka_unit_test(a_child_whose_status_is_unknown_has_failed),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,6 +9,7 @@
 #include "cleanup.h"
 #include "help.h"
 #include "moment.h"
+#include "partitions.h"
 #include "text.h"
 
 enum { MOST_WORDS = 16 };
@@ -299,10 +300,50 @@ static void help_and_reference_name_every_option(void **state)
 	}
 }
 
+static size_t columns_of_line(const char *line)
+{
+	size_t columns = 0;
+
+	for (; *line && *line != '\n'; line++)
+		columns += (*line & 0xC0) != 0x80; /* a character begins */
+	return columns;
+}
+
 static void expect_narrow(const struct text *help)
 {
 	for (const char *at = help->data; *at; at += strcspn(at, "\n") + 1)
-		assert_true(strcspn(at, "\n") <= 82); /* bytes; "…" has three */
+		assert_true(columns_of_line(at) <= 80);
+}
+
+static void help_is_aligned_by_columns(void **state)
+{
+	static const struct command_option options[] = {
+	    {"force", "WORD,…", "Starts at column 28."}, {0}};
+	static const struct command command = {.name = "drop",
+	    .arguments = "",
+	    .summary = "",
+	    .options = options,
+	    .example = "",
+	    /* a line of 79 columns and 151 bytes */
+	    .description =
+		"… … … … … … … … … … … … … … … … … … … … … … … … … … … … … … … … … … … … 80 wide"};
+	OWNED(text_finish) struct text help = {0};
+
+	(void)state;
+	help_command(&command, &help);
+	assert_non_null(strstr(help.data, "\n  --force WORD,…            Starts at column 28.\n"));
+	assert_non_null(strstr(help.data, "… 80 wide\n"));
+}
+
+static void the_option_table_names_each_partitioned_table(void **state)
+{
+	(void)state;
+	for (const struct command *const *row = commands; *row; row++)
+		for (const struct command_option *option = (*row)->options; option && option->name;
+		     option++)
+			for (int i = 0; i < PARTITION_TABLES && text_equal(option->name, "table");
+			     i++)
+				assert_non_null(strstr(option->help, partition_tables[i]));
 }
 
 static void help_fits_eighty_columns(void **state)
@@ -373,6 +414,12 @@ static void a_moment_is_read_and_written_in_utc(void **state)
 	    {"2026-01-02T03:04:05+01:00Z", -1},
 	    {"2026-02-30", -1},
 	    {"2026-01-02 03:04", -1},
+	    {"2026- 1- 2", -1},
+	    {" 2026-01-02", -1},
+	    {"2026-01-02T 3:04", -1},
+	    {"2026-01-02T03:04: 5", -1},
+	    {"2026-1-2", -1},
+	    {"26-01-02", -1},
 	    {"tomorrow", -1},
 	    {"", -1},
 	};
@@ -418,6 +465,8 @@ int main(void)
 	    cmocka_unit_test(every_row_is_complete),
 	    cmocka_unit_test(help_and_reference_name_every_option),
 	    cmocka_unit_test(help_fits_eighty_columns),
+	    cmocka_unit_test(help_is_aligned_by_columns),
+	    cmocka_unit_test(the_option_table_names_each_partitioned_table),
 	    cmocka_unit_test(the_usage_names_every_command_in_a_screen),
 	    cmocka_unit_test(a_list_of_commands_ends_with_an_example),
 	    cmocka_unit_test(a_moment_is_read_and_written_in_utc),

@@ -735,6 +735,49 @@ static void addresses_are_a_port_or_host_and_port(void **state)
 	}
 }
 
+static void listeners_clash_that_cannot_both_bind(void **state)
+{
+	static const struct {
+		const char *admin, *api;
+		bool clash;
+	} rows[] = {
+	    {"9187", "127.0.0.1:9187", true},
+	    {"9187", "9188", false},
+	    {"0", "127.0.0.1:0", false},
+	    {"localhost:9187", "127.0.0.1:9187", true},
+	    {"[::1]:9187", "localhost:9187", true},
+	    {"localhost:9187", "127.0.0.2:9187", false},
+	    {"127.0.0.1:9187", "[::1]:9187", false},
+	    {"127.0.0.1:9187", "[::ffff:127.0.0.1]:9187", true},
+	    {"[::1]:9187", "[0:0:0:0:0:0:0:1]:9187", true},
+	    {"0.0.0.0:9187", "[::1]:9187", false},
+	    {"0.0.0.0:9187", "10.0.0.1:9187", true},
+	    {"0.0.0.0:9187", "[::]:9187", true},
+	    {"localhost:9187", "0.0.0.0:9187", true},
+	    {"127.0.0.1:9187", "[::]:9187", true},
+	    {"relay.local:9187", "relay.local:9187", true},
+	    {"relay.local:9187", "0.0.0.0:9187", true},
+	    {"relay.local:9187", "127.0.0.1:9187", false},
+	    {"cafe:9187", "127.0.0.1:9187", false},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		char *ini = xformat("[admin]\nremote = yes\nlisten = %s\n[api]\nremote = yes\n"
+				    "read_tokens = 0123456789abcdef\nlisten = %s\n",
+		    rows[i].admin, rows[i].api);
+		struct err err = {0};
+		struct config *config = config_parse("relay.ini", ini, no_environ, &err);
+
+		if ((config == NULL) != rows[i].clash)
+			fail_msg("%s, %s: %s", rows[i].admin, rows[i].api, err.message);
+		if (rows[i].clash)
+			assert_non_null(strstr(err.message, "choose another port"));
+		config_destroy(config);
+		free(ini);
+	}
+}
+
 static void the_environment_is_enough(void **state)
 {
 	struct config *config =
@@ -1018,6 +1061,7 @@ int main(void)
 	    cmocka_unit_test(a_mistake_names_place_and_cure),
 	    cmocka_unit_test(headers_are_left_out_only_where_nothing_needs_them),
 	    cmocka_unit_test(addresses_are_a_port_or_host_and_port),
+	    cmocka_unit_test(listeners_clash_that_cannot_both_bind),
 	    cmocka_unit_test(the_environment_is_enough),
 	    cmocka_unit_test(the_environment_wins_over_the_file),
 	    cmocka_unit_test(the_dsn_has_its_order_of_sources),

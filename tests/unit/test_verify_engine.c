@@ -85,6 +85,36 @@ static void rows_that_are_not_to_be_published_yet_are_counted_and_not_missing(vo
 	verify_engine_destroy(engine);
 }
 
+static void rows_that_share_an_id_are_missing_one_by_one(void **state)
+{
+	(void)state;
+	struct verify_engine *engine = verify_engine_create(MEMORY);
+	static const enum verify_state states[] = {
+	    VERIFY_ACKNOWLEDGED, VERIFY_ACKNOWLEDGED, VERIFY_PARKED, VERIFY_ACKNOWLEDGED};
+	int64_t cursor = 0, id;
+	struct err err;
+
+	/* four rows have id 5, and the first one has its record */
+	verify_engine_begin(engine, 0);
+	for (uint64_t i = 0; i < 4; i++)
+		assert_true(verify_engine_row(
+		    engine, &(const struct verify_row){5, event_of(5) + i, 36, states[i]}, &err));
+	verify_engine_rows_end(engine, true);
+	see(engine, record_of(5));
+
+	assert_true(verify_engine_missing(engine, &cursor, &id));
+	assert_int_equal(id, 5);
+	for (uint64_t i = 0; i < 5; i++)
+		assert_int_equal(
+		    verify_engine_take_missing(engine, 5, event_of(5) + i), i == 1 || i == 3);
+	/* none counts twice, though the id may be returned in two batches */
+	assert_false(verify_engine_take_missing(engine, 5, event_of(5) + 3));
+	assert_false(verify_engine_missing(engine, &cursor, &id));
+	assert_int_equal(verify_engine_verdict(engine)->parked, 1);
+	assert_false(verify_engine_is_missing(engine));
+	verify_engine_destroy(engine);
+}
+
 static void asking_whether_something_is_missing_changes_nothing(void **state)
 {
 	(void)state;
@@ -397,6 +427,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(rows_that_were_published_once_in_order_are_clean),
 	    cmocka_unit_test(rows_that_are_not_to_be_published_yet_are_counted_and_not_missing),
+	    cmocka_unit_test(rows_that_share_an_id_are_missing_one_by_one),
 	    cmocka_unit_test(asking_whether_something_is_missing_changes_nothing),
 	    cmocka_unit_test(an_acknowledged_row_without_a_record_is_missing_and_another_pending),
 	    cmocka_unit_test(a_record_without_a_row_is_unknown_and_so_is_one_with_another_event),

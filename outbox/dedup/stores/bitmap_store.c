@@ -95,6 +95,7 @@ static bool open_bitmap_file(struct bitmap_store *bitmap, const char *name, stru
 	if (sscanf(name, "%llu.bits%n", &number, &end) != 1 || !end || name[end])
 		return true;
 
+	/* Fewer ids are planned than before: done ids would lie outside of the bits. */
 	if (number >= bitmap->part_count)
 		return err_set(err, ERR_CONFIG,
 		    "path=%s has ids up to %llu: raise ids, or use a new folder",
@@ -112,6 +113,7 @@ static bool open_bitmap_files(struct bitmap_store *bitmap, struct err *err)
 	if (!mapped_file_open(&bitmap->offset, bitmap->folder.fd, "offset", &wanted, false, err))
 		return err_prefix(err, "path=%s", bitmap->folder.path);
 
+	/* A descriptor of its own, because closedir closes it. */
 	int copy = openat(bitmap->folder.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *list = copy < 0 ? NULL : fdopendir(copy);
 	const struct dirent *entry;
@@ -210,6 +212,7 @@ static bool look_up_bits(struct dedup_store *store, const struct dedup_item *ite
 static bool set_bit(struct bitmap_store *bitmap, uint64_t bit, bool on, struct err *err)
 {
 	struct part *part = &bitmap->parts[bit >> OFFSET_BITS];
+	/* The count changes only with a bit, and no file is created to clear a bit. */
 	if (bit_is_set(bitmap, bit) == on)
 		return true;
 	if (!part->file.head && !open_bitmap_part(bitmap, bit >> OFFSET_BITS, err))

@@ -69,6 +69,7 @@ static struct dedup_store *open_bloom_store(const struct dedup_spec *spec, struc
 	struct dedup_window_settings settings = dedup_spec_window(spec);
 	struct bloom_store *bloom = xcalloc(1, sizeof *bloom);
 	bloom->store.type = spec->type;
+	/* The query is tried first, so that a wrong one creates no folder. */
 	bloom->confirm = sql ? dedup_confirm_open(spec, err) : NULL;
 	bloom->window = bloom->confirm || !sql ? dedup_window_open(&settings, err) : NULL;
 

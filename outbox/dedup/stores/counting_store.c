@@ -70,6 +70,7 @@ static int insert_part(struct counting_store *counting, const struct part *part)
 	int place = place_of_part(counting, part->number, part->sub),
 	    behind = counting->count++ - place;
 
+	/* Both arrays have the same order, so that an index means the same slice in both. */
 	memmove(
 	    &counting->parts[place + 1], &counting->parts[place], (size_t)behind * sizeof *part);
 	memmove(&counting->filters[place + 1], &counting->filters[place],
@@ -350,6 +351,7 @@ static void read_counting_stats(const struct dedup_store *store, struct outbox_d
 		stats->sub_slices += counting->parts[i].sub > 0;
 		stats->memory_bytes += MAPPED_HEAD + head->bytes;
 		if (head->count)
+			/* A new id is taken for a done one if any filter seems to have it. */
 			none *=
 			    1 - bloom_rate((double)head->count / (double)counting->filters[i].lines,
 				    COUNTING_PLACES);

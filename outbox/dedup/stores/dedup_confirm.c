@@ -155,6 +155,7 @@ bool dedup_confirm_ask(struct dedup_confirmer *confirm, const struct dedup_item 
 		hash_set_add(&asked, hash_of(&items[places[i]]));
 	}
 
+	/* The rows come in any order, and only for ids that exist: sets match them. */
 	OWNED(owned_pg_result_destroy) struct pg_result *rows = ask_confirm_query(confirm, err);
 	if (!rows || !gather_confirmed_ids(rows, &asked, &there, err))
 		return false;

@@ -26,6 +26,7 @@ static uint64_t count_body(FILE *file, bool counters, bool *ret_sure)
 			uint64_t full = words[i] & words[i] >> 1;
 			count += counters ? count_nibbles(words[i])
 					  : (uint64_t)__builtin_popcountll(words[i]);
+			/* 15 is the largest value of a counter of 4 bits. */
 			if (counters && (full & full >> 2 & UINT64_C(0x1111111111111111)))
 				*ret_sure = false;
 		}

@@ -44,6 +44,7 @@ static bool check_start(struct slice *slice)
 	const struct state_file *file = inspection->part.file;
 	const struct key_log_start *start = &slice->log.start;
 	const char *why = key_log_start_fault(start);
+	/* A file shorter than its head was being created: key_log_open begins it anew. */
 	if (slice->log.units < KEY_FIRST_UNIT)
 		return true;
 
@@ -244,6 +245,7 @@ static bool inspect_key_log(struct dedup_inspection *inspection, bool exact, str
 
 	if (!key_view_open(&slice.log, folder, part->file->name))
 		return dedup_inspection_fail_unless_gone(part->file->name, err);
+	/* A log without a head gets the folder's seed when it is opened. */
 	if (slice.log.units < KEY_FIRST_UNIT)
 		slice.log.seed = inspection->folder->head.seed;
 	if (map_file &&

@@ -76,6 +76,10 @@ const struct spec_setting dedup_settings[DEDUP_SETTINGS + 1] = {
     [DEDUP_SET_DSN] = SPEC_DSN(struct dedup_spec),
     [DEDUP_SET_SCHEMA] = SPEC_SCHEMA(struct dedup_spec),
     [DEDUP_SET_URL] = SPEC_URL(struct dedup_spec),
+    [DEDUP_SET_PASSWORD_FILE] = SPEC_PASSWORD_FILE(struct dedup_spec),
+    [DEDUP_SET_TLS_CA] = SPEC_TLS_CA(struct dedup_spec),
+    [DEDUP_SET_TLS_CERTIFICATE] = SPEC_TLS_CERTIFICATE(struct dedup_spec),
+    [DEDUP_SET_TLS_KEY] = SPEC_TLS_KEY(struct dedup_spec),
     [DEDUP_SET_NAME] = SPEC_NAME(struct dedup_spec),
     [DEDUP_SET_LEASE] = SPEC_LEASE(struct dedup_spec),
     [DEDUP_SET_TIMEOUT] = SPEC_TIMEOUT(struct dedup_spec),
@@ -98,7 +102,7 @@ void dedup_spec_finish(struct dedup_spec *spec)
 	free(spec->dsn);
 	free(spec->query);
 	free(spec->schema);
-	free(spec->url);
+	redis_access_finish(&spec->server);
 	free(spec->name);
 	dedup_spec_init(spec, NULL);
 }
@@ -131,6 +135,7 @@ bool dedup_spec_check(struct dedup_spec *spec, struct err *err)
 	    (type->check && !type->check(spec, err)))
 		return false;
 
+	/* After the store's check, which must see which settings the line left out. */
 	if (spec->window_ms == 0)
 		spec->window_ms = DEDUP_WINDOW_MS;
 	if (spec->pending == 0)

@@ -13,24 +13,25 @@
 #include <stdint.h>
 #include "dedup_window.h"
 #include "errors.h"
+#include "redis_address.h"
 #include "spec.h"
 
 struct dedup_spec {
 	const struct dedup_store_type *type;
-	bool lossy;         /* the line has the word `lossy` */
-	char *form;         /* chooses among the forms of the store; NULL: not given */
-	int64_t ids;        /* planned maximum of different ids in a window */
-	double rate;        /* false positive rate of the whole window */
-	double alarm;       /* observed rate above which there is an alarm; 0: never */
-	int64_t window_ms;  /* minimum time for which an id is kept; 0 until dedup_spec_check */
-	int64_t slices;     /* number of slices of the window */
-	int64_t hot;        /* number of ids in the exact layer in front; 0: none */
-	int64_t pending;    /* maximum number of pending ids; 0 until dedup_spec_check */
-	char *path;         /* the folder of the store's state; NULL: not given */
-	bool confirm_sql;   /* a query confirms the hits of the filter */
-	char *dsn, *query;  /* dsn: the database of the query, or of the table */
-	char *schema;       /* schema of the table */
-	char *url;          /* address of the server */
+	bool lossy;        /* the line has the word `lossy` */
+	char *form;        /* chooses among the forms of the store; NULL: not given */
+	int64_t ids;       /* planned maximum of different ids in a window */
+	double rate;       /* false positive rate of the whole window */
+	double alarm;      /* observed rate above which there is an alarm; 0: never */
+	int64_t window_ms; /* minimum time for which an id is kept; 0 until dedup_spec_check */
+	int64_t slices;    /* number of slices of the window */
+	int64_t hot;       /* number of ids in the exact layer in front; 0: none */
+	int64_t pending;   /* maximum number of pending ids; 0 until dedup_spec_check */
+	char *path;        /* the folder of the store's state; NULL: not given */
+	bool confirm_sql;  /* a query confirms the hits of the filter */
+	char *dsn, *query; /* dsn: the database of the query, or of the table */
+	char *schema;      /* schema of the table */
+	struct redis_access server;
 	char *name;         /* shared stores keep ids under different names apart */
 	int64_t lease_ms;   /* time for which an id is pending in a shared store */
 	int64_t timeout_ms; /* for an answer of a server */
@@ -59,6 +60,10 @@ enum dedup_setting {
 	DEDUP_SET_DSN,
 	DEDUP_SET_SCHEMA,
 	DEDUP_SET_URL,
+	DEDUP_SET_PASSWORD_FILE,
+	DEDUP_SET_TLS_CA,
+	DEDUP_SET_TLS_CERTIFICATE,
+	DEDUP_SET_TLS_KEY,
 	DEDUP_SET_NAME,
 	DEDUP_SET_LEASE,
 	DEDUP_SET_TIMEOUT,

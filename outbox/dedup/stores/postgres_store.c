@@ -222,6 +222,7 @@ static bool record_in_postgres(
 	if (count == 0)
 		return true;
 
+	/* Connects first: only then is it known whether the earlier locks are still held. */
 	if (!postgres_session_connect(&postgres->server, err))
 		return false;
 	forget_lost_locks(postgres);

@@ -137,6 +137,7 @@ static bool reserve_redis_filter(
 {
 	int64_t exists = 0;
 	redis_sayf(redis->server.redis, "EXISTS %s:bloom", redis->name);
+	/* After a failure `exists` is still 0, so the result is false. */
 	if (!redis_session_hear(&redis->server, store_number, &exists, err) || exists)
 		return exists;
 
@@ -146,6 +147,7 @@ static bool reserve_redis_filter(
 	if (redis_session_hear(&redis->server, store_number, &exists, err))
 		return true;
 
+	/* An error of the server ends the session. */
 	if (strstr(err->message, "item exists"))
 		return redis_session_begin(&redis->server, err);
 	if (strstr(err->message, "unknown command"))
@@ -499,7 +501,8 @@ static struct dedup_store *open_redis_store(const struct dedup_spec *spec, struc
 		redis->hot_ms = spec->window_ms;
 	}
 
-	if (redis_session_init(&redis->server, spec->url, (int)spec->timeout_ms, spec->name, err) &&
+	if (redis_session_init(
+		&redis->server, &spec->server, (int)spec->timeout_ms, spec->name, err) &&
 	    redis_session_begin(&redis->server, err) &&
 	    (!redis->form->prepare || redis->form->prepare(redis, spec, err)))
 		return &redis->store;
@@ -528,7 +531,8 @@ static void read_redis_stats(const struct dedup_store *store, struct outbox_dedu
 	.spec = {"redis", dedup_settings,                                                          \
 	    DEDUP_TAKES_ALWAYS | DEDUP_TAKES(IDS) | DEDUP_TAKES(RATE) | DEDUP_TAKES(WINDOW) |      \
 		DEDUP_TAKES(HOT) | DEDUP_TAKES(FORM) | DEDUP_TAKES(URL) | DEDUP_TAKES(NAME) |      \
-		DEDUP_TAKES(LEASE) | DEDUP_TAKES(TIMEOUT),                                         \
+		DEDUP_TAKES(LEASE) | DEDUP_TAKES(TIMEOUT) | DEDUP_TAKES(PASSWORD_FILE) |           \
+		DEDUP_TAKES(TLS_CA) | DEDUP_TAKES(TLS_CERTIFICATE) | DEDUP_TAKES(TLS_KEY),         \
 	    DEDUP_TAKES(URL) | DEDUP_TAKES(NAME) | (needs)}
 #define REDIS_LIFE                                                                                 \
 	.open = open_redis_store, .close = close_redis_store, .look = claim_in_redis,              \

@@ -145,6 +145,7 @@ static void add_line_place(struct sequence_store *sequence, struct line *line,
 	if (line->first == line->count)
 		line->first = line->count = 0;
 
+	/* More than half of the room lies in front of the first place: no more memory is needed. */
 	if (line->count == line->capacity && line->first > line->capacity / 2) {
 		line->count -= line->first;
 		memmove(
@@ -325,6 +326,7 @@ static bool resume_marks(struct dedup_store *store, const char *text, struct err
 		struct line *line = find_shard_line(sequence, &position);
 		if (!line)
 			line = make_line(sequence, &position);
+		/* A mark never moves back: the folder may know more than the text. */
 		if (outbox_position_compare(&line->mark, &position) < 0)
 			line->mark = position;
 		at += length + (at[length] == ' ');

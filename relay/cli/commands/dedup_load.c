@@ -307,7 +307,6 @@ const struct command command_dedup_load = {
 	"does not load an id twice, so the same call may be repeated and continues after a "
 	"failure. It prints its progress to stderr each second.\n",
     .options = dedup_load_options,
-    .example =
-	"outbox-relay dedup load \"bloom ids=9M path=/srv/ids\" --sql \"select id from jobs\"",
+    .example = "outbox-relay dedup load \"bloom ids=9M path=/ids\" --sql \"select id from jobs\"",
     .run = run_dedup_load,
 };

@@ -144,7 +144,8 @@ static bool plan_partition(struct dropping *dropping, const char *table,
 	text_addf(&dropping->plan,
 	    "%s of %s: %s%" PRId64 " row%s from %s to %s, %" PRId64 " bytes\n",
 	    dropping->request.detach ? "detach" : "drop", partition->name,
-	    rows == 100000 ? "at least " : "", rows, text_plural(rows), from, to, partition->bytes);
+	    rows == COUNTED_ROWS ? "at least " : "", rows, text_plural(rows), from, to,
+	    partition->bytes);
 	return true;
 }
 

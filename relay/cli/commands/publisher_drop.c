@@ -1,6 +1,7 @@
 #include <stdio.h>
 #include "commands.h"
 #include "confirm.h"
+#include "partitions.h"
 #include "session.h"
 #include "sql_files.h"
 #include "text.h"
@@ -41,19 +42,21 @@ static bool check_not_configured(const struct session *session, const char *name
 /* Partitions stay for the sake of publishers that have not published their rows. */
 static bool plan_drop(struct session *session, const char *name, struct text *plan, struct err *err)
 {
-	const struct pg_param params[] = {{name}};
+	owned_text char *bound = xformat("%d", COUNTED_ROWS);
+	const struct pg_param params[] = {{name}, {bound}};
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *row = database_query(
-	    session->pg, session->postgres, sql_publisher_drop_check, params, 1, err);
+	    session->pg, session->postgres, sql_publisher_drop_check, params, 2, err);
 
 	if (!row)
 		return false;
 	if (!pg_int(row, 0, 3))
 		return err_set(err, ERR_REJECT, "publisher %s does not exist", name);
 	text_addf(plan,
-	    "drop of publisher %s: its progress is forgotten, and with it go %s parked and %s "
+	    "drop of publisher %s: its progress is forgotten, and with it go %s%s parked and %s%s "
 	    "scheduled messages\n",
-	    name, pg_value(row, 0, 1), pg_value(row, 0, 2));
+	    name, pg_int(row, 0, 1) == COUNTED_ROWS ? "at least " : "", pg_value(row, 0, 1),
+	    pg_int(row, 0, 2) == COUNTED_ROWS ? "at least " : "", pg_value(row, 0, 2));
 
 	/* only publishers keep partitions: without one, unpublished rows are dropped by age */
 	if (pg_int(row, 0, 0) == 0 && !confirm_is_forced(session->call, "last"))
