@@ -475,6 +475,25 @@ def test_a_slice_that_is_missing_is_told_and_refused(tmp_path, store, end):
         Dedup(line(store, path))
 
 
+@pytest.mark.parametrize("store", ["exact", "counting"])
+def test_slices_that_expired_after_the_last_checkpoint_are_not_lost(tmp_path, store):
+    """The list of files still has these slices when the process is killed."""
+    path = tmp_path / "dedup"
+    fill(path, store)
+    listed = os.listdir(path)
+    dedup = Dedup(line(store, path))
+    dedup.time(BEGIN + 20 * HOUR)
+    assert dedup.check(*range(1000, 1010)) == ["new"] * 10
+    dedup.done(*range(1000, 1010))
+    dedup.kill()
+    assert set(listed) - set(os.listdir(path)), "no slice was removed"
+
+    status, lines = verify(path)
+    assert not [found for found in lines if found.startswith("damaged: files")], lines
+    assert status == 0, lines
+    Dedup(line(store, path)).close()
+
+
 def test_a_filter_that_lacks_ids_is_told_and_mended_as_it_says(folder):
     file = logs(folder, "map")[0]
     lines = struct.unpack_from("<Q", file.read_bytes(), 32)[0]
