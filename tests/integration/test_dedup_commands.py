@@ -123,6 +123,24 @@ def folder(tmp_path):
     return tmp_path / "dedup"
 
 
+@pytest.mark.parametrize("prefix", ["0", "+"])
+@pytest.mark.parametrize("store", LINES)
+def test_a_file_whose_number_is_written_otherwise_is_foreign(tmp_path, store, prefix):
+    """"07.bits" is not read as "7.bits", and the store does not open "7.bits" twice."""
+    path = tmp_path / "dedup"
+    ids = fill(path, store)
+    numbered = [name for name in os.listdir(path) if name[0].isdigit() and not name.endswith(".map")]
+    for name in numbered:
+        shutil.copy(path / name, path / (prefix + name))
+
+    with Dedup(line(store, path)) as dedup:
+        assert dedup.stats()["ids"] == ids
+        assert dedup.check(*range(ids)) == ["done"] * ids
+    listed = {entry["file"] for entry in stat(path)["files"]}
+    assert not listed & {prefix + name for name in numbered}
+    assert len(findings(path, 0)) == len(numbered)
+
+
 # --- stat ----------------------------------------------------------------------------------------
 
 
