@@ -103,8 +103,15 @@ static bool read_host(char *rest, struct redis_address *address, struct err *err
 		return refuse_redis_url(err, "a port that is none");
 
 	address->host = xstrdup(host);
-	address->place = xformat("redis at %s:%d", host, address->port);
+	address->place =
+	    xformat(rest[0] == '[' ? "redis at [%s]:%d" : "redis at %s:%d", host, address->port);
 	return read_database(database, address, err);
+}
+
+/* The path may contain "@" too, so the login ends where the path begins. NULL: no login. */
+static char *find_path_login_end(char *rest)
+{
+	return rest[0] == '/' ? NULL : strstr(rest, "@/");
 }
 
 static bool read_redis_url(const char *url, struct redis_address *ret_address, struct err *err)
@@ -117,8 +124,8 @@ static bool read_redis_url(const char *url, struct redis_address *ret_address, s
 	if (!rest || (!path && !ret_address->tls && !text_equal(copy, "redis")))
 		return refuse_redis_url(err, "no redis://, rediss:// or unix:// at its beginning");
 
-	/* The last one, since a password may contain others. */
-	char *at = strrchr(rest, '@');
+	/* Behind the last "@" is the host, since a password may contain others. */
+	char *at = path ? find_path_login_end(rest) : strrchr(rest, '@');
 	if (at) {
 		*at = '\0';
 		if (!read_login(rest, ret_address, err))

@@ -61,7 +61,7 @@ static bool judge_redis_info(const struct redis_session *server, const char *inf
 	return !drops ||
 	       err_set(err, ERR_CONFIG,
 		   "%s: it drops keys when its memory is full, which would be new again: set "
-		   " maxmemory-policy noeviction",
+		   "maxmemory-policy noeviction",
 		   place);
 }
 
