@@ -94,7 +94,7 @@ struct reader {
 	int64_t again_at; /* when all places are assigned anew, since reading failed, perhaps for
 			     some places only; INT64_MAX: it did not fail */
 	bool blind;       /* the ends of places with something due could not be asked for */
-	int64_t bytes;    /* of the batch */
+	int64_t bytes;    /* of the records that group_read returned and that are not released */
 	int limit; /* maximum records of a batch: fewer than configured while a refused record is
 		      searched for */
 	int64_t look_at; /* for due prepares; INT64_MAX: there are none */
@@ -172,7 +172,6 @@ static void tell_reader_works(struct reader *reader)
 static void forget_batch(struct reader *reader)
 {
 	batch_clear(reader->batch);
-	reader->bytes = 0;
 	for (int i = 0; i < reader->place_count; i++) {
 		reader->places[i].touched = reader->places[i].noted = false;
 		reader->places[i].end = -1;
@@ -437,12 +436,17 @@ static void on_unread(struct reader *reader, const struct err *err)
 		reader->again_at = clock_ms() + backoff_next_ms(&reader->backoff);
 }
 
-/* Releases the records of a batch that was stored or forgotten. */
+/*
+ * Releases the records of a batch that was stored or forgotten, and those of other sections, which
+ * are in no batch. `bytes` counts both: without the reset here, the latter would fill `memory`
+ * until the next batch.
+ */
 static void release_raws(struct reader *reader)
 {
 	if (batch_records(reader->batch) > 0)
 		return;
 	reader->raw_count = 0;
+	reader->bytes = 0;
 	group_release(reader->group);
 }
 
@@ -454,8 +458,7 @@ static void collect_records(struct reader *reader, int wait_ms)
 	bool some = true;
 	int taken = 0;
 
-	if (batch_records(reader->batch) == 0)
-		release_raws(reader);
+	release_raws(reader);
 	while (some && taken < reader->limit && reader->bytes < reader->lookback->memory) {
 		/* Waits for the first record only: a batch with records is stored at once. */
 		if (!group_read(reader->group, taken ? 0 : wait_ms, &record, &some, &err))
@@ -626,7 +629,6 @@ static void go_on(struct reader *reader, const struct journal_place *list, int c
 
 	count_batch(reader, outcome);
 	batch_clear(reader->batch);
-	reader->bytes = 0;
 	/* A new prepare may be the next one that comes due. */
 	if (prepared && reader->look_at > clock_ms() + LOOK_MS)
 		reader->look_at = clock_ms() + LOOK_MS;
