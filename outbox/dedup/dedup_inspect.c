@@ -10,6 +10,11 @@
 #include "key_log_format.h"
 #include "text.h"
 
+static bool is_slice(const struct state_file *file)
+{
+	return file->kind == STATE_FILE_LOG || file->kind == STATE_FILE_COUNTS;
+}
+
 static bool has_ids(const struct state_folder_view *folder, const struct state_file *file)
 {
 	struct stat state;
@@ -31,7 +36,7 @@ static void inspect_list(struct dedup_inspection *inspection)
 		const struct state_file *file = &folder->files[i];
 		if (has_ids(folder, file) && there.count < FILE_LIST_MOST)
 			file_list_add(&there, file->number, file->sub);
-		if (file->kind == STATE_FILE_LOG && file->number > newest)
+		if (is_slice(file) && file->number > newest)
 			newest = file->number;
 	}
 

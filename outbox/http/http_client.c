@@ -188,10 +188,14 @@ bool http_client_send(
  * A server that ends an old connection refuses new streams by GOAWAY, and has handled none of them.
  * libcurl ends such requests with an error of the connection.
  */
-static bool is_refused_stream(struct exchange *exchange, CURLcode code)
+static bool is_refused_stream(const struct exchange *exchange, CURLcode code)
 {
-	return exchange->shares && code == CURLE_HTTP2 && exchange->header_bytes == 0 &&
-	       clock_ms() < exchange->expires_at && exchange->resends++ < MOST_RESENDS;
+	return exchange->shares && code == CURLE_HTTP2 && exchange->header_bytes == 0;
+}
+
+static bool may_resend(struct exchange *exchange)
+{
+	return clock_ms() < exchange->expires_at && exchange->resends++ < MOST_RESENDS;
 }
 
 static bool ended_by_peer(CURLcode code)
@@ -239,8 +243,12 @@ static void finish_exchange(struct exchange *exchange, CURLcode code)
 	curl_easy_getinfo(exchange->easy, CURLINFO_RESPONSE_CODE, &status);
 	curl_easy_getinfo(exchange->easy, CURLINFO_REQUEST_SIZE, &bytes_sent);
 	response->status = (int)status;
-	/* Beyond MOST_RESENDS each stream was refused: the service handled none of them. */
-	response->sent = exchange->cut_off || (bytes_sent > 0 && exchange->resends <= MOST_RESENDS);
+	/*
+	 * If the last stream was refused, the service handled no attempt, also if the time passed
+	 * before the last resend. An attempt that was cut off may have been handled.
+	 */
+	response->sent =
+	    exchange->cut_off || (bytes_sent > 0 && !is_refused_stream(exchange, code));
 	response->total_us = clock_us() - exchange->started_us;
 	response->body = text_string(&exchange->body);
 	response->body_length = exchange->body.length;
@@ -260,8 +268,9 @@ static void finish_exchange(struct exchange *exchange, CURLcode code)
 
 static void end_exchange(struct exchange *exchange, CURLcode code)
 {
-	bool again =
-	    exchange->none_kept || is_refused_stream(exchange, code) || is_cut_off(exchange, code);
+	bool again = exchange->none_kept ||
+		     (is_refused_stream(exchange, code) && may_resend(exchange)) ||
+		     is_cut_off(exchange, code);
 
 	if (!again || !restart_exchange(exchange))
 		finish_exchange(exchange, code);

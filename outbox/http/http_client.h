@@ -21,10 +21,10 @@
  * refuses, however the name was written; the caller checks the URL itself (http_guard_url).
  *
  * When the server refuses a stream of HTTP/2 by GOAWAY, the client sends the request again on a new
- * connection, at most three times and within the timeout; if the server refuses each of them, the
- * request counts as not sent. When an answer of HTTP/2 is cut off, or its trailers are lost, the
- * client sends the request once more in the same way. So a request by HTTP/2 must be one that the
- * peer may handle twice.
+ * connection, at most three times and within the timeout; if the server refuses the last of them
+ * too, the request counts as not sent. When an answer of HTTP/2 is cut off, or its trailers are
+ * lost, the client sends the request once more in the same way. So a request by HTTP/2 must be one
+ * that the peer may handle twice.
  *
  * A request may reach the peer twice: when a kept connection turns out to be closed before a byte
  * of the answer came, libcurl sends the request once more on a new one. (The peer may have handled

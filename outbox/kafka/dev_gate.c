@@ -25,7 +25,8 @@ enum {
 	MOST_BROKERS = 16,
 	MOST_FRAME = 128 << 20,
 	MOST_WAITING = 8 << 20, /* for a side that reads slowly: then the other one is not read */
-	READ_BYTES = 1 << 16
+	READ_BYTES = 1 << 16,
+	PAUSE_US = 10000 /* after an error of poll, most of which pass by themselves */
 };
 
 /* The requests and the error that the gate knows, by Kafka's numbers. */
@@ -442,8 +443,12 @@ static void *serve_clients(void *context)
 
 		polls = xrealloc(polls, (size_t)(gate->door_count + 2 * pairs + 1) * sizeof *polls);
 		count = fill_polls(gate, polls);
-		if (poll(polls, (nfds_t)count, -1) < 0)
+		if (poll(polls, (nfds_t)count, -1) < 0) {
+			/* Without a pause the thread would take a whole core. */
+			if (errno != EINTR)
+				usleep(PAUSE_US);
 			continue;
+		}
 		if (polls[count - 1].revents)
 			break;
 		for (int i = 0; i < pairs; i++) {

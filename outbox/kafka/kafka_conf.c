@@ -390,6 +390,16 @@ static bool set_queue(rd_kafka_conf_t *conf, int64_t bytes, int64_t messages, st
 		   conf, "queue.buffering.max.messages", messages + messages / 4 + 1000, err);
 }
 
+/*
+ * refuse_new_epoch depends on the debug context "eos". A section may take that context out
+ * (`debug = -eos`), so the function runs after the section's properties. librdkafka adds the
+ * context to those that are set.
+ */
+static bool set_epoch_debug(rd_kafka_conf_t *conf, struct err *err)
+{
+	return kafka_conf_set(conf, "debug", "eos", err);
+}
+
 rd_kafka_conf_t *kafka_conf_producer(const struct kafka_settings *kafka,
     const char *transactional_id, int64_t queue_bytes, int64_t queue_messages, struct err *err)
 {
@@ -403,7 +413,7 @@ rd_kafka_conf_t *kafka_conf_producer(const struct kafka_settings *kafka,
 	 */
 	if (set_common(conf, err) && set_side_defaults(conf, KAFKA_DEFAULT_PRODUCER, err) &&
 	    (!transactional_id || set_transactions(conf, transactional_id, err)) &&
-	    apply_properties(conf, kafka, PRODUCER, err) &&
+	    apply_properties(conf, kafka, PRODUCER, err) && set_epoch_debug(conf, err) &&
 	    set_queue(conf, queue_bytes, queue_messages, err))
 		return conf;
 	rd_kafka_conf_destroy(conf);

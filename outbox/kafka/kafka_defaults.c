@@ -14,10 +14,10 @@ const struct kafka_default kafka_defaults[] = {
     {"allow.auto.create.topics", "false", KAFKA_DEFAULT_ALL,
 	"A misspelt topic is reported, and not created with the broker's defaults; its messages "
 	"wait."},
-    /* the section's debug is added to this one, which refuse_new_epoch needs */
+    /* kafka_conf.c sets it again after the section's value, which may be `-eos` */
     {"debug", "eos", KAFKA_DEFAULT_PRODUCER,
-	"The relay notices that the idempotent producer is about to get a new epoch. The words "
-	"of the section are added."},
+	"The relay notices that the idempotent producer is about to get a new epoch. The section "
+	"can add contexts; it cannot turn `eos` off."},
     {"enable.idempotence", "true", KAFKA_DEFAULT_PRODUCER,
 	"Retries neither duplicate nor reorder records."},
     {"enable.gapless.guarantee", "true", KAFKA_DEFAULT_PRODUCER,

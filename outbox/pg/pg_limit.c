@@ -75,7 +75,7 @@ static void *watch_received_bytes(void *context)
 			shutdown(guard->fd, SHUT_RDWR); /* the kernel resets at the next byte */
 			break;
 		}
-		clock_gettime(CLOCK_REALTIME, &until);
+		clock_gettime(CLOCK_MONOTONIC, &until);
 		until.tv_nsec += LOOK_NS;
 		if (until.tv_nsec >= 1000000000) {
 			until.tv_nsec -= 1000000000;
@@ -87,21 +87,33 @@ static void *watch_received_bytes(void *context)
 	return NULL;
 }
 
+/* Monotonic: if the wall clock is set back, the guard must not wait for that long. */
+static void init_guard_ended(struct guard *guard)
+{
+	pthread_condattr_t attributes;
+
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(&guard->ended, &attributes);
+	pthread_condattr_destroy(&attributes);
+}
+
 static bool guard_begin(struct guard *guard, const struct pg *pg)
 {
 	uint64_t received;
 
-	*guard = (struct guard){.mutex = PTHREAD_MUTEX_INITIALIZER,
-	    .ended = PTHREAD_COND_INITIALIZER,
-	    .fd = dup(PQsocket(pg->connection))};
+	*guard =
+	    (struct guard){.mutex = PTHREAD_MUTEX_INITIALIZER, .fd = dup(PQsocket(pg->connection))};
 	if (guard->fd < 0)
 		return false;
+	init_guard_ended(guard);
 	/* A Unix socket is not guarded: its server is on this machine. */
 	if (bytes_received(guard->fd, &received)) {
 		guard->most = received + (uint64_t)(pg->answer_limit - pg->received);
 		if (pthread_create(&guard->thread, NULL, watch_received_bytes, guard) == 0)
 			return true;
 	}
+	pthread_cond_destroy(&guard->ended);
 	close(guard->fd);
 	return false;
 }
@@ -113,6 +125,7 @@ static bool guard_end(struct guard *guard)
 	pthread_cond_signal(&guard->ended);
 	pthread_mutex_unlock(&guard->mutex);
 	pthread_join(guard->thread, NULL);
+	pthread_cond_destroy(&guard->ended);
 	close(guard->fd);
 	return guard->tripped;
 }

@@ -50,6 +50,8 @@ static const struct meaning {
     {"CROSSSLOT", ERR_FATAL, "these keys lie in several slots"},
     {"WRONGTYPE", ERR_CONFIG, "somebody else uses this name: choose another"},
     {"ERR unknown command", ERR_CONFIG, "the server has no such command"},
+    {"ERR SELECT is not allowed", ERR_CONFIG,
+	"a cluster has database 0 alone: leave the database out of url"},
     {"ERR DB index", ERR_CONFIG, "correct the database in url"},
     {"ERR invalid DB", ERR_CONFIG, "correct the database in url"},
 };

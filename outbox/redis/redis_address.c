@@ -137,6 +137,12 @@ static bool read_hosts(char *rest, struct redis_address *address, struct err *er
 	return read_database(database, address, err);
 }
 
+/* The path may contain "@" too, so the login ends where the path begins. NULL: no login. */
+static char *find_path_login_end(char *rest)
+{
+	return rest[0] == '/' ? NULL : strstr(rest, "@/");
+}
+
 static bool read_redis_url(const char *url, struct redis_address *ret_address, struct err *err)
 {
 	owned_text char *copy = xstrdup(url);
@@ -147,8 +153,8 @@ static bool read_redis_url(const char *url, struct redis_address *ret_address, s
 	if (!rest || (!path && !ret_address->tls && !text_equal(copy, "redis")))
 		return refuse_redis_url(err, "no redis://, rediss:// or unix:// at its beginning");
 
-	/* The last one, since a password may contain others. */
-	char *at = strrchr(rest, '@');
+	/* Behind the last "@" is the host, since a password may contain others. */
+	char *at = path ? find_path_login_end(rest) : strrchr(rest, '@');
 	if (at) {
 		*at = '\0';
 		if (!read_login(rest, ret_address, err))

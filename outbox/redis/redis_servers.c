@@ -69,6 +69,11 @@ struct redis_servers *redis_servers_create(
 	return servers;
 }
 
+bool redis_servers_are_known(const struct redis_servers *servers)
+{
+	return servers->mode != MODE_UNKNOWN;
+}
+
 bool redis_servers_are_cluster(const struct redis_servers *servers)
 {
 	return servers->mode == MODE_CLUSTER;
@@ -243,7 +248,6 @@ static bool learn_mode(struct redis_servers *servers, int64_t end, struct err *e
 				return false;
 			continue;
 		}
-		node->greeted = !cluster;
 		singles += !cluster;
 		clusters += cluster && ask_slots(servers, number, until, err);
 	}

@@ -14,8 +14,8 @@ struct redis_servers;
 
 /*
  * Called for each new connection, before any other command: asks the server, and may refuse it.
- * node is for redis_servers_serves. *ret_cluster: whether the server is a node of a cluster; it is
- * greeted again once the slots are known.
+ * node is for redis_servers_serves. *ret_cluster: whether the server is a node of a cluster.
+ * Servers that are greeted before redis_servers_are_known are greeted again afterwards.
  */
 typedef bool redis_greet(
     void *context, struct redis *redis, int node, int64_t end, bool *ret_cluster, struct err *err);
@@ -41,4 +41,6 @@ void redis_servers_close(struct redis_servers *servers);
 
 /* True for every slot of a single server. */
 bool redis_servers_serves(const struct redis_servers *servers, int node, int slot);
+/* Not before the first redis_servers_begin that succeeded. */
+bool redis_servers_are_known(const struct redis_servers *servers);
 bool redis_servers_are_cluster(const struct redis_servers *servers);

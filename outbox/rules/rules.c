@@ -106,6 +106,12 @@ static bool has_key(struct outbox_rules *rules, const struct rule *rule,
 
 /* --- opening -------------------------------------------------------------------------------- */
 
+static void note_newest(struct outbox_rules *rules, int64_t time_ms)
+{
+	if (time_ms > rules->newest_ms)
+		rules->newest_ms = time_ms;
+}
+
 struct reading {
 	struct outbox_rules *rules;
 	int width;
@@ -117,8 +123,7 @@ static void restore_occurrence(void *context, const struct key_entry *entry)
 	const struct occurrence occurrence = {entry->time_ms, entry->offset};
 	struct outbox_rules *rules = reading->rules;
 
-	if (entry->time_ms > rules->newest_ms)
-		rules->newest_ms = entry->time_ms;
+	note_newest(rules, entry->time_ms);
 	for (size_t i = 0; i < rules->count; i++) {
 		struct rule *rule = rules->rules[i];
 		/* No break: two rules may have the same tag (tag_hash). */
@@ -156,6 +161,11 @@ static bool record_occurrence(struct outbox_rules *rules, struct rule *rule,
 	if (!rules_log_add(rules->log, rule->width, &entry, err))
 		return false;
 	occurrences_add(&rule->known, hash, occurrence);
+	/*
+	 * Only recorded messages move the time. A refused one would move it on until a restart, and
+	 * would make the rules forget occurrences that a late message is still compared with.
+	 */
+	note_newest(rules, occurrence->time_ms);
 	return true;
 }
 
@@ -274,8 +284,6 @@ static struct occurrence occurrence_of(
 	struct occurrence occurrence = {message->time_ms, mark_of(rules, message)};
 	if (message->time_ms < 0 || message->time_ms > reached)
 		occurrence = (struct occurrence){now_ms, occurrence.mark | 1};
-	if (occurrence.time_ms > rules->newest_ms)
-		rules->newest_ms = occurrence.time_ms;
 	return occurrence;
 }
 

@@ -24,9 +24,9 @@
  *
  * The time of a message is that of its record, the same on redelivery, and never beyond now.
  * Records may come in any order: each is compared with the ones before and behind it. This is exact
- * for records that are at most `late` older than the newest one (default 10m). An older record is
- * compared with the occurrences that are still remembered, and may pass where it should not; no
- * record is refused that should pass.
+ * for records that are at most `late` older than the newest recorded one (default 10m). An older
+ * record is compared with the occurrences that are still remembered, and may pass where it should
+ * not; no record is refused that should pass.
  *
  * A message whose (topic, partition, offset) was recorded passes again and is not counted again, as
  * long as it is remembered (`within`, or its day, and `late`). A refused message is judged and

@@ -14,6 +14,7 @@
 #include "fault.h"
 #include "file_list.h"
 #include "hash_set.h"
+#include "state_file_name.h"
 #include "text.h"
 
 enum { MOST_SPANS = FILE_LIST_MOST, NAME = 64 };
@@ -130,8 +131,9 @@ static bool read_span(struct key_spans *spans, struct span *span,
 static bool open_span_file(struct key_spans *spans, const char *name, struct err *err)
 {
 	long long number;
-	int end = 0;
-	if (sscanf(name, "%lld.0.log%n", &number, &end) != 1 || !end || name[end])
+	int sub;
+
+	if (!state_file_name_parse(name, "log", &number, &sub) || sub != 0)
 		return true;
 	return spans->count < MOST_SPANS ? open_span(spans, number, err) != NULL
 					 : err_set(err, ERR_CONFIG,

@@ -63,7 +63,7 @@ static bool judge_redis_info(const char *place, const char *info, struct err *er
 	return !drops ||
 	       err_set(err, ERR_CONFIG,
 		   "%s: it drops keys when its memory is full, which would be new again: set "
-		   " maxmemory-policy noeviction",
+		   "maxmemory-policy noeviction",
 		   place);
 }
 
@@ -130,8 +130,8 @@ static bool greet_node(
 	if (!ask_info(server, redis, end, &info, err))
 		return false;
 	*ret_cluster = info && info_is(info, "redis_mode", "cluster");
-	/* before the slots are known: a replica can name them, too */
-	if (*ret_cluster && !redis_servers_are_cluster(server->servers))
+	/* a replica of a cluster can name its slots, too; marks follow once it is known whose */
+	if (!redis_servers_are_known(server->servers))
 		return true;
 
 	return judge_redis_info(place, info ? info : "", err) &&

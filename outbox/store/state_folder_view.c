@@ -10,6 +10,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 #include "cleanup.h"
+#include "state_file_name.h"
 #include "text.h"
 
 static bool fail_folder_view(const char *path, const char *what, struct err *err)
@@ -58,18 +59,15 @@ static void judge_name(struct state_file *file)
 {
 	static const char *const ends[] = {
 	    [STATE_FILE_LOG] = "log", [STATE_FILE_MAP] = "map", [STATE_FILE_COUNTS] = "counts"};
-	int end = 0;
 
-	if (sscanf(file->name, "%lld.%d.%n", &file->number, &file->sub, &end) == 2 && end)
-		for (int i = 0; i <= STATE_FILE_COUNTS; i++)
-			if (text_equal(file->name + end, ends[i])) {
-				file->kind = (enum state_file_kind)i;
-				return;
-			}
+	for (int i = 0; i <= STATE_FILE_COUNTS; i++)
+		if (state_file_name_parse(file->name, ends[i], &file->number, &file->sub)) {
+			file->kind = (enum state_file_kind)i;
+			return;
+		}
 	file->kind = STATE_FILE_BITS;
-	file->sub = end = 0;
-	if (sscanf(file->name, "%lld.%n", &file->number, &end) == 1 && end && file->number >= 0 &&
-	    text_equal(file->name + end, "bits"))
+	file->sub = 0;
+	if (state_file_name_parse(file->name, "bits", &file->number, NULL) && file->number >= 0)
 		return;
 
 	file->number = 0;

@@ -123,7 +123,10 @@ static const struct metric_row gate_rows[] = {
 	"Open connections of the listener."},
     {"relay_listener_refused_total", METRIC_COUNTER, SERIES(refused),
 	"Connections that the listener closed, by the reason.",
-	.labels = {{"reason", "`bad_request`, `late`, `evicted`, `full`, `unread`"}}},
+	.labels = {{"reason",
+	    "`bad_request`; `late`: a time limit was over; `evicted`: it was idle, and made "
+	    "room for another; `full`: there was no room; `unread`: the client did not "
+	    "read its answer"}}},
 };
 
 const struct metric_table gate_metric_table = {

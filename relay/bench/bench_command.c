@@ -77,11 +77,13 @@ static const struct command command_bench = {
 	"rates or looks is the median of the ratios of consecutive runs. Without a kind it "
 	"measures all of "
 	"these:\n"
-	"drain: rows per second and CPU, in turns with the limit: a bare COPY BINARY of the same "
-	"rows, handed to librdkafka as the same records (the kind limit, which is of no use "
-	"alone). The broker's timestamps give the rate: the number of records divided by the "
-	"time between the first and the last append.\n"
-	"exactly-once: the same with that delivery, and its latency at 1,000 messages per second "
+	"drain: outbox-relay publishes a table that is full: rows per second and CPU, in turns "
+	"with the limit: a program that only reads the same rows by a bare COPY BINARY and hands "
+	"them to librdkafka as the same records (the kind limit, which the bench starts itself). "
+	"The broker's timestamps give the rate: the number of records divided by the time between "
+	"the first and the last append.\n"
+	"exactly-once: drain with delivery = exactly-once, and its latency at 1,000 messages per "
+	"second "
 	"to a consumer of committed records.\n"
 	"held: the drain of rows that are written and published while one session holds a "
 	"snapshot and another one has a write open, in turns with the same drain without these "
@@ -143,7 +145,8 @@ static const struct command command_bench = {
 	"redis-benchmark, which must be installed, over one connection with pipelines of 1,000, "
 	"each on an empty database, unless the database has other keys. With --dsn: ids taken in "
 	"transactions are compared with a bare insert into a table with a unique index.\n"
-	"The exit status is 1 when a figure is beyond its bound.\n",
+	"The output shows the bound of each figure that has one, which is the worst value that "
+	"is accepted. The exit status is 1 when a figure is beyond its bound.\n",
     .options = options,
     .example = "outbox-relay-bench drain latency --rows 1000000",
     .run = bench_run,

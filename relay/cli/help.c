@@ -16,11 +16,12 @@ const struct command_exit command_exits[] = {
 		 "verify` a damaged file, `migrate status` a pending or changed migration."},
     {EXIT_USAGE, "The command line is wrong, or names no command."},
     {65, "Refused: the same call will be refused again. The message says what to change."},
-    {69, "Postgres or Kafka does not answer in time, or a signal ended `run --drain`; the same "
-	 "call may succeed later."},
+    {69, "Postgres or Kafka does not answer in time, or a signal ended `run --drain`: the same "
+	 "call may succeed later. Or --wait reached its timeout, and the request remains."},
     {70, "Internal error, with the message of the server or library."},
     {EXIT_OUTPUT, "The output could not be written (a full disk, a closed pipe)."},
-    {75, "Another process holds it now; or `run` ended before it had handed a shard over."},
+    {75, "Another process holds what the command needs, such as a shard or a replay: the same "
+	 "call may succeed later. For `run`: it ended before it had handed a shard over."},
     {77, "A password is wrong, or a privilege is missing."},
     {78, "The configuration is wrong, an address is occupied, or the schema does not fit this "
 	 "program."},

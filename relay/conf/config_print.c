@@ -106,7 +106,8 @@ static const char reference_head[] =
     "\n"
     "Environment variables override the file. Without named sections no file is needed.\n"
     "\n"
-    "- `OUTBOX_RELAY_<SECTION>_<KEY>` sets a key of a section `main`, for example "
+    "- `OUTBOX_RELAY_<SECTION>_<KEY>` sets a key of a section without a name (the sections "
+    "`main`, and `[api]`, `[admin]`, `[log]`), for example "
     "`OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS`.\n"
     "- `OUTBOX_RELAY_<SECTION>_<NAME>_<KEY>` sets a key of a named section that the file "
     "declares, for example `OUTBOX_RELAY_TOPIC_SHOP_ORDERS_ON_REFUSAL` for `[topic "
@@ -177,7 +178,9 @@ static void print_kafka_defaults(struct text *out)
 
 	text_add(out,
 	    "\n"
-	    "The program sets the properties below; all others have the defaults of librdkafka. "
+	    "The relay sets the properties below. Any other property has the default of "
+	    "librdkafka, "
+	    "unless the section sets it. "
 	    "A section may set a property to one of its *other values*. `outbox-relay doctor` "
 	    "prints the effective values.\n"
 	    "\n"

@@ -154,8 +154,8 @@ const struct config_row config_rows[] = {
 		.help = "Maximum time between an acknowledgement and the storage of the progress."},
 	{PUBLISHER_MS(stall_after), "60s", SECOND, DAY,
 		.help = "A producer that makes no progress for this time is replaced by a new "
-			"one. Records of a partition that accepts none for this time, while "
-			"other partitions accept records, are parked."},
+			"one. If a partition accepts no record for this time while others do, its "
+			"records are parked."},
 	{PUBLISHER_MS(topic_idle), "10m", SECOND, DAY,
 		.help = "A topic that receives no messages for this time is closed: the Kafka "
 			"client forgets it, and a takeover does not read its partitions. A topic "

@@ -44,7 +44,8 @@ static const struct metric_row backlog_rows[] = {
 	.labels = {{SHARD}}, .alert = "above the delay that your consumers accept"},
     {"relay_parked_rows", METRIC_GAUGE, SERIES(parked_rows),
 	"Parked rows, by their state. At most 100,000 of a publisher are counted.",
-	.labels = {{"state", "`waiting`, `dead`, `stalled`, `free`, `behind`"}},
+	.labels = {{"state",
+	    "[`waiting`, `dead`, `stalled`, `free`, `behind`](commands.md#parked-list)"}},
 	.alert = "above 0 with the state `dead` or `stalled`: "
 		 "[parked messages](../guide/parked.md)"},
     {"relay_scheduled_rows", METRIC_GAUGE, SERIES(scheduled_rows),

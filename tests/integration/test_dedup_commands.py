@@ -123,6 +123,24 @@ def folder(tmp_path):
     return tmp_path / "dedup"
 
 
+@pytest.mark.parametrize("prefix", ["0", "+"])
+@pytest.mark.parametrize("store", LINES)
+def test_a_file_whose_number_is_written_otherwise_is_foreign(tmp_path, store, prefix):
+    """"07.bits" is not read as "7.bits", and the store does not open "7.bits" twice."""
+    path = tmp_path / "dedup"
+    ids = fill(path, store)
+    numbered = [name for name in os.listdir(path) if name[0].isdigit() and not name.endswith(".map")]
+    for name in numbered:
+        shutil.copy(path / name, path / (prefix + name))
+
+    with Dedup(line(store, path)) as dedup:
+        assert dedup.stats()["ids"] == ids
+        assert dedup.check(*range(ids)) == ["done"] * ids
+    listed = {entry["file"] for entry in stat(path)["files"]}
+    assert not listed & {prefix + name for name in numbered}
+    assert len(findings(path, 0)) == len(numbered)
+
+
 # --- stat ----------------------------------------------------------------------------------------
 
 
@@ -473,6 +491,25 @@ def test_a_slice_that_is_missing_is_told_and_refused(tmp_path, store, end):
     one(path, FOUND, "damaged: files: of slice ", "is missing")
     with pytest.raises(DedupError, match=f"{gone} is missing"):
         Dedup(line(store, path))
+
+
+@pytest.mark.parametrize("store", ["exact", "counting"])
+def test_slices_that_expired_after_the_last_checkpoint_are_not_lost(tmp_path, store):
+    """The list of files still has these slices when the process is killed."""
+    path = tmp_path / "dedup"
+    fill(path, store)
+    listed = os.listdir(path)
+    dedup = Dedup(line(store, path))
+    dedup.time(BEGIN + 20 * HOUR)
+    assert dedup.check(*range(1000, 1010)) == ["new"] * 10
+    dedup.done(*range(1000, 1010))
+    dedup.kill()
+    assert set(listed) - set(os.listdir(path)), "no slice was removed"
+
+    status, lines = verify(path)
+    assert not [found for found in lines if found.startswith("damaged: files")], lines
+    assert status == 0, lines
+    Dedup(line(store, path)).close()
 
 
 def test_a_filter_that_lacks_ids_is_told_and_mended_as_it_says(folder):

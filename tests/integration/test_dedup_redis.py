@@ -432,7 +432,7 @@ def test_a_claim_stays_when_the_filter_refuses_what_is_done(tmp_path, opened, re
 def test_a_server_that_may_drop_keys_is_refused(own):
     own.client.config_set("maxmemory", "100mb")
     own.client.config_set("maxmemory-policy", "volatile-ttl")
-    with refused("config", "noeviction"):
+    with refused("config", "set maxmemory-policy noeviction"):
         Dedup(line(own))
     own.client.config_set("maxmemory-policy", "noeviction")
     assert Dedup(line(own)).check("a") == ["new"]

@@ -26,11 +26,12 @@ static const struct metric_table *const tables[] = {
 static const char head[] =
     "# Metrics\n\n"
     "<!-- Written by tests/unit/metrics_page. -->\n\n"
-    "`GET /metrics` of the admin endpoint shows the metrics in the text format of Prometheus. "
-    "Times "
-    "are in seconds, sizes in bytes. Keys and ids of messages are never labels. Each part of the "
-    "program shows its metrics from its start or from its first event on. The column *alarm* says "
-    "when an alarm is useful.\n";
+    "`GET /metrics` of the [admin endpoint](configuration.md#admin) shows the metrics in the text "
+    "format of Prometheus. Times are in seconds, sizes in bytes. Keys and ids of messages are "
+    "never "
+    "labels. A metric is absent until its part of the program has started, or until its first "
+    "event: an alarm must allow for that. The column *alarm* says when an alarm is useful. The "
+    "[glossary](../explain/glossary.md) explains the words.\n";
 
 static void print_labels(const struct metric_label *labels, const char *separator)
 {

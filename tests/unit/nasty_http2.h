@@ -2,7 +2,7 @@
 /* HTTP/2 for the server of nasty_server.h: frames as they are, nothing is checked. */
 #include "nasty_server.h"
 
-enum { FRAME_DATA, FRAME_HEADERS, FRAME_RST = 3, FRAME_SETTINGS, FRAME_PING = 6 };
+enum { FRAME_DATA, FRAME_HEADERS, FRAME_RST = 3, FRAME_SETTINGS, FRAME_PING = 6, FRAME_GOAWAY };
 enum { FLAG_END_STREAM = 1, FLAG_ACK = 1, FLAG_END_HEADERS = 4 };
 
 /* Of a request that has come in whole. False ends the connection. */

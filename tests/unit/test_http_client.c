@@ -1338,6 +1338,57 @@ static void http2_without_an_answer_was_sent(void **state)
 	pair_stop(&pair);
 }
 
+static atomic_bool may_refuse;
+
+/* Refuses the first request at once, and later ones when the test lets it. */
+static bool refuse_stream(struct peer *peer, uint32_t stream)
+{
+	static const char nothing_handled[8];
+
+	(void)stream;
+	while (peer->server->requests > 1 && !may_refuse)
+		usleep(1000);
+	http2_frame(peer, FRAME_GOAWAY, 0, 0, nothing_handled, sizeof nothing_handled);
+	return false;
+}
+
+static void refuse_streams(struct peer *peer)
+{
+	http2_speak(peer, refuse_stream);
+}
+
+static void refused_streams_are_not_sent_even_if_the_time_is_over(void **state)
+{
+	enum { TIMEOUT_MS = 2500, SLOW_TURN_US = 200000 };
+	struct pair pair;
+	struct http_request request;
+	struct http_response *response;
+	int64_t over;
+
+	(void)state;
+	pair_start(&pair, refuse_streams);
+	request = grpc(&pair);
+	request.limits.timeout_ms = TIMEOUT_MS;
+	send_request(pair.client, &request);
+	over = clock_ms() + TIMEOUT_MS;
+	/*
+	 * The timeout of libcurl begins a turn later than that of the client, so that libcurl reads
+	 * the second refusal between the two.
+	 */
+	while (pair.server.requests < 2) {
+		usleep(SLOW_TURN_US);
+		turn(pair.client);
+	}
+	may_refuse = true;
+	while (clock_ms() <= over)
+		usleep(1000);
+
+	response = next_response(pair.client);
+	assert_failure(response, "closed", false);
+	http_client_release(pair.client, response);
+	pair_stop(&pair);
+}
+
 static void a_server_of_http1_does_not_answer_http2(void **state)
 {
 	struct pair pair;
@@ -1392,6 +1443,7 @@ int main(void)
 	    cmocka_unit_test(a_request_of_http2_whose_connection_broke_has_a_second_try),
 	    cmocka_unit_test(requests_of_http2_share_a_connection),
 	    cmocka_unit_test(http2_without_an_answer_was_sent),
+	    cmocka_unit_test(refused_streams_are_not_sent_even_if_the_time_is_over),
 	    cmocka_unit_test(a_server_of_http1_does_not_answer_http2),
 	};
 	signal(SIGPIPE, SIG_IGN);

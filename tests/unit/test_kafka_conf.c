@@ -429,6 +429,29 @@ static void a_new_epoch_is_seen_before_it_begins(void **state)
 		fail_msg("%s", err.message);
 }
 
+/* librdkafka takes a word with a minus sign out of `debug`. */
+static void no_debug_value_hides_new_epochs(void **state)
+{
+	static const char *const values[][2] = {{"-eos", "eos"}, {"all, -eos", ",eos,"},
+	    {"-all", "eos"}, {"broker,-EOS", "broker,eos"}, {"broker", "broker,eos"}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+		struct kafka_property properties[] = {SERVERS,
+		    {.name = "debug", .value = (char *)values[i][0], .origin = "relay.ini:3"}};
+		struct kafka_settings kafka = section(properties, 2);
+		struct err err = {0};
+		rd_kafka_conf_t *conf = kafka_conf_producer(&kafka, NULL, 1 << 20, 1000, &err);
+		char value[512];
+		size_t size = sizeof value;
+
+		assert_non_null(conf);
+		assert_int_equal(rd_kafka_conf_get(conf, "debug", value, &size), RD_KAFKA_CONF_OK);
+		assert_non_null(strstr(value, values[i][1]));
+		rd_kafka_conf_destroy(conf);
+	}
+}
+
 static void servers_of_other_machines_without_tls_are_exposed(void **state)
 {
 	static const struct {
@@ -474,6 +497,7 @@ int main(void)
 	    cmocka_unit_test(only_a_refusal_for_good_is_a_reject),
 	    cmocka_unit_test(an_error_of_a_record_blames_what_it_speaks_of),
 	    cmocka_unit_test(a_new_epoch_is_seen_before_it_begins),
+	    cmocka_unit_test(no_debug_value_hides_new_epochs),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -233,11 +233,14 @@ static void a_message_that_is_later_than_late_may_pass_and_none_is_refused_wrong
 	assert_int_equal(send("a", HOUR), PASS);
 }
 
-/* Of another key, at the newest time: the sweep comes by every key. */
+/* Of a key that no earlier message has, so that the first one is recorded and moves the time. The
+ * sweep comes by every key. */
 static void sweep_at(int64_t at)
 {
+	owned_text char *key = xformat("swept at %lld", (long long)at);
+
 	for (int i = 0; i < 200; i++)
-		send("other", at);
+		send(key, at);
 }
 
 /* 0 and 9999 are in one stretch, 9999 is exactly 10 s late: 0 must be known for so long. */
@@ -254,6 +257,29 @@ static void a_message_that_is_exactly_late_is_held_against_all_of_its_stretch(vo
 	assert_int_equal(send("a", 9999), DROP);
 	sweep_at(20000);
 	assert_int_equal(send("a", 9999), PASS);
+}
+
+/* "a" at 5 s exceeds the first rule only as long as that rule remembers "a" at 0. */
+static void refused_messages_do_not_move_the_time(void **state)
+{
+	static const char *const lines[] = {
+	    "sliding name=burst most=1 within=10s late=10s key=key action=drop",
+	    "daily name=quota most=2 key=topic action=drop"};
+	const struct outbox_rules_message late = message_of("a", begin_ms + 5 * SECOND, 1000);
+
+	(void)state;
+	open_rules(lines, COUNT(lines));
+	assert_int_equal(send("a", 0), PASS);
+	assert_int_equal(send("b", 1), PASS);
+	for (int i = 0; i < 200; i++)
+		assert_int_equal(send("c", HOUR), DROP);
+	assert_int_equal(stats().newest_ms, begin_ms + 1);
+	assert_int_equal(judge(&late).rule, 0);
+
+	checkpoint(next_offset);
+	open_rules(lines, COUNT(lines));
+	assert_int_equal(stats().newest_ms, begin_ms + 1);
+	assert_int_equal(judge(&late).rule, 0);
 }
 
 /* --- daily ---------------------------------------------------------------------------------- */
@@ -338,8 +364,8 @@ static void a_late_message_counts_on_its_own_day(void **state)
 	assert_int_equal(send("a", midnight - 2), DROP);
 	assert_int_equal(send("c", midnight - 1), PASS);
 	for (int i = 0; i < 100; i++)
-		send("b", midnight + 2 * HOUR);
-	assert_int_equal(stats().occurrences, 2); /* those of the day before are forgotten */
+		send("d", midnight + 2 * HOUR);
+	assert_int_equal(stats().occurrences, 3); /* those of the day before are forgotten */
 }
 
 static void days_and_stretches_are_read_again_after_a_restart(void **state)
@@ -798,6 +824,7 @@ int main(void)
 	    TEST(a_late_message_is_held_against_those_before_and_behind_it),
 	    TEST(any_order_is_judged_as_the_rule_says),
 	    TEST(a_message_that_is_later_than_late_may_pass_and_none_is_refused_wrongly),
+	    TEST(refused_messages_do_not_move_the_time),
 	    TEST(a_message_that_is_exactly_late_is_held_against_all_of_its_stretch),
 	    TEST(a_day_ends_at_midnight_of_its_zone),
 	    TEST(a_day_may_have_23_or_25_hours),

@@ -32,9 +32,18 @@ static const char *docs;
 static const char introduction[] =
     "# States\n"
     "\n"
-    "Each object below has a table of its states in the code, and one function that moves it. Test "
-    "builds check each move. `tests/unit/test_states.c` prints this page and its diagrams from the "
-    "tables. In a diagram the dot leads to the first state, and last states are green.\n";
+    "For each object below, the code has a table of its states and one function that changes its "
+    "state. Test builds check each move. `tests/unit/test_states.c` prints this page and its "
+    "diagrams from the tables. In a diagram the dot leads to the first state, and last states are "
+    "green. *The end*: this object stays as it is; if work goes on, for example after an operator "
+    "helped, it goes on with a new object. [Concepts](../explain/concepts.md) and the "
+    "[glossary](../explain/glossary.md) explain the words.\n"
+    "\n"
+    "Rows in the database have their states elsewhere: [parked messages]"
+    "(commands.md#parked-list) (`waiting`, `dead`, …), [messages]"
+    "(messages.md#the-state-of-a-message), and [ids of the look-back]"
+    "(lookback.md#which-states-does-an-id-have). A window has no table: it is open until all of "
+    "its rows are acknowledged.\n";
 
 /* --- the page ------------------------------------------------------------------------------- */
 

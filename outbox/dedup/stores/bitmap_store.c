@@ -13,6 +13,7 @@
  */
 #include <dirent.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,7 @@
 #include "dedup_mapped_inspect.h"
 #include "dedup_store.h"
 #include "mapped_file.h"
+#include "state_file_name.h"
 #include "text.h"
 
 enum { KIND_BITS = 2, KIND_OFFSET = 3, OFFSET_BITS = 22, NAME = 64, DIGITS = 12 };
@@ -90,18 +92,18 @@ static void count_bits(struct bitmap_store *bitmap, struct part *part)
 
 static bool open_bitmap_file(struct bitmap_store *bitmap, const char *name, struct err *err)
 {
-	unsigned long long number;
-	int end = 0;
-	if (sscanf(name, "%llu.bits%n", &number, &end) != 1 || !end || name[end])
+	long long number;
+
+	if (!state_file_name_parse(name, "bits", &number, NULL) || number < 0)
 		return true;
 
 	/* Fewer ids are planned than before: done ids would lie outside of the bits. */
-	if (number >= bitmap->part_count)
+	if ((uint64_t)number >= bitmap->part_count)
 		return err_set(err, ERR_CONFIG,
-		    "path=%s has ids up to %llu: raise ids, or use a new folder",
-		    bitmap->folder.path, (number + 1) * PARTITION_BITS);
+		    "path=%s has ids up to %" PRIu64 ": raise ids, or use a new folder",
+		    bitmap->folder.path, ((uint64_t)number + 1) * PARTITION_BITS);
 
-	if (!open_bitmap_part(bitmap, number, err))
+	if (!open_bitmap_part(bitmap, (uint64_t)number, err))
 		return false;
 	count_bits(bitmap, &bitmap->parts[number]);
 	return true;

@@ -20,6 +20,7 @@
 #include "dedup_store.h"
 #include "file_list.h"
 #include "mapped_file.h"
+#include "state_file_name.h"
 #include "text.h"
 
 enum { AHEAD = 12, KIND = 1, NAME = 64 };
@@ -142,8 +143,9 @@ static void remove_old_parts(struct counting_store *counting)
 static bool open_count_file(struct counting_store *counting, const char *name, struct err *err)
 {
 	long long number;
-	int sub, end = 0, place;
-	if (sscanf(name, "%lld.%d.counts%n", &number, &sub, &end) != 2 || !end || name[end])
+	int sub, place;
+
+	if (!state_file_name_parse(name, "counts", &number, &sub))
 		return true;
 	if (!open_count_part(counting, number, sub, &place, err))
 		return false;

@@ -29,6 +29,7 @@
 #include "fault.h"
 #include "file_list.h"
 #include "hash_set.h"
+#include "state_file_name.h"
 #include "text.h"
 
 enum { STRETCH = 1 << 16 }; /* looks */
@@ -209,8 +210,9 @@ static bool open_window_file(
 	long long number;
 	struct stat state;
 	struct dedup_slice slice;
-	int sub, end = 0;
-	if (sscanf(name, "%lld.%d.log%n", &number, &sub, &end) != 2 || !end || name[end])
+	int sub;
+
+	if (!state_file_name_parse(name, "log", &number, &sub))
 		return true;
 
 	*newest = number > *newest ? number : *newest;

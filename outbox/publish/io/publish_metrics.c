@@ -16,7 +16,8 @@ static const struct metric_row publish_rows[] = {
     {"relay_published_total", METRIC_COUNTER, STATUS(published),
 	"Records that Kafka acknowledged."},
     {"relay_published_bytes_total", METRIC_COUNTER, STATUS(published_bytes),
-	"Memory of the records that Kafka acknowledged, with the bookkeeping of each."},
+	"Memory of the records that Kafka acknowledged, with the bookkeeping of each. "
+	"relay_kafka_sent_bytes_total counts the bytes sent."},
     {"relay_skipped_total", METRIC_COUNTER, STATUS(skipped),
 	"Rows not published because their records were found in Kafka already."},
     {"relay_parked_total", METRIC_COUNTER, STATUS(parked),
@@ -38,13 +39,14 @@ static const struct metric_row publish_rows[] = {
 	"Kafka partitions that wait for a retry, because they refuse every record or answer with "
 	"errors that name no record."},
     {"relay_open_windows", METRIC_GAUGE, STATUS(windows),
-	"Open windows: snapshots whose rows are not all acknowledged."},
+	"Open windows: not all of their rows are acknowledged."},
     {"relay_in_flight", METRIC_GAUGE, STATUS(in_flight),
 	"Records passed to the Kafka client whose progress is not yet stored in the log."},
     {"relay_memory_bytes", METRIC_GAUGE, STATUS(bytes),
 	"Memory of the rows that were read and are not acknowledged."},
     {"relay_oldest_unpublished_age_seconds", METRIC_GAUGE, SERIES(oldest_age),
-	"Age of the oldest row that was read and is not acknowledged; 0 when there is none."},
+	"Age of the oldest row that this process has read and Kafka has not acknowledged; 0 when "
+	"there is none. relay_unpublished_age_seconds includes the rows that are not read yet."},
     {"relay_producer_recreations_total", METRIC_COUNTER, SERIES(producer_recreations),
 	"Kafka producers that failed and were replaced by a new one."},
     {"relay_tails_read_total", METRIC_COUNTER, SERIES(tails_read),
@@ -52,8 +54,8 @@ static const struct metric_row publish_rows[] = {
     {"relay_postgres_reconnects_total", METRIC_COUNTER, SERIES(postgres_reconnects),
 	"Lost connections to PostgreSQL."},
     {"relay_latency_commit_to_read_seconds", METRIC_HISTOGRAM, SERIES(commit_to_read),
-	"Time from created_at, or deliver_at, to the read of the row. One message at a time is "
-	"sampled.",
+	"Time from created_at (the INSERT, so that a long transaction counts), or deliver_at, to "
+	"the read of the row. One message of a shard at a time is sampled.",
 	.buckets = latency_buckets},
     {"relay_latency_read_to_produce_seconds", METRIC_HISTOGRAM, SERIES(read_to_produce),
 	"Time from the read of the sampled row to the call of the Kafka client.",

@@ -15,8 +15,8 @@ const struct command command_parked_retry = {
 	"The command records a request for rows that are waiting, dead or stalled. The owner of "
 	"the shard "
 	"tries each of them again soon, alone, with its attempts counted from 0, and publishes "
-	"the rows behind it once Kafka accepts it. A row behind another one is not retried by "
-	"itself: its ID is refused, and TERMs leave it out and count it.\n"
+	"the rows behind it once Kafka accepts it. A row in the state behind cannot be retried "
+	"alone: its ID is refused, and TERMs leave such rows out and report their number.\n"
 	"A request covers all given IDs or none, and is refused while another request covers one "
 	"of them. It does not cover rows that are parked later. Many rows are retried in "
 	"batches: `parked list` shows the progress.\n" PARKED_TERMS_HELP

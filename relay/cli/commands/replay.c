@@ -357,20 +357,21 @@ const struct command command_replay = {
     .most_arguments = CALL_ARGUMENTS,
     .summary = "Publishes rows of the table again.",
     .description =
-	"TERMs select rows; each may be given once, and all must match.\n"
+	"TERMs select rows; each may be given once, and all must match. Without TERMs it needs "
+	"--all.\n"
 	"ids=10..20, ids=10.., ids=..20, ids=10: by id, with both ids.\n"
 	"created=2026-01-02..2026-01-03T12:00: by created_at (UTC), without the second time "
 	"itself; the range may be open at one end.\n"
 	"topic=orders; key=42, or key=\\x00ff in hexadecimal; event-id=UUID, as in the header "
 	"outbox-id.\n"
 	"state=published: only rows that the publisher has published by now. Without it: all "
-	"committed rows, also pending ones.\n"
+	"committed rows, also pending ones, which the relay publishes later all the same.\n"
 	"A record has the application's headers, `outbox-id`, and `outbox-replay` with the "
 	"number of the replay. It has no `outbox-position`, so consumers treat it as new and "
 	"`verify` ignores it. In a topic with `headers = none` it has no `outbox-id` either. "
 	"Each key keeps its order.\n"
 	"On a terminal the command shows the number of rows of each topic and asks first. "
-	"Without a terminal a replay of TERMs begins at once.\n"
+	"Without a terminal a replay of TERMs begins at once, since the TERMs say which rows.\n"
 	"A replay sends the rows that were committed when it began. It stores its progress each "
 	"second; after a crash at most "
 	"`max_in_flight` records are sent twice.\n",

@@ -1,0 +1,24 @@
+#include "state_file_name.h"
+
+#include <stdio.h>
+#include "text.h"
+
+enum { NAME = 64 };
+
+bool state_file_name_parse(const char *name, const char *end, long long *ret_number, int *ret_sub)
+{
+	char written[NAME];
+
+	if (ret_sub) {
+		if (sscanf(name, "%lld.%d.", ret_number, ret_sub) != 2)
+			return false;
+		snprintf(written, sizeof written, "%lld.%d.%s", *ret_number, *ret_sub, end);
+	} else {
+		if (sscanf(name, "%lld.", ret_number) != 1)
+			return false;
+		snprintf(written, sizeof written, "%lld.%s", *ret_number, end);
+	}
+
+	/* sscanf also takes signs, blanks and leading zeroes. */
+	return text_equal(name, written);
+}
