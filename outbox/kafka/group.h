@@ -55,8 +55,9 @@ bool group_read(struct group *group, int timeout_ms, struct consumer_record *ret
 void group_release(struct group *group);
 
 /*
- * Continues at these places, which must be all partitions of this member, also where an offset did
- * not exist. Records that are ready are dropped, and positions are unknown afterwards.
+ * Continues at these places, also where an offset did not exist. A partition of this member that is
+ * not among them is not read until a later call names it. Records that are ready are dropped, and
+ * positions are unknown afterwards.
  */
 bool group_seek(
     struct group *group, const struct group_place *places, int count, struct err *err) MUST_CHECK;

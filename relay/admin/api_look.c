@@ -145,8 +145,11 @@ const struct postgres_settings *api_look_postgres(
 	return postgres;
 }
 
-/* The filter from the arguments: those that outbox.lookback_is takes, and a limit. */
-static char *filter_of_arguments(const struct api_call *call)
+/*
+ * The filter from the arguments that outbox.lookback_is takes. NULL: one of them is no text, and
+ * the call was refused. Without that member the filter would match more rows than requested.
+ */
+static char *filter_of_arguments(struct api_call *call)
 {
 	static const char *const names[] = {"state", "type", "section", "service"};
 	json_t *object = json_object();
@@ -155,9 +158,13 @@ static char *filter_of_arguments(const struct api_call *call)
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
 		const char *value = api_argument(call, names[i]);
 
-		if (value)
-			json_object_set_new(object, names[i], json_string(value));
+		if (value && json_object_set_new(object, names[i], json_string(value)) != 0) {
+			json_decref(object);
+			api_refuse(call, 400, "bad_value", "%s is not UTF-8", names[i]);
+			return NULL;
+		}
 	}
+
 	text = json_dumps(object, JSON_COMPACT);
 	json_decref(object);
 	return text;
@@ -167,8 +174,8 @@ void api_list_begin(struct api_call *call)
 {
 	const char *state = api_argument(call, "state"), *limit = api_argument(call, "limit");
 	const char *type = api_argument(call, "type"), *section = api_argument(call, "section");
-	const char *service = api_argument(call, "service");
 	const struct postgres_settings *postgres;
+	owned_text char *filter = NULL;
 	struct api_question *question;
 	int64_t most = LIMIT;
 
@@ -177,13 +184,15 @@ void api_list_begin(struct api_call *call)
 	if (limit && !text_to_int64(limit, 1, MOST_ROWS, &most))
 		return api_refuse(
 		    call, 400, "bad_value", "limit is no number from 1 to %d", MOST_ROWS);
-	if (service && !is_utf8_text(service))
-		return api_refuse(call, 400, "bad_value", "service is not UTF-8");
+	filter = filter_of_arguments(call);
+	if (!filter)
+		return;
 	postgres = api_look_postgres(call, type, section);
 	if (!postgres)
 		return;
+
 	question = xcalloc(1, sizeof *question);
-	question->params[0] = filter_of_arguments(call);
+	question->params[0] = xstrdup(filter);
 	question->params[1] = xformat("%" PRId64, most);
 	question->param_count = 2;
 	api_look_ask(call, postgres, sql_api_lookback_list, question);

@@ -326,33 +326,46 @@ static enum sent send_outgoing(struct api_sender *sender, struct outgoing_record
 	return hand_to_producer(sender, outgoing, topic, known.partitions);
 }
 
-/*
- * Sends records in their order: after one that cannot be sent now, only records for other topics
- * are sent. A record on trial is sent when no other record is in flight, and no other is sent until
- * its outcome.
- */
-static void send_waiting(struct api_sender *sender, int64_t now)
+/* Topics of which a record could not be sent in this turn: later records must not pass it. */
+struct held_topics {
+	const char **names;
+	int count;
+};
+
+static void hold_topic(struct held_topics *held, const char *topic)
+{
+	held->names = xrealloc(held->names, (size_t)(held->count + 1) * sizeof *held->names);
+	held->names[held->count++] = topic;
+}
+
+static bool is_topic_held(const struct held_topics *held, const char *topic)
+{
+	for (int i = 0; i < held->count; i++)
+		if (text_equal(held->names[i], topic))
+			return true;
+	return false;
+}
+
+static void send_records_in_order(struct api_sender *sender, struct held_topics *held)
 {
 	struct outgoing_record *outgoing, *next;
-	const char *held = NULL;
 
-	if (!have_producer(sender, now) || sender->broken_since)
-		return;
 	DL_FOREACH_SAFE(sender->waiting, outgoing, next)
 	{
 		enum sent sent;
 
-		if (held && text_equal(held, outgoing->record.topic))
+		if (is_topic_held(held, outgoing->record.topic))
 			continue;
 		/* A record on trial has the producer to itself: then its refusal has one cause. */
 		if (sender->alone || (outgoing->alone && sender->flying))
 			return;
 		sent = send_outgoing(sender, outgoing);
 		if (sent == NOT_NOW) {
-			held = outgoing->record.topic;
+			hold_topic(held, outgoing->record.topic);
 			sender->again = true;
 			continue;
 		}
+
 		DL_DELETE(sender->waiting, outgoing);
 		if (sent == REFUSED) {
 			free_outgoing(outgoing);
@@ -361,6 +374,21 @@ static void send_waiting(struct api_sender *sender, int64_t now)
 		DL_APPEND(sender->flying, outgoing);
 		sender->alone = outgoing->alone;
 	}
+}
+
+/*
+ * Sends records in their order: after one that cannot be sent now, only records for other topics
+ * are sent. A record on trial is sent when no other record is in flight, and no other is sent until
+ * its outcome.
+ */
+static void send_waiting(struct api_sender *sender, int64_t now)
+{
+	struct held_topics held = {0};
+
+	if (!have_producer(sender, now) || sender->broken_since)
+		return;
+	send_records_in_order(sender, &held);
+	free(held.names);
 }
 
 static bool take_arrived(struct api_sender *sender)

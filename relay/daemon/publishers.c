@@ -39,7 +39,7 @@ struct publisher {
 	struct shard_worker *shard_workers[MOST_SHARDS];
 	int shards;         /* as many shard workers */
 	int refused_shards; /* a number of shards that the configuration refuses, logged; 0: none */
-	int64_t looks;      /* upkeep_worker_looks when the publisher was found gone */
+	int64_t look;       /* number of the request for a look, since it was found gone */
 	int shards_before;  /* and how many shard workers ended at that time */
 	int64_t start_at;
 };
@@ -205,19 +205,20 @@ static void step_publisher_ending(struct publishers *publishers, struct publishe
 		return;
 	publisher->shards_before = publisher->shards;
 	free_shard_workers(publishers, publisher);
-	/* Only a look that is answered from now on counts (step_publisher_looking). */
-	publisher->looks = upkeep_worker_looks(publisher->upkeep_worker);
-	upkeep_worker_look(publisher->upkeep_worker);
+	publisher->look = upkeep_worker_look(publisher->upkeep_worker);
 	move_publisher(publishers, publisher, PUBLISHER_LOOKING);
 }
 
 static void step_publisher_looking(
     struct publishers *publishers, struct publisher *publisher, int64_t now)
 {
-	int shards = upkeep_worker_shards(publisher->upkeep_worker, publisher->config);
+	int shards;
 
-	if (upkeep_worker_looks(publisher->upkeep_worker) == publisher->looks)
+	if (!upkeep_worker_is_answered(publisher->upkeep_worker, publisher->look))
 		return;
+	/* Read after the answer: a number from before it may be that of the publisher found gone.
+	 */
+	shards = upkeep_worker_shards(publisher->upkeep_worker, publisher->config);
 	if (shards == 0)
 		log_warn("publisher_dropped",
 		    {"publisher", LOG_TEXT(publisher->config->settings.name)},

@@ -82,14 +82,15 @@ struct upkeep_worker {
 
 	pthread_mutex_t mutex; /* guards what follows */
 	pthread_cond_t changed;
-	bool stop, look_asked, retuned;
+	bool stop, retuned;
 	int running; /* threads */
 	struct postgres_settings settings;
 	struct upkeep_worker_status status;
 	int64_t log_at, log_turn_ms; /* as look_at and status.turn_ms */
 	char log_problem[1024];      /* as status.problem */
 	int *shards; /* one for each publisher of config; see upkeep_worker_shards */
-	int64_t looks;
+	/* Requests for a look: how many came, came before the newest look, and were answered. */
+	int64_t requests, taken_requests, answered_requests;
 };
 
 static struct pg_result *ask_worker_database(struct upkeep_worker *worker, const char *sql,
@@ -151,7 +152,7 @@ static void note_publishers(struct upkeep_worker *worker, const struct pg_result
 		clear_backlog(worker, publisher->settings.name, shards, worker->shards[i]);
 		worker->shards[i] = shards;
 	}
-	worker->looks++;
+	worker->answered_requests = worker->taken_requests;
 	pthread_mutex_unlock(&worker->mutex);
 	/* Fails only when the counter is full, and then it is readable all the same. */
 	if (eventfd_write(worker->event_fd, 1) != 0)
@@ -348,16 +349,16 @@ static bool wait_for_log_work(struct upkeep_worker *worker)
 		int64_t due = worker->look_at < worker->log_at ? worker->look_at : worker->log_at;
 
 		due = worker->ids_at < due ? worker->ids_at : due;
-		if (worker->stop || worker->look_asked || due <= clock_ms())
+		if (worker->stop || worker->requests > worker->taken_requests || due <= clock_ms())
 			break;
 		sleep_until(worker, due);
 		worker->log_turn_ms = clock_ms();
 	}
 	stop = worker->stop;
 	/* Taken before the look, so that a request during the look causes another one. */
-	if (worker->look_asked)
+	if (worker->requests > worker->taken_requests)
 		worker->look_at = 0;
-	worker->look_asked = false;
+	worker->taken_requests = worker->requests;
 	pthread_mutex_unlock(&worker->mutex);
 	return !stop;
 }
@@ -513,9 +514,15 @@ void upkeep_worker_stop(struct upkeep_worker *worker)
 		log_debug("already_told", {"postgres", LOG_TEXT(worker->postgres->name)});
 }
 
-void upkeep_worker_look(struct upkeep_worker *worker)
+int64_t upkeep_worker_look(struct upkeep_worker *worker)
 {
-	wake_upkeep_worker(worker, &worker->look_asked);
+	int64_t request;
+
+	pthread_mutex_lock(&worker->mutex);
+	request = ++worker->requests;
+	pthread_cond_broadcast(&worker->changed);
+	pthread_mutex_unlock(&worker->mutex);
+	return request;
 }
 
 void upkeep_worker_retune(struct upkeep_worker *worker, const struct postgres_settings *postgres)
@@ -550,14 +557,14 @@ int upkeep_worker_shards(struct upkeep_worker *worker, const struct config_publi
 	return shards;
 }
 
-int64_t upkeep_worker_looks(struct upkeep_worker *worker)
+bool upkeep_worker_is_answered(struct upkeep_worker *worker, int64_t request)
 {
-	int64_t looks;
+	bool answered;
 
 	pthread_mutex_lock(&worker->mutex);
-	looks = worker->looks;
+	answered = worker->answered_requests >= request;
 	pthread_mutex_unlock(&worker->mutex);
-	return looks;
+	return answered;
 }
 
 struct upkeep_worker_status upkeep_worker_status(struct upkeep_worker *worker)

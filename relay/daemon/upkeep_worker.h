@@ -28,14 +28,16 @@ void upkeep_worker_join(struct upkeep_worker *worker);
 
 /* Takes the reloadable values, which are copied. */
 void upkeep_worker_retune(struct upkeep_worker *worker, const struct postgres_settings *postgres);
-/* Look at the publishers now. */
-void upkeep_worker_look(struct upkeep_worker *worker);
+/*
+ * Asks for a look at the publishers now, and returns the number of the request. The request is
+ * answered by a look that began after it: upkeep_worker_shards is then no older than the request.
+ */
+int64_t upkeep_worker_look(struct upkeep_worker *worker);
+bool upkeep_worker_is_answered(struct upkeep_worker *worker, int64_t request);
 
 /* How many shards the publisher has as last seen; 0: the database has no such publisher; -1: not
  * seen yet. */
 int upkeep_worker_shards(struct upkeep_worker *worker, const struct config_publisher *publisher);
-/* Grows with every look that the server answered. */
-int64_t upkeep_worker_looks(struct upkeep_worker *worker);
 
 struct upkeep_worker_status {
 	bool ended;

@@ -145,7 +145,7 @@ bool check_calls_usable(const struct check_calls *calls, enum check_answer_of wh
 	static const char *const shapes[] = {
 	    [CHECK_ANSWER_CLAIMS] = "ittiittbl",
 	    [CHECK_ANSWER_FIGURES] = "illll",
-	    [CHECK_ANSWER_SETTLED] = "iii",
+	    [CHECK_ANSWER_SETTLED] = "iiii",
 	};
 
 	if (!pg_has_shape(result, shapes[what], err))
@@ -189,6 +189,11 @@ struct check_settled check_calls_settled(const struct pg_result *result)
 	    .lost = pg_int4(result, 0, 1),
 	    .strange = pg_int4(result, 0, 2),
 	};
+}
+
+int check_calls_parked(const struct pg_result *result, int row)
+{
+	return row < pg_rows(result) ? pg_int4(result, row, 3) : 0;
 }
 
 struct check_type_figures check_calls_type(const struct pg_result *result, int row)

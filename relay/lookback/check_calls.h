@@ -43,6 +43,11 @@ struct check_settled {
 	int won, lost, strange;
 };
 struct check_settled check_calls_settled(const struct pg_result *result);
+/*
+ * The settled rows that the table has as parked now: their places (from 1 on) in the list that was
+ * sent, in ascending order. 0: there are no more.
+ */
+int check_calls_parked(const struct pg_result *result, int row);
 struct check_type_figures {
 	int type;
 	int64_t overdue, parked, oldest_ms, unprepared;

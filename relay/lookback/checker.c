@@ -329,16 +329,18 @@ static void log_parked_row(const struct checker *checker, const struct schedule_
 static void take_settled(struct checker *checker, const struct pg_result *result)
 {
 	struct check_settled told = check_calls_settled(result);
-	int64_t parked = 0;
+	int parked = 0;
 
 	fault_point("after_lookback_settle");
-	while (checker->settling) {
+	for (int place = 1; checker->settling; place++) {
 		struct schedule_row *row = checker->settling;
 
 		checker->settling = row->next;
-		if (row->verdict->parks)
+		/* A verdict that parks changes nothing if the claim of its row had ended. */
+		if (check_calls_parked(result, parked) == place) {
 			log_parked_row(checker, row);
-		parked += row->verdict->parks;
+			parked++;
+		}
 		schedule_release(checker->schedule, row);
 	}
 	check_metrics_settled(checker->metrics, told.won, told.lost, told.strange, parked);

@@ -32,7 +32,7 @@ struct destination destination_find(const struct route *route, const struct conf
     const struct config_lookback *section, const char *biz_type, const char *service,
     const char *url)
 {
-	struct destination found = {.service = -1, .own_url = url};
+	struct destination found = {.service = -1};
 	const struct config_check *check =
 	    route_check(route, section, biz_type, service, url, &found.refusal);
 

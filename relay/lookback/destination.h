@@ -10,7 +10,6 @@ enum { DESTINATION_HOST = 320 };
 struct destination {
 	int service;                 /* its place among the [check] sections; -1: none */
 	char host[DESTINATION_HOST]; /* "host:port", of a database "sql <section>" */
-	bool own_url;                /* the message's URL is called, not the service's */
 	struct refusal refusal;      /* why none */
 };
 

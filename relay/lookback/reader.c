@@ -29,6 +29,7 @@ enum {
 	NOTE_MS = 1000, /* an offset behind records of other sections is stored */
 	ENDS_MS = 5000, /* timeout of a question for the ends of partitions; then a pause as long */
 	LEAVE_MS = 5000, /* timeout for leaving the group */
+	BARE_AFTER = 2,  /* refused dead letters of a record; with parts it may be stored */
 };
 
 enum kind {
@@ -60,12 +61,17 @@ struct place {
 	int64_t refused_offset;
 	enum dead_letter_extent refused_extent;
 	struct refusal refusal;
+	/*
+	 * The place is blocked: the tables refused even the bare dead letter of its record. Until
+	 * this time it is left out of the assignment. 0: it is not blocked.
+	 */
+	int64_t retry_at;
 };
 
 /* A record as Kafka has it. */
 struct raw {
 	struct consumer_record record;
-	int refusals; /* by the tables */
+	int refusals; /* by the tables; the dead letter after BARE_AFTER refusals is bare */
 };
 
 struct reader {
@@ -92,9 +98,9 @@ struct reader {
 	bool member;      /* places are the assignment, and no new assignment waits for an answer */
 	bool adrift;      /* places may differ from the database: they must be read again */
 	int64_t again_at; /* when all places are assigned anew, since reading failed, perhaps for
-			     some places only; INT64_MAX: it did not fail */
+			     some places only, or since some are blocked; INT64_MAX: neither */
 	bool blind;       /* the ends of places with something due could not be asked for */
-	int64_t bytes;    /* of the batch */
+	int64_t bytes;    /* held by the group until group_release */
 	int limit; /* maximum records of a batch: fewer than configured while a refused record is
 		      searched for */
 	int64_t look_at; /* for due prepares; INT64_MAX: there are none */
@@ -172,7 +178,6 @@ static void tell_reader_works(struct reader *reader)
 static void forget_batch(struct reader *reader)
 {
 	batch_clear(reader->batch);
-	reader->bytes = 0;
 	for (int i = 0; i < reader->place_count; i++) {
 		reader->places[i].touched = reader->places[i].noted = false;
 		reader->places[i].end = -1;
@@ -224,8 +229,14 @@ static bool ask_progress(struct reader *reader, struct err *err)
 static void is_found(struct reader *reader)
 {
 	reader->adrift = false;
-	reader->again_at = INT64_MAX;
 	reader->look_at = 0;
+	reader->again_at = INT64_MAX;
+	for (int i = 0; i < reader->place_count; i++) {
+		const struct place *place = &reader->places[i];
+
+		if (place->retry_at > 0 && place->retry_at < reader->again_at)
+			reader->again_at = place->retry_at;
+	}
 }
 
 static int64_t begin_of(const struct place *place)
@@ -296,14 +307,14 @@ static void note_raw(struct reader *reader, int first, int raw)
 		reader->raw_of[i] = raw;
 }
 
-static void keep_raw(struct reader *reader, const struct consumer_record *record)
+static void keep_raw(struct reader *reader, const struct consumer_record *record, int refusals)
 {
 	if (reader->raw_count == reader->raw_room) {
 		reader->raw_room = reader->raw_room ? 2 * reader->raw_room : 256;
 		reader->raws =
 		    xrealloc(reader->raws, (size_t)reader->raw_room * sizeof *reader->raws);
 	}
-	reader->raws[reader->raw_count++] = (struct raw){.record = *record};
+	reader->raws[reader->raw_count++] = (struct raw){.record = *record, .refusals = refusals};
 }
 
 static void take_dead_letter(struct reader *reader, const struct consumer_record *record,
@@ -408,9 +419,10 @@ static void take_consumed_record(struct reader *reader, const struct consumer_re
 		place->journal.start = record->offset;
 	place->journal.next = record->offset + 1;
 
-	int first = batch_records(reader->batch);
+	int first = batch_records(reader->batch), refusals = 0;
 	if (record->offset == place->refused_offset) {
 		take_dead_letter(reader, record, &place->refusal, place->refused_extent);
+		refusals = place->refused_extent == DEAD_LETTER_BARE ? BARE_AFTER + 1 : 1;
 		place->touched = true;
 	} else if (take_section_record(reader, record)) {
 		place->touched = true;
@@ -420,7 +432,7 @@ static void take_consumed_record(struct reader *reader, const struct consumer_re
 	}
 
 	if (batch_records(reader->batch) > first) {
-		keep_raw(reader, record);
+		keep_raw(reader, record, refusals);
 		note_raw(reader, first, reader->raw_count - 1);
 	}
 	reader->bytes += record_bytes(record);
@@ -437,12 +449,17 @@ static void on_unread(struct reader *reader, const struct err *err)
 		reader->again_at = clock_ms() + backoff_next_ms(&reader->backoff);
 }
 
-/* Releases the records of a batch that was stored or forgotten. */
+/*
+ * Releases the records of a batch that was stored or forgotten, and those of other sections, which
+ * are in no batch. `bytes` counts both: without the reset here, the latter would fill `memory`
+ * until the next batch.
+ */
 static void release_raws(struct reader *reader)
 {
 	if (batch_records(reader->batch) > 0)
 		return;
 	reader->raw_count = 0;
+	reader->bytes = 0;
 	group_release(reader->group);
 }
 
@@ -454,8 +471,7 @@ static void collect_records(struct reader *reader, int wait_ms)
 	bool some = true;
 	int taken = 0;
 
-	if (batch_records(reader->batch) == 0)
-		release_raws(reader);
+	release_raws(reader);
 	while (some && taken < reader->limit && reader->bytes < reader->lookback->memory) {
 		/* Waits for the first record only: a batch with records is stored at once. */
 		if (!group_read(reader->group, taken ? 0 : wait_ms, &record, &some, &err))
@@ -626,7 +642,6 @@ static void go_on(struct reader *reader, const struct journal_place *list, int c
 
 	count_batch(reader, outcome);
 	batch_clear(reader->batch);
-	reader->bytes = 0;
 	/* A new prepare may be the next one that comes due. */
 	if (prepared && reader->look_at > clock_ms() + LOOK_MS)
 		reader->look_at = clock_ms() + LOOK_MS;
@@ -639,9 +654,20 @@ static void go_on(struct reader *reader, const struct journal_place *list, int c
 		note_offsets(reader);
 }
 
-/* A record that the tables refused becomes a dead letter; in parts, and at last bare, when they
- * refuse that. */
-static void turn_into_dead_letter(struct reader *reader, int record, const char *error)
+/* So that block_places finds it. */
+static void note_bare_refused(struct reader *reader, const struct consumer_record *record)
+{
+	struct place *place = find_reader_place(reader, record->partition);
+
+	place->refused_offset = record->offset;
+	place->refused_extent = DEAD_LETTER_BARE;
+}
+
+/*
+ * A record that the tables refused becomes a dead letter; in parts, and at last bare, when they
+ * refuse that. False: they refused the bare one.
+ */
+static bool turn_into_dead_letter(struct reader *reader, int record, const char *error)
 {
 	int raw = reader->raw_of[record];
 	int count = batch_records(reader->batch);
@@ -649,21 +675,26 @@ static void turn_into_dead_letter(struct reader *reader, int record, const char 
 
 	/* A record with several refused rows is listed for each of them. */
 	if (batch_is_dropped(reader->batch, record))
-		return;
+		return true;
+	if (reader->raws[raw].refusals > BARE_AFTER) {
+		note_bare_refused(reader, &reader->raws[raw].record);
+		return false;
+	}
 	/* Also the parts of an earlier dead letter, which this one replaces. */
 	for (int i = 0; i < count; i++)
 		if (reader->raw_of[i] == raw)
 			batch_drop(reader->batch, i);
 	text_copy(refusal.text, sizeof refusal.text, error);
 	take_dead_letter(reader, &reader->raws[raw].record, &refusal,
-	    reader->raws[raw].refusals++ < 2 ? DEAD_LETTER_WHOLE : DEAD_LETTER_BARE);
+	    reader->raws[raw].refusals++ < BARE_AFTER ? DEAD_LETTER_WHOLE : DEAD_LETTER_BARE);
 	note_raw(reader, count, raw);
+	return true;
 }
 
 /*
  * The tables refused something in the batch. They say which records, and those become dead letters:
  * the others are stored at once, without being read again. False: they named none, or could not
- * say.
+ * say, or named a bare dead letter.
  */
 static bool set_aside(struct reader *reader, struct err *err)
 {
@@ -675,30 +706,66 @@ static bool set_aside(struct reader *reader, struct err *err)
 	/* First, since records are added only to a batch that is not worked out. */
 	batch_again(reader->batch);
 	for (int i = 0; found && i < count; i++)
-		turn_into_dead_letter(reader, list[i].record, list[i].error);
+		found = turn_into_dead_letter(reader, list[i].record, list[i].error);
 	free(list);
 	return found;
 }
 
 /*
+ * Blocks the places whose record in the batch is refused even as a bare dead letter: nothing of it
+ * is left to leave out, and a record is never skipped. The other places are read on, and these are
+ * tried again after a pause: an operator may have changed the tables. False: there is none.
+ */
+static bool block_places(struct reader *reader, const struct err *err)
+{
+	int64_t retry_at = 0;
+
+	for (int i = 0; i < reader->place_count; i++) {
+		struct place *place = &reader->places[i];
+		struct err why = *err;
+
+		if (place->refused_extent != DEAD_LETTER_BARE ||
+		    place->journal.start > place->refused_offset ||
+		    place->journal.next <= place->refused_offset)
+			continue;
+		if (retry_at == 0)
+			retry_at = clock_ms() + backoff_next_ms(&reader->backoff);
+		place->retry_at = retry_at;
+		err_prefix(&why,
+		    "partition %d waits at offset %lld: even a dead letter without content is "
+		    "refused",
+		    (int)place->journal.partition, (long long)place->refused_offset);
+		tell_reader_waits(reader, &why);
+	}
+	return retry_at > 0;
+}
+
+/*
  * Something in the batch cannot be stored, and the tables do not name it. The batch is read again
  * in smaller parts, until a single record is left: that becomes a dead letter, without its content
- * if it is refused again.
+ * if it is refused again. False: nothing smaller can be tried.
  */
-static void on_batch_refused(
+static bool on_batch_refused(
     struct reader *reader, const struct journal_place *list, int count, const struct err *err)
 {
 	struct place *place = count == 1 ? find_reader_place(reader, list[0].partition) : NULL;
 
-	if (reader->limit > 1 || !place || batch_records(reader->batch) != 1) {
+	if (block_places(reader, err))
+		return true;
+	if (reader->limit > 1) {
 		reader->limit = reader->limit / 8 > 1 ? reader->limit / 8 : 1;
-		return;
+		return true;
 	}
+	/* One record may have become several dead letters, so the raw ones count. */
+	if (!place || reader->raw_count != 1)
+		return false;
+
 	place->refused_extent =
 	    place->refused_offset == list[0].next - 1 ? DEAD_LETTER_BARE : DEAD_LETTER_WHOLE;
 	place->refused_offset = list[0].next - 1;
 	place->refusal.code = "not_storable";
 	text_copy(place->refusal.text, sizeof place->refusal.text, err->message);
+	return true;
 }
 
 /*
@@ -732,7 +799,10 @@ static bool is_reader_well(const struct reader *reader, bool stored)
 	return true;
 }
 
-/* Sets refused records aside and tries again; their dead letters may be refused as well, twice. */
+/*
+ * Sets refused records aside and tries again; their dead letters may be refused as well, and the
+ * last of them is bare.
+ */
 static bool store_batch(struct reader *reader, const struct journal_place *list, int count,
     struct journal_outcome *ret_outcome, struct err *err)
 {
@@ -750,7 +820,7 @@ static bool store_batch(struct reader *reader, const struct journal_place *list,
 		fault_point("before_lookback_apply");
 		if (journal_apply(reader->journal, reader->batch, list, count, ret_outcome, err))
 			return true;
-		if (err->kind != ERR_REJECT || tries == 3)
+		if (err->kind != ERR_REJECT || tries == BARE_AFTER + 2)
 			return false;
 		if (!set_aside(reader, &refused))
 			return false;
@@ -770,10 +840,11 @@ static bool store_collected(struct reader *reader, struct err *err)
 		return true;
 	}
 	if (!store_batch(reader, list, count, &outcome, err)) {
-		if (err->kind == ERR_REJECT)
-			on_batch_refused(reader, list, count, err);
+		/* Offsets or due prepares alone are refused: like an outage, that needs a pause. */
+		if (err->kind == ERR_REJECT && !on_batch_refused(reader, list, count, err))
+			err->kind = ERR_RETRY;
 		/* A fenced batch says nothing about its size. */
-		else if (err->kind != ERR_FENCED)
+		else if (err->kind != ERR_REJECT && err->kind != ERR_FENCED)
 			try_less(reader);
 		return false;
 	}
@@ -787,21 +858,45 @@ static bool store_collected(struct reader *reader, struct err *err)
 /* --- the loop -------------------------------------------------------------------------------- */
 
 /*
+ * A blocked place whose pause is over is read as if nothing of it had been refused: if an operator
+ * changed the tables, the record needs no bare dead letter.
+ */
+static void unblock_places(struct reader *reader, int64_t now)
+{
+	for (int i = 0; i < reader->place_count; i++) {
+		struct place *place = &reader->places[i];
+
+		if (place->retry_at == 0 || place->retry_at > now)
+			continue;
+		place->retry_at = 0;
+		place->refused_offset = -1;
+		place->refused_extent = DEAD_LETTER_WHOLE;
+	}
+}
+
+/*
  * Goes back to the offsets in the database: stored records are not read again, and records that
- * were not stored are.
+ * were not stored are. A blocked place has no position until its retry, so nothing takes it for
+ * read (pass_marks, is_caught_up) or for healthy (is_reader_well).
  */
 static bool find_back(struct reader *reader, struct err *err)
 {
 	owned_text struct group_place *list =
 	    xcalloc((size_t)reader->place_count + 1, sizeof *list);
+	int count = 0;
 
 	forget_batch(reader);
 	if (!ask_progress(reader, err))
 		return false;
-	for (int i = 0; i < reader->place_count; i++)
-		list[i] = (struct group_place){
-		    reader->places[i].journal.partition, begin_of(&reader->places[i])};
-	if (reader->place_count > 0 && !group_seek(reader->group, list, reader->place_count, err))
+	unblock_places(reader, clock_ms());
+	for (int i = 0; i < reader->place_count; i++) {
+		const struct place *place = &reader->places[i];
+
+		if (place->retry_at == 0)
+			list[count++] =
+			    (struct group_place){place->journal.partition, begin_of(place)};
+	}
+	if (reader->place_count > 0 && !group_seek(reader->group, list, count, err))
 		return false;
 	is_found(reader);
 	return true;

@@ -495,11 +495,6 @@ void schedule_add(struct schedule *schedule, int64_t now, const struct schedule_
 		return;
 	}
 
-	if (!route->own_url) {
-		free(row->url);
-		row->url = NULL;
-	}
-
 	host = find_host(schedule, route->host, now);
 	if (!breaker_allows(&host->breaker, now)) {
 		give_back_closed(schedule, now, row, host);

@@ -557,11 +557,11 @@ $$;
 
 -- Stores the results of a claim's rows: decisions ('commit', 'rollback'), written unless another one
 -- came first; for other rows when to ask again, whether the attempt counts, and whether the row is
--- parked for an operator. Returns how many decisions won and lost, and how many rows belong to another
--- claim by now.
+-- parked for an operator. Returns how many decisions won and lost, how many rows belong to another
+-- claim by now, and the places (from 1 on, in the arrays) of the rows that it parked.
 create function outbox.lookback_settle(of_section text, of_claim bigint, types text[], ids text[],
 	prepared_ats timestamptz[], results text[], errors text[], counts boolean[], next_ms bigint[],
-	parks boolean[], out won int, out lost int, out strange int)
+	parks boolean[], out won int, out lost int, out strange int, out parked int[])
 language plpgsql volatile set enable_seqscan = off set enable_bitmapscan = off set jit = off
 set plan_cache_mode = force_generic_plan set search_path = pg_catalog, pg_temp as $$
 declare
@@ -587,7 +587,8 @@ begin
 		select r.*, o.place
 		from ( -- sorted before the rows are locked
 			select * from unnest(types, ids, prepared_ats, results, errors, counts, next_ms, parks)
-				r (biz_type, biz_id, prepared_at, result, error, counts, next_ms, parks)
+				with ordinality
+				r (biz_type, biz_id, prepared_at, result, error, counts, next_ms, parks, number)
 			where r.result not in ('commit', 'rollback')
 			order by r.biz_type, r.biz_id, r.prepared_at) r
 		cross join lateral (
@@ -595,15 +596,19 @@ begin
 				and o.biz_id = r.biz_id and o.prepared_at = r.prepared_at
 				and o.claim = of_claim
 			limit 1 for update) o
+	), changed as (
+		update outbox.lookback_overdue o set claim = null,
+			state = case when told.parks then 'parked' else 'overdue' end,
+			attempts = o.attempts + told.counts::int,
+			pendings = o.pendings + (told.counts and told.result = 'pending')::int,
+			last_result = told.result, last_error = told.error, last_at = clock_timestamp(),
+			next_check = clock_timestamp() + told.next_ms * interval '1 ms'
+		from told where o.ctid = told.place
+		returning told.number, told.parks
 	)
-	update outbox.lookback_overdue o set claim = null,
-		state = case when told.parks then 'parked' else 'overdue' end,
-		attempts = o.attempts + told.counts::int,
-		pendings = o.pendings + (told.counts and told.result = 'pending')::int,
-		last_result = told.result, last_error = told.error, last_at = clock_timestamp(),
-		next_check = clock_timestamp() + told.next_ms * interval '1 ms'
-	from told where o.ctid = told.place;
-	get diagnostics touched = row_count;
+	select count(*), coalesce(array_agg(c.number::int order by c.number) filter (where c.parks), '{}')
+		into touched, parked
+	from changed c;
 	strange := cardinality(types) - won - lost - touched;
 end
 $$;

@@ -475,7 +475,8 @@ def test_what_is_overdue_or_parked_is_listed(api, database):
     assert reader.get("?limit=4").json["more"] and not reader.get("?limit=5").json["more"]
     assert ids("?type=orders&state=overdue") == ["3", "4"] and ids("?type=stock") == ["0", "1"][:0]
     assert reader.get("?type=payroll").code == "unknown_type"
-    for query in ("?state=lost", "?limit=0", "?limit=1001", "?limit=x", "?service=%FF"):
+    for query in ("?state=lost", "?limit=0", "?limit=1001", "?limit=x", "?service=%FF", "?type=orders&section=%FF",
+                  "?type=%FF", "?section=%FF"):
         assert (reader.get(query).status, reader.get(query).code) == (400, "bad_value")
 
 

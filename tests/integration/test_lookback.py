@@ -281,6 +281,23 @@ def test_one_of_several_sections_answers_for_what_nobody_owns(case):
     assert list(read_topics(case.kafka.bootstrap, [other])) == []
 
 
+def test_records_of_another_section_use_no_memory_of_a_reader(case):
+    """They are many times `memory`, and no record of the section is among them."""
+    case.settings["memory"] = "1MiB"
+    path = configuration(
+        ("check \"shop\"", ASK), ("lookback \"shop\"", {**case.settings, "default": "yes"}),
+        ("lookback \"back\"", {**case.settings, "group": f"{case.name}b", "types": "return", "memory": "64MiB"}))
+    case.application.send(*[message("prepare", "return", str(id), topic=case.topics["orders"],
+                                    payload="x" * 900_000) for id in range(24)], partition=0)
+    case.application.send(case.application.prepared("1"), partition=0)
+    relay = case.make_relay(arguments=("run", "--config", path))
+    relay.wait_event("lookback_assigned", section="shop")
+    begun = time.monotonic()
+    wait_for(lambda: case.database.execute(
+        "SELECT count(*) FROM outbox.lookback WHERE section = 'shop'") == [(1,)], 60, "the prepare of the section")
+    assert time.monotonic() - begun < 6  # 2 foreign records a second would take 12
+
+
 def test_an_idle_partition_with_one_overdue_prepare_is_looked_back_all_the_same(case):
     relay = case.relay(check_after="500ms").wait_ready()
     case.application.prepare("1")

@@ -139,6 +139,28 @@ def test_worker_dies_while_a_callback_is_in_flight(case):
     assert len(service.requests) >= 2 and case.conflicts() == []
 
 
+def test_an_answer_after_the_end_of_its_claim_parks_nothing(case):
+    held = threading.Event()
+
+    def answer(request):
+        held.wait(60)
+        request.say("no answer", 500)
+
+    with Service(answer) as service:
+        case.check = {**OFTEN, "url": service.url, "timeout": "60s", "max_attempts": 1}
+        case.settings.update(check_after="200ms", claim="120s")
+        relay = case.relay().wait_ready()
+        case.application.prepare("1")
+        relay.wait_for(lambda: service.requests, what="the callback")
+        case.database.execute("UPDATE outbox.lookback_overdue SET claim = claim + 1")
+        held.set()
+        relay.wait_for(lambda: relay.metric("relay_lookback_late_answers_total", section="shop") == 1,
+                       what="the answer that came too late")
+    assert case.database.execute("SELECT state, attempts FROM outbox.lookback_overdue") == [("overdue", 0)]
+    assert relay.metric("relay_lookback_parks_total", section="shop") == 0
+    assert relay.events("lookback_parked") == []
+
+
 def signatures(key, request):
     signed = f"{request.headers['webhook-id']}.{request.headers['webhook-timestamp']}.".encode()
     return "v1," + base64.b64encode(hmac.digest(key, signed + request.body, "sha256")).decode()

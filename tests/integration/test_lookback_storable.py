@@ -171,6 +171,50 @@ def test_what_no_row_holds_is_carried_in_parts(case, database):
             for name, text in pairs] == sent
 
 
+def failed_batches(relay):
+    return relay.metric("relay_lookback_batches_total", outcome="failed")
+
+
+def test_a_record_whose_bare_dead_letter_is_refused_waits_in_sight(case, database):
+    database.execute(f"ALTER TABLE outbox.message ADD CONSTRAINT none_dead CHECK (topic <> '{case.topics['dead']}')")
+    relay = case.relay().wait_ready()
+    case.application.send((b"order:1", b"?", []), case.application.prepared("2"), partition=0)
+    relay.wait_for(lambda: relay.readiness_says(503, "reader of look-back shop", "none_dead"), what="the refusal")
+    case.application.send(case.application.prepared("3"), partition=1)
+    case.read_up(relay, 1)  # of another partition
+    before = failed_batches(relay)
+    time.sleep(3)
+    assert failed_batches(relay) - before < 15  # the pause grows up to 5 s
+    assert relay.readiness_says(503, "none_dead")
+    assert len(relay.events("lookback_reader_waits")) == 1
+    assert relay.events("lookback_reader_goes_on") == []
+    for partition in (1, 2):
+        case.application.send((b"order:1", b"?", []), partition=partition)
+    time.sleep(2)
+    assert relay.readiness_says(503, "reader of look-back shop", "none_dead")
+    database.execute("ALTER TABLE outbox.message DROP CONSTRAINT none_dead")
+    relay.wait_ready()
+    case.read_up(relay, 5)
+    relay.wait_for(lambda: [record.payload for record in case.records("dead")] == [b"?"] * 3, what="the dead letters")
+
+
+def test_a_dead_letter_in_parts_that_the_tables_do_not_name_becomes_bare(case, database):
+    """A deferred trigger refuses them only at the end of the transaction."""
+    database.execute("""
+        CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN IF NEW.headers::text LIKE '%"dead-letter-part"%' THEN
+            RAISE EXCEPTION 'no parts' USING errcode = '23514'; END IF; RETURN NULL; END $$;
+        CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON outbox.message DEFERRABLE INITIALLY DEFERRED
+            FOR EACH ROW EXECUTE FUNCTION public.refuse()""")
+    relay = case.relay().wait_ready()
+    case.application.send((b"order:" + b"k" * 9000, b"?", []), case.application.prepared("2"), partition=0)
+    case.read_up(relay, 2)
+    relay.wait_for(lambda: case.records("dead"), what="the dead letter")
+    letter, = case.records("dead")
+    headers = dict(letter.headers)
+    assert headers["dead-letter-left-out"] == b"key payload headers" and b"no parts" in headers["dead-letter-error"]
+
+
 def unstorable(case, id):
     """Its headers hold a number that jsonb refuses."""
     body = ('{"version":1,"op":"prepare","biz_type":"order","biz_id":"%s","topic":"%s","payload":1,'

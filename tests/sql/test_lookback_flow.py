@@ -223,7 +223,7 @@ def test_an_answer_decides_or_says_when_to_ask_again(database, late):
     assert settle(database, 7, [
         ("1", at, "commit", True, 0, False), ("2", at, "rollback", True, 0, False),
         ("3", at, "unknown", True, 1000, False), ("4", at, "not_sent", False, 1000, False),
-        ("5", at, "unknown", True, 0, True)]) == (2, 0, 0)
+        ("5", at, "unknown", True, 0, True)]) == (2, 0, 0, [5])
     assert messages(database) == ["1"]
     assert overdue(database) == [("3", "overdue", 1, None), ("4", "overdue", 0, None),
                                  ("5", "parked", 1, None)]
@@ -240,7 +240,7 @@ def test_what_another_one_claimed_meanwhile_is_left_alone(database, late):
     database.execute("update outbox.lookback_overdue set next_check = now()")
     claim(database, 8)
     assert settle(database, 7, [("1", at, "commit", True, 0, False),
-                                ("2", at, "unknown", True, 5, True)]) == (0, 0, 2)
+                                ("2", at, "unknown", True, 5, True)]) == (0, 0, 2, [])
     assert overdue(database) == [("1", "overdue", 0, 8), ("2", "overdue", 0, 8)]
     assert messages(database) == []
 
@@ -250,7 +250,7 @@ def test_an_answer_that_comes_after_the_decision_is_a_conflict_or_nothing(databa
     at = claim(database, 7)[0][1]
     reader.apply(commit("1", at), commit("2", at))
     assert settle(database, 7, [("1", at, "rollback", True, 0, False),
-                                ("2", at, "commit", True, 0, False)]) == (0, 2, 0)
+                                ("2", at, "commit", True, 0, False)]) == (0, 2, 0, [])
     assert messages(database) == ["1", "2"]
     assert conflicts(database) == [("1", "commit", "rollback", "check")]
 

@@ -74,10 +74,10 @@ def claim(database, number, types=("order",), most=100, claim_ms=60_000):
 
 
 def settle(database, number, rows):
-    """rows: (id, prepared_at, result, counts, next_ms, parks); returns (won, lost, strange)."""
+    """rows: (id, prepared_at, result, counts, next_ms, parks); returns (won, lost, strange, parked)."""
     ids, ats, results, counts, next_ms, parks = zip(*rows)
     return database.execute(
-        "select won, lost, strange from outbox.lookback_settle('shop', %s, %s, %s, "
+        "select won, lost, strange, parked from outbox.lookback_settle('shop', %s, %s, %s, "
         "%s::timestamptz[], %s, %s::text[], %s, %s::bigint[], %s)",
         (number, ["order"] * len(ids), list(ids), list(ats), list(results),
          [f"said {result}" for result in results], list(counts), list(next_ms), list(parks)))[0]

@@ -44,7 +44,7 @@ static void clear_stage(struct stage *stage)
 	config_destroy(stage->config);
 }
 
-/* Where it goes, as "service host", with " own" behind it for the message's URL; or why not. */
+/* Where it goes, as "service host"; or why not. */
 static void assert_route(struct stage *stage, const char *type, const char *service,
     const char *url, const char *expected)
 {
@@ -52,8 +52,7 @@ static void assert_route(struct stage *stage, const char *type, const char *serv
 	    stage->route, stage->config, &stage->config->lookbacks[0], type, service, url);
 	char *told = route.service < 0
 			 ? xformat("%s", route.refusal.code)
-			 : xformat("%s %s%s", stage->config->checks[route.service].name, route.host,
-			       route.own_url ? " own" : "");
+			 : xformat("%s %s", stage->config->checks[route.service].name, route.host);
 
 	if (strcmp(told, expected) != 0)
 		fail_msg("%s, not %s: %s", told, expected, route.refusal.text);
@@ -85,7 +84,7 @@ static void a_named_service_is_asked_where_it_says_and_only_about_its_types(void
 	assert_route(&stage, "order", "nobody", NULL, "unknown_service");
 	assert_route(&stage, "stock", "shop", NULL, "service_not_allowed");
 	assert_route(&stage, "order", "any", NULL, "no_route"); /* it has no url */
-	assert_route(&stage, "order", "any", "https://any.example/x", "any any.example:443 own");
+	assert_route(&stage, "order", "any", "https://any.example/x", "any any.example:443");
 	clear_stage(&stage);
 }
 
@@ -95,13 +94,13 @@ static void a_url_goes_to_the_service_that_allows_it_the_sections_own_first(void
 
 	(void)state;
 	assert_route(
-	    &stage, "order", NULL, "https://a.shop.example/ask/7", "shop a.shop.example:443 own");
+	    &stage, "order", NULL, "https://a.shop.example/ask/7", "shop a.shop.example:443");
 	assert_route(
-	    &stage, "stock", NULL, "https://a.shop.example/ask/7", "any a.shop.example:443 own");
-	assert_route(&stage, "order", NULL, "http://10.0.0.7:8080/x", "shop 10.0.0.7:8080 own");
-	assert_route(&stage, "order", NULL, "HTTP://Plain.Example/x", "shop plain.example:80 own");
+	    &stage, "stock", NULL, "https://a.shop.example/ask/7", "any a.shop.example:443");
+	assert_route(&stage, "order", NULL, "http://10.0.0.7:8080/x", "shop 10.0.0.7:8080");
+	assert_route(&stage, "order", NULL, "HTTP://Plain.Example/x", "shop plain.example:80");
 	assert_route(
-	    &stage, "order", NULL, "HTTPS://A.shop.example/ask", "shop a.shop.example:443 own");
+	    &stage, "order", NULL, "HTTPS://A.shop.example/ask", "shop a.shop.example:443");
 	assert_route(&stage, "stock", NULL, "http://10.0.0.7:8080/x", "url_not_allowed");
 	clear_stage(&stage);
 }

@@ -690,7 +690,7 @@ static void add_at(struct stage *stage, const char *id, const char *host, const 
 	    .claim = 9,
 	    .claimed_at = stage->now,
 	    .age_ms = 7 * SECOND};
-	struct destination route = {.service = 0, .own_url = url};
+	struct destination route = {.service = 0};
 
 	snprintf(route.host, sizeof route.host, "%s", host);
 	schedule_add(stage->schedule, stage->now, &claimed, &route);
