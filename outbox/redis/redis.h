@@ -66,7 +66,7 @@ bool redis_hear(
 /* The same, and errors are shown as answers: only a lost connection is a failure. */
 bool redis_hear_all(
     struct redis *redis, int timeout_ms, redis_see *see, void *context, struct err *err) MUST_CHECK;
-/* What an error of a server means: *err gets its kind and a cure. Returns false. */
+/* Sets *err to the kind of the server's error, with a cure. Returns false. */
 bool redis_refuse(const char *place, const char *error, struct err *err);
 /* For messages; as long as the session. */
 const char *redis_place_of(const struct redis *redis);

@@ -1,3 +1,7 @@
+/*
+ * Parses the url of a Redis server or cluster, and checks the files that belong to it. Begin at
+ * redis_address_parse; the functions above it read one part of the url each.
+ */
 #include "redis_address.h"
 
 #include <errno.h>
@@ -245,6 +249,7 @@ void redis_address_finish(struct redis_address *address)
 	for (int i = 0; i < address->seed_count; i++)
 		free(address->seeds[i].host);
 	free(address->seeds);
+
 	free(address->host);
 	free(address->path);
 	free(address->user);

@@ -12,7 +12,7 @@
 #include "redis_slots.h"
 
 enum {
-	MOST_ROUNDS = 50, /* of redirections of a batch */
+	MOST_ROUNDS = 50, /* redirections of a batch */
 	PAUSE_MS = 20,    /* before a command is repeated that a moving slot refused */
 	NO_COMMAND = -1
 };
@@ -94,7 +94,7 @@ static void disconnect_node(struct node *node)
 	node->count = 0;
 }
 
-static void forget_batch(struct redis_servers *servers)
+static void forget_commands(struct redis_servers *servers)
 {
 	text_clear(&servers->bytes);
 	servers->count = 0;
@@ -104,7 +104,7 @@ void redis_servers_close(struct redis_servers *servers)
 {
 	for (int i = 0; i < servers->node_count; i++)
 		disconnect_node(&servers->nodes[i]);
-	forget_batch(servers);
+	forget_commands(servers);
 	servers->stale = true;
 }
 
@@ -113,6 +113,7 @@ void redis_servers_destroy(struct redis_servers *servers)
 	if (!servers)
 		return;
 	redis_servers_close(servers);
+
 	for (int i = 0; i < servers->node_count; i++) {
 		redis_address_finish(&servers->nodes[i].address);
 		free(servers->nodes[i].sent);
@@ -275,7 +276,7 @@ static bool load_slots(struct redis_servers *servers, int64_t end, struct err *e
 
 bool redis_servers_begin(struct redis_servers *servers, int64_t end, struct err *err)
 {
-	forget_batch(servers);
+	forget_commands(servers);
 	if (servers->mode == MODE_UNKNOWN && !learn_mode(servers, end, err))
 		return false;
 	if (servers->mode == MODE_SINGLE)
@@ -304,7 +305,7 @@ void redis_servers_say(struct redis_servers *servers, struct redis_word key,
 	    redis_slot(key.bytes, key.length), REDIS_NO_NODE, false};
 }
 
-static void note_sent(struct node *node, int64_t command)
+static void note_sent_command(struct node *node, int64_t command)
 {
 	if (node->count == node->room) {
 		node->room = node->room ? 2 * node->room : 64;
@@ -334,11 +335,11 @@ static bool send_command(struct redis_servers *servers, size_t i, int64_t end, s
 
 	if (asks) {
 		redis_say_bytes(node->redis, asking, sizeof asking - 1);
-		note_sent(node, NO_COMMAND);
+		note_sent_command(node, NO_COMMAND);
 		command->ask = REDIS_NO_NODE;
 	}
 	redis_say_bytes(node->redis, servers->bytes.data + command->begin, command->length);
-	note_sent(node, (int64_t)i);
+	note_sent_command(node, (int64_t)i);
 	return true;
 }
 
@@ -468,7 +469,7 @@ bool redis_servers_hear(
 	for (int i = 0; i < servers->node_count; i++)
 		if (servers->nodes[i].count > 0)
 			disconnect_node(&servers->nodes[i]);
-	forget_batch(servers);
+	forget_commands(servers);
 	if (heard && servers->refusal) {
 		servers->stale = true;
 		heard = redis_refuse(

@@ -7,7 +7,8 @@
 
 enum { REDIS_SLOTS = 16384, REDIS_NO_NODE = -1 };
 
-/* The slot of a key: of the part in the first braces, if that is not empty, else of the whole. */
+/* The slot of a key. If the key has a part in braces that is not empty, only the first one counts.
+ */
 int redis_slot(const void *key, size_t length);
 
 struct redis_place {
@@ -22,8 +23,8 @@ struct redis_slots {
 };
 
 /*
- * host: of the server that answered; an answer without a host means that one. False: the answer is
- * no list of slots.
+ * host: the host of the server that answered, which an answer without a host means. False: the
+ * answer is no list of slots.
  */
 bool redis_slots_read(
     const struct redis_answer *answer, const char *host, struct redis_slots *ret_slots);

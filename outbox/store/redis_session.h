@@ -25,7 +25,7 @@ struct redis_session {
 	struct redis_servers *servers;
 	int timeout_ms;
 	bool without_info;        /* the server does not know INFO */
-	char *name;               /* of the store whose marks are checked; NULL: none */
+	char *name;               /* the store whose marks are checked; NULL: none */
 	char *mark;               /* of a single server: NAME:store; NULL: not read yet */
 	char *marks[REDIS_MARKS]; /* of a cluster: NAME:store:NUMBER */
 	int64_t end;              /* deadline of the call, by clock_ms */
