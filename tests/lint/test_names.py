@@ -127,7 +127,7 @@ class Word(NamedTuple):
 
 
 WORDS = [
-    Word("slots?", "publisher", allowed=r"replication[ _]slots?|hash[ _]slots?|array[ _]slots?|"
+    Word("slots?", "publisher", allowed=r"replication[ _]slots?|hash[ _]slots?|cluster[ |]slots|array[ _]slots?|"
          # slots of an array, and hash slots of a Redis Cluster
          r"outbox/inbox/worker_pool\.c|outbox/redis/redis_\w+\.[ch]|outbox/store/redis_session\.[ch]|"
          r"outbox/claims/claims_redis\.c|tests/unit/test_redis_\w+\.c"),
