@@ -235,7 +235,7 @@ def test_no_more_are_pending_than_a_server_has_locks_for(opened, database):
 
 
 @pytest.mark.parametrize("words, kind, said", [
-    ("dsn=host=/nowhere", "retry", "Postgres run"), ("dsn=nonsense", "config", "dsn"),
+    ("dsn=host=/nowhere", "retry", "Postgres listens"), ("dsn=nonsense", "config", "dsn"),
     ("schema=Bad", "config", "schema"), ("window=soon", "config", "window=24h"),
     ("lease=3s", "config", "no setting"), ("lossy", "config", "not lossy")])
 def test_a_line_that_cannot_be_is_refused(words, kind, said):
