@@ -150,6 +150,16 @@ static void wait_in_flight(struct world *world, int count)
 			fail_msg("%d requests are not under way", count);
 }
 
+/* A request is in flight before the server has read it. */
+static void wait_received(struct world *world, int count)
+{
+	int64_t until = clock_ms() + LONG_MS;
+
+	for (; world->server.requests < count; usleep(1000))
+		if (clock_ms() > until)
+			fail_msg("the server has not received %d requests", count);
+}
+
 static void say_yes(struct peer *peer)
 {
 	while (server_read(peer))
@@ -251,12 +261,12 @@ static void it_sends_again_after_it_gave_requests_up(void **state)
 	(void)state;
 	begin(&world, say_nothing);
 	submit(&world, 0);
-	wait_in_flight(&world, 1);
+	wait_received(&world, 1);
 	http_sender_rest(world.sender, 0);
 	assert_int_equal(world.results[0], OUTBOX_INBOX_WAIT);
 	http_sender_work(world.sender);
 	submit(&world, 1);
-	wait_in_flight(&world, 1);
+	wait_received(&world, 2);
 	http_sender_rest(world.sender, 0);
 	assert_int_equal(world.ended[1], 1);
 	end(&world);
