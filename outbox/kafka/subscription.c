@@ -82,7 +82,8 @@ static void on_rebalance(rd_kafka_t *handle, rd_kafka_resp_err_t code,
 		subscription->unanswered = true;
 		subscription->given_ms = clock_ms();
 		subscription->ask_at = subscription->granted_ms = 0;
-		unowned_watch_assigned(subscription->unowned);
+		if (subscription->unowned)
+			unowned_watch_assigned(subscription->unowned);
 		return;
 	}
 	subscription->callbacks.revoked(
@@ -345,6 +346,7 @@ void subscription_destroy(struct subscription *subscription, int wait_ms)
 		return;
 	forget_given(subscription);
 	unowned_watch_destroy(subscription->unowned);
+	subscription->unowned = NULL; /* closing the client may still call on_rebalance */
 	if (subscription->topics)
 		rd_kafka_topic_partition_list_destroy(subscription->topics);
 

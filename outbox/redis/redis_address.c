@@ -179,6 +179,12 @@ char *redis_address_password(const struct redis_address *address, struct err *er
 		return NULL;
 	}
 	line[strcspn(line, "\r\n")] = '\0';
+	/* while somebody replaces the file it may be empty */
+	if (!line[0]) {
+		err_set(err, ERR_RETRY, "%s: password_file %s is empty: write the password into it",
+		    address->place, address->password_file);
+		return NULL;
+	}
 	return xstrdup(line);
 }
 

@@ -125,11 +125,13 @@ static bool connect_socket(struct redis_link *link, int family, const void *addr
 	if (family != AF_UNIX)
 		/* a batch is one write already, and nothing is gained by waiting for more */
 		setsockopt(link->fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
-	if (connect(link->fd, address, size) == 0 ||
-	    (errno == EINPROGRESS && finish_connect(link, end, err)))
+	int failure = connect(link->fd, address, size) == 0 ? 0 : errno;
+	if (failure == 0 || (failure == EINPROGRESS && finish_connect(link, end, err)))
 		return true;
-	if (errno != EINPROGRESS)
-		fail_connect(link, strerror(errno), err);
+
+	/* otherwise finish_connect has set *err */
+	if (failure != EINPROGRESS)
+		fail_connect(link, strerror(failure), err);
 	close(link->fd);
 	link->fd = -1;
 	return false;
