@@ -29,7 +29,6 @@ struct group {
 	rd_kafka_t *handle;
 	rd_kafka_queue_t *queue;
 	char *topic;
-	rd_kafka_topic_partition_list_t *subscribed; /* `topic` alone */
 	struct unowned_watch *unowned;
 	struct group_callbacks callbacks;
 	/* an assignment that the caller could not answer yet; NULL: none */
@@ -66,10 +65,12 @@ static rd_kafka_conf_t *make_group_conf(
 
 static bool subscribe_group(struct group *group, const char *name, struct err *err)
 {
-	group->subscribed = rd_kafka_topic_partition_list_new(1);
-	rd_kafka_topic_partition_list_add(group->subscribed, group->topic, RD_KAFKA_PARTITION_UA);
-	group->unowned = unowned_watch_create(group->handle, name, group->subscribed);
-	rd_kafka_resp_err_t code = rd_kafka_subscribe(group->handle, group->subscribed);
+	rd_kafka_topic_partition_list_t *topics = rd_kafka_topic_partition_list_new(1);
+
+	rd_kafka_topic_partition_list_add(topics, group->topic, RD_KAFKA_PARTITION_UA);
+	group->unowned = unowned_watch_create(group->handle, name, topics);
+	rd_kafka_resp_err_t code = rd_kafka_subscribe(group->handle, topics);
+	rd_kafka_topic_partition_list_destroy(topics);
 	return code == RD_KAFKA_RESP_ERR_NO_ERROR || kafka_client_failed(err, code, group->topic);
 }
 
@@ -113,8 +114,6 @@ void group_destroy(struct group *group, int wait_ms)
 	if (group->handle)
 		rd_kafka_assign(group->handle, NULL);
 	unowned_watch_destroy(group->unowned);
-	if (group->subscribed)
-		rd_kafka_topic_partition_list_destroy(group->subscribed);
 	if (group->queue)
 		rd_kafka_queue_destroy(group->queue);
 	kafka_client_close(group->handle, wait_ms); /* leaves the group */
@@ -312,11 +311,8 @@ bool group_read(struct group *group, int timeout_ms, struct consumer_record *ret
 
 	*ret_some = false;
 	fetch_wake_look(&group->wake, group->handle, group->queue);
-	if (unowned_watch_found(group->unowned)) {
-		rd_kafka_resp_err_t code = unowned_rejoin(group->handle, group->subscribed);
-		if (code)
-			return kafka_client_failed(err, code, group->topic);
-	}
+	if (!unowned_watch_step(group->unowned, err))
+		return false;
 	if (group->unanswered && clock_ms() >= group->ask_at && !answer_assignment(group, err))
 		return false;
 	/*

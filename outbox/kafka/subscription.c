@@ -39,7 +39,6 @@ struct subscription {
 	rd_kafka_queue_t *events, *records;
 	int fd;
 	struct subscription_callbacks callbacks;
-	rd_kafka_topic_partition_list_t *topics;
 	struct unowned_watch *unowned;
 	rd_kafka_topic_partition_list_t *given; /* the assignment; NULL: none */
 	bool unanswered;                        /* its beginning is not known yet */
@@ -281,13 +280,12 @@ static int64_t configured_number(const rd_kafka_conf_t *conf, const char *name)
 static bool subscribe_topics(struct subscription *subscription,
     const struct subscription_settings *settings, struct err *err)
 {
-	subscription->topics = rd_kafka_topic_partition_list_new(1);
+	rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
 	for (const char *const *topic = settings->topics; *topic; topic++)
-		rd_kafka_topic_partition_list_add(
-		    subscription->topics, *topic, RD_KAFKA_PARTITION_UA);
-	subscription->unowned =
-	    unowned_watch_create(subscription->handle, settings->group, subscription->topics);
-	rd_kafka_resp_err_t code = rd_kafka_subscribe(subscription->handle, subscription->topics);
+		rd_kafka_topic_partition_list_add(list, *topic, RD_KAFKA_PARTITION_UA);
+	subscription->unowned = unowned_watch_create(subscription->handle, settings->group, list);
+	rd_kafka_resp_err_t code = rd_kafka_subscribe(subscription->handle, list);
+	rd_kafka_topic_partition_list_destroy(list);
 	return !code || kafka_client_failed(err, code, "the topics");
 }
 
@@ -347,8 +345,6 @@ void subscription_destroy(struct subscription *subscription, int wait_ms)
 	forget_given(subscription);
 	unowned_watch_destroy(subscription->unowned);
 	subscription->unowned = NULL; /* closing the client may still call on_rebalance */
-	if (subscription->topics)
-		rd_kafka_topic_partition_list_destroy(subscription->topics);
 
 	/* librdkafka's threads end only after the last queue is gone. */
 	drop_queue(subscription->events);
@@ -414,12 +410,7 @@ bool subscription_step(struct subscription *subscription, struct err *err)
 	if (message)
 		rd_kafka_message_destroy(message);
 
-	if (unowned_watch_found(subscription->unowned)) {
-		rd_kafka_resp_err_t code =
-		    unowned_rejoin(subscription->handle, subscription->topics);
-		if (code)
-			return kafka_client_failed(err, code, "the topics");
-	}
+	well = unowned_watch_step(subscription->unowned, err) && well;
 	return well && (!subscription->unanswered || answer_rebalance(subscription, err));
 }
 

@@ -158,7 +158,7 @@ static const rd_kafka_ConsumerGroupDescription_t *stable_group(rd_kafka_event_t 
 	return stable ? groups[0] : NULL;
 }
 
-bool unowned_watch_found(struct unowned_watch *watch)
+static bool find_unowned_partition(struct unowned_watch *watch)
 {
 	if (!watch->asked && clock_ms() >= watch->look_at)
 		describe_group(watch);
@@ -181,11 +181,13 @@ bool unowned_watch_found(struct unowned_watch *watch)
 	return found;
 }
 
-rd_kafka_resp_err_t unowned_rejoin(
-    rd_kafka_t *handle, const rd_kafka_topic_partition_list_t *topics)
+bool unowned_watch_step(struct unowned_watch *watch, struct err *err)
 {
+	if (!find_unowned_partition(watch))
+		return true;
 	/* Without this call a subscription to the same topics does not leave the group, and a
 	 * member that joins again without a change gets its old partitions. */
-	rd_kafka_unsubscribe(handle);
-	return rd_kafka_subscribe(handle, topics);
+	rd_kafka_unsubscribe(watch->handle);
+	rd_kafka_resp_err_t code = rd_kafka_subscribe(watch->handle, watch->topics);
+	return !code || kafka_client_failed(err, code, "the topics");
 }

@@ -11,6 +11,7 @@
  */
 #include <librdkafka/rdkafka.h>
 #include <stdbool.h>
+#include "errors.h"
 
 struct unowned_watch;
 
@@ -23,16 +24,10 @@ void unowned_watch_destroy(struct unowned_watch *watch); /* NULL is fine */
 void unowned_watch_assigned(struct unowned_watch *watch);
 
 /*
- * Called often. True: a partition has no owner, and the caller is to rejoin the group
- * (unowned_rejoin); the log says so. If that does not help, the pause until the next one doubles.
- * Blocks only for a request of metadata, up to 2 s, twice a minute.
+ * Called often. If a partition has no owner, logs it, leaves the group and joins it again, which
+ * makes the leader divide all partitions; if that does not help, the pause until the next time
+ * doubles. A member with group.instance.id does not leave, and the broker then starts no rebalance
+ * unless it is the leader. Blocks only for a request of metadata, up to 2 s, twice a minute. False:
+ * librdkafka refuses the subscription.
  */
-bool unowned_watch_found(struct unowned_watch *watch);
-
-/*
- * Leaves the group and joins it again: this makes the leader divide all partitions. A member with
- * group.instance.id does not leave, and the broker then starts no rebalance unless it is the
- * leader.
- */
-rd_kafka_resp_err_t unowned_rejoin(
-    rd_kafka_t *handle, const rd_kafka_topic_partition_list_t *topics);
+bool unowned_watch_step(struct unowned_watch *watch, struct err *err) MUST_CHECK;
