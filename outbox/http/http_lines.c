@@ -51,8 +51,9 @@ int64_t http_lines_retry_after_ms(const char *text, int64_t wall_us)
 
 	if (*text >= '0' && *text <= '9')
 		return text_to_int64(text, 0, most_s, &seconds) ? seconds * 1000 : -1;
+	/* curl_getdate takes years of any length, whose milliseconds would not fit. */
 	seconds = is_date(text) ? curl_getdate(text, NULL) : -1;
-	if (seconds < 0)
+	if (seconds < 0 || seconds > most_s)
 		return -1;
 	left = seconds * 1000 - wall_us / 1000;
 	return left > 0 ? left : 0;
