@@ -33,7 +33,7 @@ struct command {
 	size_t begin, length; /* in `bytes` */
 	int slot;
 	int ask; /* node of a redirection that holds for one time; REDIS_NO_NODE: none */
-	bool answered;
+	bool sent, answered; /* sent: its answer is to come */
 };
 
 struct redis_servers {
@@ -333,25 +333,6 @@ bool redis_servers_begin(struct redis_servers *servers, int64_t end, struct err 
 
 /* --- a batch --------------------------------------------------------------------------------- */
 
-void redis_servers_say(struct redis_servers *servers, struct redis_word key,
-    const struct redis_word *words, size_t count)
-{
-	if (servers->mode == MODE_SINGLE) {
-		redis_say(servers->nodes[0].redis, words, count);
-		return;
-	}
-	if (servers->count == servers->room) {
-		servers->room = servers->room ? 2 * servers->room : 64;
-		servers->commands =
-		    xrealloc(servers->commands, servers->room * sizeof *servers->commands);
-	}
-
-	size_t begin = servers->bytes.length;
-	redis_format(&servers->bytes, words, count);
-	servers->commands[servers->count++] = (struct command){begin, servers->bytes.length - begin,
-	    redis_slot(key.bytes, key.length), REDIS_NO_NODE, false};
-}
-
 static void note_sent_command(struct node *node, int64_t command)
 {
 	if (node->count == node->room) {
@@ -359,6 +340,15 @@ static void note_sent_command(struct node *node, int64_t command)
 		node->sent = xrealloc(node->sent, node->room * sizeof *node->sent);
 	}
 	node->sent[node->count++] = command;
+}
+
+static void say_to_node(struct redis_servers *servers, struct node *node, size_t i)
+{
+	struct command *command = &servers->commands[i];
+
+	redis_say_bytes(node->redis, servers->bytes.data + command->begin, command->length);
+	note_sent_command(node, (int64_t)i);
+	command->sent = true;
 }
 
 static bool send_command(struct redis_servers *servers, size_t i, int64_t end, struct err *err)
@@ -385,9 +375,39 @@ static bool send_command(struct redis_servers *servers, size_t i, int64_t end, s
 		note_sent_command(node, NO_COMMAND);
 		command->ask = REDIS_NO_NODE;
 	}
-	redis_say_bytes(node->redis, servers->bytes.data + command->begin, command->length);
-	note_sent_command(node, (int64_t)i);
+	say_to_node(servers, node, i);
 	return true;
+}
+
+/* The nodes work on the first commands while the others are said. */
+static void send_early(struct redis_servers *servers, size_t i)
+{
+	int number = servers->node_of[servers->commands[i].slot];
+	struct node *node = number == REDIS_NO_NODE ? NULL : &servers->nodes[number];
+
+	/* what needs a new connection waits for redis_servers_hear, which can fail */
+	if (node && node->greeted && (node->count > 0 || redis_is_open(node->redis)))
+		say_to_node(servers, node, i);
+}
+
+void redis_servers_say(struct redis_servers *servers, struct redis_word key,
+    const struct redis_word *words, size_t count)
+{
+	if (servers->mode == MODE_SINGLE) {
+		redis_say(servers->nodes[0].redis, words, count);
+		return;
+	}
+	if (servers->count == servers->room) {
+		servers->room = servers->room ? 2 * servers->room : 64;
+		servers->commands =
+		    xrealloc(servers->commands, servers->room * sizeof *servers->commands);
+	}
+
+	size_t begin = servers->bytes.length;
+	redis_format(&servers->bytes, words, count);
+	servers->commands[servers->count++] = (struct command){begin, servers->bytes.length - begin,
+	    redis_slot(key.bytes, key.length), REDIS_NO_NODE, false, false};
+	send_early(servers, servers->count - 1);
 }
 
 /* True: the command is to be sent again. */
@@ -424,6 +444,7 @@ static void see_from_node(void *context, size_t number, const struct redis_answe
 	if (i == NO_COMMAND)
 		return;
 	struct command *command = &servers->commands[i];
+	command->sent = false;
 	if (answer->kind == REDIS_ERROR && follow_redirection(servers, command, answer->text))
 		return;
 
@@ -467,9 +488,10 @@ static bool send_unanswered(
 {
 	*ret_count = 0;
 	for (size_t i = 0; i < servers->count; i++) {
-		if (servers->commands[i].answered)
+		const struct command *command = &servers->commands[i];
+		if (command->answered)
 			continue;
-		if (!send_command(servers, i, end, err))
+		if (!command->sent && !send_command(servers, i, end, err))
 			return false;
 		++*ret_count;
 	}

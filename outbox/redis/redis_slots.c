@@ -3,7 +3,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { POLYNOMIAL = 0x1021, MOST_NODES = 16384 };
+enum { MOST_NODES = 16384 };
+
+/* CRC16 of the polynomial x^16 + x^12 + x^5 + 1, a byte at a time. */
+static unsigned add_to_crc16(unsigned crc, unsigned char byte)
+{
+	crc = (crc << 8 | crc >> 8) & 0xffff;
+	crc ^= byte;
+	crc ^= (crc & 0xff) >> 4;
+	crc ^= crc << 12 & 0xffff;
+	return crc ^ (crc & 0xff) << 5;
+}
 
 int redis_slot(const void *key, size_t length)
 {
@@ -16,11 +26,8 @@ int redis_slot(const void *key, size_t length)
 		length = (size_t)(close - open) - 1;
 		bytes = open + 1;
 	}
-	for (size_t i = 0; i < length; i++) {
-		crc ^= (unsigned)bytes[i] << 8;
-		for (int bit = 0; bit < 8; bit++)
-			crc = crc & 0x8000 ? (crc << 1 ^ POLYNOMIAL) & 0xffff : crc << 1 & 0xffff;
-	}
+	for (size_t i = 0; i < length; i++)
+		crc = add_to_crc16(crc, bytes[i]);
 	return (int)(crc % REDIS_SLOTS);
 }
 
