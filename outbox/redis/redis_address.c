@@ -141,10 +141,15 @@ static bool read_hosts(char *rest, struct redis_address *address, struct err *er
 	return read_database(database, address, err);
 }
 
-/* The path may contain "@" too, so the login ends where the path begins. NULL: no login. */
+/* The login ends where the path begins, at the last "@/", since a password may contain others.
+ * NULL: no login. */
 static char *find_path_login_end(char *rest)
 {
-	return rest[0] == '/' ? NULL : strstr(rest, "@/");
+	char *last = NULL;
+
+	for (char *at = rest[0] == '/' ? NULL : strstr(rest, "@/"); at; at = strstr(at + 1, "@/"))
+		last = at;
+	return last;
 }
 
 static bool read_redis_url(const char *url, struct redis_address *ret_address, struct err *err)
@@ -211,7 +216,14 @@ char *redis_address_password(const struct redis_address *address, struct err *er
 		    address->password_file, strerror(errno));
 		return NULL;
 	}
-	line[strcspn(line, "\r\n")] = '\0';
+	size_t length = strcspn(line, "\r\n");
+	if (length == sizeof line - 1) {
+		err_set(err, ERR_RETRY,
+		    "%s: the first line of password_file %s is longer than %d bytes",
+		    address->place, address->password_file, PASSWORD_ROOM - 2);
+		return NULL;
+	}
+	line[length] = '\0';
 	/* while somebody replaces the file it may be empty */
 	if (!line[0]) {
 		err_set(err, ERR_RETRY, "%s: password_file %s is empty: write the password into it",

@@ -169,23 +169,25 @@ static void keep_info(void *context, size_t number, const struct redis_answer *a
 /* A server may close the connection after the error: the caller connects again. */
 static bool ask_info(struct redis_servers *servers, struct node *node, int64_t end, struct err *err)
 {
-	if (!servers->without_info) {
-		redis_sayf(node->redis, "INFO");
-		if (!redis_hear_all(node->redis, left_ms(end), keep_info, &node->info, err))
-			return false;
-		servers->without_info = !node->info;
-		if (servers->without_info)
-			return err_set(
-			    err, ERR_RETRY, "%s: it does not know INFO", node->address.place);
-	}
-	if (!node->info)
+	if (servers->without_info) {
 		node->info = xstrdup("");
-	return true;
+		return true;
+	}
+	redis_sayf(node->redis, "INFO");
+	if (redis_hear(node->redis, left_ms(end), keep_info, &node->info, err))
+		return true;
+	/* another error, as of a missing right, must not let an unfit server pass for a fit one */
+	const char *refusal = redis_refusal(node->redis);
+	servers->without_info = refusal && text_starts(refusal, "ERR unknown command");
+	return false;
 }
 
 static bool try_node(struct redis_servers *servers, struct node *node, int64_t end, struct err *err)
 {
 	node->redis = redis_connect(&node->address, left_ms(end), err);
+	/* a certificate and its key are two files, which nobody can replace at one moment */
+	if (!node->redis && err->kind == ERR_CONFIG && servers->mode != MODE_UNKNOWN)
+		err->kind = ERR_RETRY;
 	if (node->redis && ask_info(servers, node, end, err))
 		return true;
 	disconnect_node(node);
@@ -291,7 +293,12 @@ static bool learn_mode(struct redis_servers *servers, int64_t end, struct err *e
 		}
 		bool cluster = redis_info_is(servers->nodes[number].info, "redis_mode", "cluster");
 		singles += !cluster;
-		clusters += cluster && ask_slots(servers, number, until, err);
+		if (!cluster)
+			continue;
+		if (ask_slots(servers, number, until, err))
+			clusters++;
+		else if (err->kind != ERR_RETRY)
+			return false;
 	}
 
 	if (singles + clusters == 0)
@@ -502,7 +509,9 @@ static bool hear_cluster(struct redis_servers *servers, int64_t end, struct err 
 {
 	size_t count;
 
-	for (int round = 0; round < MOST_ROUNDS; round++) {
+	for (int round = 0; round < MOST_ROUNDS;) {
+		/* pauses end with the timeout, redirections that never end with their number */
+		round += !servers->pause;
 		if (servers->pause) {
 			poll(NULL, 0, PAUSE_MS);
 			servers->pause = false;

@@ -24,21 +24,10 @@ void redis_session_finish(struct redis_session *server)
 	redis_address_finish(&server->address);
 	for (int i = 0; i < REDIS_MARKS; i++)
 		free(server->marks[i]);
-	free(server->mark);
 	free(server->name);
 }
 
 /* --- a session's begin ---------------------------------------------------------------------- */
-
-/* The last answer that is a text; NULL: none. */
-static void keep_text(void *context, size_t number, const struct redis_answer *answer)
-{
-	char **last = context;
-
-	(void)number;
-	free(*last);
-	*last = answer->kind == REDIS_TEXT ? xstrdup(answer->text) : NULL;
-}
 
 /* A server without INFO has no replicas and evicts nothing. */
 static bool judge_redis_info(const char *place, const char *info, struct err *err)
@@ -56,51 +45,109 @@ static bool judge_redis_info(const char *place, const char *info, struct err *er
 		   place);
 }
 
-/* The mark is random, and exists as long as the server keeps its keys. */
-static bool check_mark(struct redis *redis, const char *place, const char *key, char **mark,
-    int64_t end, struct err *err)
-{
-	owned_text char *found = NULL;
+/* --- marks ---------------------------------------------------------------------------------- */
 
-	/* NX: another process may have set the mark of this name before. */
-	if (!*mark)
-		redis_sayf(redis, "SET %s %lld NX", key, (long long)clock_random());
-	redis_sayf(redis, "GET %s", key);
-	if (!redis_hear(redis, (int)(end - clock_ms()), keep_text, &found, err))
-		return false;
-	if (*mark && !text_equal(found, *mark))
-		return err_set(err, ERR_FATAL,
-		    "%s: it was started without its data, or emptied: the done ids are lost; "
-		    "open the store again to continue without them",
-		    place);
-	if (!*mark)
-		*mark = xstrdup(found);
-	return true;
+/*
+ * A mark is a random number, which exists as long as the server keeps its keys. Of a cluster each
+ * node is asked for all marks in its slots: slots move, and a node that lost its data has to show
+ * it also if only some of its slots are those it had before.
+ */
+struct mark_look {
+	struct redis_session *server;
+	int marks[REDIS_MARKS];
+	size_t set_count, count; /* commands SET, which come first; marks */
+	bool lost;
+	char *error;
+};
+
+static char *mark_key(const struct redis_session *server, int mark)
+{
+	return redis_session_is_cluster(server) ? xformat("%s:store:%d", server->name, mark)
+						: xformat("%s:store", server->name);
 }
 
-static bool check_marks(struct redis_session *server, struct redis *redis, int node,
-    const char *place, int64_t end, struct err *err)
+/* The slot is served by another node now, or is on its way there: that node has the mark. */
+static bool is_redirection(const char *error)
 {
-	if (!redis_servers_are_cluster(server->servers)) {
-		owned_text char *key = xformat("%s:store", server->name);
-		return check_mark(redis, place, key, &server->mark, end, err);
+	return text_starts(error, "MOVED") || text_starts(error, "ASK") ||
+	       text_starts(error, "TRYAGAIN") || text_starts(error, "CLUSTERDOWN");
+}
+
+static void see_mark(void *context, size_t number, const struct redis_answer *answer)
+{
+	struct mark_look *look = context;
+
+	if (answer->kind == REDIS_ERROR) {
+		if (!look->error && !is_redirection(answer->text))
+			look->error = xstrdup(answer->text);
+		return;
 	}
-	for (int i = 0; i < REDIS_MARKS; i++) {
-		owned_text char *key = xformat("%s:store:%d", server->name, i);
+	if (number < look->set_count)
+		return;
+
+	char **mark = &look->server->marks[look->marks[number - look->set_count]];
+	if (!*mark && answer->kind == REDIS_TEXT)
+		*mark = xstrdup(answer->text);
+	else if (answer->kind != REDIS_TEXT || !text_equal(answer->text, *mark))
+		look->lost = true;
+}
+
+static void choose_marks(struct mark_look *look, int node)
+{
+	const struct redis_session *server = look->server;
+	int count = redis_session_is_cluster(server) ? REDIS_MARKS : 1;
+
+	for (int i = 0; i < count; i++) {
+		owned_text char *key = mark_key(server, i);
 		if (redis_servers_serves(server->servers, node, redis_slot(key, strlen(key))))
-			return check_mark(redis, place, key, &server->marks[i], end, err);
+			look->marks[look->count++] = i;
 	}
-	return true; /* it serves too few slots to have one */
+}
+
+static void say_mark_commands(struct mark_look *look, struct redis *redis)
+{
+	for (size_t i = 0; i < look->count; i++) {
+		owned_text char *key = mark_key(look->server, look->marks[i]);
+		if (look->server->marks[look->marks[i]])
+			continue;
+		/* NX: another process may have set the mark of this name before. */
+		redis_sayf(redis, "SET %s %lld NX", key, (long long)clock_random());
+		look->set_count++;
+	}
+	for (size_t i = 0; i < look->count; i++) {
+		owned_text char *key = mark_key(look->server, look->marks[i]);
+		redis_sayf(redis, "GET %s", key);
+	}
+}
+
+static bool check_marks(
+    struct redis_session *server, struct redis *redis, int node, int64_t end, struct err *err)
+{
+	struct mark_look look = {.server = server};
+	const char *place = redis_place_of(redis);
+
+	choose_marks(&look, node);
+	say_mark_commands(&look, redis);
+	bool heard = redis_hear_all(redis, (int)(end - clock_ms()), see_mark, &look, err);
+	if (heard && look.error)
+		heard = redis_refuse(place, look.error, err);
+	free(look.error);
+	if (!heard || !look.lost)
+		return heard;
+	return err_set(err, ERR_FATAL,
+	    "%s: it was started without its data, or emptied: the done ids are lost; open the "
+	    "store "
+	    "again to continue without them",
+	    place);
 }
 
 static bool greet_node(
     void *context, struct redis *redis, const char *info, int node, int64_t end, struct err *err)
 {
 	struct redis_session *server = context;
-	const char *place = redis_place_of(redis);
 
-	return judge_redis_info(place, info, err) &&
-	       (!server->name || check_marks(server, redis, node, place, end, err));
+	return judge_redis_info(redis_place_of(redis), info, err) &&
+	       (!server->name || check_marks(server, redis, node, end, err));
 }
 
 bool redis_session_begin(struct redis_session *server, struct err *err)

@@ -14,20 +14,16 @@
 #include "errors.h"
 #include "redis_servers.h"
 
-/*
- * Marks of a store in a cluster: each node that loses its data must show it, and slots move. So
- * there are many, and of each node the first whose slot it serves is checked.
- */
-enum { REDIS_MARKS = 1024 };
+enum { REDIS_MARKS = 1024 /* of a store in a cluster; a single server has the first */ };
 
 struct redis_session {
 	struct redis_address address;
 	struct redis_servers *servers;
 	int timeout_ms;
-	char *name;               /* the store whose marks are checked; NULL: none */
-	char *mark;               /* of a single server: NAME:store; NULL: not read yet */
-	char *marks[REDIS_MARKS]; /* of a cluster: NAME:store:NUMBER */
-	int64_t end;              /* deadline of the call, by clock_ms */
+	char *name; /* the store whose marks are checked; NULL: none */
+	/* NAME:store, of a cluster NAME:store:NUMBER; NULL: not read yet */
+	char *marks[REDIS_MARKS];
+	int64_t end; /* deadline of the call, by clock_ms */
 };
 
 /* Connects nowhere. remembers: the name whose mark the server keeps; NULL: none. */

@@ -95,7 +95,7 @@ static void keep_foreign(void *context, size_t number, const struct redis_answer
 /* context: the prefix of the bench's keys. */
 static bool empty_server(struct redis *redis, void *context, struct err *err)
 {
-	/* by ARGV: a key would have to lie in a slot of this node */
+	/* by ARGV: a key would have to lie in a hash slot of this node */
 	static const char script[] =
 	    "local cursor = '0' "
 	    "repeat "

@@ -179,6 +179,47 @@ def test_a_node_that_comes_back_empty_is_refused():
             store.check("a", "b", "c", "d")
 
 
+def slot_of_mark(cluster, node, name="billing"):
+    """A slot of the node that has a mark of the store and none of the ids id-0 to id-299."""
+    def slot(key):
+        return node.client.execute_command("CLUSTER", "KEYSLOT", key)
+
+    used = {slot(f"{name}:id:id-{i}") for i in range(300)}
+    return next(at for at in (slot(f"{name}:store:{i}") for i in range(1024))
+                if at not in used and cluster.owner(at) is node)
+
+
+def test_a_mark_that_moves_fails_no_call(cluster):
+    ids = [f"id-{i}" for i in range(300)]
+    first, second, _ = cluster.masters
+    with Dedup(line(cluster)) as store:
+        assert store.check(*ids) == ["new"] * 300 and store.done(*ids) == "ok"
+
+        def connect_again():
+            first.client.client_kill_filter(skipme=True, _type="normal")
+            assert store.check(*ids) == ["done"] * 300
+            with Dedup(line(cluster)) as other:
+                assert other.check(*ids) == ["done"] * 300
+
+        cluster.move_slot(slot_of_mark(cluster, first), second, connect_again)
+        connect_again()
+
+
+def test_a_node_that_comes_back_empty_is_refused_after_its_slots_have_moved():
+    ids = [f"id-{i}" for i in range(300)]
+    with RedisCluster(appendonly="yes") as cluster, Dedup(line(cluster)) as store:
+        assert store.check(*ids) == ["new"] * 300 and store.done(*ids) == "ok"
+        node, other, _ = cluster.masters
+        for _ in range(3):
+            cluster.move_slot(slot_of_mark(cluster, node), other)
+        node.kill()
+        shutil.rmtree(os.path.join(node.data, "appendonlydir"))
+        node.start()
+        wait_for(cluster.is_whole, 60, "the cluster")
+        with refused("fatal", "without its data"):
+            store.check(*ids)
+
+
 def test_a_cluster_over_tls(tmp_path):
     authority = Authority(tmp_path / "authority")
     certificate, key = authority.issue("client")
