@@ -15,7 +15,7 @@ import pytest
 from support.api import Api
 from support.application import Application
 from support.auditor import read_topics
-from support.check_asker import Identity
+from support.certificates import Identity
 from support.http_service import Service
 from support.inbox import header, produce
 from support.process import free_port
