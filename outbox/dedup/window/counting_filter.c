@@ -1,12 +1,23 @@
 #include "counting_filter.h"
 
-enum { MOST_4 = 15, MOST_8 = 255 };
+/* WORDS: in a line. They are constants, because a look that multiplies by a variable is slower. */
+enum { MOST_4 = 15, MOST_8 = 255, WORDS_4 = 8, WORDS_8 = 16 };
 
-static inline void *counting_line(const struct counting_filter *filter, struct fingerprint hash)
+static inline uint64_t line_number(const struct counting_filter *filter, struct fingerprint hash)
 {
 	__extension__ typedef unsigned __int128 wide;
-	uint64_t line = (uint64_t)(((wide)hash.high * filter->lines) >> 64);
-	return (char *)filter->words + line * counting_line_bytes(filter->bits);
+	return (uint64_t)(((wide)hash.high * filter->lines) >> 64);
+}
+
+static inline uint64_t *line_of_4_bits(
+    const struct counting_filter *filter, struct fingerprint hash)
+{
+	return filter->words + line_number(filter, hash) * WORDS_4;
+}
+
+static inline uint8_t *line_of_8_bits(const struct counting_filter *filter, struct fingerprint hash)
+{
+	return (uint8_t *)(filter->words + line_number(filter, hash) * WORDS_8);
 }
 
 static int place_in_group(struct fingerprint hash, int group)
@@ -22,7 +33,9 @@ static int add_4_bits(uint64_t *line, struct fingerprint hash)
 	for (int group = 0; group < BLOOM_BITS; group++) {
 		int shift = place_in_group(hash, group) * 4;
 		uint64_t value = line[group] >> shift & MOST_4;
-		line[group] += (uint64_t)(value < MOST_4) << shift;
+		if (value == MOST_4)
+			continue;
+		line[group] += UINT64_C(1) << shift;
 		full += value == MOST_4 - 1;
 	}
 	return full;
@@ -40,8 +53,8 @@ static void remove_4_bits(uint64_t *line, struct fingerprint hash)
 {
 	for (int group = 0; group < BLOOM_BITS; group++) {
 		int shift = place_in_group(hash, group) * 4;
-		uint64_t value = line[group] >> shift & MOST_4;
-		line[group] -= (uint64_t)(value < MOST_4) << shift;
+		if ((line[group] >> shift & MOST_4) < MOST_4)
+			line[group] -= UINT64_C(1) << shift;
 	}
 }
 
@@ -78,14 +91,14 @@ static void remove_8_bits(uint8_t *line, struct fingerprint hash)
 
 int counting_add(const struct counting_filter *filter, struct fingerprint hash)
 {
-	void *line = counting_line(filter, hash);
-	return filter->bits == 8 ? add_8_bits(line, hash) : add_4_bits(line, hash);
+	return filter->bits == 4 ? add_4_bits(line_of_4_bits(filter, hash), hash)
+				 : add_8_bits(line_of_8_bits(filter, hash), hash);
 }
 
 bool counting_has(const struct counting_filter *filter, struct fingerprint hash)
 {
-	const void *line = counting_line(filter, hash);
-	return filter->bits == 8 ? has_8_bits(line, hash) : has_4_bits(line, hash);
+	return filter->bits == 4 ? has_4_bits(line_of_4_bits(filter, hash), hash)
+				 : has_8_bits(line_of_8_bits(filter, hash), hash);
 }
 
 bool counting_remove(const struct counting_filter *filter, struct fingerprint hash)
@@ -93,20 +106,23 @@ bool counting_remove(const struct counting_filter *filter, struct fingerprint ha
 	/* A counter of 0 would wrap to the maximum, and would then be full for ever. */
 	if (!counting_has(filter, hash))
 		return false;
-	if (filter->bits == 8)
-		remove_8_bits(counting_line(filter, hash), hash);
+	if (filter->bits == 4)
+		remove_4_bits(line_of_4_bits(filter, hash), hash);
 	else
-		remove_4_bits(counting_line(filter, hash), hash);
+		remove_8_bits(line_of_8_bits(filter, hash), hash);
 	return true;
 }
 
 void counting_prefetch(const struct counting_filter *filters, int count, struct fingerprint hash)
 {
 	for (int i = 0; i < count; i++) {
-		const char *line = counting_line(&filters[i], hash);
+		if (filters[i].bits == 4) {
+			__builtin_prefetch(line_of_4_bits(&filters[i], hash));
+			continue;
+		}
+		const uint8_t *line = line_of_8_bits(&filters[i], hash);
 		__builtin_prefetch(line);
-		if (filters[i].bits == 8)
-			__builtin_prefetch(line + BLOOM_LINE);
+		__builtin_prefetch(line + BLOOM_LINE);
 	}
 }
 
