@@ -1,3 +1,7 @@
+/*
+ * Parses the url of a Redis server or cluster, and checks the files that belong to it. Begin at
+ * redis_address_parse; the functions above it read one part of the url each.
+ */
 #include "redis_address.h"
 
 #include <errno.h>
@@ -73,20 +77,36 @@ static char *cut_at_mark(char *text, const char *mark)
 	return at ? at + strlen(mark) : NULL;
 }
 
+static void add_seed(struct redis_address *address, const char *host, int port)
+{
+	address->seeds =
+	    xrealloc(address->seeds, (size_t)(address->seed_count + 1) * sizeof *address->seeds);
+	address->seeds[address->seed_count++] = (struct redis_seed){xstrdup(host), port};
+}
+
 static bool read_path(char *rest, struct redis_address *address, struct err *err)
 {
 	const char *database = cut_at_mark(rest, "?db=");
 	if (rest[0] != '/')
 		return refuse_redis_url(err, "no path of a socket");
 	address->path = xstrdup(rest);
+	add_seed(address, NULL, 0);
+	address->port = 0;
 	address->place = xformat("redis at %s", rest);
 	return read_database(database, address, err);
 }
 
-static bool read_host(char *rest, struct redis_address *address, struct err *err)
+/* "127.0.0.1:6379", or "[::1]:6379" */
+static char *format_place(const char *host, int port)
 {
-	const char *database = cut_at_mark(rest, "/"), *port = NULL;
+	return xformat(strchr(host, ':') ? "[%s]:%d" : "%s:%d", host, port);
+}
+
+static bool read_seed(char *rest, struct redis_address *address, struct err *err)
+{
+	const char *port = NULL;
 	char *host = rest;
+	int number = DEFAULT_PORT;
 
 	/* In brackets, colons belong to an IPv6 address. */
 	if (rest[0] == '[') {
@@ -99,19 +119,37 @@ static bool read_host(char *rest, struct redis_address *address, struct err *err
 		port = cut_at_mark(rest, ":");
 	if (!host[0])
 		return refuse_redis_url(err, "no host");
-	if (port && !read_url_number(port, 1, 65535, &address->port))
+	if (port && !read_url_number(port, 1, 65535, &number))
 		return refuse_redis_url(err, "a port that is none");
+	add_seed(address, host, number);
+	return true;
+}
 
-	address->host = xstrdup(host);
-	address->place =
-	    xformat(rest[0] == '[' ? "redis at [%s]:%d" : "redis at %s:%d", host, address->port);
+static bool read_hosts(char *rest, struct redis_address *address, struct err *err)
+{
+	const char *database = cut_at_mark(rest, "/");
+
+	for (char *next; rest; rest = next) {
+		next = cut_at_mark(rest, ",");
+		if (!read_seed(rest, address, err))
+			return false;
+	}
+	owned_text char *place = format_place(address->seeds[0].host, address->seeds[0].port);
+	address->host = xstrdup(address->seeds[0].host);
+	address->port = address->seeds[0].port;
+	address->place = xformat("redis at %s", place);
 	return read_database(database, address, err);
 }
 
-/* The path may contain "@" too, so the login ends where the path begins. NULL: no login. */
+/* The login ends where the path begins, at the last "@/", since a password may contain others.
+ * NULL: no login. */
 static char *find_path_login_end(char *rest)
 {
-	return rest[0] == '/' ? NULL : strstr(rest, "@/");
+	char *last = NULL;
+
+	for (char *at = rest[0] == '/' ? NULL : strstr(rest, "@/"); at; at = strstr(at + 1, "@/"))
+		last = at;
+	return last;
 }
 
 static bool read_redis_url(const char *url, struct redis_address *ret_address, struct err *err)
@@ -132,7 +170,7 @@ static bool read_redis_url(const char *url, struct redis_address *ret_address, s
 			return false;
 		rest = at + 1;
 	}
-	return path ? read_path(rest, ret_address, err) : read_host(rest, ret_address, err);
+	return path ? read_path(rest, ret_address, err) : read_hosts(rest, ret_address, err);
 }
 
 static bool check_access(
@@ -178,7 +216,14 @@ char *redis_address_password(const struct redis_address *address, struct err *er
 		    address->password_file, strerror(errno));
 		return NULL;
 	}
-	line[strcspn(line, "\r\n")] = '\0';
+	size_t length = strcspn(line, "\r\n");
+	if (length == sizeof line - 1) {
+		err_set(err, ERR_RETRY,
+		    "%s: the first line of password_file %s is longer than %d bytes",
+		    address->place, address->password_file, PASSWORD_ROOM - 2);
+		return NULL;
+	}
+	line[length] = '\0';
 	/* while somebody replaces the file it may be empty */
 	if (!line[0]) {
 		err_set(err, ERR_RETRY, "%s: password_file %s is empty: write the password into it",
@@ -198,8 +243,31 @@ void redis_access_finish(struct redis_access *access)
 	*access = (struct redis_access){0};
 }
 
+void redis_address_copy(
+    const struct redis_address *from, const char *host, int port, struct redis_address *ret_address)
+{
+	owned_text char *place = host ? format_place(host, port) : NULL;
+
+	*ret_address = (struct redis_address){.host = xstrdup(host),
+	    .path = host ? NULL : xstrdup(from->path),
+	    .port = port,
+	    .database = from->database,
+	    .user = xstrdup(from->user),
+	    .password = xstrdup(from->password),
+	    .password_file = xstrdup(from->password_file),
+	    .tls = from->tls,
+	    .tls_ca = xstrdup(from->tls_ca),
+	    .tls_certificate = xstrdup(from->tls_certificate),
+	    .tls_key = xstrdup(from->tls_key),
+	    .place = host ? xformat("redis at %s", place) : xstrdup(from->place)};
+}
+
 void redis_address_finish(struct redis_address *address)
 {
+	for (int i = 0; i < address->seed_count; i++)
+		free(address->seeds[i].host);
+	free(address->seeds);
+
 	free(address->host);
 	free(address->path);
 	free(address->user);

@@ -2,7 +2,7 @@
 /*
  * The address of a Redis server:
  *
- *   redis://[[user]:password@]host[:port][/database]
+ *   redis://[[user]:password@]host[:port][,host[:port]…][/database]
  *   rediss://…                                          the same, over TLS
  *   unix://[[user]:password@]/path/of/its/socket[?db=database]
  *
@@ -23,9 +23,16 @@ struct redis_access {
 };
 void redis_access_finish(struct redis_access *access);
 
+struct redis_seed {
+	char *host; /* NULL: the socket of the address */
+	int port;
+};
+
 struct redis_address {
-	char *host, *path; /* one of them; the other is NULL */
+	char *host, *path; /* one of them; the other is NULL. host and port: the first seed */
 	int port, database;
+	struct redis_seed *seeds; /* the addresses of the url; more than one: nodes of a cluster */
+	int seed_count;
 	char *user, *password; /* NULL: none */
 	char *password_file;
 	bool tls;
@@ -37,5 +44,8 @@ struct redis_address {
 bool redis_address_parse(const struct redis_access *access, struct redis_address *ret_address,
     struct err *err) MUST_CHECK;
 void redis_address_finish(struct redis_address *address);
+/* The same access to another server, without seeds. */
+void redis_address_copy(const struct redis_address *from, const char *host, int port,
+    struct redis_address *ret_address);
 /* The first line of password_file, for the caller to free; NULL: ERR_RETRY, it cannot be read. */
 char *redis_address_password(const struct redis_address *address, struct err *err);
