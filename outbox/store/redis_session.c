@@ -48,9 +48,9 @@ static bool judge_redis_info(const char *place, const char *info, struct err *er
 /* --- marks ---------------------------------------------------------------------------------- */
 
 /*
- * A mark is a random number, which exists as long as the server keeps its keys. Of a cluster each
- * node is asked for all marks in its slots: slots move, and a node that lost its data has to show
- * it also if only some of its slots are those it had before.
+ * A mark is a random number, which exists as long as the server keeps its keys. In a cluster
+ * this asks each node for all marks in its slots: slots move, and a node that lost its data has to
+ * show it also if only some of its slots are those it had before.
  */
 struct mark_look {
 	struct redis_session *server;
