@@ -84,9 +84,9 @@ static void inspect_list(struct dedup_inspection *inspection)
 	    file_list_missing(&listed, &there, newest, (int)folder->head.slices);
 	if (missing && !inspection->live && there.totals)
 		dedup_inspection_report(inspection, "files", DEDUP_WHOLE_FILE, false,
-		    "of slice %" PRId64 " it knows %" PRId64
-		    " files, and some are missing, or empty: ids are lost; use a new folder, and "
-		    "load them again",
+		    "of slice %" PRId64 " some of the %" PRId64
+		    " files are missing, or empty: ids are lost; use a new folder, and load them "
+		    "again",
 		    missing->number, missing->sub);
 	else if (missing && !inspection->live)
 		dedup_inspection_report(inspection, "files", DEDUP_WHOLE_FILE, false,
