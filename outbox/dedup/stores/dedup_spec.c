@@ -8,7 +8,8 @@
 #include "dedup_store.h"
 #include "text.h"
 
-enum { DEFAULT_PENDING = 100000, MOST_SLICES = BLOOM_FILTERS / 2 - 1, MOST_PLACES = 16 << 20 };
+enum { DEFAULT_PENDING = 100000, DEFAULT_SLICES = 5, MOST_PLACES = 16 << 20 };
+_Static_assert(2 * (DEDUP_MOST_SLICES + 1) <= (int)BLOOM_FILTERS, "each slice can be split");
 
 /* --- settings ------------------------------------------------------------------------------- */
 
@@ -60,7 +61,7 @@ const struct spec_setting dedup_settings[DEDUP_SETTINGS + 1] = {
     [DEDUP_SET_WINDOW] = {"window", "a time from 1ms to 3650d, as window=24h", spec_set_number,
 	AT(window_ms), units_duration, 1, INT64_C(3650) * 86400 * 1000},
     [DEDUP_SET_SLICES] = {"slices", "a number from 1 to 31, as slices=5", spec_set_number,
-	AT(slices), units_none, 1, MOST_SLICES},
+	AT(slices), units_none, 1, DEDUP_MOST_SLICES},
     [DEDUP_SET_HOT] = {"hot", "a number of ids from 1 to 16M, as hot=4096", spec_set_number,
 	AT(hot), units_count, 1, MOST_PLACES},
     [DEDUP_SET_PENDING] = {"pending", "a number of ids from 1 to 16M, as pending=100k",
@@ -87,12 +88,8 @@ const struct spec_setting dedup_settings[DEDUP_SETTINGS + 1] = {
 
 void dedup_spec_init(struct dedup_spec *spec, const struct dedup_store_type *type)
 {
-	*spec = (struct dedup_spec){.type = type,
-	    .rate = 0.001,
-	    .alarm = -1,
-	    .slices = 5,
-	    .lease_ms = 30000,
-	    .timeout_ms = 2000};
+	*spec = (struct dedup_spec){
+	    .type = type, .rate = 0.001, .alarm = -1, .lease_ms = 30000, .timeout_ms = 2000};
 }
 
 void dedup_spec_finish(struct dedup_spec *spec)
@@ -131,6 +128,13 @@ static bool check_lossy(const struct dedup_spec *spec, struct err *err)
 bool dedup_spec_check(struct dedup_spec *spec, struct err *err)
 {
 	const struct dedup_store_type *type = spec->type;
+
+	spec->windowed = spec->window_ms > 0;
+	spec->sliced = spec->slices > 0;
+	/* Before the store's check, which plans the memory of all slices. */
+	if (!spec->sliced)
+		spec->slices = DEFAULT_SLICES;
+
 	if (!spec_check_needs(&type->spec, spec, err) || !check_lossy(spec, err) ||
 	    (type->check && !type->check(spec, err)))
 		return false;
@@ -146,6 +150,12 @@ bool dedup_spec_check(struct dedup_spec *spec, struct err *err)
 		   "window=%" PRId64 "ms is shorter than its %" PRId64
 		   " slices of a millisecond; lengthen window or lower slices",
 		   spec->window_ms, spec->slices);
+}
+
+bool dedup_spec_forgets(const struct dedup_spec *spec)
+{
+	return spec->type->spec.takes & DEDUP_TAKES(WINDOW) &&
+	       (!spec->type->window_optional || spec->windowed);
 }
 
 struct dedup_window_settings dedup_spec_window(const struct dedup_spec *spec)
