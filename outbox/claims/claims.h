@@ -36,7 +36,8 @@ struct outbox_claim {
 	uint64_t number; /* identifies the claim in its struct outbox_claims */
 };
 
-/* The line: redis or postgres, then url with password_file, tls_ca, tls_certificate and tls_key
+/* The line: redis or postgres, then url with password_file, sentinel_password_file, tls_ca,
+ * tls_certificate and tls_key
  * (docs/reference/dedup.md), or dsn and schema; name; lease (default 30s); timeout (default 2s, at
  * most a third of the lease). NULL: OUTBOX_CONFIG for an error in the line, else
  * the error of the server. */

@@ -128,19 +128,22 @@ static const struct local {
 	const char *line; /* ids and path are added */
 	enum bench_dedup_ids kind;
 	double most_bytes; /* maximum bytes of memory per id; 0: not judged */
+	const char *name;  /* in the figures; NULL: that of the store */
 } locals[] = {
     {"bloom rate=0.1%", IDS_TEXT, 0},
     {"exact", IDS_TEXT, 40},
     {"counting lossy rate=0.1%", IDS_TEXT, 0},
     {"bitmap", IDS_INTEGER, 0},
+    {"bitmap window=24h", IDS_INTEGER, 0, "bitmap window=24h"},
     {"bitmap lossy form=hash", IDS_TEXT, 0},
+    {"bitmap lossy form=hash window=24h slices=1", IDS_TEXT, 0, "bitmap form=hash window=24h"},
     {"sequence", IDS_POSITION, 0},
 };
 
 static void tell_store_figures(struct bench *bench, const struct local *local,
     const struct bench_dedup_figures *figures, int64_t ids)
 {
-	const char *store = figures->stats.store;
+	const char *store = local->name ? local->name : figures->stats.store;
 	double many = (double)ids, memory = (double)figures->stats.memory_bytes / many;
 	char names[4][80];
 

@@ -1,5 +1,5 @@
 /*
- * The bits of a bitmap in slices (bit_slices.h). Read begin_bit_slice and remove_gone_parts first,
+ * The bits of a bitmap in slices (bit_slices.h). Read begin_bit_slice and end_old_slices first,
  * then the opening, then bit_slices_set.
  */
 #include "bit_slices.h"
@@ -20,7 +20,6 @@
 #include "text.h"
 
 enum { KIND_BITS = 2, NAME = 64 };
-enum { REMOVED_AT_ONCE = 8 }; /* files */
 _Static_assert((int)FILE_LIST_MOST >= (int)MOST_BIT_SLICES, "a list has room for all slices");
 
 /* --- partitions ----------------------------------------------------------------------------- */
@@ -44,7 +43,6 @@ static bool open_bit_part(
 		&slice->parts[partition].file, bits->folder->fd, name, &wanted, false, err))
 		return err_prefix(err, "path=%s", bits->folder->path);
 	slice->files++;
-	bits->files++;
 	bits->folder_dirty = true;
 	return true;
 }
@@ -97,18 +95,65 @@ static void insert_bit_slice(struct bit_slices *bits, struct bit_slice *slice)
 	bits->slices[place] = slice;
 }
 
+/* --- removal -------------------------------------------------------------------------------- */
+
+static void remove_bit_slice(struct bit_slices *bits, struct bit_slice *slice)
+{
+	char name[NAME];
+	for (uint64_t i = 0; i < bits->part_count; i++) {
+		if (!slice->parts[i].file.head)
+			continue;
+		fault_point("before_bits_removal");
+		mapped_file_close(&slice->parts[i].file);
+		name_bits_file(slice->number, i, name);
+		unlinkat(bits->folder->fd, name, 0);
+		bits->gone_files--;
+	}
+	free(slice);
+}
+
+static void *remove_gone_slices(void *context)
+{
+	struct bit_slices *bits = context;
+	while (bits->gone) {
+		struct bit_slice *slice = bits->gone;
+		bits->gone = slice->next;
+		remove_bit_slice(bits, slice);
+	}
+	return NULL;
+}
+
+static void join_bit_remover(struct bit_slices *bits)
+{
+	if (bits->removing)
+		pthread_join(bits->remover, NULL);
+	bits->removing = false;
+}
+
+/* Takes slices that ended out of the looks, and begins to remove their files. */
 static void end_old_slices(struct bit_slices *bits)
 {
 	int ended = 0;
-	while (
-	    ended < bits->count && slice_time_is_gone(&bits->time, bits->slices[ended]->number)) {
+
+	if (!slice_time_is_gone(&bits->time, bits->slices[0]->number))
+		return;
+
+	join_bit_remover(bits);
+	while (slice_time_is_gone(&bits->time, bits->slices[ended]->number)) {
 		struct bit_slice *slice = bits->slices[ended++];
+		bits->gone_files += slice->files;
 		slice->next = bits->gone;
 		bits->gone = slice;
 	}
 	bits->count -= ended;
 	memmove(bits->slices, bits->slices + ended, (size_t)bits->count * sizeof *bits->slices);
+
+	bits->removing = pthread_create(&bits->remover, NULL, remove_gone_slices, bits) == 0;
+	if (!bits->removing)
+		remove_gone_slices(bits);
 }
+
+/* --- a new slice ----------------------------------------------------------------------------- */
 
 /*
  * The first file comes before the window moves. A window that had moved without a file would move
@@ -127,36 +172,6 @@ static bool begin_bit_slice(struct bit_slices *bits, int64_t number, uint64_t pa
 	if (slice_time_note(&bits->time, number))
 		end_old_slices(bits);
 	return true;
-}
-
-static void remove_bit_part(
-    struct bit_slices *bits, const struct bit_slice *slice, uint64_t partition)
-{
-	char name[NAME];
-	struct mapped_file file = slice->parts[partition].file;
-	mapped_file_close(&file);
-	name_bits_file(slice->number, partition, name);
-	unlinkat(bits->folder->fd, name, 0);
-	bits->files--;
-}
-
-/* Removes at most so many files of slices that are gone. */
-static void remove_gone_parts(struct bit_slices *bits, uint64_t most)
-{
-	while (bits->gone && most > 0) {
-		struct bit_slice *slice = bits->gone;
-		if (slice->removed == bits->part_count) {
-			bits->gone = slice->next;
-			free(slice);
-			continue;
-		}
-		if (slice->parts[slice->removed].file.head) {
-			fault_point("before_bits_removal");
-			remove_bit_part(bits, slice, slice->removed);
-			most--;
-		}
-		slice->removed++;
-	}
 }
 
 /* --- opening -------------------------------------------------------------------------------- */
@@ -300,7 +315,7 @@ static void close_bit_slice(const struct bit_slices *bits, struct bit_slice *sli
 
 void bit_slices_close(struct bit_slices *bits)
 {
-	remove_gone_parts(bits, UINT64_MAX);
+	join_bit_remover(bits);
 	for (int i = 0; i < bits->count; i++)
 		close_bit_slice(bits, bits->slices[i]);
 	bits->count = 0;
@@ -355,7 +370,10 @@ bool bit_slices_sync(struct bit_slices *bits, struct err *err)
 	return true;
 }
 
-void bit_slices_remove_some(struct bit_slices *bits)
+uint64_t bit_slices_files(const struct bit_slices *bits)
 {
-	remove_gone_parts(bits, REMOVED_AT_ONCE);
+	uint64_t files = bits->gone_files;
+	for (int i = 0; i < bits->count; i++)
+		files += bits->slices[i]->files;
+	return files;
 }

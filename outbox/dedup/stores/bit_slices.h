@@ -7,11 +7,14 @@
  * The bits of a slice are in partitions of 2^22, each in a file N.P.bits (slice, partition) that is
  * created when the first of its bits is set.
  *
- * A slice that ended can have a thousand files and more. It is taken out of the looks at once, and
- * waits in the list `gone`; bit_slices_remove_some removes some of its files.
+ * A slice that ended can have a thousand files and more, and removing each takes the kernel about a
+ * millisecond. So the slice is taken out of the looks at once, and a thread removes its files. The
+ * thread runs only while there is work.
  *
- * Owned by one thread. Errors are those of mapped_file.h, with the path of the folder before them.
+ * Owned by one thread, and not moved. Errors are those of mapped_file.h, with the path of the
+ * folder before them.
  */
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include "dedup_spec.h"
@@ -31,7 +34,6 @@ struct bit_part {
 struct bit_slice {
 	int64_t number;
 	uint64_t files, ids;    /* existing files, set bits */
-	uint64_t removed;       /* in the list `gone`: parts that were removed */
 	struct bit_slice *next; /* in the list `gone` */
 	struct bit_part parts[];
 };
@@ -45,9 +47,11 @@ struct bit_slices {
 	struct slice_time time;
 	struct bit_slice *slices[MOST_BIT_SLICES]; /* sorted by number */
 	int count;
-	struct bit_slice *gone;
-	uint64_t files;    /* files of all slices, also of those that are gone */
 	bool folder_dirty; /* files were created, and a loss of power may remove them */
+	pthread_t remover;
+	bool removing;          /* remover is to be joined */
+	struct bit_slice *gone; /* slices that ended; the thread's while it runs */
+	_Atomic uint64_t gone_files;
 };
 
 /*
@@ -57,7 +61,7 @@ struct bit_slices {
  */
 bool bit_slices_open(struct bit_slices *ret_bits, const struct state_folder *folder, uint64_t size,
     struct err *err) MUST_CHECK;
-/* Also removes the files of all slices that ended. */
+/* Waits until the files of all slices that ended are removed. */
 void bit_slices_close(struct bit_slices *bits);
 
 static inline uint64_t *bit_part_word(const struct bit_part *part, uint64_t bit)
@@ -80,12 +84,13 @@ static inline bool bit_slices_have(const struct bit_slices *bits, uint64_t bit)
 	return false;
 }
 
-/* Sets the bit in the slice of the time; a later time than all before ends old slices. */
+/* Sets the bit in the slice of the time. A later time than all before ends old slices; if the files
+ * of those before are still being removed, the call waits for that. */
 bool bit_slices_set(
     struct bit_slices *bits, uint64_t bit, int64_t time_ms, struct err *err) MUST_CHECK;
 /* Clears the bit in all slices that are alive. */
 void bit_slices_clear(const struct bit_slices *bits, uint64_t bit);
 /* Makes all bits durable, then the list of files. */
 bool bit_slices_sync(struct bit_slices *bits, struct err *err) MUST_CHECK;
-/* Removes some files of slices that ended; takes less than a millisecond. */
-void bit_slices_remove_some(struct bit_slices *bits);
+/* Number of files, also of slices that ended and are being removed. */
+uint64_t bit_slices_files(const struct bit_slices *bits);

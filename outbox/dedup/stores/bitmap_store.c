@@ -159,7 +159,6 @@ static bool add_bits(
 		if (!find_bit(bitmap, &items[i], &bit, err) ||
 		    !bit_slices_set(&bitmap->bits, bit, items[i].time_ms, err))
 			return false;
-	bit_slices_remove_some(&bitmap->bits);
 	return true;
 }
 
@@ -185,10 +184,8 @@ static bool checkpoint_bitmap(struct dedup_store *store, int64_t offset, struct 
 
 	/* The offset comes last, because it is valid for all files. */
 	fault_point("before_dedup_offset");
-	if (!mapped_file_sync_offset(&bitmap->offset, offset, err))
-		return err_prefix(err, "path=%s", bitmap->folder.path);
-	bit_slices_remove_some(&bitmap->bits);
-	return true;
+	return mapped_file_sync_offset(&bitmap->offset, offset, err) ||
+	       err_prefix(err, "path=%s", bitmap->folder.path);
 }
 
 static void read_bitmap_stats(const struct dedup_store *store, struct outbox_dedup_stats *stats)
@@ -203,7 +200,7 @@ static void read_bitmap_stats(const struct dedup_store *store, struct outbox_ded
 		none *= 1 - (double)bits->slices[i]->ids / (double)HASH_BITS;
 	}
 
-	stats->memory_bytes = bits->files * (MAPPED_HEAD + BIT_PARTITION / 8);
+	stats->memory_bytes = bit_slices_files(bits) * (MAPPED_HEAD + BIT_PARTITION / 8);
 	stats->disk_bytes = stats->memory_bytes + MAPPED_HEAD;
 	stats->offset = bitmap->offset.head->offset;
 	if (bitmap->hashes)

@@ -81,6 +81,7 @@ const struct spec_setting dedup_settings[DEDUP_SETTINGS + 1] = {
     [DEDUP_SET_TLS_CA] = SPEC_TLS_CA(struct dedup_spec),
     [DEDUP_SET_TLS_CERTIFICATE] = SPEC_TLS_CERTIFICATE(struct dedup_spec),
     [DEDUP_SET_TLS_KEY] = SPEC_TLS_KEY(struct dedup_spec),
+    [DEDUP_SET_SENTINEL_PASSWORD_FILE] = SPEC_SENTINEL_PASSWORD_FILE(struct dedup_spec),
     [DEDUP_SET_NAME] = SPEC_NAME(struct dedup_spec),
     [DEDUP_SET_LEASE] = SPEC_LEASE(struct dedup_spec),
     [DEDUP_SET_TIMEOUT] = SPEC_TIMEOUT(struct dedup_spec),
