@@ -45,6 +45,26 @@ static bool judge_redis_info(const char *place, const char *info, struct err *er
 		   place);
 }
 
+/* Keys with a date in their name: two processes must agree on it, and the server deletes them by
+ * its own clock. A server that does not show its clock is not judged. */
+static bool judge_redis_clock(
+    const struct redis_session *server, const char *place, const char *info, struct err *err)
+{
+	static const char name[] = "\nserver_time_usec:";
+	const char *found = strstr(info, name);
+	if (!found || !server->most_apart_ms)
+		return true;
+
+	int64_t server_us = strtoll(found + sizeof name - 1, NULL, 10);
+	int64_t ahead_ms = (server_us - clock_wall_us()) / 1000;
+	return llabs(ahead_ms) <= server->most_apart_ms ||
+	       err_set(err, ERR_RETRY,
+		   "%s: its clock is %lld ms %s this machine's, at most are %lld: set the clocks "
+		   "(NTP)",
+		   place, llabs(ahead_ms), ahead_ms > 0 ? "ahead of" : "behind",
+		   (long long)server->most_apart_ms);
+}
+
 /* --- marks ---------------------------------------------------------------------------------- */
 
 /*
@@ -147,7 +167,9 @@ static bool greet_node(
 {
 	struct redis_session *server = context;
 
-	return judge_redis_info(redis_place_of(redis), info, err) &&
+	const char *place = redis_place_of(redis);
+
+	return judge_redis_info(place, info, err) && judge_redis_clock(server, place, info, err) &&
 	       (!server->name || check_marks(server, redis, node, end, err));
 }
 

@@ -14,7 +14,8 @@ from support.dedup import Claims, Dedup, DedupError, refused
 from support.process import wait_for
 from support.redis import SLOTS, Redis, RedisCluster
 
-FORMS = {"key": "", "bitmap": "lossy form=bitmap ids=1M"}
+FORMS = {"key": "", "bitmap": "lossy form=bitmap ids=1M",
+         "bitmap window": "lossy form=bitmap ids=1M window=5d"}
 
 
 def line(cluster, form="key", **settings):
@@ -42,7 +43,7 @@ def test_ids_spread_over_the_nodes(cluster, form):
         assert store.check(*ids) == ["new"] * 2000
         assert store.done(*ids) == "ok"
         assert store.check(*ids) == ["done"] * 2000
-    pattern = {"key": "billing:id:*", "bitmap": "billing:bitmap:*"}[form]
+    pattern = {"key": "billing:id:*", "bitmap": "billing:bitmap:*", "bitmap window": "billing:2*"}[form]
     counts = cluster.keys(pattern)
     assert min(counts) > 0.2 * sum(counts), counts
     assert cluster.keys("billing:pending*") == [0, 0, 0]
