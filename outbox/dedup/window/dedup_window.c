@@ -29,6 +29,7 @@
 #include "fault.h"
 #include "file_list.h"
 #include "hash_set.h"
+#include "slice_time.h"
 #include "state_file_name.h"
 #include "text.h"
 
@@ -40,7 +41,7 @@ struct dedup_window {
 	bool folder_dirty; /* files were created, and the folder was not synced */
 	struct bloom_plan plan;
 	const struct bloom_code *code;
-	int64_t newest; /* number of the newest slice; INT64_MIN: none yet */
+	struct slice_time time; /* newest: that of the slices, INT64_MIN: none yet */
 	/* sorted by slice and sub-slice; filters[i] is a copy of slices[i].filter */
 	struct dedup_slice slices[BLOOM_FILTERS];
 	struct bloom_filter filters[BLOOM_FILTERS];
@@ -58,12 +59,6 @@ struct dedup_window {
 };
 
 /* --- slices --------------------------------------------------------------------------------- */
-
-static int64_t slice_of(const struct dedup_window *window, int64_t time_ms)
-{
-	int64_t width = window->folder.head.slice_ms;
-	return time_ms / width - (time_ms % width < 0);
-}
 
 static int place_of_slice(const struct dedup_window *window, int64_t number, int sub)
 {
@@ -113,7 +108,7 @@ static bool take_ready_slice(
 	const struct key_log_head *head = &plan->head;
 	if (head->sub)
 		return dedup_ahead_take(&window->next_sub, head->slice, head->sub, ret_slice);
-	return head->slice > window->newest &&
+	return head->slice > window->time.newest &&
 	       dedup_ahead_take(&window->next, head->slice, 0, ret_slice);
 }
 
@@ -136,8 +131,7 @@ static int insert_slice(struct dedup_window *window, const struct dedup_slice *s
 	    (size_t)behind * sizeof slice->filter);
 	window->slices[place] = *slice;
 	window->filters[place] = slice->filter;
-	if (number > window->newest)
-		window->newest = number;
+	slice_time_note(&window->time, number);
 	return place;
 }
 
@@ -177,15 +171,15 @@ static void advance_window(struct dedup_window *window)
 {
 	int gone = 0;
 	uint64_t unwritten = 0;
-	for (; gone < window->count && window->slices[gone].plan.head.slice <
-					   window->newest - (int64_t)window->folder.head.slices;
+	for (; gone < window->count &&
+	       slice_time_is_gone(&window->time, window->slices[gone].plan.head.slice);
 	     gone++)
 		unwritten += key_log_added(window->slices[gone].log);
 
 	if (unwritten)
 		forget_unwritten(window, gone);
 
-	const struct dedup_slice_plan next = plan_of(window, window->newest + 1, 0, 0);
+	const struct dedup_slice_plan next = plan_of(window, window->time.newest + 1, 0, 0);
 	dedup_ahead_begin(&window->next, &next, window->slices, gone);
 	window->count -= gone;
 	memmove(
@@ -303,7 +297,7 @@ struct dedup_window *dedup_window_open(
 	int64_t newest;
 	window->alarm = settings->alarm;
 	dedup_hot_init(&window->hot, settings->hot);
-	window->newest = INT64_MIN;
+	window->time = (struct slice_time){settings->slice_ms, settings->slices, INT64_MIN};
 	window->figures.offset = -1;
 	window->code = *bloom_codes();
 	window->plan = bloom_plan(settings->ids, settings->rate, settings->slices, BLOOM_PLACES);
@@ -319,10 +313,10 @@ struct dedup_window *dedup_window_open(
 
 	/* an empty window makes the present slice ready: most records are of now */
 	if (!window->count)
-		window->newest = slice_of(window, clock_wall_us() / 1000) - 1;
+		window->time.newest = slice_time_number(&window->time, clock_wall_us() / 1000) - 1;
 	advance_window(window);
 	if (!window->count)
-		window->newest = INT64_MIN;
+		window->time.newest = INT64_MIN;
 
 	for (int i = 0; i < window->count; i++)
 		if (dedup_slice_offset(&window->slices[i]) > window->figures.offset)
@@ -371,7 +365,7 @@ void dedup_window_prefetch(const struct dedup_window *window, struct fingerprint
 
 static void note_hot_hash(struct dedup_window *window, struct fingerprint hash, int64_t number)
 {
-	dedup_hot_put(&window->hot, hash, number + (int64_t)window->folder.head.slices);
+	dedup_hot_put(&window->hot, hash, number + window->time.slices);
 }
 
 /* After the ERR_FATAL of one slice each call fails with it: the filter may be empty, and a look
@@ -438,7 +432,7 @@ static void end_stretch(struct dedup_window *window)
 
 bool dedup_window_is_hot(const struct dedup_window *window, struct fingerprint hash)
 {
-	return dedup_hot_has(&window->hot, hash, window->newest);
+	return dedup_hot_has(&window->hot, hash, window->time.newest);
 }
 
 void dedup_window_judge(
@@ -526,15 +520,10 @@ static void prepare_sub(struct dedup_window *window, const struct dedup_slice *l
 bool dedup_window_add(struct dedup_window *window, struct fingerprint hash, int64_t offset,
     int64_t time_ms, int64_t now_ms, struct err *err)
 {
-	int64_t number = slice_of(window, time_ms < now_ms ? time_ms : now_ms);
+	int64_t number = slice_time_place(&window->time, time_ms < now_ms ? time_ms : now_ms);
 	struct dedup_slice *slice;
 
-	/* an id from before the window goes to the oldest slice that is alive */
-	if (window->newest != INT64_MIN &&
-	    number < window->newest - (int64_t)window->folder.head.slices)
-		number = window->newest - (int64_t)window->folder.head.slices;
-
-	bool later = number > window->newest;
+	bool later = number > window->time.newest;
 	if (!check_whole(window, err) || !find_slice_with_room(window, number, &slice, err))
 		return false;
 
@@ -545,7 +534,7 @@ bool dedup_window_add(struct dedup_window *window, struct fingerprint hash, int6
 
 	if (later)
 		advance_window(window);
-	else if (number == window->newest && is_nearly_full(slice))
+	else if (number == window->time.newest && is_nearly_full(slice))
 		prepare_sub(window, slice);
 	return true;
 }
@@ -604,8 +593,9 @@ void dedup_window_figures(
 	ret_figures->slices = window->count;
 	ret_figures->memory_bytes = (window->hot.mask + 1) * sizeof *window->hot.places +
 				    window->unwritten.capacity * sizeof *window->unwritten.places;
-	ret_figures->newest_ms =
-	    window->newest == INT64_MIN ? INT64_MIN : window->newest * window->folder.head.slice_ms;
+	ret_figures->newest_ms = window->time.newest == INT64_MIN
+				     ? INT64_MIN
+				     : window->time.newest * window->time.slice_ms;
 
 	for (int i = 0; i < window->count; i++) {
 		const struct dedup_slice *slice = &window->slices[i];
