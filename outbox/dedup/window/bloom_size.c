@@ -57,18 +57,18 @@ struct bloom_plan bloom_plan(uint64_t ids, double rate, int slices, int places)
 	return plan;
 }
 
-static double share_of(const struct bloom_plan *plan, int sub)
+double bloom_share(const struct bloom_plan *plan, int sub)
 {
 	return plan->share * (sub ? (1 - BLOOM_PLANNED) * pow(0.5, sub) : BLOOM_PLANNED);
 }
 
 uint64_t bloom_sub_lines(const struct bloom_plan *plan, int sub, uint64_t ids)
 {
-	return lines_for(ids, share_of(plan, sub), plan->places);
+	return lines_for(ids, bloom_share(plan, sub), plan->places);
 }
 
 uint64_t bloom_room(const struct bloom_plan *plan, int sub, uint64_t lines)
 {
-	double ids = (double)lines * bloom_load(share_of(plan, sub), plan->places);
+	double ids = (double)lines * bloom_load(bloom_share(plan, sub), plan->places);
 	return ids < 1 ? 1 : (uint64_t)ids;
 }

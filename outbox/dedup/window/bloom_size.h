@@ -45,5 +45,7 @@ struct bloom_plan bloom_plan(uint64_t ids, double rate, int slices, int places);
 
 /* The number of ids that fit into a slice (sub 0) or sub-slice with these lines: at least 1. */
 uint64_t bloom_room(const struct bloom_plan *plan, int sub, uint64_t lines);
-/* The lines that sub-slice number `sub` (1, 2, …) of a slice needs for these ids. */
+/* The rate that a full slice (sub 0) or sub-slice may have. */
+double bloom_share(const struct bloom_plan *plan, int sub);
+/* The lines that a slice (sub 0) or sub-slice needs for these ids. */
 uint64_t bloom_sub_lines(const struct bloom_plan *plan, int sub, uint64_t ids);
