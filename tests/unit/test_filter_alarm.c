@@ -229,8 +229,7 @@ static void a_damaged_filter_is_made_anew(void **state)
 	}
 }
 
-/* One slice a checkpoint, so that none takes long. */
-static void each_checkpoint_repairs_one_slice(void **state)
+static void a_checkpoint_repairs_all_slices_in_doubt(void **state)
 {
 	(void)state;
 	struct dedup_window *window = open_with("ids=50k rate=20% alarm=0.1%");
@@ -239,11 +238,12 @@ static void each_checkpoint_repairs_one_slice(void **state)
 		    window, 1 + (uint64_t)i * 9000, (uint64_t)(i + 1) * 9000, NOW + i * SLICE_MS);
 	checkpoint(window);
 	expect_alarm(window);
-	for (uint64_t i = 1; i <= 3; i++) {
-		assert_true(figures_of(window).alarm);
+	assert_true(figures_of(window).repairing);
+	/* one at least each time, also where the machine is slow */
+	for (int i = 0; i < 3 && figures_of(window).repairing; i++)
 		checkpoint(window);
-		assert_int_equal(figures_of(window).repairs, i);
-	}
+	assert_false(figures_of(window).repairing);
+	assert_int_equal(figures_of(window).repairs, 3);
 	assert_false(figures_of(window).alarm);
 	expect_all(window, 1, 27000);
 	dedup_window_close(window);
@@ -376,7 +376,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    TEST(an_overfilled_filter_is_back_under_its_target_after_a_checkpoint),
 	    TEST(a_damaged_filter_is_made_anew),
-	    TEST(each_checkpoint_repairs_one_slice),
+	    TEST(a_checkpoint_repairs_all_slices_in_doubt),
 	    TEST(a_window_that_closes_with_an_alarm_seals_no_damage),
 	    TEST(a_process_that_is_killed_in_a_repair_forgets_nothing),
 	    TEST(without_room_for_a_repair_the_old_filter_stays),

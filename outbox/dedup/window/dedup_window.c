@@ -36,6 +36,7 @@
 #include "text.h"
 
 enum { STRETCH = 1 << 16 }; /* looks */
+enum { REPAIR_MS = 100 };   /* of a checkpoint; the repair of one slice may take longer */
 _Static_assert((int)FILE_LIST_MOST >= (int)BLOOM_FILTERS, "a list has room for all slices");
 
 struct dedup_window {
@@ -502,6 +503,8 @@ static void end_stretch(struct dedup_window *window)
 	window->figures.alarm = window->alarm > 0 && stretch->false_hits >= 10 &&
 				window->figures.observed_rate > window->alarm;
 	window->figures.alarms += window->figures.alarm && !before;
+	if (window->figures.alarm)
+		window->figures.alarm_rate = window->figures.observed_rate;
 	*stretch = (struct stretch){0};
 
 	/* a measurement reads the whole filter: it is left out where it found no cure before */
@@ -686,9 +689,8 @@ static bool remake_slice(struct dedup_window *window, int place, uint64_t lines,
 	return true;
 }
 
-/* Repairs the slice if a repair helps. ret_repaired: it was made anew. */
-static bool repair_slice(
-    struct dedup_window *window, int place, bool *ret_repaired, struct err *err)
+/* Measures the slice's filter, and makes it anew if that helps. */
+static bool repair_slice(struct dedup_window *window, int place, struct err *err)
 {
 	struct dedup_slice *slice = &window->slices[place];
 	const struct filter_state state = measure_slice(slice);
@@ -704,7 +706,6 @@ static bool repair_slice(
 
 	uint64_t lines = filter_repair_lines(
 	    &state, &window->target, head->sub, ids, slice->filter.lines, planned);
-	*ret_repaired = lines != 0;
 	return !lines || remake_slice(window, place, lines, err);
 }
 
@@ -732,28 +733,37 @@ static void judge_repairs(struct dedup_window *window)
 		window->incurable = window->newest;
 }
 
+static bool has_doubts(const struct dedup_window *window)
+{
+	for (int i = 0; i < window->count; i++)
+		if (window->slices[i].doubted)
+			return true;
+	return false;
+}
+
 /*
- * Measures the filters that an alarm has put in doubt, and repairs the first one that needs it: one
- * a checkpoint, so that none takes long. If the disk has no room, the next stretch tries again.
+ * Measures the filters that an alarm has put in doubt, and repairs those that need it. Once this
+ * has taken REPAIR_MS, the rest is left to the next checkpoints, so that none takes long. If the
+ * disk has no room, the next stretch tries again.
  */
 static bool repair_window(struct dedup_window *window, struct err *err)
 {
-	bool repaired = false, doubted = false;
-	int place = 0;
-	for (; place < window->count && !repaired; place++) {
+	int64_t until = clock_ms() + REPAIR_MS;
+	if (!has_doubts(window))
+		return true;
+
+	for (int place = 0; place < window->count; place++) {
 		if (!window->slices[place].doubted)
 			continue;
-		doubted = true;
-		if (!repair_slice(window, place, &repaired, err)) {
+		if (!repair_slice(window, place, err)) {
 			end_doubts(window);
 			return err->kind != ERR_FATAL || fail_window(window, err);
 		}
+		if (clock_ms() >= until)
+			break;
 	}
 
-	for (; place < window->count; place++)
-		if (window->slices[place].doubted)
-			return true;
-	if (doubted)
+	if (!has_doubts(window))
 		judge_repairs(window);
 	return true;
 }
@@ -779,6 +789,7 @@ void dedup_window_figures(
 	double none = 1;
 	*ret_figures = window->figures;
 	ret_figures->slices = window->count;
+	ret_figures->repairing = has_doubts(window);
 	ret_figures->memory_bytes = (window->hot.mask + 1) * sizeof *window->hot.places +
 				    window->unwritten.capacity * sizeof *window->unwritten.places;
 	ret_figures->newest_ms =

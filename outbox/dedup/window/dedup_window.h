@@ -50,9 +50,11 @@ struct dedup_window_figures {
 	double planned_rate;  /* planned rate of false hits, as the slices are filled now */
 	double observed_rate; /* in the last stretch of looks for new ids; 0: none was whole */
 	bool alarm;           /* observed_rate is beyond the setting `alarm` */
+	bool repairing;       /* the next checkpoints measure and repair filters */
 	/* since the window was opened: how often `alarm` became true; filters that were made anew
 	 */
 	uint64_t alarms, repairs;
+	double alarm_rate;   /* the observed rate of the last alarm */
 	int64_t offset;      /* everything below it is durable; -1: not known */
 	int64_t newest_ms;   /* the window's time; INT64_MIN: nothing was added yet */
 	int mapped, rebuilt; /* existing slices: with their own map, with one made from the log */
@@ -95,8 +97,8 @@ bool dedup_window_add(struct dedup_window *window, struct fingerprint hash, int6
 bool dedup_window_flush(struct dedup_window *window, struct err *err) MUST_CHECK;
 /*
  * Makes the added ids durable. offset: all records below it are done, or -1. During an alarm a call
- * makes one filter anew, which takes a second for about 40 M ids. ERR_RETRY: no id is forgotten,
- * call again later; ERR_FATAL: open the window again.
+ * makes filters anew, for 100 ms and at least one: a second for about 40 M ids. ERR_RETRY: no id is
+ * forgotten, call again later; ERR_FATAL: open the window again.
  */
 bool dedup_window_checkpoint(
     struct dedup_window *window, int64_t offset, struct err *err) MUST_CHECK;
