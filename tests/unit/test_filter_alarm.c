@@ -19,6 +19,7 @@
 #include "cleanup.h"
 #include "dedup_stores.h"
 #include "dedup_window.h"
+#include "filter_repair.h"
 #include "temporary.h"
 #include "text.h"
 
@@ -332,6 +333,47 @@ static void an_alarm_below_what_a_filter_reaches_makes_it_anew_once(void **state
 	dedup_window_close(window);
 }
 
+/* --- how damage is recognised ----------------------------------------------------------------- */
+
+/* Filters of a few lines differ from theory by chance. */
+static void no_whole_filter_is_taken_for_damaged(void **state)
+{
+	(void)state;
+	static const uint64_t sizes[] = {1, 2, 5, 20, 100, 1000};
+	uint64_t number = 1, tried = 0;
+	for (size_t i = 0; i < 6; i++)
+		for (uint64_t ids = 1; ids < sizes[i] * 100; ids = ids * 2 + 1)
+			for (int round = 0; round < 100; round++) {
+				struct bloom_filter filter = {
+				    aligned_alloc(64, sizes[i] * BLOOM_LINE), sizes[i]};
+				memset(filter.words, 0, sizes[i] * BLOOM_LINE);
+				for (uint64_t id = 0; id < ids; id++, number++)
+					(*bloom_codes())
+					    ->add(
+						&filter, fingerprint_of(&number, sizeof number, 7));
+				if (filter_measure(&filter, ids).damaged)
+					fail_msg("%llu lines, %llu ids",
+					    (unsigned long long)sizes[i], (unsigned long long)ids);
+				free(filter.words);
+				tried++;
+			}
+	print_message("%llu filters\n", (unsigned long long)tried);
+}
+
+static void one_line_of_ones_is_damage(void **state)
+{
+	(void)state;
+	struct bloom_filter filter = {aligned_alloc(64, 1000 * BLOOM_LINE), 1000};
+	memset(filter.words, 0, 1000 * BLOOM_LINE);
+	for (uint64_t id = 0; id < 10000; id++)
+		(*bloom_codes())->add(&filter, fingerprint_of(&id, sizeof id, 7));
+	assert_false(filter_measure(&filter, 10000).damaged);
+	memset(filter.words, 0xff, BLOOM_LINE);
+	assert_true(filter_measure(&filter, 10000).damaged);
+	assert_true(filter_measure(&filter, 10000).rate > 0.001);
+	free(filter.words);
+}
+
 /* --- more ids than planned -------------------------------------------------------------------- */
 
 /* Sub-slices take them at once; the next slice has room for as many. */
@@ -381,6 +423,8 @@ int main(void)
 	    TEST(a_process_that_is_killed_in_a_repair_forgets_nothing),
 	    TEST(without_room_for_a_repair_the_old_filter_stays),
 	    TEST(an_alarm_below_what_a_filter_reaches_makes_it_anew_once),
+	    TEST(no_whole_filter_is_taken_for_damaged),
+	    TEST(one_line_of_ones_is_damage),
 	    TEST(the_slice_after_an_overfilled_one_has_one_filter),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -23,6 +23,8 @@ enum { BLOOM_PLACES = 64 }; /* in a word */
 
 /* The false positive rate of a filter with `load` ids a line. */
 double bloom_rate(double load, int places);
+/* The standard deviation of the rate of a filter with so many lines, which differs by chance. */
+double bloom_rate_deviation(double load, uint64_t lines, int places);
 /* The largest number of ids a line with this rate at most; 0 < rate < 1. */
 double bloom_load(double rate, int places);
 

@@ -1,15 +1,22 @@
 #include "filter_repair.h"
 
-/* Filters of a few lines differ from theory by chance, so that only a clear excess is damage. */
-#define FAR_BEYOND 1.5
 #define WORTH_IT 1.02 /* less growth would not be noticed */
+
+/* A filter of a few lines differs from theory by chance, so that only a clear excess is damage. */
+#define FAR_BEYOND 1.5
+#define DEVIATIONS 8
+#define NOTICEABLE 1e-6 /* below it chance is not a normal distribution, and nobody pays for it */
 
 struct filter_state filter_measure(const struct bloom_filter *filter, uint64_t ids)
 {
 	struct filter_state state = {.rate = bloom_measured_rate(filter)};
-	if (ids)
-		state.explained = bloom_rate((double)ids / (double)filter->lines, BLOOM_PLACES);
-	state.damaged = state.rate > state.explained * FAR_BEYOND;
+	double chance = 0, load = (double)ids / (double)filter->lines;
+	if (ids) {
+		state.explained = bloom_rate(load, BLOOM_PLACES);
+		chance = bloom_rate_deviation(load, filter->lines, BLOOM_PLACES);
+	}
+	state.damaged = state.rate > NOTICEABLE &&
+			state.rate > state.explained * FAR_BEYOND + chance * DEVIATIONS;
 	return state;
 }
 
