@@ -567,17 +567,6 @@ bool dedup_window_has(
 	return true;
 }
 
-/* More ids come than planned: the next slice was made ready with too little room for as many. A
- * sub-slice holds as many ids as all before it, so that twice as many may come. */
-static void enlarge_next(struct dedup_window *window)
-{
-	const struct dedup_slice_plan next =
-	    plan_of(window, window->newest + 1, 0, 2 * needed_room(window));
-	if (next.ids > dedup_ahead_ids(&window->next) &&
-	    next.ids <= window->plan.ids * FILTER_MOST_GROWTH)
-		dedup_ahead_begin(&window->next, &next, NULL, 0);
-}
-
 /* Finds the last sub-slice of the slice; if it is full, begins a new one. While there is an alarm,
  * a quarter of the planned ids fills it. */
 static bool find_slice_with_room(
@@ -595,8 +584,6 @@ static bool find_slice_with_room(
 
 	if (!begin_slice(window, number, sub, &place, err))
 		return false;
-	if (sub && number == window->newest)
-		enlarge_next(window);
 	*ret_slice = &window->slices[place];
 	return true;
 }
@@ -606,6 +593,19 @@ static bool is_nearly_full(const struct dedup_slice *slice)
 	return dedup_slice_ids(slice) >= slice->plan.ids - slice->plan.ids / 4;
 }
 
+/* Far more ids come than planned, and the next slice was made ready with too little room. A
+ * sub-slice holds as many ids as all before it, so that twice as many may come. A small excess
+ * waits for advance_window: to make a slice ready at the end of another one could delay the
+ * rotation. */
+static void enlarge_next(struct dedup_window *window)
+{
+	uint64_t room = 2 * needed_room(window), bound = window->plan.ids * FILTER_MOST_GROWTH;
+	const struct dedup_slice_plan next =
+	    plan_of(window, window->newest + 1, 0, room < bound ? room : bound);
+	if (next.ids > dedup_ahead_ids(&window->next))
+		dedup_ahead_begin(&window->next, &next, NULL, 0);
+}
+
 static void prepare_sub(struct dedup_window *window, const struct dedup_slice *last)
 {
 	const struct key_log_head *head = &last->plan.head;
@@ -613,6 +613,8 @@ static void prepare_sub(struct dedup_window *window, const struct dedup_slice *l
 		return;
 	const struct dedup_slice_plan plan = plan_of(window, head->slice, head->sub + 1, 0);
 	dedup_ahead_begin(&window->next_sub, &plan, NULL, 0);
+	if (head->sub)
+		enlarge_next(window);
 }
 
 bool dedup_window_add(struct dedup_window *window, struct fingerprint hash, int64_t offset,
