@@ -97,7 +97,7 @@ bool dedup_window_add(struct dedup_window *window, struct fingerprint hash, int6
 bool dedup_window_flush(struct dedup_window *window, struct err *err) MUST_CHECK;
 /*
  * Makes the added ids durable. offset: all records below it are done, or -1. During an alarm a call
- * makes filters anew, for 100 ms and at least one: a second for about 40 M ids. ERR_RETRY: no id is
+ * makes filters anew, for 100 ms and at least one: a second for about 30 M ids. ERR_RETRY: no id is
  * forgotten, call again later; ERR_FATAL: open the window again.
  */
 bool dedup_window_checkpoint(
