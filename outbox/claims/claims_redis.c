@@ -1,13 +1,17 @@
 /*
- * Claims on a Redis server. The key NAME:claim:ID holds the token, and expires after the lease.
- * NAME:token is the largest token so far. A token is the time in microseconds, made to rise: so it
- * also exceeds a token that a failover lost, unless the clocks of the servers are further apart
- * than the failover takes.
+ * Claims on a Redis server or cluster. The key NAME:claim:{N}:ID holds the token, and expires after
+ * the lease. NAME:token:{N} is the largest token of these ids so far. N is the CRC32 of the id,
+ * modulo 1024: the two keys lie in one slot of a cluster, and the ids spread over the nodes. A
+ * token is the time in microseconds, made to rise: so it also exceeds a token that a failover lost,
+ * unless the clocks of the servers are further apart than the failover takes.
  */
 #include <stdlib.h>
+#include <zlib.h>
 #include "claims_store.h"
 #include "redis_session.h"
 #include "text.h"
+
+enum { BUCKETS = 1024 };
 
 struct claims_store {
 	struct redis_session server;
@@ -36,11 +40,16 @@ static struct claims_store *open_redis_claims(const struct claims_spec *spec, st
 	return NULL;
 }
 
+static int bucket_of(const void *id, size_t length)
+{
+	return (int)(crc32(0, id, (uInt)length) % BUCKETS);
+}
+
 /* The key is valid until the next call. */
 static struct redis_word redis_claim_key(struct claims_store *claims, const void *id, size_t length)
 {
 	text_clear(&claims->key);
-	text_addf(&claims->key, "%s:claim:", claims->name);
+	text_addf(&claims->key, "%s:claim:{%d}:", claims->name, bucket_of(id, length));
 	text_append(&claims->key, id, length);
 	return (struct redis_word){claims->key.data, claims->key.length};
 }
@@ -60,14 +69,14 @@ static bool take_redis_claim(
 	    "if not redis.call('SET', KEYS[1], token, 'NX', 'PX', ARGV[1]) then return 0 end "
 	    "redis.call('SET', KEYS[2], token) return tonumber(token)";
 
-	owned_text char *token_key = xformat("%s:token", claims->name);
+	owned_text char *token_key = xformat("%s:token:{%d}", claims->name, bucket_of(id, length));
 	if (!redis_session_begin(&claims->server, err))
 		return false;
 
 	const struct redis_word words[] = {redis_word("EVAL"), redis_word(script), redis_word("2"),
 	    redis_claim_key(claims, id, length), redis_word(token_key),
 	    redis_word(claims->lease_ms)};
-	redis_say(claims->server.redis, words, 6);
+	redis_session_say(&claims->server, redis_word(token_key), words, 6);
 	return redis_session_hear(&claims->server, store_claim_number, ret_token, err);
 }
 
@@ -109,8 +118,8 @@ static bool release_redis_claim(
 const struct claims_store_type redis_claims = {
     .spec = {"redis", claims_settings,
 	1 << CLAIMS_URL | 1 << CLAIMS_PASSWORD_FILE | 1 << CLAIMS_TLS_CA |
-	    1 << CLAIMS_TLS_CERTIFICATE | 1 << CLAIMS_TLS_KEY | 1 << CLAIMS_NAME |
-	    1 << CLAIMS_LEASE | 1 << CLAIMS_TIMEOUT,
+	    1 << CLAIMS_TLS_CERTIFICATE | 1 << CLAIMS_TLS_KEY | 1 << CLAIMS_SENTINEL_PASSWORD_FILE |
+	    1 << CLAIMS_NAME | 1 << CLAIMS_LEASE | 1 << CLAIMS_TIMEOUT,
 	1 << CLAIMS_URL | 1 << CLAIMS_NAME},
     .open = open_redis_claims,
     .close = close_redis_claims,

@@ -21,6 +21,7 @@ struct redis {
 	struct text commands; /* bytes of commands, of which `sent` are sent */
 	size_t sent;
 	size_t said; /* and not heard */
+	bool shows_errors;
 	char *refusal;
 };
 
@@ -32,31 +33,37 @@ static const struct meaning {
 	enum err_kind kind;
 	const char *cure;
 } meanings[] = {
-    {"NOAUTH", ERR_DENIED, "give the password in url"},
-    {"WRONGPASS", ERR_DENIED, "correct user and password in url"},
-    {"ERR invalid password", ERR_DENIED, "correct the password in url"},
-    {"ERR Client sent AUTH", ERR_DENIED, "the server has no password: leave it out of url"},
-    {"ERR AUTH", ERR_DENIED, "the server has no such user: leave it out of url"},
+    {"NOAUTH", ERR_DENIED, "give the password in url or password_file"},
+    {"WRONGPASS", ERR_DENIED, "correct user and password, in url or password_file"},
+    {"ERR invalid password", ERR_DENIED, "correct the password in url or password_file"},
+    {"ERR Client sent AUTH", ERR_DENIED, "the server has no password: leave it out"},
+    {"ERR AUTH", ERR_DENIED, "the server has no password: leave it out"},
     {"NOPERM", ERR_DENIED, "give the user this right (ACL SETUSER)"},
     {"OOM", ERR_RETRY, "raise the server's maxmemory; nothing was forgotten"},
     {"READONLY", ERR_RETRY, "it is a replica now: name the primary in url"},
+    {"NOREPLICAS", ERR_RETRY, "it has fewer replicas than min-replicas-to-write"},
     {"LOADING", ERR_RETRY, "it starts"},
     {"MISCONF", ERR_RETRY, "it cannot save: give it room on its disk"},
-    {"MOVED", ERR_CONFIG, "it is a part of a cluster, which is not spoken here: name one server"},
-    {"ASK", ERR_CONFIG, "it is a part of a cluster, which is not spoken here: name one server"},
+    {"MOVED", ERR_RETRY, "the cluster has moved the slot of this key"},
+    {"ASK", ERR_RETRY, "the cluster moves the slot of this key"},
+    {"CLUSTERDOWN", ERR_RETRY, "the cluster has a slot that no node serves"},
+    {"TRYAGAIN", ERR_RETRY, "the cluster moves the slot of these keys"},
+    {"CROSSSLOT", ERR_FATAL, "these keys lie in several slots"},
     {"WRONGTYPE", ERR_CONFIG, "somebody else uses this name: choose another"},
     {"ERR unknown command", ERR_CONFIG, "the server has no such command"},
+    {"ERR SELECT is not allowed", ERR_CONFIG,
+	"a cluster has database 0 alone: leave the database out of url"},
     {"ERR DB index", ERR_CONFIG, "correct the database in url"},
     {"ERR invalid DB", ERR_CONFIG, "correct the database in url"},
 };
 
-static bool refuse_redis_reply(struct redis *redis, const char *said, struct err *err)
+bool redis_refuse(const char *place, const char *error, struct err *err)
 {
 	for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++)
-		if (text_starts(said, meanings[i].begin))
-			return err_set(err, meanings[i].kind, "%s: %s; %s", redis->place, said,
-			    meanings[i].cure);
-	return err_set(err, ERR_RETRY, "%s: %s", redis->place, said);
+		if (text_starts(error, meanings[i].begin))
+			return err_set(
+			    err, meanings[i].kind, "%s: %s; %s", place, error, meanings[i].cure);
+	return err_set(err, ERR_RETRY, "%s: %s", place, error);
 }
 
 static bool lose_link(const struct redis *redis, const char *why, struct err *err)
@@ -135,8 +142,8 @@ bool redis_is_open(const struct redis *redis)
 
 enum { AT_ONCE = 64, ROOM = 16384 };
 
-/* Sends what the link takes now. A failure shows in the next call of redis_link_receive. */
-static void send_commands(struct redis *redis)
+/* A failure shows in the next call of redis_link_receive. */
+void redis_flush(struct redis *redis)
 {
 	ssize_t count = 1;
 
@@ -155,7 +162,7 @@ static void send_commands(struct redis *redis)
 static void note_said(struct redis *redis)
 {
 	if (++redis->said % AT_ONCE == 0)
-		send_commands(redis);
+		redis_flush(redis);
 }
 
 struct redis_word redis_word(const char *text)
@@ -183,15 +190,15 @@ static char *put_size(char *at, char kind, size_t size)
 }
 
 /* By hand: hiredis takes as long to write a command as a server to carry it out. */
-void redis_say(struct redis *redis, const struct redis_word *words, size_t count)
+void redis_format(struct text *out, const struct redis_word *words, size_t count)
 {
 	size_t room = SIZE_ROOM;
 
 	for (size_t i = 0; i < count; i++)
 		room += SIZE_ROOM + words[i].length + 2;
-	text_reserve(&redis->commands, room);
+	text_reserve(out, room);
 
-	char *begin = redis->commands.data + redis->commands.length;
+	char *begin = out->data + out->length;
 	char *at = put_size(begin, '*', count);
 	for (size_t i = 0; i < count; i++) {
 		at = put_size(at, '$', words[i].length);
@@ -200,7 +207,18 @@ void redis_say(struct redis *redis, const struct redis_word *words, size_t count
 		*at++ = '\r';
 		*at++ = '\n';
 	}
-	redis->commands.length += (size_t)(at - begin);
+	out->length += (size_t)(at - begin);
+}
+
+void redis_say(struct redis *redis, const struct redis_word *words, size_t count)
+{
+	redis_format(&redis->commands, words, count);
+	note_said(redis);
+}
+
+void redis_say_bytes(struct redis *redis, const void *bytes, size_t length)
+{
+	text_append(&redis->commands, bytes, length);
 	note_said(redis);
 }
 
@@ -227,11 +245,17 @@ static struct redis_answer read_answer(const redisReply *reply)
 	case REDIS_REPLY_INTEGER:
 		return (struct redis_answer){.kind = REDIS_NUMBER, .number = reply->integer};
 	case REDIS_REPLY_ARRAY:
-		return (struct redis_answer){.kind = REDIS_LIST};
+		return (struct redis_answer){
+		    .kind = REDIS_LIST, .list = reply, .count = reply->elements};
 	default:
 		return (struct redis_answer){
 		    .kind = REDIS_TEXT, .text = reply->str, .length = reply->len};
 	}
+}
+
+struct redis_answer redis_answer_item(const struct redis_answer *list, size_t i)
+{
+	return read_answer(((const redisReply *)list->list)->element[i]);
 }
 
 /* The error of the answer, or of one of its elements if it is a list; NULL: there is none. */
@@ -256,9 +280,12 @@ static bool take_redis_answers(
 		if (!reply)
 			return true;
 
-		const struct redis_answer answer = read_answer(reply);
+		struct redis_answer answer = read_answer(reply);
 		const char *error = error_of(reply);
-		if (!error)
+		if (error && redis->shows_errors)
+			answer = (struct redis_answer){
+			    .kind = REDIS_ERROR, .text = error, .length = strlen(error)};
+		if (!error || redis->shows_errors)
 			see(context, *heard, &answer);
 		/* A later error may be a consequence of the first one. */
 		else if (!redis->refusal)
@@ -276,10 +303,10 @@ static bool exchange_bytes(struct redis *redis, int64_t end, struct err *err)
 	char buffer[ROOM];
 	ssize_t count;
 
-	send_commands(redis);
+	redis_flush(redis);
 	if (!redis_link_wait(redis->link, redis->commands.length > 0, end, err))
 		return false;
-	send_commands(redis);
+	redis_flush(redis);
 	/* until there is nothing: TLS may hold bytes for which no poll wakes up */
 	while ((count = redis_link_receive(redis->link, buffer, sizeof buffer)) > 0)
 		if (redisReaderFeed(redis->reader, buffer, (size_t)count) != REDIS_OK)
@@ -301,7 +328,21 @@ bool redis_hear(struct redis *redis, int timeout_ms, redis_see *see, void *conte
 			return lose_link(redis, redis_link_failure(redis->link), err);
 	}
 	redis->said = 0;
-	return !redis->refusal || refuse_redis_reply(redis, redis->refusal, err);
+	return !redis->refusal || redis_refuse(redis->place, redis->refusal, err);
+}
+
+bool redis_hear_all(
+    struct redis *redis, int timeout_ms, redis_see *see, void *context, struct err *err)
+{
+	redis->shows_errors = true;
+	bool heard = redis_hear(redis, timeout_ms, see, context, err);
+	redis->shows_errors = false;
+	return heard;
+}
+
+const char *redis_place_of(const struct redis *redis)
+{
+	return redis->place;
 }
 
 const char *redis_refusal(const struct redis *redis)

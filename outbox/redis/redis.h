@@ -13,6 +13,7 @@
 #include <stdint.h>
 #include "cleanup.h"
 #include "redis_address.h"
+#include "text.h"
 
 struct redis;
 
@@ -35,13 +36,25 @@ void redis_say(struct redis *redis, const struct redis_word *words, size_t count
 /* One command, words apart by blanks: %s a string, %b a pointer and a size_t, %d, %lld. */
 void redis_sayf(struct redis *redis, const char *format, ...);
 
-enum redis_answer_kind { REDIS_NOTHING, REDIS_TEXT, REDIS_NUMBER, REDIS_LIST };
+/* A command that redis_format has written. The same bytes may be sent to several servers. */
+void redis_say_bytes(struct redis *redis, const void *bytes, size_t length);
+/* Adds the bytes of one command to a text. */
+void redis_format(struct text *out, const struct redis_word *words, size_t count);
+/* Sends what was said, as far as the connection takes it now, so that several servers can work at
+ * the same time. */
+void redis_flush(struct redis *redis);
+
+enum redis_answer_kind { REDIS_NOTHING, REDIS_TEXT, REDIS_NUMBER, REDIS_LIST, REDIS_ERROR };
 struct redis_answer {
 	enum redis_answer_kind kind;
-	const char *text; /* ends with NUL; for the time of the call */
+	const char *text; /* ends with NUL; for the time of the call. Also of an error */
 	size_t length;
 	int64_t number;
+	const void *list; /* for redis_answer_item */
+	size_t count;     /* of a list */
 };
+/* i < count. */
+struct redis_answer redis_answer_item(const struct redis_answer *list, size_t i);
 typedef void redis_see(void *context, size_t number, const struct redis_answer *answer);
 
 /*
@@ -50,5 +63,12 @@ typedef void redis_see(void *context, size_t number, const struct redis_answer *
  */
 bool redis_hear(
     struct redis *redis, int timeout_ms, redis_see *see, void *context, struct err *err) MUST_CHECK;
+/* The same, and errors are shown as answers: only a lost connection is a failure. */
+bool redis_hear_all(
+    struct redis *redis, int timeout_ms, redis_see *see, void *context, struct err *err) MUST_CHECK;
+/* Sets *err to the kind of the server's error, with a cure. Returns false. */
+bool redis_refuse(const char *place, const char *error, struct err *err);
+/* For messages; as long as the session. */
+const char *redis_place_of(const struct redis *redis);
 /* The first error that the server answered, for as long as the session; NULL: none. */
 const char *redis_refusal(const struct redis *redis);

@@ -1,3 +1,7 @@
+/*
+ * Parses the url of a Redis server or cluster, and checks the files that belong to it. Begin at
+ * redis_address_parse; the functions above it read one part of the url each.
+ */
 #include "redis_address.h"
 
 #include <errno.h>
@@ -7,7 +11,7 @@
 #include "hex.h"
 #include "text.h"
 
-enum { DEFAULT_PORT = 6379, MOST_DATABASES = 1 << 20, PASSWORD_ROOM = 4096 };
+enum { DEFAULT_PORT = 6379, SENTINEL_PORT = 26379, MOST_DATABASES = 1 << 20, PASSWORD_ROOM = 4096 };
 
 static bool refuse_redis_url(struct err *err, const char *what)
 {
@@ -73,20 +77,36 @@ static char *cut_at_mark(char *text, const char *mark)
 	return at ? at + strlen(mark) : NULL;
 }
 
+static void add_seed(struct redis_address *address, const char *host, int port)
+{
+	address->seeds =
+	    xrealloc(address->seeds, (size_t)(address->seed_count + 1) * sizeof *address->seeds);
+	address->seeds[address->seed_count++] = (struct redis_seed){xstrdup(host), port};
+}
+
 static bool read_path(char *rest, struct redis_address *address, struct err *err)
 {
 	const char *database = cut_at_mark(rest, "?db=");
 	if (rest[0] != '/')
 		return refuse_redis_url(err, "no path of a socket");
 	address->path = xstrdup(rest);
+	add_seed(address, NULL, 0);
+	address->port = 0;
 	address->place = xformat("redis at %s", rest);
 	return read_database(database, address, err);
 }
 
-static bool read_host(char *rest, struct redis_address *address, struct err *err)
+/* "127.0.0.1:6379", or "[::1]:6379" */
+static char *format_place(const char *host, int port)
 {
-	const char *database = cut_at_mark(rest, "/"), *port = NULL;
+	return xformat(strchr(host, ':') ? "[%s]:%d" : "%s:%d", host, port);
+}
+
+static bool read_seed(char *rest, struct redis_address *address, struct err *err)
+{
+	const char *port = NULL;
 	char *host = rest;
+	int number = address->master ? SENTINEL_PORT : DEFAULT_PORT;
 
 	/* In brackets, colons belong to an IPv6 address. */
 	if (rest[0] == '[') {
@@ -99,19 +119,46 @@ static bool read_host(char *rest, struct redis_address *address, struct err *err
 		port = cut_at_mark(rest, ":");
 	if (!host[0])
 		return refuse_redis_url(err, "no host");
-	if (port && !read_url_number(port, 1, 65535, &address->port))
+	if (port && !read_url_number(port, 1, 65535, &number))
 		return refuse_redis_url(err, "a port that is none");
+	add_seed(address, host, number);
+	return true;
+}
 
-	address->host = xstrdup(host);
-	address->place =
-	    xformat(rest[0] == '[' ? "redis at [%s]:%d" : "redis at %s:%d", host, address->port);
+static bool read_hosts(char *rest, bool sentinel, struct redis_address *address, struct err *err)
+{
+	const char *database = cut_at_mark(rest, "/");
+
+	if (sentinel) {
+		char *name = (char *)database;
+		database = name ? cut_at_mark(name, "/") : NULL;
+		if (!name || !name[0])
+			return refuse_redis_url(err,
+			    "no name of a master behind its Sentinels, as in "
+			    "redis+sentinel://10.0.0.1:26379,10.0.0.2:26379/mymaster");
+		address->master = xstrdup(name);
+	}
+	for (char *next; rest; rest = next) {
+		next = cut_at_mark(rest, ",");
+		if (!read_seed(rest, address, err))
+			return false;
+	}
+	owned_text char *place = format_place(address->seeds[0].host, address->seeds[0].port);
+	address->host = xstrdup(address->seeds[0].host);
+	address->port = address->seeds[0].port;
+	address->place = xformat("redis at %s", place);
 	return read_database(database, address, err);
 }
 
-/* The path may contain "@" too, so the login ends where the path begins. NULL: no login. */
+/* The login ends where the path begins, at the last "@/", since a password may contain others.
+ * NULL: no login. */
 static char *find_path_login_end(char *rest)
 {
-	return rest[0] == '/' ? NULL : strstr(rest, "@/");
+	char *last = NULL;
+
+	for (char *at = rest[0] == '/' ? NULL : strstr(rest, "@/"); at; at = strstr(at + 1, "@/"))
+		last = at;
+	return last;
 }
 
 static bool read_redis_url(const char *url, struct redis_address *ret_address, struct err *err)
@@ -120,9 +167,14 @@ static bool read_redis_url(const char *url, struct redis_address *ret_address, s
 	char *rest = cut_at_mark(copy, "://");
 	bool path = text_equal(copy, "unix");
 
+	bool sentinel = rest && cut_at_mark(copy, "+sentinel");
+
 	ret_address->tls = text_equal(copy, "rediss");
-	if (!rest || (!path && !ret_address->tls && !text_equal(copy, "redis")))
-		return refuse_redis_url(err, "no redis://, rediss:// or unix:// at its beginning");
+	if (!rest || (!path && !ret_address->tls && !text_equal(copy, "redis")) ||
+	    (path && sentinel))
+		return refuse_redis_url(err, "no redis://, rediss://, redis+sentinel://, "
+					     "rediss+sentinel:// or unix:// at its "
+					     "beginning");
 
 	/* Behind the last "@" is the host, since a password may contain others. */
 	char *at = path ? find_path_login_end(rest) : strrchr(rest, '@');
@@ -132,7 +184,8 @@ static bool read_redis_url(const char *url, struct redis_address *ret_address, s
 			return false;
 		rest = at + 1;
 	}
-	return path ? read_path(rest, ret_address, err) : read_host(rest, ret_address, err);
+	return path ? read_path(rest, ret_address, err)
+		    : read_hosts(rest, sentinel, ret_address, err);
 }
 
 static bool check_access(
@@ -145,6 +198,11 @@ static bool check_access(
 		    "tls_ca, tls_certificate and tls_key are for url=rediss://…: change the url, "
 		    "or leave "
 		    "them out");
+	if (access->sentinel_password_file && !address->master)
+		return err_set(err, ERR_CONFIG,
+		    "sentinel_password_file is for url=redis+sentinel://…: change the url, or "
+		    "leave it "
+		    "out");
 	if (!access->tls_certificate != !access->tls_key)
 		return err_set(err, ERR_CONFIG,
 		    "%s is missing: a client's certificate needs tls_certificate and tls_key",
@@ -162,6 +220,7 @@ bool redis_address_parse(
 	    !check_access(ret_address, access, err))
 		return false;
 	ret_address->password_file = xstrdup(access->password_file);
+	ret_address->sentinel_password_file = xstrdup(access->sentinel_password_file);
 	ret_address->tls_ca = xstrdup(access->tls_ca);
 	ret_address->tls_certificate = xstrdup(access->tls_certificate);
 	ret_address->tls_key = xstrdup(access->tls_key);
@@ -178,7 +237,14 @@ char *redis_address_password(const struct redis_address *address, struct err *er
 		    address->password_file, strerror(errno));
 		return NULL;
 	}
-	line[strcspn(line, "\r\n")] = '\0';
+	size_t length = strcspn(line, "\r\n");
+	if (length == sizeof line - 1) {
+		err_set(err, ERR_RETRY,
+		    "%s: the first line of password_file %s is longer than %d bytes",
+		    address->place, address->password_file, PASSWORD_ROOM - 2);
+		return NULL;
+	}
+	line[length] = '\0';
 	/* while somebody replaces the file it may be empty */
 	if (!line[0]) {
 		err_set(err, ERR_RETRY, "%s: password_file %s is empty: write the password into it",
@@ -195,16 +261,56 @@ void redis_access_finish(struct redis_access *access)
 	free(access->tls_ca);
 	free(access->tls_certificate);
 	free(access->tls_key);
+	free(access->sentinel_password_file);
 	*access = (struct redis_access){0};
+}
+
+void redis_address_copy(
+    const struct redis_address *from, const char *host, int port, struct redis_address *ret_address)
+{
+	owned_text char *place = host ? format_place(host, port) : NULL;
+
+	*ret_address = (struct redis_address){.host = xstrdup(host),
+	    .path = host ? NULL : xstrdup(from->path),
+	    .port = port,
+	    .database = from->database,
+	    .user = xstrdup(from->user),
+	    .password = xstrdup(from->password),
+	    .password_file = xstrdup(from->password_file),
+	    .tls = from->tls,
+	    .tls_ca = xstrdup(from->tls_ca),
+	    .tls_certificate = xstrdup(from->tls_certificate),
+	    .tls_key = xstrdup(from->tls_key),
+	    .place = host ? xformat("redis at %s", place) : xstrdup(from->place)};
+}
+
+void redis_address_of_sentinel(
+    const struct redis_address *from, int number, struct redis_address *ret_address)
+{
+	const struct redis_seed *seed = &from->seeds[number];
+
+	redis_address_copy(from, seed->host, seed->port, ret_address);
+	free(ret_address->user);
+	free(ret_address->password);
+	free(ret_address->password_file);
+	ret_address->user = ret_address->password = NULL;
+	ret_address->password_file = xstrdup(from->sentinel_password_file);
+	ret_address->database = 0;
 }
 
 void redis_address_finish(struct redis_address *address)
 {
+	for (int i = 0; i < address->seed_count; i++)
+		free(address->seeds[i].host);
+	free(address->seeds);
+
 	free(address->host);
 	free(address->path);
 	free(address->user);
 	free(address->password);
 	free(address->password_file);
+	free(address->sentinel_password_file);
+	free(address->master);
 	free(address->tls_ca);
 	free(address->tls_certificate);
 	free(address->tls_key);

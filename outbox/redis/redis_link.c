@@ -180,7 +180,17 @@ static bool refuse_file(
 	    ERR_SYSTEM_ERROR(code) ? strerror(ERR_GET_REASON(code)) : ERR_reason_error_string(code);
 
 	return err_set(err, ERR_CONFIG, "%s: %s %s cannot be used: %s", link->place, what, file,
-	    reason ? reason : "it has none");
+	    reason ? reason : "OpenSSL names no reason");
+}
+
+/* Without it OpenSSL asks on the terminal, and waits. */
+static int refuse_passphrase(char *buffer, int size, int writing, void *context)
+{
+	(void)buffer;
+	(void)size;
+	(void)writing;
+	(void)context;
+	return 0;
 }
 
 static bool load_files(const struct redis_link *link, SSL_CTX *context,
@@ -194,6 +204,7 @@ static bool load_files(const struct redis_link *link, SSL_CTX *context,
 	if (!address->tls_certificate)
 		return true;
 
+	SSL_CTX_set_default_passwd_cb(context, refuse_passphrase);
 	if (SSL_CTX_use_certificate_chain_file(context, address->tls_certificate) != 1)
 		return refuse_file(link, "tls_certificate", address->tls_certificate, err);
 	/* also compares the key with the certificate */
@@ -350,6 +361,9 @@ static ssize_t receive_by_tls(struct redis_link *link, void *buffer, size_t size
 			return end_link(link, "the server closed the connection");
 		if (state != SSL_ERROR_WANT_READ)
 			return end_link(link, tls_failure(link));
+		/* what was read may want an answer of the session's own */
+		if (!flush_records(link))
+			return -1;
 		/* a server that refuses the client's certificate says so only now */
 		ssize_t fed = feed_records(link);
 		if (fed <= 0)

@@ -3,61 +3,41 @@
 #include <stdlib.h>
 #include <string.h>
 #include "clock.h"
+#include "redis_slots.h"
 #include "text.h"
+
+static redis_greet greet_node;
 
 bool redis_session_init(struct redis_session *server, const struct redis_access *access,
     int timeout_ms, const char *remembers, struct err *err)
 {
-	*server = (struct redis_session){.timeout_ms = timeout_ms,
-	    .mark_key = remembers ? xformat("%s:store", remembers) : NULL};
-	return redis_address_parse(access, &server->address, err);
-}
-
-static void close_redis_session(struct redis_session *server)
-{
-	redis_destroy(server->redis);
-	server->redis = NULL;
+	*server = (struct redis_session){.timeout_ms = timeout_ms, .name = xstrdup(remembers)};
+	if (!redis_address_parse(access, &server->address, err))
+		return false;
+	server->servers = redis_servers_create(&server->address, greet_node, server);
+	return true;
 }
 
 void redis_session_finish(struct redis_session *server)
 {
-	close_redis_session(server);
+	redis_servers_destroy(server->servers);
 	redis_address_finish(&server->address);
-	free(server->mark_key);
-	free(server->mark);
+	for (int i = 0; i < REDIS_MARKS; i++)
+		free(server->marks[i]);
+	free(server->name);
 }
 
 /* --- a session's begin ---------------------------------------------------------------------- */
 
-static void keep_text(void *context, size_t number, const struct redis_answer *answer)
-{
-	char **last = context;
-	(void)number;
-	free(*last);
-	*last = answer->kind == REDIS_TEXT ? xstrdup(answer->text) : NULL;
-}
-
-/* The value of a line "name:value" of INFO. */
-static bool info_is(const char *info, const char *name, const char *value)
-{
-	size_t length = strlen(name);
-	for (const char *line = info; line; line = strchr(line, '\n')) {
-		line += *line == '\n';
-		if (strncmp(line, name, length) == 0 && line[length] == ':')
-			return strncmp(line + length + 1, value, strlen(value)) == 0;
-	}
-	return false;
-}
-
 /* A server without INFO has no replicas and evicts nothing. */
-static bool judge_redis_info(const struct redis_session *server, const char *info, struct err *err)
+static bool judge_redis_info(const char *place, const char *info, struct err *err)
 {
-	const char *place = server->address.place;
-	if (info_is(info, "role", "slave"))
+	if (redis_info_is(info, "role", "slave"))
 		return err_set(
 		    err, ERR_RETRY, "%s: this is a replica: name the primary in url", place);
-	bool drops = !info_is(info, "maxmemory", "0\r") && info_is(info, "maxmemory_policy", "") &&
-		     !info_is(info, "maxmemory_policy", "noeviction");
+	bool drops = !redis_info_is(info, "maxmemory", "0\r") &&
+		     redis_info_is(info, "maxmemory_policy", "") &&
+		     !redis_info_is(info, "maxmemory_policy", "noeviction");
 	return !drops ||
 	       err_set(err, ERR_CONFIG,
 		   "%s: it drops keys when its memory is full, which would be new again: set "
@@ -65,64 +45,137 @@ static bool judge_redis_info(const struct redis_session *server, const char *inf
 		   place);
 }
 
-static bool look_around(struct redis_session *server, struct err *err)
+/* --- marks ---------------------------------------------------------------------------------- */
+
+/*
+ * A mark is a random number, which exists as long as the server keeps its keys. Of a cluster each
+ * node is asked for all marks in its slots: slots move, and a node that lost its data has to show
+ * it also if only some of its slots are those it had before.
+ */
+struct mark_look {
+	struct redis_session *server;
+	int marks[REDIS_MARKS];
+	size_t set_count, count; /* commands SET, which come first; marks */
+	bool lost;
+	char *error;
+};
+
+static char *mark_key(const struct redis_session *server, int mark)
 {
-	owned_text char *info = NULL;
-	redis_sayf(server->redis, "INFO");
-	if (redis_hear(server->redis, (int)(server->end - clock_ms()), keep_text, &info, err))
-		return judge_redis_info(server, info ? info : "", err);
-	const char *refusal = redis_refusal(server->redis);
-	if (!refusal || !text_starts(refusal, "ERR unknown command"))
-		return false;
-	close_redis_session(server);
-	server->redis = redis_connect(&server->address, (int)(server->end - clock_ms()), err);
-	return server->redis;
+	return redis_session_is_cluster(server) ? xformat("%s:store:%d", server->name, mark)
+						: xformat("%s:store", server->name);
 }
 
-/* The mark is random, and exists as long as the server keeps its keys. */
-static bool check_mark(struct redis_session *server, struct err *err)
+/* The slot is served by another node now, or is on its way there: that node has the mark. */
+static bool is_redirection(const char *error)
 {
-	owned_text char *mark = NULL;
+	return text_starts(error, "MOVED") || text_starts(error, "ASK") ||
+	       text_starts(error, "TRYAGAIN") || text_starts(error, "CLUSTERDOWN");
+}
 
-	/* NX: another process may have set the mark of this name before. */
-	if (!server->mark)
-		redis_sayf(
-		    server->redis, "SET %s %lld NX", server->mark_key, (long long)clock_random());
-	redis_sayf(server->redis, "GET %s", server->mark_key);
-	if (!redis_hear(server->redis, (int)(server->end - clock_ms()), keep_text, &mark, err))
-		return false;
-	if (server->mark && !text_equal(mark, server->mark))
-		return err_set(err, ERR_FATAL,
-		    "%s: it was started without its data, or emptied: the done ids are lost; "
-		    "open the store again to continue without them",
-		    server->address.place);
-	if (!server->mark)
-		server->mark = xstrdup(mark);
-	return true;
+static void see_mark(void *context, size_t number, const struct redis_answer *answer)
+{
+	struct mark_look *look = context;
+
+	if (answer->kind == REDIS_ERROR) {
+		if (!look->error && !is_redirection(answer->text))
+			look->error = xstrdup(answer->text);
+		return;
+	}
+	if (number < look->set_count)
+		return;
+
+	char **mark = &look->server->marks[look->marks[number - look->set_count]];
+	if (!*mark && answer->kind == REDIS_TEXT)
+		*mark = xstrdup(answer->text);
+	else if (answer->kind != REDIS_TEXT || !text_equal(answer->text, *mark))
+		look->lost = true;
+}
+
+static void choose_marks(struct mark_look *look, int node)
+{
+	const struct redis_session *server = look->server;
+	int count = redis_session_is_cluster(server) ? REDIS_MARKS : 1;
+
+	for (int i = 0; i < count; i++) {
+		owned_text char *key = mark_key(server, i);
+		if (redis_servers_serves(server->servers, node, redis_slot(key, strlen(key))))
+			look->marks[look->count++] = i;
+	}
+}
+
+static void say_mark_commands(struct mark_look *look, struct redis *redis)
+{
+	for (size_t i = 0; i < look->count; i++) {
+		owned_text char *key = mark_key(look->server, look->marks[i]);
+		if (look->server->marks[look->marks[i]])
+			continue;
+		/* NX: another process may have set the mark of this name before. */
+		redis_sayf(redis, "SET %s %lld NX", key, (long long)clock_random());
+		look->set_count++;
+	}
+	for (size_t i = 0; i < look->count; i++) {
+		owned_text char *key = mark_key(look->server, look->marks[i]);
+		redis_sayf(redis, "GET %s", key);
+	}
+}
+
+static bool check_marks(
+    struct redis_session *server, struct redis *redis, int node, int64_t end, struct err *err)
+{
+	struct mark_look look = {.server = server};
+	const char *place = redis_place_of(redis);
+
+	choose_marks(&look, node);
+	say_mark_commands(&look, redis);
+	bool heard = redis_hear_all(redis, (int)(end - clock_ms()), see_mark, &look, err);
+	if (heard && look.error)
+		heard = redis_refuse(place, look.error, err);
+	free(look.error);
+	if (!heard || !look.lost)
+		return heard;
+	return err_set(err, ERR_FATAL,
+	    "%s: it was started without its data, or emptied: the done ids are lost; open the "
+	    "store "
+	    "again to continue without them",
+	    place);
+}
+
+static bool greet_node(
+    void *context, struct redis *redis, const char *info, int node, int64_t end, struct err *err)
+{
+	struct redis_session *server = context;
+
+	return judge_redis_info(redis_place_of(redis), info, err) &&
+	       (!server->name || check_marks(server, redis, node, end, err));
 }
 
 bool redis_session_begin(struct redis_session *server, struct err *err)
 {
 	server->end = clock_ms() + server->timeout_ms;
-	if (server->redis && !redis_is_open(server->redis))
-		close_redis_session(server);
-	if (server->redis)
+	if (redis_servers_begin(server->servers, server->end, err))
 		return true;
-	server->redis = redis_connect(&server->address, server->timeout_ms, err);
-	if (server->redis && look_around(server, err) &&
-	    (!server->mark_key || check_mark(server, err)))
-		return true;
-	close_redis_session(server);
+	redis_servers_close(server->servers);
 	return false;
+}
+
+bool redis_session_is_cluster(const struct redis_session *server)
+{
+	return redis_servers_are_cluster(server->servers);
+}
+
+void redis_session_say(struct redis_session *server, struct redis_word key,
+    const struct redis_word *words, size_t count)
+{
+	redis_servers_say(server->servers, key, words, count);
 }
 
 bool redis_session_hear(
     struct redis_session *server, redis_see *see, void *context, struct err *err)
 {
-	int64_t left = server->end - clock_ms();
-	if (redis_hear(server->redis, left > 0 ? (int)left : 0, see, context, err))
+	if (redis_servers_hear(server->servers, server->end, see, context, err))
 		return true;
-	close_redis_session(server);
+	redis_servers_close(server->servers);
 	return false;
 }
 
@@ -139,7 +192,7 @@ void redis_session_say_remove(
 	static const char script[] = IF_IT_IS "redis.call('DEL', KEYS[1]) return 1";
 	const struct redis_word words[] = {
 	    redis_word("EVAL"), redis_word(script), redis_word("1"), key, text};
-	redis_say(server->redis, words, 5);
+	redis_session_say(server, key, words, 5);
 }
 
 void redis_session_say_renew(struct redis_session *server, struct redis_word key,
@@ -148,5 +201,5 @@ void redis_session_say_renew(struct redis_session *server, struct redis_word key
 	static const char script[] = IF_IT_IS "redis.call('PEXPIRE', KEYS[1], ARGV[2]) return 1";
 	const struct redis_word words[] = {
 	    redis_word("EVAL"), redis_word(script), redis_word("1"), key, text, ms};
-	redis_say(server->redis, words, 6);
+	redis_session_say(server, key, words, 6);
 }

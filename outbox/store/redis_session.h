@@ -12,14 +12,17 @@
  * All keys begin with the store's name and a colon. Owned by one thread.
  */
 #include "errors.h"
-#include "redis.h"
+#include "redis_servers.h"
+
+enum { REDIS_MARKS = 1024 /* of a store in a cluster; a single server has the first */ };
 
 struct redis_session {
 	struct redis_address address;
+	struct redis_servers *servers;
 	int timeout_ms;
-	char *mark_key; /* NULL: this session needs no mark */
-	char *mark;     /* value of that key; NULL: not read yet */
-	struct redis *redis;
+	char *name; /* the store whose marks are checked; NULL: none */
+	/* NAME:store, of a cluster NAME:store:NUMBER; NULL: not read yet */
+	char *marks[REDIS_MARKS];
 	int64_t end; /* deadline of the call, by clock_ms */
 };
 
@@ -28,8 +31,13 @@ bool redis_session_init(struct redis_session *server, const struct redis_access 
     int timeout_ms, const char *remembers, struct err *err) MUST_CHECK;
 void redis_session_finish(struct redis_session *server);
 
-/* Begins a call: opens a session (server->redis) if there is none. */
+/* Begins a call: opens connections if there are none. */
 bool redis_session_begin(struct redis_session *server, struct err *err) MUST_CHECK;
+/* After a call that has begun. */
+bool redis_session_is_cluster(const struct redis_session *server);
+/* Adds a command, of which all keys lie in the slot of `key`. */
+void redis_session_say(struct redis_session *server, struct redis_word key,
+    const struct redis_word *words, size_t count);
 /* Reads the answers, as redis_hear does. On failure the session has ended, and the commands may or
  * may not have been executed. */
 bool redis_session_hear(

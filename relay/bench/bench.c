@@ -153,6 +153,7 @@ static struct bench_options options_of(const struct call *call)
 	    .messages = call_number(call, "messages", full ? 10000000 : 3000000),
 	    .ids = call_number(call, "ids", full ? 100000000 : 10000000),
 	    .redis = call_text(call, "redis", NULL),
+	    .redis_cluster = call_text(call, "redis-cluster", NULL),
 	    .dsn = call_text(call, "dsn", NULL),
 	    .json = call_flag(call, "json")};
 }

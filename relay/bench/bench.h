@@ -28,7 +28,7 @@ struct bench_options {
 	    topics /* that `growth` knows */, open_topics /* and publishes to, with a partition */,
 	    wide_topics /* with 12; 0: none */, skipped, said /* pairs of prepare and commit */,
 	    overdue, undecided, ids;
-	const char *redis, *dsn; /* servers of `dedup`; NULL: not given */
+	const char *redis, *redis_cluster, *dsn; /* servers of `dedup`; NULL: not given */
 	bool json;
 };
 

@@ -44,6 +44,9 @@ static const struct command_option options[] = {
 	"Ids of each store of `dedup` (default 10000000). The store redis gets a tenth of them.",
 	100000, 1000000000},
     {"redis", "URL", "A Redis server for `dedup`. A database without keys is emptied again."},
+    {"redis-cluster", "URL",
+	"All masters of a Redis Cluster for `dedup`, which is compared with the server of "
+	"`redis`."},
     {"dsn", "DSN", "A database for `dedup`, which creates a schema of its own there."},
     {"runs", "N",
 	"Runs whose median counts. Default: 3; 9 for drains, for consumers that do nothing, for "
@@ -143,7 +146,9 @@ static const struct command command_bench = {
 	"its files as they were and from its logs. The stores handle the same ids, through the "
 	"library. With --redis: ids claimed and done are compared with the SETs of "
 	"redis-benchmark, which must be installed, over one connection with pipelines of 1,000, "
-	"each on an empty database, unless the database has other keys. With --dsn: ids taken in "
+	"each on an empty database, unless the database has other keys; with --redis-cluster the "
+	"same "
+	"ids on a cluster are compared with those on the one server. With --dsn: ids taken in "
 	"transactions are compared with a bare insert into a table with a unique index.\n"
 	"The output shows the bound of each figure that has one, which is the worst value that "
 	"is accepted. The exit status is 1 when a figure is beyond its bound.\n",

@@ -94,5 +94,6 @@ void bench_dedup_remove(const char *path)
 bool bench_dedup(struct bench *bench, struct err *err)
 {
 	return bench_dedup_filter(bench, err) && bench_dedup_window(bench, err) &&
-	       bench_dedup_stores(bench, err) && bench_dedup_postgres(bench, err);
+	       bench_dedup_stores(bench, err) && bench_dedup_redis(bench, err) &&
+	       bench_dedup_postgres(bench, err);
 }

@@ -1,6 +1,7 @@
 #pragma once
 /* Shared by the files of the part dedup. One thread. */
 #include "bench.h"
+#include "dedup.h"
 #include "fingerprint.h"
 
 /* A cheap hash of a number, as good as that of an id, so that the hash is not part of the
@@ -27,7 +28,23 @@ void *bench_dedup_memory(size_t bytes);
 bool bench_dedup_folder(char *ret_path, size_t size, struct err *err) MUST_CHECK;
 void bench_dedup_remove(const char *path);
 
+enum { BENCH_DEDUP_BATCH = 1000 };
+
+/* How the ids of a store are written. */
+enum bench_dedup_ids { IDS_TEXT, IDS_INTEGER, IDS_POSITION };
+
+/* Microseconds of all calls: new ids, the same ids as done, and the same ids once more. */
+struct bench_dedup_figures {
+	int64_t check_us, done_us, again_us;
+	struct outbox_dedup_stats stats;
+};
+
+/* Opens the store of a settings line and measures it. ids: a multiple of BENCH_DEDUP_BATCH. */
+bool bench_dedup_store(const char *line, enum bench_dedup_ids kind, int64_t ids,
+    struct bench_dedup_figures *ret_figures, struct err *err) MUST_CHECK;
+
 bool bench_dedup_filter(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_dedup_window(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_dedup_stores(struct bench *bench, struct err *err) MUST_CHECK;
+bool bench_dedup_redis(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_dedup_postgres(struct bench *bench, struct err *err) MUST_CHECK;

@@ -7,7 +7,7 @@
 #include "command.h"
 #include "suggestion.h"
 
-enum { CALL_OPTIONS = 24, CALL_ARGUMENTS = 10000 };
+enum { CALL_OPTIONS = 32, CALL_ARGUMENTS = 10000 };
 
 struct call {
 	const struct command *command; /* NULL: none was named */

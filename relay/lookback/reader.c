@@ -74,6 +74,13 @@ struct raw {
 	int refusals; /* by the tables; the dead letter after BARE_AFTER refusals is bare */
 };
 
+/* Why a record became a dead letter: logged once its batch is stored. */
+struct dead_letter_note {
+	int32_t partition;
+	int64_t offset;
+	struct refusal refusal;
+};
+
 struct reader {
 	const struct config_lookback *lookback;
 	const struct route *route;
@@ -92,6 +99,8 @@ struct reader {
 	int raw_count, raw_room;
 	int *raw_of;
 	int raw_of_room;
+	struct dead_letter_note *notes; /* in the batch */
+	int note_count, note_room;
 	int64_t payload_most; /* known once the tables refused a record; INT64_MAX before */
 	struct lookback_header *headers; /* headers of the current record */
 	size_t header_room;
@@ -101,6 +110,7 @@ struct reader {
 			     some places only, or since some are blocked; INT64_MAX: neither */
 	bool blind;       /* the ends of places with something due could not be asked for */
 	int64_t bytes;    /* held by the group until group_release */
+	bool bare_refused; /* the tables named a bare dead letter of the batch */
 	int limit; /* maximum records of a batch: fewer than configured while a refused record is
 		      searched for */
 	int64_t look_at; /* for due prepares; INT64_MAX: there are none */
@@ -317,6 +327,23 @@ static void keep_raw(struct reader *reader, const struct consumer_record *record
 	reader->raws[reader->raw_count++] = (struct raw){.record = *record, .refusals = refusals};
 }
 
+/* A dead letter that is refused is replaced by a smaller one of the same record. */
+static struct dead_letter_note *note_of_dead_letter(
+    struct reader *reader, const struct consumer_record *record)
+{
+	for (int i = 0; i < reader->note_count; i++)
+		if (reader->notes[i].partition == record->partition &&
+		    reader->notes[i].offset == record->offset)
+			return &reader->notes[i];
+
+	if (reader->note_count == reader->note_room) {
+		reader->note_room = reader->note_room ? 2 * reader->note_room : 16;
+		reader->notes =
+		    xrealloc(reader->notes, (size_t)reader->note_room * sizeof *reader->notes);
+	}
+	return &reader->notes[reader->note_count++];
+}
+
 static void take_dead_letter(struct reader *reader, const struct consumer_record *record,
     const struct refusal *refusal, enum dead_letter_extent extent)
 {
@@ -327,11 +354,22 @@ static void take_dead_letter(struct reader *reader, const struct consumer_record
 		batch_add_dead_letter(
 		    reader->batch, record->partition, record->offset, &dead_letters.list[i]);
 	dead_letters_finish(&dead_letters);
-	log_warn("lookback_dead_letter", {"section", LOG_TEXT(reader->lookback->name)},
-	    {"partition", LOG_INT(record->partition)}, {"offset", LOG_INT(record->offset)},
-	    {"reason", LOG_TEXT(refusal->code)}, {"error", LOG_TEXT(refusal->text)},
-	    {"consequence",
-		LOG_TEXT("the record is not processed; it goes to the dead-letter topic")});
+	*note_of_dead_letter(reader, record) =
+	    (struct dead_letter_note){record->partition, record->offset, *refusal};
+}
+
+static void tell_dead_letters(struct reader *reader)
+{
+	for (int i = 0; i < reader->note_count; i++) {
+		const struct dead_letter_note *note = &reader->notes[i];
+		log_warn("lookback_dead_letter", {"section", LOG_TEXT(reader->lookback->name)},
+		    {"partition", LOG_INT(note->partition)}, {"offset", LOG_INT(note->offset)},
+		    {"reason", LOG_TEXT(note->refusal.code)},
+		    {"error", LOG_TEXT(note->refusal.text)},
+		    {"consequence",
+			LOG_TEXT("the record is not processed; it goes to the dead-letter topic")});
+	}
+	reader->note_count = 0;
 }
 
 static void fill_in(const struct config_lookback *lookback, struct lookback_request *request)
@@ -458,7 +496,7 @@ static void release_raws(struct reader *reader)
 {
 	if (batch_records(reader->batch) > 0)
 		return;
-	reader->raw_count = 0;
+	reader->raw_count = reader->note_count = 0;
 	reader->bytes = 0;
 	group_release(reader->group);
 }
@@ -641,6 +679,7 @@ static void go_on(struct reader *reader, const struct journal_place *list, int c
 	}
 
 	count_batch(reader, outcome);
+	tell_dead_letters(reader);
 	batch_clear(reader->batch);
 	/* A new prepare may be the next one that comes due. */
 	if (prepared && reader->look_at > clock_ms() + LOOK_MS)
@@ -661,6 +700,7 @@ static void note_bare_refused(struct reader *reader, const struct consumer_recor
 
 	place->refused_offset = record->offset;
 	place->refused_extent = DEAD_LETTER_BARE;
+	reader->bare_refused = true;
 }
 
 /*
@@ -750,7 +790,8 @@ static bool on_batch_refused(
 {
 	struct place *place = count == 1 ? find_reader_place(reader, list[0].partition) : NULL;
 
-	if (block_places(reader, err))
+	/* Unless the record is named or alone, another one may be the refused one. */
+	if ((reader->bare_refused || reader->raw_count == 1) && block_places(reader, err))
 		return true;
 	if (reader->limit > 1) {
 		reader->limit = reader->limit / 8 > 1 ? reader->limit / 8 : 1;
@@ -806,6 +847,7 @@ static bool is_reader_well(const struct reader *reader, bool stored)
 static bool store_batch(struct reader *reader, const struct journal_place *list, int count,
     struct journal_outcome *ret_outcome, struct err *err)
 {
+	reader->bare_refused = false;
 	fault_point("before_lookback_known");
 	/*
 	 * Outside the transaction: only readers write prepares and tombstones, and if another
@@ -992,7 +1034,9 @@ static void reader_free(struct reader *reader)
 	if (reader->stop_fd >= 0)
 		close(reader->stop_fd);
 	pthread_mutex_destroy(&reader->mutex);
+
 	free(reader->raws);
+	free(reader->notes);
 	free(reader->raw_of);
 	free(reader->headers);
 	free(reader->places);

@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from support.process import wait_for
-from support.redis import Redis
+from support.redis import Redis, RedisCluster
 from support.relay import beside, bench_binary, binary, environment, run_command
 
 # A part, its options, and what each of its figures must look like: names in order, with bounds.
@@ -180,11 +180,12 @@ def local_stores():
 
 
 def test_dedup_measures_its_stores_without_kafka(empty_database):
-    with Redis() as redis:
+    with Redis() as redis, RedisCluster() as cluster:
         status, output, error = run_bench(
             ["dedup", "--json", "--ids", "100000", "--runs", "1", "--redis", redis.url,
-             "--dsn", empty_database.dsn], {})
+             "--redis-cluster", cluster.url, "--dsn", empty_database.dsn], {})
         assert redis.client.dbsize() == 0
+        assert cluster.keys("*") == [0, 0, 0]
     assert status in (0, 1), error
     figures = {figure["name"]: figure for figure in json.loads(output)["figures"]}
     for store in local_stores():
@@ -195,6 +196,10 @@ def test_dedup_measures_its_stores_without_kafka(empty_database):
                  "redis: ids made done, beside SETs of redis-benchmark",
                  "redis: commands of both, beside SETs of redis-benchmark"):
         assert figures[name]["ratio"] > 0 and figures[name]["bound_value"] == 0.5
+    for form in ("redis", "redis form=bitmap"):
+        for name in ("commands of both", "copies checked"):
+            figure = figures[f"{form}: {name} in a cluster, beside one server"]
+            assert figure["ratio"] > 0 and figure["bound_value"] == 0.7
     for batch in (1, 10, 100, 1000):
         name = f"postgres: {batch} taken in a transaction, beside an insert"
         assert figures[name]["ratio"] > 0 and figures[name]["bound_value"] == 0.2

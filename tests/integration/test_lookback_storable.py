@@ -188,6 +188,7 @@ def test_a_record_whose_bare_dead_letter_is_refused_waits_in_sight(case, databas
     assert relay.readiness_says(503, "none_dead")
     assert len(relay.events("lookback_reader_waits")) == 1
     assert relay.events("lookback_reader_goes_on") == []
+    assert relay.events("lookback_dead_letter") == []  # nothing went there
     for partition in (1, 2):
         case.application.send((b"order:1", b"?", []), partition=partition)
     time.sleep(2)
@@ -196,6 +197,7 @@ def test_a_record_whose_bare_dead_letter_is_refused_waits_in_sight(case, databas
     relay.wait_ready()
     case.read_up(relay, 5)
     relay.wait_for(lambda: [record.payload for record in case.records("dead")] == [b"?"] * 3, what="the dead letters")
+    assert sorted(int(event["partition"]) for event in relay.events("lookback_dead_letter")) == [0, 1, 2]
 
 
 def test_a_dead_letter_in_parts_that_the_tables_do_not_name_becomes_bare(case, database):

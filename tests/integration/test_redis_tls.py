@@ -2,13 +2,18 @@
 files that change while a store is open. Whatever fails, no id is new."""
 
 import os
+import pty
+import select
 import shutil
+import signal
+import subprocess
 
 import pytest
 
 from support.certificates import Authority
 from support.dedup import Claims, Dedup, refused
 from support.redis import Redis
+from support.relay import beside
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +119,37 @@ def test_certificates_rotate_without_a_restart(authority, files, tmp_path_factor
                 store.check("a", "b")
             install_files(server.tls, files)
             assert store.check("a", "b") == ["done", "new"]
+
+
+def test_a_certificate_that_is_replaced_before_its_key_is_retried(authority, files):
+    with Redis(tls=authority, appendonly="yes", appendfsync="always") as server:
+        with Dedup(f"redis {words(server, files)}") as store:
+            assert store.check("a") == ["new"] and store.done("a") == "ok"
+            certificate, key = authority.issue("client")
+            shutil.copy(certificate, files / "client.pem")
+            server.client.client_kill_filter(skipme=True, _type="normal")
+            with refused("retry", "client.key"):
+                store.check("a", "b")
+            shutil.copy(key, files / "client.key")
+            assert store.check("a", "b") == ["done", "new"]
+
+
+def test_a_key_with_a_passphrase_is_refused_and_asks_nobody(server, files):
+    subprocess.run(["openssl", "ec", "-in", files / "client.key", "-out", files / "locked.key",
+                    "-aes256", "-passout", "pass:secret"], check=True, capture_output=True)
+    program = beside("tests/unit/dedup_driver")
+    line = f"redis {words(server, files, tls_key=files / 'locked.key')}"
+    child, terminal = pty.fork()
+    if child == 0:
+        os.execv(program, [program, line])
+    try:
+        readable, _, _ = select.select([terminal], [], [], 20)
+        said = os.read(terminal, 10000).decode() if readable else "nothing"
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(terminal)
+    assert said.startswith("error config") and "locked.key cannot be used" in said
 
 
 def test_a_password_rotates_without_a_restart(server, files):

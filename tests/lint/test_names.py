@@ -127,8 +127,10 @@ class Word(NamedTuple):
 
 
 WORDS = [
-    Word("slots?", "publisher", allowed=r"replication[ _]slots?|hash[ _]slots?|array[ _]slots?|"
-         r"outbox/inbox/worker_pool\.c"),  # those are slots of an array
+    Word("slots?", "publisher", allowed=r"replication[ _]slots?|hash[ _]slots?|cluster[ |]slots|array[ _]slots?|"
+         # slots of an array, and hash slots of a Redis Cluster
+         r"outbox/inbox/worker_pool\.c|outbox/redis/redis_\w+\.[ch]|outbox/store/redis_session\.[ch]|"
+         r"outbox/claims/claims_redis\.c|tests/unit/test_redis_\w+\.c"),
     Word("lanes?", "partition queue, key queue or high mark",
          allowed=r"outbox/dedup/window/bloom_neon\.h|tests/unit/neon_model\.h"),  # those are lanes of a vector
     Word("flow", "record queue", "code file"),

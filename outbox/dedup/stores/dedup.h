@@ -156,6 +156,9 @@ struct outbox_dedup_stats {
 	uint64_t alarms;   /* how often `alarm` became true */
 	double alarm_rate; /* the observed rate of the last alarm */
 	uint64_t repairs;  /* filters that checkpoints made anew from their logs after an alarm */
+	/* counters of `counting` that are at their maximum, and stay there until their slice ends
+	 */
+	uint64_t saturated;
 };
 OUTBOX_PUBLIC void outbox_dedup_stats(
     const struct outbox_dedup *dedup, struct outbox_dedup_stats *ret_stats);

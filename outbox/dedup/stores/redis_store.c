@@ -93,7 +93,7 @@ static void say_bit(struct redis_store *redis, const char *command, const struct
 	owned_text char *offset = xformat("%u", crc & ((1U << OFFSET_BITS) - 1));
 	const struct redis_word words[] = {
 	    redis_word(command), redis_word(key), redis_word(offset), redis_word(value)};
-	redis_say(redis->server.redis, words, value[0] ? 4 : 3);
+	redis_session_say(&redis->server, redis_word(key), words, value[0] ? 4 : 3);
 }
 
 static void say_get_bit(struct redis_store *redis, const struct dedup_item *item)
@@ -112,7 +112,7 @@ static void say_filter_has(struct redis_store *redis, const struct dedup_item *i
 	owned_text char *key = xformat("%s:bloom", redis->name);
 	const struct redis_word words[] = {
 	    redis_word("BF.EXISTS"), redis_word(key), {item->id, item->length}};
-	redis_say(redis->server.redis, words, 3);
+	redis_session_say(&redis->server, redis_word(key), words, 3);
 }
 
 static void say_filter_add(struct redis_store *redis, const struct dedup_item *items, size_t count)
@@ -122,7 +122,7 @@ static void say_filter_add(struct redis_store *redis, const struct dedup_item *i
 	    redis_word(count == 1 ? "BF.ADD" : "BF.MADD"), redis_word(key)};
 	for (size_t i = 0; i < count; i++)
 		words[2 + i] = (struct redis_word){items[i].id, items[i].length};
-	redis_say(redis->server.redis, words, 2 + count);
+	redis_session_say(&redis->server, redis_word(key), words, 2 + count);
 }
 
 static void store_number(void *context, size_t number, const struct redis_answer *answer)
@@ -136,14 +136,18 @@ static bool reserve_redis_filter(
     struct redis_store *redis, const struct dedup_spec *spec, struct err *err)
 {
 	int64_t exists = 0;
-	redis_sayf(redis->server.redis, "EXISTS %s:bloom", redis->name);
+	owned_text char *key = xformat("%s:bloom", redis->name);
+	const struct redis_word exists_words[] = {redis_word("EXISTS"), redis_word(key)};
+	redis_session_say(&redis->server, redis_word(key), exists_words, 2);
 	/* After a failure `exists` is still 0, so the result is false. */
 	if (!redis_session_hear(&redis->server, store_number, &exists, err) || exists)
 		return exists;
 
 	owned_text char *rate = xformat("%.9g", spec->rate);
-	redis_sayf(redis->server.redis, "BF.RESERVE %s:bloom %s %lld EXPANSION 2", redis->name,
-	    rate, (long long)spec->ids);
+	owned_text char *ids = xformat("%lld", (long long)spec->ids);
+	const struct redis_word words[] = {redis_word("BF.RESERVE"), redis_word(key),
+	    redis_word(rate), redis_word(ids), redis_word("EXPANSION"), redis_word("2")};
+	redis_session_say(&redis->server, redis_word(key), words, 6);
 	if (redis_session_hear(&redis->server, store_number, &exists, err))
 		return true;
 
@@ -184,29 +188,54 @@ struct round {
 	size_t asked[CHUNK], asked_count; /* items of the second and third request */
 };
 
-/* With a filter each item has two answers: one to the claim, one from the filter. */
+/*
+ * A server answers in order, so a look may follow its claim at once. In a cluster the two go to
+ * different nodes, or are redirected apart: no look is sent before all claims are answered.
+ */
+static bool look_follows_claim(const struct redis_store *redis)
+{
+	return redis->form->say_look && !redis_session_is_cluster(&redis->server);
+}
+
+/* With a look behind each claim, each item has two answers. */
 static void see_claim(void *context, size_t number, const struct redis_answer *answer)
 {
 	struct round *round = context;
-	size_t each = round->redis->form->say_look ? 2 : 1, at = number / each;
+	size_t each = look_follows_claim(round->redis) ? 2 : 1, at = number / each;
 	if (number % each == 0)
 		round->claimed[at] = answer->kind != REDIS_NOTHING;
 	else
 		round->done[at] = answer->number == 1;
 }
 
-static void say_claims(struct round *round)
+static void see_look(void *context, size_t number, const struct redis_answer *answer)
+{
+	((struct round *)context)->done[number] = answer->number == 1;
+}
+
+static bool ask_claims(struct round *round, struct err *err)
 {
 	struct redis_store *redis = round->redis;
+	bool follows = look_follows_claim(redis);
+
 	for (size_t i = 0; i < round->count; i++) {
-		const struct redis_word words[] = {redis_word("SET"),
-		    redis_id_key(redis, round->items[i]), redis_word(redis->pending),
-		    redis_word("NX"), redis_word("PX"), redis_word(redis->lease_ms)};
-		redis_say(redis->server.redis, words, 6);
+		struct redis_word key = redis_id_key(redis, round->items[i]);
+		const struct redis_word words[] = {redis_word("SET"), key,
+		    redis_word(redis->pending), redis_word("NX"), redis_word("PX"),
+		    redis_word(redis->lease_ms)};
+		redis_session_say(&redis->server, key, words, 6);
 		round->done[i] = round->old[i] = false;
-		if (redis->form->say_look)
+		if (follows)
 			redis->form->say_look(redis, round->items[i]);
 	}
+	if (!redis_session_hear(&redis->server, see_claim, round, err))
+		return false;
+	if (follows || !redis->form->say_look)
+		return true;
+
+	for (size_t i = 0; i < round->count; i++)
+		redis->form->say_look(redis, round->items[i]);
+	return redis_session_hear(&redis->server, see_look, round, err);
 }
 
 static void ask_once_more(struct round *round, size_t at)
@@ -244,7 +273,7 @@ static bool ask_doubts(struct round *round, struct err *err)
 		if (round->claimed[i])
 			redis_session_say_remove(&redis->server, key, redis_word(redis->pending));
 		else
-			redis_say(redis->server.redis, words, 2);
+			redis_session_say(&redis->server, key, words, 2);
 		round->old[i] = !round->claimed[i];
 		ask_once_more(round, i);
 	}
@@ -292,9 +321,7 @@ static bool ask_round(struct round *round, struct err *err)
 		return true;
 	if (!redis_session_begin(server, err))
 		return false;
-	say_claims(round);
-	if (!redis_session_hear(server, see_claim, round, err) || !ask_doubts(round, err) ||
-	    !renew_old(round, err))
+	if (!ask_claims(round, err) || !ask_doubts(round, err) || !renew_old(round, err))
 		return false;
 	report_round(round);
 	return true;
@@ -351,10 +378,10 @@ static void see_removed(void *context, size_t number, const struct redis_answer 
 static void say_done(struct redis_store *redis, const struct dedup_item *items, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
-		const struct redis_word words[] = {redis_word("SET"),
-		    redis_id_key(redis, &items[i]), redis_word(redis->done), redis_word("PX"),
-		    redis_word(redis->window_ms), redis_word("GET")};
-		redis_say(redis->server.redis, words, 6);
+		struct redis_word key = redis_id_key(redis, &items[i]);
+		const struct redis_word words[] = {redis_word("SET"), key, redis_word(redis->done),
+		    redis_word("PX"), redis_word(redis->window_ms), redis_word("GET")};
+		redis_session_say(&redis->server, key, words, 6);
 	}
 }
 
@@ -438,9 +465,10 @@ static void say_forget(struct redis_store *redis, const struct dedup_item *items
 				     "if not is or is:sub(1, 1) ~= '-' then return 0 end "
 				     "redis.call('DEL', KEYS[1]) return 1";
 	for (size_t i = 0; i < count; i++) {
-		const struct redis_word words[] = {redis_word("EVAL"), redis_word(script),
-		    redis_word("1"), redis_id_key(redis, &items[i])};
-		redis_say(redis->server.redis, words, 4);
+		struct redis_word key = redis_id_key(redis, &items[i]);
+		const struct redis_word words[] = {
+		    redis_word("EVAL"), redis_word(script), redis_word("1"), key};
+		redis_session_say(&redis->server, key, words, 4);
 		if (redis->hot_ms)
 			dedup_hot_drop(&redis->hot, items[i].hash);
 	}
@@ -532,7 +560,8 @@ static void read_redis_stats(const struct dedup_store *store, struct outbox_dedu
 	    DEDUP_TAKES_ALWAYS | DEDUP_TAKES(IDS) | DEDUP_TAKES(RATE) | DEDUP_TAKES(WINDOW) |      \
 		DEDUP_TAKES(HOT) | DEDUP_TAKES(FORM) | DEDUP_TAKES(URL) | DEDUP_TAKES(NAME) |      \
 		DEDUP_TAKES(LEASE) | DEDUP_TAKES(TIMEOUT) | DEDUP_TAKES(PASSWORD_FILE) |           \
-		DEDUP_TAKES(TLS_CA) | DEDUP_TAKES(TLS_CERTIFICATE) | DEDUP_TAKES(TLS_KEY),         \
+		DEDUP_TAKES(TLS_CA) | DEDUP_TAKES(TLS_CERTIFICATE) | DEDUP_TAKES(TLS_KEY) |        \
+		DEDUP_TAKES(SENTINEL_PASSWORD_FILE),                                               \
 	    DEDUP_TAKES(URL) | DEDUP_TAKES(NAME) | (needs)}
 #define REDIS_LIFE                                                                                 \
 	.open = open_redis_store, .close = close_redis_store, .look = claim_in_redis,              \

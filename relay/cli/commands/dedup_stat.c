@@ -17,6 +17,7 @@ struct listing {
 	json_t *files, *findings; /* NULL: as text */
 	json_t *object;
 	uint64_t ids, bytes;
+	struct dedup_counters counters;
 	int64_t offset;
 	int count;
 	double none_false; /* the chance that no filter takes a new id for its own; 1: no filters */
@@ -38,8 +39,7 @@ static const char *map_word(const struct dedup_part *part)
 /* Files of other stores may have a second number, too. */
 static bool is_sub_slice(const struct dedup_part *part)
 {
-	return part->file->sub > 0 && part->ids > 0 &&
-	       (part->has_map || part->file->kind == STATE_FILE_COUNTS);
+	return part->file->sub > 0 && part->ids > 0 && (part->has_map || part->counter_bits > 0);
 }
 
 static void sum_up(struct listing *listing, const struct dedup_part *part)
@@ -47,6 +47,7 @@ static void sum_up(struct listing *listing, const struct dedup_part *part)
 	listing->ids += part->ids;
 	listing->bytes += part->bytes + part->map_bytes;
 	listing->count += 1 + (part->map_bytes > 0);
+	dedup_counters_add(&listing->counters, part);
 	if (part->offset > listing->offset)
 		listing->offset = part->offset;
 	if (part->false_rate >= 0)
@@ -151,6 +152,7 @@ static bool print_stat_text(const char *path, struct err *err)
 	       " bytes; everything below offset %s is durable\n",
 	    listing.ids, listing.count, listing.bytes,
 	    number_or_dash(listing.offset, listing.offset >= 0, offset));
+	dedup_counters_print(&listing.counters);
 
 	if (listing.none_false < 1)
 		printf("false     %.2g%% of new ids are hits of a filter, by its bits\n",
@@ -187,12 +189,14 @@ static void note_part(void *context, const struct dedup_part *part)
 {
 	struct listing *listing = context;
 	int64_t begin = part->file->number * part->slice_ms;
-	bool timed = part->first_ms <= part->last_ms, sliced = part->slice_ms > 0;
+	bool timed = part->first_ms <= part->last_ms, sliced = part->slice_ms > 0,
+	     counted = part->counter_bits > 0;
 
 	sum_up(listing, part);
 	json_array_append_new(listing->files,
 	    json_pack(
-		"{s:s, s:I, s:i, s:o, s:o, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:s?, s:b}",
+		"{s:s, s:I, s:i, s:o, s:o, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:s?, s:b, "
+		"s:o, s:o, s:o}",
 		"file", part->file->name, "number", (json_int_t)part->file->number, "sub",
 		part->file->sub, "from_ms", number_or_null(begin, sliced), "to_ms",
 		number_or_null(begin + part->slice_ms, sliced), "ids", (json_int_t)part->ids,
@@ -202,7 +206,10 @@ static void note_part(void *context, const struct dedup_part *part)
 		number_or_null(part->first_ms, timed), "last_ms",
 		number_or_null(part->last_ms, timed), "false_rate",
 		part->false_rate < 0 ? json_null() : json_real(part->false_rate), "map",
-		map_word(part), "damaged", part->damaged));
+		map_word(part), "damaged", part->damaged, "counter_bits",
+		number_or_null(part->counter_bits, counted), "counters",
+		number_or_null((int64_t)part->counters, counted), "saturated",
+		number_or_null((int64_t)part->saturated, counted)));
 }
 
 static void note_found(void *context, const struct dedup_finding *finding)
@@ -217,12 +224,14 @@ static bool print_stat_json(const char *path, struct err *err)
 	    .files = json_array(), .findings = json_array(), .offset = -1, .none_false = 1};
 	const struct dedup_inspector inspector = {note_folder, note_part, note_found, &listing};
 	bool good = dedup_inspect(path, false, &inspector, err);
-	json_t *totals = json_pack("{s:I, s:I, s:o, s:f, s:i, s:o, s:o, s:o}", "ids",
+	bool counted = listing.counters.all > 0;
+	json_t *totals = json_pack("{s:I, s:I, s:o, s:f, s:i, s:o, s:o, s:o, s:o}", "ids",
 	    (json_int_t)listing.ids, "bytes", (json_int_t)listing.bytes, "offset",
 	    number_or_null(listing.offset, listing.offset >= 0), "false_rate",
 	    1 - listing.none_false, "sub_slices", listing.sub_slices, "fitting_ids",
 	    number_or_null((int64_t)fitting_ids(&listing), listing.sub_slices > 0), "files",
-	    listing.files, "findings", listing.findings);
+	    listing.files, "findings", listing.findings, "saturated",
+	    number_or_null((int64_t)listing.counters.full, counted));
 
 	/* without a good end the totals cover a part of the folder: nothing is printed */
 	if (good) {
@@ -262,7 +271,8 @@ const struct command command_dedup_stat = {
 	"will "
 	"open the map next to it with the same ids and rate: as it is (written since the machine "
 	"started), snapshot (sealed earlier, with a right checksum), rebuilt (from the log), "
-	"refused (its log has become shorter).\n"
+	"refused (its log has become shorter). For counters it shows how many are saturated: a "
+	"counter that has reached its maximum stays there.\n"
 	"The command locks and writes nothing, and may run while the folder is in use. It reads "
 	"whole key logs. It does not see a process in another container or on another machine.\n",
     .options = dedup_stat_options,
