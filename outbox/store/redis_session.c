@@ -68,9 +68,9 @@ static bool judge_redis_clock(
 /* --- marks ---------------------------------------------------------------------------------- */
 
 /*
- * A mark is a random number, which exists as long as the server keeps its keys. Of a cluster each
- * node is asked for all marks in its slots: slots move, and a node that lost its data has to show
- * it also if only some of its slots are those it had before.
+ * A mark is a random number, which exists as long as the server keeps its keys. In a cluster
+ * this asks each node for all marks in its slots: slots move, and a node that lost its data has to
+ * show it also if only some of its slots are those it had before.
  */
 struct mark_look {
 	struct redis_session *server;
@@ -89,8 +89,7 @@ static char *mark_key(const struct redis_session *server, int mark)
 /* The slot is served by another node now, or is on its way there: that node has the mark. */
 static bool is_redirection(const char *error)
 {
-	return text_starts(error, "MOVED") || text_starts(error, "ASK") ||
-	       text_starts(error, "TRYAGAIN") || text_starts(error, "CLUSTERDOWN");
+	return text_starts(error, "MOVED") || text_starts(error, "ASK");
 }
 
 static void see_mark(void *context, size_t number, const struct redis_answer *answer)
@@ -106,10 +105,12 @@ static void see_mark(void *context, size_t number, const struct redis_answer *an
 		return;
 
 	char **mark = &look->server->marks[look->marks[number - look->set_count]];
-	if (!*mark && answer->kind == REDIS_TEXT)
+	bool found = answer->kind == REDIS_TEXT;
+	if (*mark)
+		look->lost |= !found || !text_equal(answer->text, *mark);
+	/* otherwise the command that sets it was redirected, and the next connection sets it */
+	else if (found)
 		*mark = xstrdup(answer->text);
-	else if (answer->kind != REDIS_TEXT || !text_equal(answer->text, *mark))
-		look->lost = true;
 }
 
 static void choose_marks(struct mark_look *look, int node)

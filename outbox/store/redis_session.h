@@ -14,7 +14,10 @@
 #include "errors.h"
 #include "redis_servers.h"
 
-enum { REDIS_MARKS = 1024 /* of a store in a cluster; a single server has the first */ };
+enum {
+	REDIS_MARKS =
+	    1024 /* the marks that a store has in a cluster; a single server has the first */
+};
 
 struct redis_session {
 	struct redis_address address;

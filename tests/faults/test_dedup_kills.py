@@ -16,6 +16,7 @@ BITS_POINTS = ("before_bits_removal", "before_dedup_offset")
 STORES = {
     "bloom": ("bloom ids=20k window=10h slices=5", LOG_POINTS),
     "exact": ("exact ids=20k window=10h", LOG_POINTS),
+    "counting": ("counting lossy ids=20k rate=0.0000001% window=10h slices=5 counter=8", LOG_POINTS),
     "bitmap": ("bitmap ids=40M window=10h slices=5", BITS_POINTS),
 }
 
@@ -120,7 +121,7 @@ class World:
             self.suicides += 1
 
 
-@pytest.mark.parametrize("store, lives", [("bloom", 1000), ("exact", 500), ("bitmap", 500)])
+@pytest.mark.parametrize("store, lives", [("bloom", 1000), ("exact", 500), ("counting", 300), ("bitmap", 500)])
 def test_no_acknowledged_id_is_forgotten(tmp_path, chance, scale, store, lives):
     world = World(store, tmp_path / "dedup", chance)
     for _ in range(scale(lives)):

@@ -4,6 +4,9 @@
 #include "dedup_inspection.h"
 #include "errors.h"
 
+/* Kinds in the head of a file of counters (mapped_file.h): the kind tells their width. */
+enum { DEDUP_MAPPED_COUNTS = 1, DEDUP_MAPPED_COUNTS8 = 4 };
+
 /* Of a file N.P.bits: the number in its head, so that a file under another name is noticed. P is
  * below 2^15, because `ids` is at most 10^11. */
 static inline int64_t dedup_bits_number(int64_t slice, int64_t partition)
