@@ -36,10 +36,12 @@ struct outbox_claim {
 	uint64_t number; /* identifies the claim in its struct outbox_claims */
 };
 
-/* The line: redis or postgres, then url with password_file, tls_ca, tls_certificate and tls_key
- * (docs/reference/dedup.md), or dsn and schema; name; lease (default 30s); timeout (default 2s, at
- * most a third of the lease). NULL: OUTBOX_CONFIG for an error in the line, else
- * the error of the server. */
+/*
+ * The line: redis or postgres, then url with password_file, sentinel_password_file, tls_ca,
+ * tls_certificate and tls_key (docs/reference/dedup.md), or dsn and schema; name; lease (default
+ * 30s); timeout (default 2s, at most a third of the lease). NULL: OUTBOX_CONFIG for an error in the
+ * line, else the error of the server.
+ */
 OUTBOX_PUBLIC struct outbox_claims *outbox_claims_open(
     const char *line, struct outbox_error *error);
 /* Releases the claims that are held, as far as the server answers. Takes NULL. */

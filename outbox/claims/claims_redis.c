@@ -118,8 +118,8 @@ static bool release_redis_claim(
 const struct claims_store_type redis_claims = {
     .spec = {"redis", claims_settings,
 	1 << CLAIMS_URL | 1 << CLAIMS_PASSWORD_FILE | 1 << CLAIMS_TLS_CA |
-	    1 << CLAIMS_TLS_CERTIFICATE | 1 << CLAIMS_TLS_KEY | 1 << CLAIMS_NAME |
-	    1 << CLAIMS_LEASE | 1 << CLAIMS_TIMEOUT,
+	    1 << CLAIMS_TLS_CERTIFICATE | 1 << CLAIMS_TLS_KEY | 1 << CLAIMS_SENTINEL_PASSWORD_FILE |
+	    1 << CLAIMS_NAME | 1 << CLAIMS_LEASE | 1 << CLAIMS_TIMEOUT,
 	1 << CLAIMS_URL | 1 << CLAIMS_NAME},
     .open = open_redis_claims,
     .close = close_redis_claims,

@@ -13,6 +13,7 @@ const struct spec_setting claims_settings[CLAIMS_SETTINGS + 1] = {
     [CLAIMS_TLS_CA] = SPEC_TLS_CA(struct claims_spec),
     [CLAIMS_TLS_CERTIFICATE] = SPEC_TLS_CERTIFICATE(struct claims_spec),
     [CLAIMS_TLS_KEY] = SPEC_TLS_KEY(struct claims_spec),
+    [CLAIMS_SENTINEL_PASSWORD_FILE] = SPEC_SENTINEL_PASSWORD_FILE(struct claims_spec),
     [CLAIMS_NAME] = SPEC_NAME(struct claims_spec),
     [CLAIMS_LEASE] = SPEC_LEASE(struct claims_spec),
     [CLAIMS_TIMEOUT] = SPEC_TIMEOUT(struct claims_spec),

@@ -41,6 +41,7 @@ static const struct meaning {
     {"NOPERM", ERR_DENIED, "give the user this right (ACL SETUSER)"},
     {"OOM", ERR_RETRY, "raise the server's maxmemory; nothing was forgotten"},
     {"READONLY", ERR_RETRY, "it is a replica now: name the primary in url"},
+    {"NOREPLICAS", ERR_RETRY, "it has fewer replicas than min-replicas-to-write"},
     {"LOADING", ERR_RETRY, "it starts"},
     {"MISCONF", ERR_RETRY, "it cannot save: give it room on its disk"},
     {"MOVED", ERR_RETRY, "the cluster has moved the slot of this key"},

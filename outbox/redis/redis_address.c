@@ -11,7 +11,7 @@
 #include "hex.h"
 #include "text.h"
 
-enum { DEFAULT_PORT = 6379, MOST_DATABASES = 1 << 20, PASSWORD_ROOM = 4096 };
+enum { DEFAULT_PORT = 6379, SENTINEL_PORT = 26379, MOST_DATABASES = 1 << 20, PASSWORD_ROOM = 4096 };
 
 static bool refuse_redis_url(struct err *err, const char *what)
 {
@@ -106,7 +106,7 @@ static bool read_seed(char *rest, struct redis_address *address, struct err *err
 {
 	const char *port = NULL;
 	char *host = rest;
-	int number = DEFAULT_PORT;
+	int number = address->master ? SENTINEL_PORT : DEFAULT_PORT;
 
 	/* In brackets, colons belong to an IPv6 address. */
 	if (rest[0] == '[') {
@@ -125,10 +125,19 @@ static bool read_seed(char *rest, struct redis_address *address, struct err *err
 	return true;
 }
 
-static bool read_hosts(char *rest, struct redis_address *address, struct err *err)
+static bool read_hosts(char *rest, bool sentinel, struct redis_address *address, struct err *err)
 {
 	const char *database = cut_at_mark(rest, "/");
 
+	if (sentinel) {
+		char *name = (char *)database;
+		database = name ? cut_at_mark(name, "/") : NULL;
+		if (!name || !name[0])
+			return refuse_redis_url(err,
+			    "no name of a master behind its Sentinels, as in "
+			    "redis+sentinel://10.0.0.1:26379,10.0.0.2:26379/mymaster");
+		address->master = xstrdup(name);
+	}
 	for (char *next; rest; rest = next) {
 		next = cut_at_mark(rest, ",");
 		if (!read_seed(rest, address, err))
@@ -158,9 +167,14 @@ static bool read_redis_url(const char *url, struct redis_address *ret_address, s
 	char *rest = cut_at_mark(copy, "://");
 	bool path = text_equal(copy, "unix");
 
+	bool sentinel = rest && cut_at_mark(copy, "+sentinel");
+
 	ret_address->tls = text_equal(copy, "rediss");
-	if (!rest || (!path && !ret_address->tls && !text_equal(copy, "redis")))
-		return refuse_redis_url(err, "no redis://, rediss:// or unix:// at its beginning");
+	if (!rest || (!path && !ret_address->tls && !text_equal(copy, "redis")) ||
+	    (path && sentinel))
+		return refuse_redis_url(err, "no redis://, rediss://, redis+sentinel://, "
+					     "rediss+sentinel:// or unix:// at its "
+					     "beginning");
 
 	/* Behind the last "@" is the host, since a password may contain others. */
 	char *at = path ? find_path_login_end(rest) : strrchr(rest, '@');
@@ -170,7 +184,8 @@ static bool read_redis_url(const char *url, struct redis_address *ret_address, s
 			return false;
 		rest = at + 1;
 	}
-	return path ? read_path(rest, ret_address, err) : read_hosts(rest, ret_address, err);
+	return path ? read_path(rest, ret_address, err)
+		    : read_hosts(rest, sentinel, ret_address, err);
 }
 
 static bool check_access(
@@ -183,6 +198,11 @@ static bool check_access(
 		    "tls_ca, tls_certificate and tls_key are for url=rediss://…: change the url, "
 		    "or leave "
 		    "them out");
+	if (access->sentinel_password_file && !address->master)
+		return err_set(err, ERR_CONFIG,
+		    "sentinel_password_file is for url=redis+sentinel://…: change the url, or "
+		    "leave it "
+		    "out");
 	if (!access->tls_certificate != !access->tls_key)
 		return err_set(err, ERR_CONFIG,
 		    "%s is missing: a client's certificate needs tls_certificate and tls_key",
@@ -200,6 +220,7 @@ bool redis_address_parse(
 	    !check_access(ret_address, access, err))
 		return false;
 	ret_address->password_file = xstrdup(access->password_file);
+	ret_address->sentinel_password_file = xstrdup(access->sentinel_password_file);
 	ret_address->tls_ca = xstrdup(access->tls_ca);
 	ret_address->tls_certificate = xstrdup(access->tls_certificate);
 	ret_address->tls_key = xstrdup(access->tls_key);
@@ -240,6 +261,7 @@ void redis_access_finish(struct redis_access *access)
 	free(access->tls_ca);
 	free(access->tls_certificate);
 	free(access->tls_key);
+	free(access->sentinel_password_file);
 	*access = (struct redis_access){0};
 }
 
@@ -262,6 +284,20 @@ void redis_address_copy(
 	    .place = host ? xformat("redis at %s", place) : xstrdup(from->place)};
 }
 
+void redis_address_of_sentinel(
+    const struct redis_address *from, int number, struct redis_address *ret_address)
+{
+	const struct redis_seed *seed = &from->seeds[number];
+
+	redis_address_copy(from, seed->host, seed->port, ret_address);
+	free(ret_address->user);
+	free(ret_address->password);
+	free(ret_address->password_file);
+	ret_address->user = ret_address->password = NULL;
+	ret_address->password_file = xstrdup(from->sentinel_password_file);
+	ret_address->database = 0;
+}
+
 void redis_address_finish(struct redis_address *address)
 {
 	for (int i = 0; i < address->seed_count; i++)
@@ -273,6 +309,8 @@ void redis_address_finish(struct redis_address *address)
 	free(address->user);
 	free(address->password);
 	free(address->password_file);
+	free(address->sentinel_password_file);
+	free(address->master);
 	free(address->tls_ca);
 	free(address->tls_certificate);
 	free(address->tls_key);

@@ -9,10 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include "clock.h"
+#include "redis_sentinel.h"
 #include "redis_slots.h"
 
 enum {
 	MOST_ROUNDS = 50, /* redirections of a batch */
+	ASK_MS = 1000,    /* between two questions to the Sentinels while the connection is open */
 	PAUSE_MS = 20,    /* before a command is repeated that a moving slot refused */
 	NO_COMMAND = -1
 };
@@ -41,7 +43,10 @@ struct redis_servers {
 	redis_greet *greet;
 	void *context;
 	enum mode mode;
-	bool without_info; /* the server does not know INFO */
+	struct redis_sentinel sentinel; /* asked if the address has a master */
+	int64_t ask_at;                 /* clock_ms */
+	int single;                     /* node, unless it is a cluster */
+	bool without_info;              /* the server does not know INFO */
 	struct node *nodes;
 	int node_count;
 	int16_t node_of[REDIS_SLOTS]; /* of a cluster */
@@ -67,6 +72,7 @@ struct redis_servers *redis_servers_create(
 	struct redis_servers *servers = xcalloc(1, sizeof *servers);
 
 	servers->address = address;
+	servers->sentinel.address = address;
 	servers->greet = greet;
 	servers->context = context;
 	return servers;
@@ -277,6 +283,13 @@ static bool refuse_mixture(const struct redis_servers *servers, struct err *err)
 	    servers->address->place);
 }
 
+static bool refuse_sentinel(const struct node *node, struct err *err)
+{
+	return err_set(err, ERR_CONFIG,
+	    "%s: this is a Sentinel: write url=redis+sentinel://, its address, and /MASTER",
+	    node->address.place);
+}
+
 /* Asks the addresses of the url, all that answer: they must agree. */
 static bool learn_mode(struct redis_servers *servers, int64_t end, struct err *err)
 {
@@ -291,6 +304,8 @@ static bool learn_mode(struct redis_servers *servers, int64_t end, struct err *e
 				return false;
 			continue;
 		}
+		if (redis_info_is(servers->nodes[number].info, "redis_mode", "sentinel"))
+			return refuse_sentinel(&servers->nodes[number], err);
 		bool cluster = redis_info_is(servers->nodes[number].info, "redis_mode", "cluster");
 		singles += !cluster;
 		if (!cluster)
@@ -328,13 +343,40 @@ static bool load_slots(struct redis_servers *servers, int64_t end, struct err *e
 	return false;
 }
 
+/*
+ * A server that becomes a replica closes its connections, but takes writes, which will be lost,
+ * until it knows: so this asks the Sentinels also while the connection is open, if they answer.
+ */
+static bool follow_master(struct redis_servers *servers, int64_t end, struct err *err)
+{
+	owned_text char *host = NULL;
+	struct node *node = servers->node_count ? &servers->nodes[servers->single] : NULL;
+	bool open = node && node->greeted && redis_is_open(node->redis);
+	int port;
+
+	servers->mode = MODE_SINGLE;
+	if (open && clock_ms() < servers->ask_at)
+		return true;
+	servers->ask_at = clock_ms() + ASK_MS;
+	if (!redis_sentinel_ask(&servers->sentinel, end, &host, &port, err))
+		return open;
+
+	int number = node_at(servers, host, port);
+	if (open && number != servers->single)
+		disconnect_node(&servers->nodes[servers->single]);
+	servers->single = number;
+	return connect_node(servers, number, end, err);
+}
+
 bool redis_servers_begin(struct redis_servers *servers, int64_t end, struct err *err)
 {
 	forget_commands(servers);
+	if (servers->address->master)
+		return follow_master(servers, end, err);
 	if (servers->mode == MODE_UNKNOWN && !learn_mode(servers, end, err))
 		return false;
 	if (servers->mode == MODE_SINGLE)
-		return connect_node(servers, 0, end, err);
+		return connect_node(servers, servers->single, end, err);
 	return !servers->stale || load_slots(servers, end, err);
 }
 
@@ -401,7 +443,7 @@ void redis_servers_say(struct redis_servers *servers, struct redis_word key,
     const struct redis_word *words, size_t count)
 {
 	if (servers->mode == MODE_SINGLE) {
-		redis_say(servers->nodes[0].redis, words, count);
+		redis_say(servers->nodes[servers->single].redis, words, count);
 		return;
 	}
 	if (servers->count == servers->room) {
@@ -537,7 +579,8 @@ bool redis_servers_hear(
     struct redis_servers *servers, int64_t end, redis_see *see, void *context, struct err *err)
 {
 	if (servers->mode == MODE_SINGLE)
-		return redis_hear(servers->nodes[0].redis, left_ms(end), see, context, err);
+		return redis_hear(
+		    servers->nodes[servers->single].redis, left_ms(end), see, context, err);
 
 	servers->see = see;
 	servers->see_context = context;

@@ -1,12 +1,13 @@
 #pragma once
 /*
- * The servers behind one url: a single server, or the masters of a Redis Cluster. Commands are
- * routed by the slot of their key, a batch is split by node, and the nodes work at the same time.
- * Which of the two it is, the first server that answers says.
+ * The servers behind one url: a single server, the master that Sentinels name, or the masters of a
+ * Redis Cluster. Whether it is a cluster, the first server that answers says. In a cluster commands
+ * are routed by the slot of their key, a batch is split by node, and the nodes work at the same
+ * time.
  *
  * While slots move, a command is sent again to the node that a redirection names (MOVED, ASK). When
- * a master dies, calls fail with ERR_RETRY until a replica has taken over its slots. Errors are
- * those of redis.h. Owned by one thread.
+ * a master dies, calls fail with ERR_RETRY until a replica has taken over. Errors are those of
+ * redis.h. Owned by one thread.
  */
 #include "redis.h"
 

@@ -16,6 +16,7 @@
  *   offset    8   the largest that a sync made durable; -1: none
  *   checksum  8   XXH3, 64 bits, of the 40 bytes before count
  *   failed    8   1: a sync failed, and the kernel may call clean what is on no disk
+ *   full      8   the store's
  *
  * Owned by one thread.
  */
@@ -32,7 +33,7 @@ struct mapped_head {
 	int64_t number;
 	uint64_t count;
 	int64_t offset;
-	uint64_t checksum, failed;
+	uint64_t checksum, failed, full;
 };
 
 /* The fault of the head of a file with this many bytes behind the head, whichever store it belongs

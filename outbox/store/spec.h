@@ -71,6 +71,12 @@ bool spec_set_flag(
 		"password_file", "a file, as password_file=/run/secrets/redis", spec_set_text,     \
 		    offsetof(object, server.password_file)                                         \
 	}
+#define SPEC_SENTINEL_PASSWORD_FILE(object)                                                        \
+	{                                                                                          \
+		"sentinel_password_file",                                                          \
+		    "a file, as sentinel_password_file=/run/secrets/sentinel", spec_set_text,      \
+		    offsetof(object, server.sentinel_password_file)                                \
+	}
 #define SPEC_TLS_CA(object)                                                                        \
 	{                                                                                          \
 		"tls_ca", "a PEM file of certificates, as tls_ca=/etc/redis/ca.pem",               \

@@ -127,20 +127,22 @@ bool bench_dedup_store(const char *line, enum bench_dedup_ids kind, int64_t ids,
 static const struct local {
 	const char *line; /* ids and path are added */
 	enum bench_dedup_ids kind;
+	const char *name;  /* of its rows; NULL: the name of the store */
 	double most_bytes; /* maximum bytes of memory per id; 0: not judged */
 } locals[] = {
-    {"bloom rate=0.1%", IDS_TEXT, 0},
-    {"exact", IDS_TEXT, 40},
-    {"counting lossy rate=0.1%", IDS_TEXT, 0},
-    {"bitmap", IDS_INTEGER, 0},
-    {"bitmap lossy form=hash", IDS_TEXT, 0},
-    {"sequence", IDS_POSITION, 0},
+    {"bloom rate=0.1%", IDS_TEXT},
+    {"exact", IDS_TEXT, .most_bytes = 40},
+    {"counting lossy rate=0.1%", IDS_TEXT},
+    {"counting lossy rate=0.1% counter=8", IDS_TEXT, "counting counter=8"},
+    {"bitmap", IDS_INTEGER},
+    {"bitmap lossy form=hash", IDS_TEXT},
+    {"sequence", IDS_POSITION},
 };
 
 static void tell_store_figures(struct bench *bench, const struct local *local,
     const struct bench_dedup_figures *figures, int64_t ids)
 {
-	const char *store = figures->stats.store;
+	const char *store = local->name ? local->name : figures->stats.store;
 	double many = (double)ids, memory = (double)figures->stats.memory_bytes / many;
 	char names[4][80];
 

@@ -39,6 +39,22 @@ json_t *dedup_finding_json(const struct dedup_finding *finding)
 	    "harmless", finding->harmless, "what", finding->what);
 }
 
+void dedup_counters_add(struct dedup_counters *counters, const struct dedup_part *part)
+{
+	counters->all += part->counters;
+	counters->full += part->saturated;
+}
+
+void dedup_counters_print(const struct dedup_counters *counters)
+{
+	if (!counters->all)
+		return;
+	printf("saturated %" PRIu64 " of %" PRIu64 " counters%s\n", counters->full, counters->all,
+	    counters->full ? ": they keep their value until their slice ends, so that a released "
+			     "id may stay done; write counter=8, or raise ids"
+			   : "");
+}
+
 void dedup_holder_print(const struct state_folder_view *folder)
 {
 	if (folder->holder > 0)

@@ -12,7 +12,7 @@
 create domain outbox.topic_name as text collate "C" constraint topic_is_a_kafka_topic_name check (
 	value !~ '[^A-Za-z0-9._-]' and length(value) between 1 and 249 and value not in ('.', '..'));
 comment on domain outbox.topic_name is 'Name of a Kafka topic: 1 to 249 characters of A-Z, a-z, 0-9, ".", "_" and '
-	'"-".';
+	'"-", but neither "." nor "..".';
 
 -- Headers are {"name": value, ...} or, since Kafka's repeat, [["name", value], ...]. A value is a
 -- string, number, boolean or null, or {"base64": "..."} for bytes.

@@ -18,7 +18,7 @@ comment on function outbox.publish(text, text, text, jsonb, uuid, timestamptz) i
 	'transaction of the caller and returns its event id. A key or payload may be text, bytea, json, jsonb, uuid, an '
 	'integer or numeric type, or another scalar type: bytea is published as it is, every other value as its text. '
 	'Arrays, rows, ranges, dates, times, intervals and domains over bytea are refused: cast them. A null payload is '
-	'a tombstone.';
+	'a tombstone. Only an INSERT can set `partition`.';
 
 -- Types of arguments that need no further look.
 create function outbox.publishable_types() returns regtype[] immutable parallel safe language sql as $$

@@ -108,9 +108,9 @@ comment on column outbox.log.destinations is 'Topics that changed in this row: {
 	'{"partition": offset}]} for an open topic, with a third element false for a topic that is closed, and null '
 	'instead of the array for a removed one.';
 comment on column outbox.log.folded is 'outbox.destination includes the log rows up to this number.';
-comment on column outbox.log.deaths is 'Consecutive owners that ended without release and progress; how many of the '
-	'last of them had the same single row in flight; 1 while only one row is in flight. null: no owner ended like '
-	'that.';
+comment on column outbox.log.deaths is 'Three numbers: how many owners in a row ended without release and without '
+	'progress; how many of the last of these had the same single row in flight; 1 while only one row is in flight. '
+	'null: no owner ended like that.';
 comment on column outbox.log.written_at is 'Time at which the row was written.';
 comment on column outbox.log.txid is 'Id of the top-level transaction that wrote the row, never of a savepoint.';
 comment on column outbox.log.timeline is 'Timeline of the server that wrote the row.';

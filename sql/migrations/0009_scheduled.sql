@@ -429,6 +429,7 @@ begin
 end
 $$;
 comment on function outbox.message_state_of(uuid, timestamptz) is 'Returns the state of a message for each '
-	'publisher, as in outbox.message_state; no row if no such message was committed. A version 7 UUID contains the '
-	'time at which it was made; for any other event id, `around` is the time at which the message was written.';
+	'publisher, as in outbox.message_state; no row if no such message was committed, or its row was dropped. '
+	'`around`: the time at which the message was written, within a minute. Required unless the event id is a version 7 '
+	'UUID, which contains the time at which it was made.';
 revoke execute on function outbox.message_state_of(uuid, timestamptz) from public;

@@ -304,8 +304,8 @@ begin
 			using errcode = 'lock_not_available';
 	end if;
 end $$;
-comment on function outbox.processed_add(text, bytea[], timestamptz[], interval) is 'Records ids that this session '
-	'has claimed as processed, and releases them. Call it in autocommit.';
+comment on function outbox.processed_add(text, bytea[], timestamptz[], interval) is 'Records as processed the '
+	'ids that this session has claimed, and releases the claims. Call it in autocommit.';
 
 -- Releases claimed ids.
 create function outbox.processed_give_back(name text, ids bytea[]) returns void

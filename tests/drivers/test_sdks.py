@@ -17,7 +17,8 @@ import urllib.parse
 import pytest
 
 from drivers.harness import HERE, Driver, build, cache_folder, node
-from support.check_asker import Asker, Identity
+from support.certificates import Identity
+from support.check_asker import Asker
 from support.inbox import produce
 from support.process import wait_for
 

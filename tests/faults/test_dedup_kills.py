@@ -12,7 +12,8 @@ from support.relay import run_command
 HOUR = 3_600_000
 POINTS = ("before_key_log_write", "after_key_log_write", "before_dedup_offset")
 # The time of the records goes on by an hour each few batches; slices are of two hours.
-STORES = {"bloom": "ids=20k window=10h slices=5", "exact": "ids=20k window=10h"}
+STORES = {"bloom": "ids=20k window=10h slices=5", "exact": "ids=20k window=10h",
+          "counting": "lossy ids=20k rate=0.0000001% window=10h slices=5 counter=8"}
 
 
 class World:
@@ -96,7 +97,7 @@ class World:
             self.suicides += 1
 
 
-@pytest.mark.parametrize("store, lives", [("bloom", 1000), ("exact", 500)])
+@pytest.mark.parametrize("store, lives", [("bloom", 1000), ("exact", 500), ("counting", 300)])
 def test_no_acknowledged_id_is_forgotten(tmp_path, chance, scale, store, lives):
     world = World(store, tmp_path / "dedup", chance)
     for _ in range(scale(lives)):

@@ -79,6 +79,37 @@ def test_people_read_the_same_figures():
     assert figures["classic formula"].strip().startswith(f"{plan['classic']['bits_an_id']:.2f} bits")
 
 
+def test_the_memory_of_a_million_counters_is_that_of_the_usual_table():
+    """1 bit, 4 bits, 8 bits a counter: 125 KB, 500 KB, 1 MB; and what a store takes for an id."""
+    counters = size("--ids", "1M", "--rate", "1%")["counters"]
+    assert [(row["bits"], row["bytes"]) for row in counters] == [
+        (1, 125_000), (4, 500_000), (8, 1_000_000)]
+    assert [row["bytes_an_id"] * 8 for row in counters] == pytest.approx([17.7, 86, 172], abs=0.1)
+    for row in counters:
+        assert row["memory_bytes"] == pytest.approx(row["bytes_an_id"] * 1_000_000)
+
+    _, output, _ = run_command(("dedup", "size", "--ids", "1M", "--rate", "1%"), {})
+    assert output.splitlines()[-3:] == [
+        "counters of 1 bit     125 KB for 1000000 counters; bloom takes 2.2 bytes an id",
+        "counters of 4 bits    500 KB for 1000000 counters; counting counter=4 takes 10.8 bytes an id",
+        "counters of 8 bits    1 MB for 1000000 counters; counting counter=8 takes 21.5 bytes an id"]
+
+
+@pytest.mark.parametrize("counter", [4, 8])
+def test_counting_takes_the_memory_that_is_planned(tmp_path, counter):
+    plan = next(row for row in size("--ids", "60k", "--window", "6h", "--slices", "6")["counters"]
+                if row["store"] == f"counting counter={counter}")
+    line = f"counting lossy ids=60k counter={counter} window=6h slices=6 path={tmp_path / 'dedup'}"
+    with Dedup(line) as dedup:
+        for slice in range(7):
+            dedup.time(1_700_000_000_000 // 3_600_000 * 3_600_000 + slice * 3_600_000)
+            dedup.check(slice)
+            dedup.done(slice)
+        stats = dedup.stats()
+    assert stats["slices"] == 7
+    assert stats["memory"] == plan["memory_bytes"] + 7 * 4096
+
+
 @pytest.mark.parametrize("arguments, words", [
     ([], ["ids", "50M"]),
     (["--ids", "0"], ["ids '0'", "ids=50M"]),

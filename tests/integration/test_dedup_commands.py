@@ -22,6 +22,7 @@ LINES = {
     "bloom": "bloom ids=1k window=4h slices=4",
     "exact": "exact ids=1k window=8h",
     "counting": "counting lossy ids=1k rate=0.0001% window=4h slices=4",
+    "counting8": "counting lossy ids=1k rate=0.0001% window=4h slices=4 counter=8",
     "bitmap": "bitmap ids=10M",
     "bithash": "bitmap lossy form=hash ids=10M",
 }
@@ -149,7 +150,7 @@ def test_stat_tells_what_is_in_the_folder_of_each_store(tmp_path, store):
     path = tmp_path / "dedup"
     assert fill(path, store) == 300
     seen = stat(path)
-    assert seen["store"] == store and seen["version"] == 1 and len(seen["seed"]) == 16
+    assert seen["store"] == store.rstrip("8") and seen["version"] == 1 and len(seen["seed"]) == 16
     assert seen["ids"] == 300 and seen["offset"] == 3000 and not seen["in_use"]
     assert seen["findings"] == []
     files = {entry["file"]: entry for entry in seen["files"]}
@@ -247,14 +248,76 @@ def test_an_id_takes_the_disk_that_its_store_promises(tmp_path):
     assert stat(tmp_path / "exact")["bytes"] == pytest.approx(32 * ids, rel=0.01)
 
 
-@pytest.mark.parametrize("rate, bits", [("1%", 86), ("0.1%", 144)])
-def test_an_id_takes_the_bits_that_counting_promises(tmp_path, rate, bits):
+@pytest.mark.parametrize("counter, rate, bits", [
+    (4, "1%", 86), (4, "0.1%", 144), (8, "1%", 172), (8, "0.1%", 288)])
+def test_an_id_takes_the_bits_that_counting_promises(tmp_path, counter, rate, bits):
     path = tmp_path / "dedup"
-    with Dedup(f"counting lossy ids=1M rate={rate} path={path}") as dedup:
+    with Dedup(f"counting lossy ids=1M rate={rate} counter={counter} path={path}") as dedup:
         dedup.check("a")
         dedup.done("a")
         of_slice = dedup.stats()["memory"] - MAPPED_HEAD
     assert bits - 2 < of_slice * 6 * 8 / 1_000_000 <= bits + 1
+
+
+def saturated(path):
+    """The line of `dedup stat`, and that of `dedup verify`."""
+    _, output, _ = run_command(("dedup", "stat", path), {})
+    _, checked = verify(path)
+    return [[line for line in lines if line.startswith("saturated ")]
+            for lines in (output.splitlines(), checked)]
+
+
+@pytest.mark.parametrize("store, counter", [("counting", 4), ("counting8", 8)])
+def test_saturated_counters_are_shown_by_stat_and_verify(tmp_path, store, counter):
+    path = tmp_path / "dedup"
+    fill(path, store)
+    entries = [entry for entry in stat(path)["files"] if entry["ids"]]
+    counters = sum(entry["bytes"] - MAPPED_HEAD for entry in entries) * 8 // counter
+    assert {entry["counter_bits"] for entry in entries} == {counter}
+    assert sum(entry["counters"] for entry in entries) == counters
+    assert saturated(path) == [[f"saturated 0 of {counters} counters"]] * 2
+
+    # The last 16 bytes are full, and the head counts them, as the store does when it fills them.
+    file = path / entries[1]["file"]
+    before = file.read_bytes()
+    patch(file, -16, b"\xff" * 16)
+    full = 16 * 8 // counter
+    assert f"saturated {full} of {counters} counters: " in saturated(path)[1][0]
+    patch(file, 72, struct.pack("<Q", full))
+    for shown in saturated(path):
+        assert len(shown) == 1 and f"saturated {full} of {counters} counters: " in shown[0]
+    seen = stat(path)
+    assert seen["saturated"] == full
+    assert sorted(entry["saturated"] for entry in seen["files"]) == [0, 0, full]
+    assert findings(path, 0) == []
+    with Dedup(line(store, path)) as dedup:
+        assert dedup.stats()["saturated"] == full
+    file.write_bytes(before)
+    assert saturated(path) == [[f"saturated 0 of {counters} counters"]] * 2
+
+
+@pytest.mark.parametrize("store", ["bloom", "bitmap"])
+def test_a_store_without_counters_shows_no_saturation(tmp_path, store):
+    path = tmp_path / "dedup"
+    fill(path, store)
+    assert saturated(path) == [[], []]
+    assert stat(path)["saturated"] is None
+    assert stat(path)["files"][0]["counter_bits"] is None
+
+
+def test_another_width_of_counters_may_be_chosen_for_a_folder(tmp_path):
+    path = tmp_path / "dedup"
+    fill(path, "counting")
+    with Dedup(line("counting8", path)) as dedup:
+        assert dedup.check(*range(300)) == ["done"] * 300
+        dedup.time(BEGIN + 3 * HOUR)
+        assert dedup.check(*range(300, 400)) == ["new"] * 100
+        dedup.done(*range(300, 400))
+        dedup.checkpoint(4000)
+    assert [entry["counter_bits"] for entry in stat(path)["files"]] == [4, 4, 4, 8]
+    assert findings(path, 0) == []
+    with Dedup(line("counting", path)) as dedup:
+        assert dedup.check(*range(400)) == ["done"] * 400
 
 
 @pytest.mark.parametrize("store", LINES)
@@ -552,8 +615,8 @@ def test_a_missing_file_window_is_told(folder):
                                          ("bithash", ".bits"), ("bitmap", "offset")])
 @pytest.mark.parametrize("at, value, words", [
     (0, b"X", "is of something else"), (8, b"\x02", "another version"),
-    (16, b"\xff", "damaged head"), (24, b"\xff\xfe\xfd", "damaged head")],
-    ids=["magic", "version", "bytes", "seed"])
+    (16, b"\xff", "damaged head"), (24, b"\xff\xfe\xfd", "damaged head"), (12, b"\x04", "damaged head")],
+    ids=["magic", "version", "bytes", "seed", "kind"])
 def test_a_damaged_head_of_a_mapped_file_is_told_and_refused(
         tmp_path, store, name, at, value, words):
     path = tmp_path / "dedup"
@@ -565,7 +628,7 @@ def test_a_damaged_head_of_a_mapped_file_is_told_and_refused(
         Dedup(line(store, path))
 
 
-@pytest.mark.parametrize("store", ["counting", "bitmap"])
+@pytest.mark.parametrize("store", ["counting", "counting8", "bitmap"])
 def test_a_body_with_less_than_it_counts_is_told(tmp_path, store):
     path = tmp_path / "dedup"
     fill(path, store)

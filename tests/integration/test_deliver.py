@@ -15,7 +15,7 @@ import pytest
 from support.api import Api
 from support.application import Application
 from support.auditor import read_topics
-from support.check_asker import Identity
+from support.certificates import Identity
 from support.http_service import Service
 from support.inbox import header, produce
 from support.process import free_port
@@ -269,12 +269,18 @@ def test_two_sidecars_share_the_partitions(make_sidecar, kafka, topic):
 
 
 def test_without_dead_letters_a_partition_stands_still_and_is_shown(make_sidecar, kafka, topic):
+    api = {"api_listen": free_port(), "api_read_tokens": READER, "api_operate_tokens": BOSS}
     produce(kafka.bootstrap, topic, [("bad", "k", "{}")])
     with Application(lambda _: 422) as application:
-        relay = make_sidecar(application, dead_letter_topic=None)
+        relay = make_sidecar(application, dead_letter_topic=None, environment=api)
         relay.wait_for(lambda: relay.metric("relay_deliver_blocked_partitions") == 1)
         assert relay.readiness_says(200, "[!] deliver billing: ", "1 partition blocked")
         assert len(application.of("bad")) == 1
+
+        for verb in ("pause", "resume"):
+            assert run_command(["deliver", verb, "billing", "--reason", "repaired"], relay.settings)[0] == 0
+            relay.wait_for(lambda: relay.metric("relay_deliver_paused") == (verb == "pause"))
+        relay.wait_for(lambda: len(application.of("bad")) == 2)
 
 
 def test_a_tombstone_and_an_empty_message_are_told_apart(make_sidecar, kafka, topic):

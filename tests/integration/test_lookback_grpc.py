@@ -14,7 +14,8 @@ import grpc
 import pytest
 from google.protobuf import descriptor_pb2
 
-from support.check_asker import PREPARED_AT, Asker, Identity
+from support.certificates import Identity
+from support.check_asker import PREPARED_AT, Asker
 from support.grpc_service import ROOT, GrpcService, messages
 from support.process import free_port
 

@@ -15,7 +15,8 @@ import time
 
 import pytest
 
-from support.check_asker import PREPARED_AT, Asker, Identity
+from support.certificates import Identity
+from support.check_asker import PREPARED_AT, Asker
 from support.http_service import Service, drip, endless, pair, say_of_each, silence
 from support.process import free_port
 

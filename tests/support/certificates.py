@@ -1,4 +1,4 @@
-"""Certificates for tests, made with the program openssl: an authority, and identities that it signs."""
+"""Certificates for tests, made with the program openssl: identities that sign themselves or others."""
 
 import os
 import subprocess
@@ -8,16 +8,28 @@ def _openssl(*words):
     subprocess.run(["openssl", *words], check=True, capture_output=True)
 
 
-class Authority:
-    """A certificate authority in a folder. `certificate` is its PEM file."""
+class Identity:
+    """A key and a certificate that signs itself, in PEM files, for 127.0.0.1."""
 
-    def __init__(self, folder, name="authority"):
+    def __init__(self, folder, name):
         os.makedirs(folder, exist_ok=True)
         self.folder = str(folder)
         self.key = os.path.join(self.folder, f"{name}.key")
         self.certificate = os.path.join(self.folder, f"{name}.pem")
         _openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
-                 "-keyout", self.key, "-out", self.certificate, "-days", "1", "-subj", f"/CN={name}")
+                 "-keyout", self.key, "-out", self.certificate, "-days", "1", "-subj", f"/CN={name}",
+                 "-addext", "subjectAltName=IP:127.0.0.1")
+
+    def read(self, what):
+        with open(getattr(self, what), "rb") as file:
+            return file.read()
+
+
+class Authority(Identity):
+    """Signs the certificates of others."""
+
+    def __init__(self, folder, name="authority"):
+        super().__init__(folder, name)
 
     def issue(self, name, hosts="IP:127.0.0.1,DNS:localhost"):
         """(certificate, key): PEM files, valid for these hosts."""

@@ -107,20 +107,3 @@ class Asker:
         lines = self.errors.splitlines()
         assert len(lines) == bool(self.expected) and all(self.expected in line for line in lines), self.errors
         return self.last
-
-
-class Identity:
-    """A key and a certificate that signs itself, in files, for 127.0.0.1."""
-
-    def __init__(self, folder, name):
-        self.key = os.path.join(folder, f"{name}.key")
-        self.certificate = os.path.join(folder, f"{name}.pem")
-        subprocess.run(
-            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
-             "-nodes", "-keyout", self.key, "-out", self.certificate, "-days", "1",
-             "-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1"],
-            check=True, capture_output=True)
-
-    def read(self, what):
-        with open(getattr(self, what), "rb") as file:
-            return file.read()

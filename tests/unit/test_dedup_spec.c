@@ -44,8 +44,20 @@ static void what_is_not_said_has_a_default(void **state)
 	struct err err;
 	assert_true(dedup_spec_parse("bloom ids=7", &spec, &err));
 	assert_true(spec.rate == 0.001 && spec.slices == 5 && spec.window_ms == 86400000);
+	assert_int_equal(spec.counter_bits, 4);
 	assert_null(spec.path);
 	dedup_spec_finish(&spec);
+}
+
+static void wider_counters_are_planned_with_twice_the_memory(void **state)
+{
+	(void)state;
+	OWNED(dedup_spec_finish) struct dedup_spec narrow, wide;
+	struct err err;
+	assert_true(dedup_spec_parse("counting lossy ids=1M counter=4", &narrow, &err));
+	assert_true(dedup_spec_parse("counting lossy ids=1M counter=8", &wide, &err));
+	assert_true(narrow.planned_bytes > 0);
+	assert_int_equal(wide.planned_bytes, 2 * narrow.planned_bytes);
 }
 
 static void a_bad_line_is_told_which_setting_and_what_to_write(void **state)
@@ -65,6 +77,10 @@ static void a_bad_line_is_told_which_setting_and_what_to_write(void **state)
 	    {"bloom ids=5x", "ids '5x'", "ids=50M"},
 	    {"bloom ids=90G rate=0.000001%", "ids=90000000000", "lower ids"},
 	    {"counting lossy ids=100G", "ids=100000000000", "raise rate"},
+	    {"counting lossy ids=5 counter=16", "counter '16'", "4 or 8"},
+	    {"counting lossy ids=5 counter=0", "counter '0'", "counter=8"},
+	    {"counting lossy ids=5 counter=", "counter ''", "counter=8"},
+	    {"bloom ids=5 counter=8", "'counter' is no setting of 'bloom'", "rate"},
 	    {"exact ids=100G", "ids=100000000000", "choose bloom"},
 	    {"redis lossy form=bloom ids=5 window=1h url=redis://x name=x", "window", "form=key"},
 	    {"bloom ids=5 rate=0", "rate '0'", "rate=0.1%"},
@@ -120,6 +136,7 @@ int main(void)
 	    cmocka_unit_test(a_line_says_all),
 	    cmocka_unit_test(a_value_in_quotes_may_have_blanks_and_quotes),
 	    cmocka_unit_test(what_is_not_said_has_a_default),
+	    cmocka_unit_test(wider_counters_are_planned_with_twice_the_memory),
 	    cmocka_unit_test(a_bad_line_is_told_which_setting_and_what_to_write),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

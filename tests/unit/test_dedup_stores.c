@@ -19,6 +19,7 @@ static const struct dedup_conformance stores[] = {
     {.line = "exact ids=100k", .remembers = true},
     {.line = "exact ids=100k"},
     {.line = "counting lossy ids=100k", .remembers = true, .most_false = 30},
+    {.line = "counting lossy ids=100k counter=8", .remembers = true, .most_false = 30},
     {.line = "bitmap ids=100k", .integers = true, .remembers = true},
     {.line = "bitmap lossy form=hash ids=100k", .remembers = true, .most_false = 5},
     {.line = "sequence",

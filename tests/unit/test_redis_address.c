@@ -38,6 +38,10 @@ static void a_url_names_the_server_and_the_login(void **state)
 		NULL, 4},
 	    {"unix://:it@/run/a@b.sock", "redis at /run/a@b.sock", NULL, "/run/a@b.sock", NULL,
 		"it", 0},
+	    {"unix://:a@/b@/run/a.sock", "redis at /run/a.sock", NULL, "/run/a.sock", NULL, "a@/b",
+		0},
+	    {"redis+sentinel://me:it@one,two:3/shop/4", "redis at one:26379", "one", NULL, "me",
+		"it", 4},
 	    {"unix://me:a@b@/run/a.sock?db=1", "redis at /run/a.sock", NULL, "/run/a.sock", "me",
 		"a@b", 1},
 	};

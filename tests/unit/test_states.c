@@ -35,15 +35,17 @@ static const char introduction[] =
     "For each object below, the code has a table of its states and one function that changes its "
     "state. Test builds check each move. `tests/unit/test_states.c` prints this page and its "
     "diagrams from the tables. In a diagram the dot leads to the first state, and last states are "
-    "green. *The end*: this object stays as it is; if work goes on, for example after an operator "
-    "helped, it goes on with a new object. [Concepts](../explain/concepts.md) and the "
-    "[glossary](../explain/glossary.md) explain the words.\n"
+    "green. *The end* means that the object never changes again; work that goes on later, for "
+    "example after an operator helped, goes on with a new object. "
+    "[Concepts](../explain/concepts.md) and the [glossary](../explain/glossary.md) explain the "
+    "words.\n"
     "\n"
-    "Rows in the database have their states elsewhere: [parked messages]"
-    "(commands.md#parked-list) (`waiting`, `dead`, …), [messages]"
+    "These objects are in the memory of a process. Rows of the database have their states "
+    "elsewhere: [parked messages](../guide/parked.md) (`waiting`, `dead`, `stalled`, `free`, "
+    "`behind`; only an operator moves one out of `dead`), [messages]"
     "(messages.md#the-state-of-a-message), and [ids of the look-back]"
-    "(lookback.md#which-states-does-an-id-have). A window has no table: it is open until all of "
-    "its rows are acknowledged.\n";
+    "(lookback.md#which-states-does-an-id-have). A window has no table: it is open until each of "
+    "its rows is acknowledged by Kafka, or moved to `outbox.parked` or `outbox.scheduled`.\n";
 
 /* --- the page ------------------------------------------------------------------------------- */
 

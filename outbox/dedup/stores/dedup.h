@@ -152,6 +152,9 @@ struct outbox_dedup_stats {
 	/* rates of the filter's false positives: as planned for its load, and as observed */
 	double planned_rate, observed_rate;
 	bool alarm; /* the observed rate is beyond the setting `alarm`: slices are split */
+	/* counters of `counting` that are at their maximum, and stay there until their slice ends
+	 */
+	uint64_t saturated;
 };
 OUTBOX_PUBLIC void outbox_dedup_stats(
     const struct outbox_dedup *dedup, struct outbox_dedup_stats *ret_stats);

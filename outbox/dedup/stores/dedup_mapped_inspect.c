@@ -4,45 +4,48 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <sys/stat.h>
-#include "bloom_filter.h"
 #include "cleanup.h"
+#include "counting_filter.h"
 #include "mapped_file.h"
 
-static uint64_t count_nibbles(uint64_t word)
+/* The width of the counters; 0: the file has bits, or an offset. */
+static int counter_bits_of(const struct mapped_head *head)
 {
-	uint64_t pairs =
-	    (word & UINT64_C(0x0f0f0f0f0f0f0f0f)) + (word >> 4 & UINT64_C(0x0f0f0f0f0f0f0f0f));
-	return pairs * UINT64_C(0x0101010101010101) >> 56;
+	return head->kind == DEDUP_MAPPED_COUNTS8 ? 8 : head->kind == DEDUP_MAPPED_COUNTS ? 4 : 0;
 }
 
-/* Counts the ids of the body. ret_sure false: a counter is full, and its true value is unknown. */
-static uint64_t count_body(FILE *file, bool counters, bool *ret_sure)
+/* Adds up the counters of the body, or its bits if counter_bits is 0. */
+static struct counting_sum sum_mapped_body(FILE *file, int counter_bits)
 {
-	uint64_t words[512], count = 0;
+	uint64_t words[512];
 	size_t length;
-	*ret_sure = true;
-	while ((length = fread(words, sizeof *words, sizeof words / sizeof *words, file)) > 0)
-		for (size_t i = 0; i < length; i++) {
-			uint64_t full = words[i] & words[i] >> 1;
-			count += counters ? count_nibbles(words[i])
-					  : (uint64_t)__builtin_popcountll(words[i]);
-			/* 15 is the largest value of a counter of 4 bits. */
-			if (counters && (full & full >> 2 & UINT64_C(0x1111111111111111)))
-				*ret_sure = false;
-		}
+	struct counting_sum sum = {0};
 
-	return counters ? count / BLOOM_BITS : count;
+	while ((length = fread(words, sizeof *words, sizeof words / sizeof *words, file)) > 0) {
+		if (counter_bits) {
+			struct counting_sum piece = counting_sum_up(words, length, counter_bits);
+			sum.values += piece.values;
+			sum.full += piece.full;
+			continue;
+		}
+		for (size_t i = 0; i < length; i++)
+			sum.values += (uint64_t)__builtin_popcountll(words[i]);
+	}
+	return sum;
 }
 
 /* A process may have been killed between changing the body and the count: a difference of one is no
  * fault. */
-static void inspect_mapped_body(
-    struct dedup_inspection *inspection, FILE *file, uint64_t ids, bool counters)
+static void inspect_mapped_body(struct dedup_inspection *inspection, FILE *file, uint64_t ids)
 {
-	bool sure;
-	uint64_t count = count_body(file, counters, &sure);
-	if (sure && !inspection->live && count + 1 < ids)
-		dedup_inspection_report(inspection, inspection->part.file->name, MAPPED_HEAD, false,
+	struct dedup_part *part = &inspection->part;
+	struct counting_sum sum = sum_mapped_body(file, part->counter_bits);
+	uint64_t count = part->counter_bits ? sum.values / BLOOM_BITS : sum.values;
+
+	part->saturated = sum.full;
+	/* The true value of a full counter is unknown, so that nothing follows from the sum. */
+	if (!sum.full && !inspection->live && count + 1 < ids)
+		dedup_inspection_report(inspection, part->file->name, MAPPED_HEAD, false,
 		    "it counts %" PRIu64 " ids, and has %" PRIu64
 		    " of them: damaged, or cut off by a loss of power before a checkpoint",
 		    ids, count);
@@ -53,10 +56,15 @@ static bool check_mapped(
 {
 	const struct state_file *file = inspection->part.file;
 	const char *why = mapped_head_fault(head, bytes);
+
+	/* as the store refuses the file when it opens it */
 	if (!why && !inspection->folder->fault && head->seed != inspection->folder->head.seed)
 		why = "was written with another seed than the folder's";
 	if (!why && head->number != file->number)
 		why = "is of another slice than its name says";
+	if (!why && (file->kind == STATE_FILE_COUNTS) != (counter_bits_of(head) > 0))
+		why = "is of another kind than its name says";
+
 	if (why)
 		dedup_inspection_report(
 		    inspection, file->name, 0, false, "%s: the store is refused", why);
@@ -84,10 +92,14 @@ bool dedup_inspect_mapped(struct dedup_inspection *inspection, struct err *err)
 	else if (check_mapped(inspection, &head, whole ? part->bytes - MAPPED_HEAD : 0)) {
 		part->ids = head.count;
 		part->offset = head.offset;
+		part->counter_bits = counter_bits_of(&head);
+		if (part->counter_bits) {
+			part->counters = head.bytes * 8 / (uint64_t)part->counter_bits;
+			part->saturated = head.full;
+		}
 		fseek(file, MAPPED_HEAD, SEEK_SET);
 		if (inspection->compare && part->file->kind != STATE_FILE_OFFSET)
-			inspect_mapped_body(
-			    inspection, file, head.count, part->file->kind == STATE_FILE_COUNTS);
+			inspect_mapped_body(inspection, file, head.count);
 	}
 
 	if (part->file->kind == STATE_FILE_COUNTS && !inspection->folder->fault)

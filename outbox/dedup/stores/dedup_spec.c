@@ -48,6 +48,16 @@ static bool set_confirm(
 	return spec->confirm_sql || text_equal(value, "log");
 }
 
+static bool set_counter(
+    void *object, const struct spec_setting *setting, const char *value, struct err *err)
+{
+	struct dedup_spec *spec = object;
+	(void)setting;
+	(void)err;
+	spec->counter_bits = text_equal(value, "8") ? 8 : 4;
+	return spec->counter_bits == 8 || text_equal(value, "4");
+}
+
 #define AT(member) offsetof(struct dedup_spec, member)
 const struct spec_setting dedup_settings[DEDUP_SETTINGS + 1] = {
     [DEDUP_SET_LOSSY] = {"lossy", NULL, spec_set_flag, AT(lossy)},
@@ -61,6 +71,8 @@ const struct spec_setting dedup_settings[DEDUP_SETTINGS + 1] = {
 	AT(window_ms), units_duration, 1, INT64_C(3650) * 86400 * 1000},
     [DEDUP_SET_SLICES] = {"slices", "a number from 1 to 31, as slices=5", spec_set_number,
 	AT(slices), units_none, 1, MOST_SLICES},
+    [DEDUP_SET_COUNTER] = {"counter", "the width of a counter in bits, 4 or 8, as counter=8",
+	set_counter, AT(counter_bits)},
     [DEDUP_SET_HOT] = {"hot", "a number of ids from 1 to 16M, as hot=4096", spec_set_number,
 	AT(hot), units_count, 1, MOST_PLACES},
     [DEDUP_SET_PENDING] = {"pending", "a number of ids from 1 to 16M, as pending=100k",
@@ -80,6 +92,7 @@ const struct spec_setting dedup_settings[DEDUP_SETTINGS + 1] = {
     [DEDUP_SET_TLS_CA] = SPEC_TLS_CA(struct dedup_spec),
     [DEDUP_SET_TLS_CERTIFICATE] = SPEC_TLS_CERTIFICATE(struct dedup_spec),
     [DEDUP_SET_TLS_KEY] = SPEC_TLS_KEY(struct dedup_spec),
+    [DEDUP_SET_SENTINEL_PASSWORD_FILE] = SPEC_SENTINEL_PASSWORD_FILE(struct dedup_spec),
     [DEDUP_SET_NAME] = SPEC_NAME(struct dedup_spec),
     [DEDUP_SET_LEASE] = SPEC_LEASE(struct dedup_spec),
     [DEDUP_SET_TIMEOUT] = SPEC_TIMEOUT(struct dedup_spec),
@@ -91,6 +104,7 @@ void dedup_spec_init(struct dedup_spec *spec, const struct dedup_store_type *typ
 	    .rate = 0.001,
 	    .alarm = -1,
 	    .slices = 5,
+	    .counter_bits = 4,
 	    .lease_ms = 30000,
 	    .timeout_ms = 2000};
 }

@@ -25,6 +25,7 @@ struct dedup_spec {
 	double alarm;      /* observed rate above which there is an alarm; 0: never */
 	int64_t window_ms; /* minimum time for which an id is kept; 0 until dedup_spec_check */
 	int64_t slices;    /* number of slices of the window */
+	int counter_bits;  /* width of a counter: 4 or 8 */
 	int64_t hot;       /* number of ids in the exact layer in front; 0: none */
 	int64_t pending;   /* maximum number of pending ids; 0 until dedup_spec_check */
 	char *path;        /* the folder of the store's state; NULL: not given */
@@ -51,6 +52,7 @@ enum dedup_setting {
 	DEDUP_SET_ALARM,
 	DEDUP_SET_WINDOW,
 	DEDUP_SET_SLICES,
+	DEDUP_SET_COUNTER,
 	DEDUP_SET_HOT,
 	DEDUP_SET_PENDING,
 	DEDUP_SET_PATH,
@@ -64,6 +66,7 @@ enum dedup_setting {
 	DEDUP_SET_TLS_CA,
 	DEDUP_SET_TLS_CERTIFICATE,
 	DEDUP_SET_TLS_KEY,
+	DEDUP_SET_SENTINEL_PASSWORD_FILE,
 	DEDUP_SET_NAME,
 	DEDUP_SET_LEASE,
 	DEDUP_SET_TIMEOUT,

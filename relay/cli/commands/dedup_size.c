@@ -5,6 +5,7 @@
 #include "bloom_filter.h"
 #include "bloom_size.h"
 #include "commands.h"
+#include "counting_filter.h"
 #include "dedup_map.h"
 #include "dedup_store.h"
 #include "field.h"
@@ -45,6 +46,65 @@ static struct disk disk_of(const struct bloom_plan *plan)
 	    .all = slices * (log + dedup_map_bytes(plan->lines, buckets))};
 }
 
+/*
+ * The memory of counters by their width. A counter of one bit is the bit of a Bloom filter. The
+ * counters alone are what the usual tables of counting filters show; a store needs several counters
+ * for each id, as the rate demands.
+ */
+struct width {
+	int bits;
+	const char *store;
+	uint64_t counters; /* bytes of as many counters as there are ids */
+	uint64_t memory;   /* bytes of the store, all slices */
+};
+enum { WIDTHS = 3 };
+
+static void plan_widths(
+    const struct dedup_spec *spec, const struct bloom_plan *plan, struct width widths[WIDTHS])
+{
+	static const struct {
+		int bits;
+		const char *store;
+	} rows[WIDTHS] = {{1, "bloom"}, {4, "counting counter=4"}, {8, "counting counter=8"}};
+	uint64_t ids = (uint64_t)spec->ids;
+	struct bloom_plan counting =
+	    bloom_plan(ids, spec->rate, (int)spec->slices, COUNTING_PLACES);
+	uint64_t lines = counting.lines * ((uint64_t)counting.slices + 1);
+
+	for (int i = 0; i < WIDTHS; i++)
+		widths[i] = (struct width){.bits = rows[i].bits,
+		    .store = rows[i].store,
+		    .counters = (ids * (uint64_t)rows[i].bits + 7) / 8,
+		    .memory = rows[i].bits == 1 ? plan->filter_bytes
+						: lines * counting_line_bytes(rows[i].bits)};
+}
+
+/* "500 KB": decimal, since memory tables of counters are */
+static void format_decimal(uint64_t bytes, char *ret_text, size_t size)
+{
+	static const char *const units[] = {"B", "KB", "MB", "GB", "TB"};
+	double number = (double)bytes;
+	int unit = 0;
+	for (; number >= 1000 && unit < 4; unit++)
+		number /= 1000;
+	snprintf(ret_text, size, "%.4g %s", number, units[unit]);
+}
+
+static void print_widths(const struct dedup_spec *spec, const struct bloom_plan *plan)
+{
+	struct width widths[WIDTHS];
+	char name[30], bytes[30];
+
+	plan_widths(spec, plan, widths);
+	for (int i = 0; i < WIDTHS; i++) {
+		snprintf(name, sizeof name, "counters of %d bit%s", widths[i].bits,
+		    text_plural(widths[i].bits));
+		format_decimal(widths[i].counters, bytes, sizeof bytes);
+		printf("%-22s%s for %" PRId64 " counters; %s takes %.1f bytes an id\n", name, bytes,
+		    spec->ids, widths[i].store, (double)widths[i].memory / (double)spec->ids);
+	}
+}
+
 static void print_size_text(
     const struct dedup_spec *spec, const struct bloom_plan *plan, uint64_t partitions)
 {
@@ -75,6 +135,22 @@ static void print_size_text(
 	printf(
 	    "%-22s%.2f bits an id with %d bits set, anywhere in the filter; one cache line a bit\n",
 	    "classic formula", bloom_classic_bits(spec->rate), bloom_classic_hashes(spec->rate));
+	print_widths(spec, plan);
+}
+
+static json_t *widths_json(const struct dedup_spec *spec, const struct bloom_plan *plan)
+{
+	struct width widths[WIDTHS];
+	json_t *rows = json_array();
+
+	plan_widths(spec, plan, widths);
+	for (int i = 0; i < WIDTHS; i++)
+		json_array_append_new(
+		    rows, json_pack("{s:i, s:I, s:s, s:I, s:f}", "bits", widths[i].bits, "bytes",
+			      (json_int_t)widths[i].counters, "store", widths[i].store,
+			      "memory_bytes", (json_int_t)widths[i].memory, "bytes_an_id",
+			      (double)widths[i].memory / (double)spec->ids));
+	return rows;
 }
 
 static json_t *size_json(
@@ -83,7 +159,7 @@ static json_t *size_json(
 	struct disk disk = disk_of(plan);
 
 	return json_pack("{s:I, s:f, s:I, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
-			 "s:f, s:f, s:f, s:f, s:{s:f, s:i}}",
+			 "s:f, s:f, s:f, s:f, s:{s:f, s:i}, s:o}",
 	    "ids", (json_int_t)spec->ids, "rate", spec->rate, "window_ms",
 	    (json_int_t)spec->window_ms, "slices", plan->slices, "slice_ms",
 	    (json_int_t)dedup_spec_slice_ms(spec), "ids_a_slice", (json_int_t)plan->ids,
@@ -95,7 +171,8 @@ static json_t *size_json(
 	    (json_int_t)(disk.all * partitions), "bits_an_id", plan->bits_an_id, "disk_bytes_an_id",
 	    (double)disk.all / (double)spec->ids, "slice_rate", plan->rate, "window_rate",
 	    -expm1((plan->slices + 1) * log1p(-plan->rate)), "classic", "bits_an_id",
-	    bloom_classic_bits(spec->rate), "hashes", bloom_classic_hashes(spec->rate));
+	    bloom_classic_bits(spec->rate), "hashes", bloom_classic_hashes(spec->rate), "counters",
+	    widths_json(spec, plan));
 }
 
 static bool read_spec(const struct call *call, struct dedup_spec *spec, struct err *err)
@@ -154,6 +231,8 @@ const struct command command_dedup_size = {
 	"and shows the classic filter for comparison. The disk holds filter, index and key log. "
 	"Memory holds the filter, and the pages of the index that are read: up to 8 bytes per "
 	"id.\n"
+	"The rows of counters compare widths: the memory of as many counters as there are ids, "
+	"and the memory that a store with such counters takes for an id at this rate.\n"
 	"The inbox and the sidecar have one such filter for each assigned partition. --ids, like "
 	"`ids=`, counts the ids of one partition; --partitions multiplies memory and disk.\n",
     .options = dedup_size_options,

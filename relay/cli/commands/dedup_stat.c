@@ -13,6 +13,7 @@ struct listing {
 	json_t *files, *findings; /* NULL: as text */
 	json_t *object;
 	uint64_t ids, bytes;
+	struct dedup_counters counters;
 	int64_t offset;
 	int count;
 };
@@ -31,6 +32,7 @@ static void sum_up(struct listing *listing, const struct dedup_part *part)
 	listing->ids += part->ids;
 	listing->bytes += part->bytes + part->map_bytes;
 	listing->count += 1 + (part->map_bytes > 0);
+	dedup_counters_add(&listing->counters, part);
 	if (part->offset > listing->offset)
 		listing->offset = part->offset;
 }
@@ -109,6 +111,7 @@ static bool print_stat_text(const char *path, struct err *err)
 	       " bytes; everything below offset %s is durable\n",
 	    listing.ids, listing.count, listing.bytes,
 	    number_or_dash(listing.offset, listing.offset >= 0, offset));
+	dedup_counters_print(&listing.counters);
 	return true;
 }
 
@@ -136,11 +139,13 @@ static void note_part(void *context, const struct dedup_part *part)
 {
 	struct listing *listing = context;
 	int64_t begin = part->file->number * part->slice_ms;
-	bool timed = part->first_ms <= part->last_ms, sliced = part->slice_ms > 0;
+	bool timed = part->first_ms <= part->last_ms, sliced = part->slice_ms > 0,
+	     counted = part->counter_bits > 0;
 
 	sum_up(listing, part);
 	json_array_append_new(listing->files,
-	    json_pack("{s:s, s:I, s:i, s:o, s:o, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:s?, s:b}",
+	    json_pack("{s:s, s:I, s:i, s:o, s:o, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:s?, s:b, "
+		      "s:o, s:o, s:o}",
 		"file", part->file->name, "number", (json_int_t)part->file->number, "sub",
 		part->file->sub, "from_ms", number_or_null(begin, sliced), "to_ms",
 		number_or_null(begin + part->slice_ms, sliced), "ids", (json_int_t)part->ids,
@@ -149,7 +154,9 @@ static void note_part(void *context, const struct dedup_part *part)
 		number_or_null(part->offset, part->offset >= 0), "first_ms",
 		number_or_null(part->first_ms, timed), "last_ms",
 		number_or_null(part->last_ms, timed), "map", map_word(part), "damaged",
-		part->damaged));
+		part->damaged, "counter_bits", number_or_null(part->counter_bits, counted),
+		"counters", number_or_null((int64_t)part->counters, counted), "saturated",
+		number_or_null((int64_t)part->saturated, counted)));
 }
 
 static void note_found(void *context, const struct dedup_finding *finding)
@@ -163,10 +170,11 @@ static bool print_stat_json(const char *path, struct err *err)
 	struct listing listing = {.files = json_array(), .findings = json_array(), .offset = -1};
 	const struct dedup_inspector inspector = {note_folder, note_part, note_found, &listing};
 	bool good = dedup_inspect(path, false, &inspector, err);
-	json_t *totals = json_pack("{s:I, s:I, s:o, s:o, s:o}", "ids", (json_int_t)listing.ids,
+	bool counted = listing.counters.all > 0;
+	json_t *totals = json_pack("{s:I, s:I, s:o, s:o, s:o, s:o}", "ids", (json_int_t)listing.ids,
 	    "bytes", (json_int_t)listing.bytes, "offset",
 	    number_or_null(listing.offset, listing.offset >= 0), "files", listing.files, "findings",
-	    listing.findings);
+	    listing.findings, "saturated", number_or_null((int64_t)listing.counters.full, counted));
 
 	/* without a good end the totals cover a part of the folder: nothing is printed */
 	if (good) {
@@ -204,7 +212,8 @@ const struct command command_dedup_stat = {
 	"the durable offset, the times of the first and the last record, and how the store will "
 	"open the map next to it with the same ids and rate: as it is (written since the machine "
 	"started), snapshot (sealed earlier, with a right checksum), rebuilt (from the log), "
-	"refused (its log has become shorter).\n"
+	"refused (its log has become shorter). For counters it shows how many are saturated: a "
+	"counter that has reached its maximum stays there.\n"
 	"The command locks and writes nothing, and may run while the folder is in use. It reads "
 	"whole key logs. It does not see a process in another container or on another machine.\n",
     .options = dedup_stat_options,

@@ -6,6 +6,7 @@
 
 struct verdict {
 	uint64_t ids, files, damaged, harmless;
+	struct dedup_counters counters;
 };
 
 static void see_folder(void *context, const struct state_folder_view *folder)
@@ -20,6 +21,7 @@ static void see_part(void *context, const struct dedup_part *part)
 	struct verdict *verdict = context;
 	verdict->ids += part->ids;
 	verdict->files += 1 + (part->map_bytes > 0);
+	dedup_counters_add(&verdict->counters, part);
 }
 
 static void see_found(void *context, const struct dedup_finding *finding)
@@ -37,6 +39,7 @@ static int run_dedup_verify(const struct call *call)
 	const struct dedup_inspector inspector = {see_folder, see_part, see_found, &verdict};
 	if (!dedup_inspect(call->arguments[0], true, &inspector, &err))
 		return session_failed(&err);
+	dedup_counters_print(&verdict.counters);
 	printf("%s: %" PRIu64 " id%s in %" PRIu64 " file%s, %" PRIu64 " damaged, %" PRIu64
 	       " harmless\n",
 	    verdict.damaged ? "damaged" : "whole", verdict.ids, text_plural((int64_t)verdict.ids),
@@ -54,7 +57,8 @@ const struct command command_dedup_verify = {
 	"In key logs it checks the header, every batch with its checksum, the order of the "
 	"batches, and that every durable byte exists. In maps it checks that each id of the log "
 	"is in the filter and in the index, and that sealed slices are unchanged. In counters "
-	"and bits it checks the header, and that their number is the one in it.\n"
+	"and bits it checks the header, and that their number is the one in it. It counts the "
+	"saturated counters.\n"
 	"Each finding is a line with the file and the byte at which it begins. Damaged: ids are "
 	"lost, or may be. Harmless: the next process that opens the store repairs it. An example "
 	"is a torn tail, which a crash leaves; its bytes were never reported as durable, and "
