@@ -8,19 +8,50 @@
 #include "dedup_stores.h"
 #include "file_list.h"
 #include "key_log_format.h"
+#include "mapped_file.h"
 #include "text.h"
+
+/* NULL: the head of the folder has a fault, or names no known store. */
+static const struct dedup_store_type *store_of_folder(const struct state_folder_view *folder)
+{
+	int i = 0;
+	while (dedup_stores[i] && !text_equal(dedup_stores[i]->folder, folder->store))
+		i++;
+	return folder->fault ? NULL : dedup_stores[i];
+}
 
 static bool is_slice(const struct state_file *file)
 {
-	return file->kind == STATE_FILE_LOG || file->kind == STATE_FILE_COUNTS;
+	return file->kind == STATE_FILE_LOG || file->kind == STATE_FILE_COUNTS ||
+	       file->kind == STATE_FILE_BITS;
+}
+
+/* A process that is killed while it makes a file leaves it blank. */
+static bool is_made(const struct state_folder_view *folder, const struct state_file *file)
+{
+	struct stat state;
+	owned_fd int fd = openat(folder->fd, file->name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	return fd >= 0 && fstat(fd, &state) == 0 &&
+	       !mapped_file_is_blank(fd, (uint64_t)state.st_size);
 }
 
 static bool has_ids(const struct state_folder_view *folder, const struct state_file *file)
 {
 	struct stat state;
+	if (file->kind == STATE_FILE_BITS)
+		return is_made(folder, file);
 	return file->kind == STATE_FILE_COUNTS ||
 	       (file->kind == STATE_FILE_LOG && fstatat(folder->fd, file->name, &state, 0) == 0 &&
 		   state.st_size > KEY_LOG_HEAD);
+}
+
+static void add_existing(struct file_list *there, const struct state_file *file)
+{
+	struct file_name *last = there->count ? &there->names[there->count - 1] : NULL;
+	if (there->totals && last && last->number == file->number)
+		last->sub++;
+	else if (there->count < FILE_LIST_MOST)
+		file_list_add(there, file->number, there->totals ? 1 : file->sub);
 }
 
 /* Reports files that existed at a checkpoint and are missing. While a process has the folder open,
@@ -28,14 +59,18 @@ static bool has_ids(const struct state_folder_view *folder, const struct state_f
 static void inspect_list(struct dedup_inspection *inspection)
 {
 	const struct state_folder_view *folder = inspection->folder;
-	struct file_list listed, there = {0};
+	const struct dedup_store_type *store = store_of_folder(folder);
+	struct file_list listed, there = {.totals = store && store->files >> STATE_FILE_BITS & 1};
 	struct err why;
 	int64_t newest = INT64_MIN;
 
-	for (size_t i = 0; i < folder->count; i++) {
+	/* From the newest on, so that the list has room for each slice that is alive. */
+	for (size_t i = folder->count; i-- > 0;) {
 		const struct state_file *file = &folder->files[i];
-		if (has_ids(folder, file) && there.count < FILE_LIST_MOST)
-			file_list_add(&there, file->number, file->sub);
+		if (store && !(store->files >> file->kind & 1))
+			continue;
+		if (has_ids(folder, file))
+			add_existing(&there, file);
 		if (is_slice(file) && file->number > newest)
 			newest = file->number;
 	}
@@ -47,7 +82,13 @@ static void inspect_list(struct dedup_inspection *inspection)
 
 	const struct file_name *missing =
 	    file_list_missing(&listed, &there, newest, (int)folder->head.slices);
-	if (missing && !inspection->live)
+	if (missing && !inspection->live && there.totals)
+		dedup_inspection_report(inspection, "files", DEDUP_WHOLE_FILE, false,
+		    "of slice %" PRId64 " some of the %" PRId64
+		    " files are missing, or empty: ids are lost; use a new folder, and load them "
+		    "again",
+		    missing->number, missing->sub);
+	else if (missing && !inspection->live)
 		dedup_inspection_report(inspection, "files", DEDUP_WHOLE_FILE, false,
 		    "of slice %" PRId64 ", sub-slice %" PRId64
 		    " it knows a file that is missing, or empty: ids are lost; use a new folder, "
@@ -61,14 +102,6 @@ static bool is_map_of(const struct state_file *map, const struct state_file *log
 	       map->number == log->number && map->sub == log->sub;
 }
 
-static bool has_known_store(const struct state_folder_view *folder)
-{
-	int i = 0;
-	while (dedup_stores[i] && !text_equal(dedup_stores[i]->folder, folder->store))
-		i++;
-	return !folder->fault && dedup_stores[i];
-}
-
 /*
  * The store that the file belongs to; NULL: no store has such files. If the folder has no valid
  * head, or its head names no known store, the first store with such files is returned.
@@ -76,7 +109,7 @@ static bool has_known_store(const struct state_folder_view *folder)
 static const struct dedup_store_type *store_of_file(
     const struct state_folder_view *folder, const struct state_file *file)
 {
-	bool known = has_known_store(folder);
+	bool known = store_of_folder(folder) != NULL;
 	for (int i = 0; dedup_stores[i]; i++)
 		if (dedup_stores[i]->files >> file->kind & 1 &&
 		    (!known || text_equal(dedup_stores[i]->folder, folder->store)))

@@ -276,7 +276,8 @@ static bool go_back(const struct inbox_settings *settings, struct subscription *
 	/* The state reaches the offset; or it is empty and, without a local store, stays so. */
 	if (known >= place->offset || (known < 0 && !settings->local))
 		return true;
-	if (settings->local && settings->spec.type->spec.takes & DEDUP_TAKES(WINDOW) &&
+	/* A store that forgets nothing needs the ids of all records, not only of a window. */
+	if (settings->local && dedup_spec_forgets(&settings->spec) &&
 	    !find_window(settings, subscription, place, &window_at, err))
 		return false;
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include "cleanup.h"
 #include "fingerprint.h"
+#include "text.h"
 
 enum { VERSION = 1, HEAD = 16, MOST_BYTES = HEAD + FILE_LIST_MOST * 16 + 8 };
 static const char magic[8] = "obfiles";
@@ -66,7 +67,9 @@ bool file_list_read(int folder, uint64_t seed, struct file_list *ret_list, struc
 static bool list_has_file(const struct file_list *list, const struct file_name *name)
 {
 	for (int i = 0; i < list->count; i++)
-		if (list->names[i].number == name->number && list->names[i].sub == name->sub)
+		if (list->names[i].number == name->number &&
+		    (list->totals ? list->names[i].sub >= name->sub
+				  : list->names[i].sub == name->sub))
 			return true;
 	return false;
 }
@@ -84,6 +87,18 @@ const struct file_name *file_list_missing(
 	return NULL;
 }
 
+static bool refuse_missing(const struct state_folder *folder, const struct file_name *missing,
+    bool totals, const char *end, struct err *err)
+{
+	long long number = missing->number, sub = missing->sub;
+	owned_text char *what =
+	    totals ? xformat("some of the %lld files %lld.*.%s are", sub, number, end)
+		   : xformat("%lld.%lld.%s is", number, sub, end);
+	return err_set(err, ERR_CONFIG,
+	    "path=%s: %s missing, or empty: ids are lost; use a new folder, and load them again",
+	    folder->path, what);
+}
+
 bool file_list_check(const struct state_folder *folder, const struct file_list *there,
     int64_t newest, const char *end, struct err *err)
 {
@@ -92,11 +107,7 @@ bool file_list_check(const struct state_folder *folder, const struct file_list *
 		return err_prefix(err, "path=%s", folder->path);
 	const struct file_name *missing =
 	    file_list_missing(&listed, there, newest, (int)folder->head.slices);
-	return !missing ||
-	       err_set(err, ERR_CONFIG,
-		   "path=%s: %lld.%lld.%s is missing, or empty: ids are lost; use a new folder, "
-		   "and load them again",
-		   folder->path, (long long)missing->number, (long long)missing->sub, end);
+	return !missing || refuse_missing(folder, missing, there->totals, end, err);
 }
 
 /* --- writing -------------------------------------------------------------------------------- */

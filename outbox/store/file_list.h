@@ -8,7 +8,7 @@
  *     magic    8   "obfiles" and a zero
  *     version  4   1
  *     count    4
- *     count times: slice 8, sub-slice 8
+ *     count times: slice 8, and 8 for its sub-slice, or for its number of files
  *     checksum 8   XXH3, 64 bits, with the folder's seed, of all before it
  */
 #include "state_folder.h"
@@ -20,6 +20,8 @@ struct file_list {
 		int64_t number, sub;
 	} names[FILE_LIST_MOST];
 	int count;
+	/* A slice has too many files to list each: sub is their number, and more may exist. */
+	bool totals;
 };
 
 void file_list_add(struct file_list *list, int64_t number, int64_t sub);
@@ -27,7 +29,8 @@ void file_list_add(struct file_list *list, int64_t number, int64_t sub);
 /* Reads the list; it is empty without the file. ERR_CONFIG: the file is damaged. */
 bool file_list_read(int folder, uint64_t seed, struct file_list *ret_list, struct err *err);
 /*
- * The first listed file that must exist and is not among the existing files; NULL: none. slices:
+ * The first listed file that must exist and is not among the existing files; NULL: none. there has
+ * totals: the first slice that has fewer files than listed. slices:
  * the number of slices that are alive, besides the newest. newest: the newest slice of all files,
  * also of empty ones, because expired files are removed when the newest file is created, and not
  * when it is written.

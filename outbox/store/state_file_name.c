@@ -9,15 +9,9 @@ bool state_file_name_parse(const char *name, const char *end, long long *ret_num
 {
 	char written[NAME];
 
-	if (ret_sub) {
-		if (sscanf(name, "%lld.%d.", ret_number, ret_sub) != 2)
-			return false;
-		snprintf(written, sizeof written, "%lld.%d.%s", *ret_number, *ret_sub, end);
-	} else {
-		if (sscanf(name, "%lld.", ret_number) != 1)
-			return false;
-		snprintf(written, sizeof written, "%lld.%s", *ret_number, end);
-	}
+	if (sscanf(name, "%lld.%d.", ret_number, ret_sub) != 2 || *ret_sub < 0)
+		return false;
+	snprintf(written, sizeof written, "%lld.%d.%s", *ret_number, *ret_sub, end);
 
 	/* sscanf also takes signs, blanks and leading zeroes. */
 	return text_equal(name, written);

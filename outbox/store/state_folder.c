@@ -144,6 +144,13 @@ static bool refuse_window(
     const struct state_folder *folder, const struct state_folder_head *wanted, struct err *err)
 {
 	const struct state_folder_head *head = &folder->head;
+
+	if (head->slices == 0)
+		return err_set(err, ERR_CONFIG,
+		    "path=%s was made without a window: leave window and slices out, or use a new "
+		    "folder and load the ids again",
+		    folder->path);
+
 	owned_text char *window =
 	    xformat("window=%lldms", (long long)(head->slice_ms * head->slices));
 	owned_text char *slices =

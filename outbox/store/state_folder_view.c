@@ -57,20 +57,17 @@ static long find_holder(int folder)
 
 static void judge_name(struct state_file *file)
 {
-	static const char *const ends[] = {
-	    [STATE_FILE_LOG] = "log", [STATE_FILE_MAP] = "map", [STATE_FILE_COUNTS] = "counts"};
+	static const char *const ends[] = {[STATE_FILE_LOG] = "log",
+	    [STATE_FILE_MAP] = "map",
+	    [STATE_FILE_COUNTS] = "counts",
+	    [STATE_FILE_BITS] = "bits"};
 
-	for (int i = 0; i <= STATE_FILE_COUNTS; i++)
+	for (int i = 0; i <= STATE_FILE_BITS; i++)
 		if (state_file_name_parse(file->name, ends[i], &file->number, &file->sub)) {
 			file->kind = (enum state_file_kind)i;
 			return;
 		}
-	file->kind = STATE_FILE_BITS;
-	file->sub = 0;
-	if (state_file_name_parse(file->name, "bits", &file->number, NULL) && file->number >= 0)
-		return;
-
-	file->number = 0;
+	file->number = file->sub = 0;
 	file->kind = text_equal(file->name, "offset")      ? STATE_FILE_OFFSET
 		     : text_equal(file->name, "positions") ? STATE_FILE_POSITIONS
 							   : STATE_FILE_OTHER;

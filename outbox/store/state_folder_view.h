@@ -7,7 +7,7 @@ enum state_file_kind {
 	STATE_FILE_LOG,       /* N.S.log */
 	STATE_FILE_MAP,       /* N.S.map */
 	STATE_FILE_COUNTS,    /* N.S.counts */
-	STATE_FILE_BITS,      /* N.bits */
+	STATE_FILE_BITS,      /* N.P.bits: sub is the partition P */
 	STATE_FILE_OFFSET,    /* offset */
 	STATE_FILE_POSITIONS, /* positions */
 	STATE_FILE_OTHER,     /* a file that belongs to no store */

@@ -135,7 +135,9 @@ static const struct local {
     {"counting lossy rate=0.1%", IDS_TEXT},
     {"counting lossy rate=0.1% counter=8", IDS_TEXT, "counting counter=8"},
     {"bitmap", IDS_INTEGER},
+    {"bitmap window=24h", IDS_INTEGER, "bitmap window=24h"},
     {"bitmap lossy form=hash", IDS_TEXT},
+    {"bitmap lossy form=hash window=24h slices=1", IDS_TEXT, "bitmap form=hash window=24h"},
     {"sequence", IDS_POSITION},
 };
 

@@ -10,17 +10,41 @@ from support.dedup import Dedup
 from support.relay import run_command
 
 HOUR = 3_600_000
-POINTS = ("before_key_log_write", "after_key_log_write", "before_dedup_offset")
+LOG_POINTS = ("before_key_log_write", "after_key_log_write", "before_dedup_offset")
+BITS_POINTS = ("before_bits_removal", "before_dedup_offset")
 # The time of the records goes on by an hour each few batches; slices are of two hours.
-STORES = {"bloom": "ids=20k window=10h slices=5", "exact": "ids=20k window=10h",
-          "counting": "lossy ids=20k rate=0.0000001% window=10h slices=5 counter=8"}
+STORES = {
+    "bloom": ("bloom ids=20k window=10h slices=5", LOG_POINTS),
+    "exact": ("exact ids=20k window=10h", LOG_POINTS),
+    "counting": ("counting lossy ids=20k rate=0.0000001% window=10h slices=5 counter=8", LOG_POINTS),
+    "bitmap": ("bitmap ids=40M window=10h slices=5", BITS_POINTS),
+}
+
+
+class Spread(Dedup):
+    """Its ids are in all of the ten files that a slice of the bitmap can have."""
+
+    def check(self, *ids):
+        return super().check(*spread(ids))
+
+    def done(self, *ids):
+        return super().done(*spread(ids))
+
+    def release(self, *ids):
+        return super().release(*spread(ids))
+
+
+def spread(ids):
+    return [number * 1_000_003 % 40_000_000 for number in ids]
 
 
 class World:
     """What was acknowledged, by record time; and the process that is to remember it."""
 
     def __init__(self, store, path, chance):
-        self.line = f"{store} {STORES[store]} path={path}"
+        line, self.points = STORES[store]
+        self.kind = Spread if store == "bitmap" else Dedup
+        self.line = f"{line} path={path}"
         self.chance = chance
         self.now = int(time.time() * 1000) - 5000 * HOUR
         self.acknowledged = {}
@@ -30,7 +54,7 @@ class World:
         """Nothing, or a point at which the process kills itself."""
         if self.chance.random() < 0.5:
             return {}
-        return {"OUTBOX_RELAY_FAULT": f"{self.chance.choice(POINTS)}:{self.chance.randint(1, 12)}"}
+        return {"OUTBOX_RELAY_FAULT": f"{self.chance.choice(self.points)}:{self.chance.randint(1, 12)}"}
 
     def check_all(self, dedup):
         """The whole window is remembered, to both of its ends."""
@@ -86,7 +110,7 @@ class World:
     def live(self):
         """One life of the process; it ends by a kill."""
         try:
-            with Dedup(self.line, env=self.fault()) as dedup:
+            with self.kind(self.line, env=self.fault()) as dedup:
                 self.check_all(dedup)
                 self.check_no_others(dedup)
                 for _ in range(self.chance.randint(1, 20)):
@@ -97,12 +121,12 @@ class World:
             self.suicides += 1
 
 
-@pytest.mark.parametrize("store, lives", [("bloom", 1000), ("exact", 500), ("counting", 300)])
+@pytest.mark.parametrize("store, lives", [("bloom", 1000), ("exact", 500), ("counting", 300), ("bitmap", 500)])
 def test_no_acknowledged_id_is_forgotten(tmp_path, chance, scale, store, lives):
     world = World(store, tmp_path / "dedup", chance)
     for _ in range(scale(lives)):
         world.live()
-    with Dedup(world.line) as dedup:
+    with world.kind(world.line) as dedup:
         world.check_all(dedup)
         world.check_no_others(dedup)
     assert world.suicides > scale(lives) / 5  # by the fault points, and in a checkpoint

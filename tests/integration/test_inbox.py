@@ -4,6 +4,7 @@ import pathlib
 import re
 import signal
 import subprocess
+import time
 
 import pytest
 
@@ -400,7 +401,8 @@ def test_a_consumer_that_joins_takes_over_without_loss_or_copies(make_inbox, kaf
 
 
 @pytest.mark.parametrize("dedup", ["bloom ids=100k rate=0.1% window=1h", "exact ids=100k window=1h",
-                                   "counting lossy ids=100k rate=0.1% window=1h"])
+                                   "counting lossy ids=100k rate=0.1% window=1h",
+                                   "bitmap lossy form=hash ids=100k window=1h"])
 def test_a_new_machine_reads_what_its_store_needs_from_the_topic(
         make_inbox, kafka, topic, effects, tmp_path, dedup):
     made = messages(1000)
@@ -413,6 +415,22 @@ def test_a_new_machine_reads_what_its_store_needs_from_the_topic(
     stats = inbox.wait_stats(handled=1, duplicates=400)
     assert inbox.events("inbox_rebuild")
     assert stats["handled"] == 1 and len(effects.all()) == 1001
+
+
+@pytest.mark.parametrize("dedup", ["bitmap ids=100k", "bitmap lossy form=hash ids=100k"])
+def test_a_bitmap_without_a_window_reads_the_topic_from_its_begin(
+        make_inbox, kafka, topic, effects, tmp_path, dedup):
+    """Also records that are older than the default of the setting `window`, which it has not."""
+    made = [(str(i), f"k{i % 10}", f"seq={i}") for i in range(600)]
+    produce(kafka.bootstrap, topic, made[:300], timestamp=int((time.time() - 3 * 86400) * 1000))
+    produce(kafka.bootstrap, topic, made[300:])
+    with make_inbox(dedup=dedup) as inbox:
+        inbox.wait_stats(handled=600)
+    produce(kafka.bootstrap, topic, made[:300] + [("5000", "k", "seq=5000")])
+    inbox = make_inbox(dedup=dedup, path=tmp_path / "elsewhere")
+    stats = inbox.wait_stats(handled=1, duplicates=300)
+    assert inbox.events("inbox_rebuild")
+    assert stats["handled"] == 1 and len(effects.all()) == 601
 
 
 def test_a_store_that_was_elsewhere_reads_the_gap(make_inbox, kafka, topic, effects, tmp_path):

@@ -151,8 +151,9 @@ def out_of_order(effects):
     return wrong
 
 
-def produce(bootstrap, topic, messages, header="outbox-id"):
-    """messages: of (id, key, payload), or with a partition and further headers behind them."""
+def produce(bootstrap, topic, messages, header="outbox-id", timestamp=0):
+    """messages: of (id, key, payload), or with a partition and further headers behind them.
+    timestamp: of their records, in milliseconds; 0: now."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "acks": "all",
                          "enable.idempotence": True, "partitioner": "murmur2_random"})
     failures = []
@@ -162,7 +163,8 @@ def produce(bootstrap, topic, messages, header="outbox-id"):
         headers += more[1] if len(more) > 1 else []
         while True:
             try:
-                producer.produce(topic, key=key, value=payload, headers=headers, **where,
+                producer.produce(topic, key=key, value=payload, headers=headers,
+                                 timestamp=timestamp, **where,
                                  on_delivery=lambda error, _: error and failures.append(error))
                 break
             except BufferError:

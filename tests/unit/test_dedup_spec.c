@@ -82,7 +82,17 @@ static void a_bad_line_is_told_which_setting_and_what_to_write(void **state)
 	    {"counting lossy ids=5 counter=", "counter ''", "counter=8"},
 	    {"bloom ids=5 counter=8", "'counter' is no setting of 'bloom'", "rate"},
 	    {"exact ids=100G", "ids=100000000000", "choose bloom"},
-	    {"redis lossy form=bloom ids=5 window=1h url=redis://x name=x", "window", "form=key"},
+	    {"redis lossy form=bloom ids=5 window=1h url=redis://x name=x", "window=3600000ms",
+		"whole days"},
+	    {"redis lossy form=bloom ids=5 window=1d zone=X url=redis://x name=x", "zone=X",
+		"zone"},
+	    {"redis lossy form=bloom ids=5 zone=UTC url=redis://x name=x", "zone", "window=30d"},
+	    {"redis form=bloom ids=5 confirm=sql url=redis://x name=x", "query is missing",
+		"query="},
+	    {"redis lossy form=bitmap ids=5 slices=2 url=redis://x name=x", "slices", "add window"},
+	    {"redis lossy form=bitmap ids=5 window=24s url=redis://x name=x", "4800 ms",
+		"lengthen window"},
+	    {"redis slices=2 url=redis://x name=x", "slices", "form=bitmap"},
 	    {"bloom ids=5 rate=0", "rate '0'", "rate=0.1%"},
 	    {"bloom ids=5 rate=1", "rate '1'", "rate=0.1%"},
 	    {"bloom ids=5 rate=100%", "rate '100%'", "rate=0.1%"},
@@ -96,6 +106,11 @@ static void a_bad_line_is_told_which_setting_and_what_to_write(void **state)
 	    {"bloom ids=5 window=4ms", "window=4ms", "lengthen window"},
 	    {"bloom ids=5 slices=0", "slices '0'", "1 to 31"},
 	    {"bloom ids=5 slices=32", "slices '32'", "1 to 31"},
+	    {"bitmap ids=5 slices=3", "slices=3", "window=24h"},
+	    {"bitmap lossy form=hash ids=5 slices=5", "slices=5", "window=24h"},
+	    {"bitmap ids=5 window=0s", "window '0s'", "window=24h"},
+	    {"bitmap ids=5 window=4ms", "window=4ms", "lengthen window"},
+	    {"bitmap ids=5 window=1h slices=32", "slices '32'", "1 to 31"},
 	    {"bloom ids=5 path=", "path ''", "path=/"},
 	    {"bloom ids=5 colour=red", "'colour'", "ids, rate, alarm, window"},
 	    {"bloom ids=5 url=redis://x", "'url' is no setting of 'bloom'", "path"},
@@ -130,6 +145,29 @@ static void a_bad_line_is_told_which_setting_and_what_to_write(void **state)
 	}
 }
 
+static void only_a_store_with_a_window_forgets(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *line;
+		bool forgets;
+	} lines[] = {
+	    {"bloom ids=7", true},
+	    {"exact ids=7", true},
+	    {"bitmap ids=7", false},
+	    {"bitmap ids=7 window=1h", true},
+	    {"bitmap lossy form=hash ids=7", false},
+	    {"bitmap lossy form=hash ids=7 window=1h slices=1", true},
+	    {"sequence", false},
+	};
+	for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+		OWNED(dedup_spec_finish) struct dedup_spec spec;
+		struct err err;
+		assert_true(dedup_spec_parse(lines[i].line, &spec, &err));
+		assert_int_equal(dedup_spec_forgets(&spec), lines[i].forgets);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -137,6 +175,7 @@ int main(void)
 	    cmocka_unit_test(a_value_in_quotes_may_have_blanks_and_quotes),
 	    cmocka_unit_test(what_is_not_said_has_a_default),
 	    cmocka_unit_test(wider_counters_are_planned_with_twice_the_memory),
+	    cmocka_unit_test(only_a_store_with_a_window_forgets),
 	    cmocka_unit_test(a_bad_line_is_told_which_setting_and_what_to_write),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

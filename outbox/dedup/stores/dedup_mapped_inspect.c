@@ -56,11 +56,13 @@ static bool check_mapped(
 {
 	const struct state_file *file = inspection->part.file;
 	const char *why = mapped_head_fault(head, bytes);
+	int64_t number = file->kind == STATE_FILE_BITS ? dedup_bits_number(file->number, file->sub)
+						       : file->number;
 
 	/* as the store refuses the file when it opens it */
 	if (!why && !inspection->folder->fault && head->seed != inspection->folder->head.seed)
 		why = "was written with another seed than the folder's";
-	if (!why && head->number != file->number)
+	if (!why && head->number != number)
 		why = "is of another slice than its name says";
 	if (!why && (file->kind == STATE_FILE_COUNTS) != (counter_bits_of(head) > 0))
 		why = "is of another kind than its name says";
@@ -102,7 +104,7 @@ bool dedup_inspect_mapped(struct dedup_inspection *inspection, struct err *err)
 			inspect_mapped_body(inspection, file, head.count);
 	}
 
-	if (part->file->kind == STATE_FILE_COUNTS && !inspection->folder->fault)
+	if (part->file->kind != STATE_FILE_OFFSET && !inspection->folder->fault)
 		part->slice_ms = inspection->folder->head.slice_ms;
 	dedup_inspection_end_part(inspection);
 	return true;

@@ -8,7 +8,8 @@
 #include "dedup_store.h"
 #include "text.h"
 
-enum { DEFAULT_PENDING = 100000, MOST_SLICES = BLOOM_FILTERS / 2 - 1, MOST_PLACES = 16 << 20 };
+enum { DEFAULT_PENDING = 100000, DEFAULT_SLICES = 5, MOST_PLACES = 16 << 20 };
+_Static_assert(2 * (DEDUP_MOST_SLICES + 1) <= (int)BLOOM_FILTERS, "each slice can be split");
 
 /* --- settings ------------------------------------------------------------------------------- */
 
@@ -70,7 +71,7 @@ const struct spec_setting dedup_settings[DEDUP_SETTINGS + 1] = {
     [DEDUP_SET_WINDOW] = {"window", "a time from 1ms to 3650d, as window=24h", spec_set_number,
 	AT(window_ms), units_duration, 1, INT64_C(3650) * 86400 * 1000},
     [DEDUP_SET_SLICES] = {"slices", "a number from 1 to 31, as slices=5", spec_set_number,
-	AT(slices), units_none, 1, MOST_SLICES},
+	AT(slices), units_none, 1, DEDUP_MOST_SLICES},
     [DEDUP_SET_COUNTER] = {"counter", "the width of a counter in bits, 4 or 8, as counter=8",
 	set_counter, AT(counter_bits)},
     [DEDUP_SET_HOT] = {"hot", "a number of ids from 1 to 16M, as hot=4096", spec_set_number,
@@ -93,6 +94,8 @@ const struct spec_setting dedup_settings[DEDUP_SETTINGS + 1] = {
     [DEDUP_SET_TLS_CERTIFICATE] = SPEC_TLS_CERTIFICATE(struct dedup_spec),
     [DEDUP_SET_TLS_KEY] = SPEC_TLS_KEY(struct dedup_spec),
     [DEDUP_SET_SENTINEL_PASSWORD_FILE] = SPEC_SENTINEL_PASSWORD_FILE(struct dedup_spec),
+    [DEDUP_SET_ZONE] = {"zone", "a time zone of this system, as zone=Europe/Berlin", spec_set_text,
+	AT(zone)},
     [DEDUP_SET_NAME] = SPEC_NAME(struct dedup_spec),
     [DEDUP_SET_LEASE] = SPEC_LEASE(struct dedup_spec),
     [DEDUP_SET_TIMEOUT] = SPEC_TIMEOUT(struct dedup_spec),
@@ -103,7 +106,6 @@ void dedup_spec_init(struct dedup_spec *spec, const struct dedup_store_type *typ
 	*spec = (struct dedup_spec){.type = type,
 	    .rate = 0.001,
 	    .alarm = -1,
-	    .slices = 5,
 	    .counter_bits = 4,
 	    .lease_ms = 30000,
 	    .timeout_ms = 2000};
@@ -117,34 +119,45 @@ void dedup_spec_finish(struct dedup_spec *spec)
 	free(spec->query);
 	free(spec->schema);
 	redis_access_finish(&spec->server);
+	free(spec->zone);
 	free(spec->name);
 	dedup_spec_init(spec, NULL);
 }
 
 /* --- checks --------------------------------------------------------------------------------- */
 
-/* A false positive of a lossy store drops a message for good, so the line must enable it. */
+/* A false positive of a lossy store drops a message for good, so the line must enable it. If a
+ * query confirms each hit, nothing is dropped. */
 static bool check_lossy(const struct dedup_spec *spec, struct err *err)
 {
 	const struct dedup_store_type *type = spec->type;
-	bool lossy = type->promise.lossy;
+	bool lossy = type->promise.lossy && !spec->confirm_sql;
+	bool confirms = type->promise.lossy && type->spec.takes & DEDUP_TAKES(CONFIRM);
 	const char *store = type->spec.name, *equals = type->form ? " form=" : "";
 	const char *form = type->form ? type->form : "";
 
 	if (lossy && !spec->lossy)
 		return err_set(err, ERR_CONFIG,
 		    "'%s%s%s' takes some new ids for done ones, whose messages are lost: write "
-		    "'%s lossy%s%s' if that may be, or choose bloom or exact",
-		    store, equals, form, store, equals, form);
+		    "'%s lossy%s%s' if that may be,%s or choose bloom or exact",
+		    store, equals, form, store, equals, form,
+		    confirms ? " add confirm=sql with a query," : "");
 
 	return lossy || !spec->lossy ||
-	       err_set(err, ERR_CONFIG, "'%s%s%s' is not lossy: leave the word out", store, equals,
-		   form);
+	       err_set(err, ERR_CONFIG, "'%s%s%s'%s is not lossy: leave the word out", store,
+		   equals, form, spec->confirm_sql ? " with confirm=sql" : "");
 }
 
 bool dedup_spec_check(struct dedup_spec *spec, struct err *err)
 {
 	const struct dedup_store_type *type = spec->type;
+
+	spec->windowed = spec->window_ms > 0;
+	spec->sliced = spec->slices > 0;
+	/* Before the store's check, which plans the memory of all slices. */
+	if (!spec->sliced)
+		spec->slices = DEFAULT_SLICES;
+
 	if (!spec_check_needs(&type->spec, spec, err) || !check_lossy(spec, err) ||
 	    (type->check && !type->check(spec, err)))
 		return false;
@@ -160,6 +173,12 @@ bool dedup_spec_check(struct dedup_spec *spec, struct err *err)
 		   "window=%" PRId64 "ms is shorter than its %" PRId64
 		   " slices of a millisecond; lengthen window or lower slices",
 		   spec->window_ms, spec->slices);
+}
+
+bool dedup_spec_forgets(const struct dedup_spec *spec)
+{
+	return spec->type->spec.takes & DEDUP_TAKES(WINDOW) &&
+	       (!spec->type->window_optional || spec->windowed);
 }
 
 struct dedup_window_settings dedup_spec_window(const struct dedup_spec *spec)

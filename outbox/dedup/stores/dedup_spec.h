@@ -24,7 +24,7 @@ struct dedup_spec {
 	double rate;       /* false positive rate of the whole window */
 	double alarm;      /* observed rate above which there is an alarm; 0: never */
 	int64_t window_ms; /* minimum time for which an id is kept; 0 until dedup_spec_check */
-	int64_t slices;    /* number of slices of the window */
+	int64_t slices;    /* number of slices of the window; 0 until dedup_spec_check */
 	int counter_bits;  /* width of a counter: 4 or 8 */
 	int64_t hot;       /* number of ids in the exact layer in front; 0: none */
 	int64_t pending;   /* maximum number of pending ids; 0 until dedup_spec_check */
@@ -33,16 +33,19 @@ struct dedup_spec {
 	char *dsn, *query; /* dsn: the database of the query, or of the table */
 	char *schema;      /* schema of the table */
 	struct redis_access server;
+	char *zone;         /* time zone of dated filters; NULL: not given, UTC */
 	char *name;         /* shared stores keep ids under different names apart */
 	int64_t lease_ms;   /* time for which an id is pending in a shared store */
 	int64_t timeout_ms; /* for an answer of a server */
+	/* Does the line have `window`, `slices`? dedup_spec_check sets both. */
+	bool windowed, sliced;
 	/* Memory of one store with all planned ids, computed by the check; 0: `ids` plans no
 	 * memory. Every assigned partition has a local store of its own. */
 	uint64_t planned_bytes;
 };
 
-/* Defaults of `window`, and of `hot` with a filter. */
-enum { DEDUP_WINDOW_MS = 86400000, DEDUP_HOT = 4096 };
+/* Defaults of `window`, and of `hot` with a filter; maximum of `slices`. */
+enum { DEDUP_WINDOW_MS = 86400000, DEDUP_HOT = 4096, DEDUP_MOST_SLICES = 31 };
 
 /* Indexes of dedup_settings. */
 enum dedup_setting {
@@ -67,6 +70,7 @@ enum dedup_setting {
 	DEDUP_SET_TLS_CERTIFICATE,
 	DEDUP_SET_TLS_KEY,
 	DEDUP_SET_SENTINEL_PASSWORD_FILE,
+	DEDUP_SET_ZONE,
 	DEDUP_SET_NAME,
 	DEDUP_SET_LEASE,
 	DEDUP_SET_TIMEOUT,
@@ -92,6 +96,9 @@ void dedup_spec_finish(struct dedup_spec *spec);
 /* Does the spec have every setting that its store needs, and do the settings fit together? Sets the
  * defaults that follow from other settings. */
 bool dedup_spec_check(struct dedup_spec *spec, struct err *err) MUST_CHECK;
+
+/* Of a checked spec: does its store forget ids that are older than window_ms? */
+bool dedup_spec_forgets(const struct dedup_spec *spec);
 
 /* The settings of a window of slices. The path still belongs to the spec. */
 struct dedup_window_settings dedup_spec_window(const struct dedup_spec *spec);

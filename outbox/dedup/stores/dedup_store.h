@@ -38,6 +38,9 @@ struct dedup_store_type {
 	bool by_position; /* tells messages apart by the header outbox-position, not by ids */
 	bool in_memory;   /* without a path the ids are forgotten when the process ends */
 
+	/* Remembers ids forever unless the line has the setting `window`. */
+	bool window_optional;
+
 	/* Do the settings fit together, beyond dedup_spec_check? Sets the store's own defaults.
 	 * NULL: nothing to check. */
 	bool (*check)(struct dedup_spec *spec, struct err *err);
