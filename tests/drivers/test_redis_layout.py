@@ -2,6 +2,7 @@
 with the stores: on a Redis server, and on a cluster of three masters."""
 
 import contextlib
+import datetime
 import hashlib
 import os
 import random
@@ -17,12 +18,15 @@ from drivers.guides import JAVAC
 from drivers.harness import locked
 from support.dedup import Claims, Dedup, Driver, handle_all, refused
 from support.process import wait_for
-from support.redis import FakeRedis, Redis, RedisCluster
+from support.redis import Redis, RedisCluster, redisbloom
 
 GUIDE = Guide("reference/redis-layout", ("java", "-XX:TieredStopAtLevel=1", "-cp", "{folder}/classes:{folder}/libs/*", "Main"),
               build=(("rm", "-rf", "libs", "classes"), *JAVAC), install=("kafka",),
               pages=os.path.dirname(PAGES))
 NAME, LEASE = "billing", 1.5
+DAY_MS = 86_400_000
+# (window in milliseconds, slices): slices of whole days, and others; 0: without a window
+WINDOWS = {"forever": (0, 5), "days": (10 * DAY_MS, 5), "hours": (DAY_MS, 5), "seconds": (59_999, 7)}
 LOSSY = "lossy form=bitmap ids=1M"
 UUID = "0f8fad5b-d9cb-469f-a165-70867728950e"
 IDS = ["order-42", UUID, UUID.upper(), UUID.replace("-", ""), "hex:00ff0a20", "hex:7b7d", "a{b}c", "ü", "x" * 500]
@@ -88,15 +92,24 @@ def line(servers, words=LOSSY, lease=LEASE):
 
 
 @pytest.fixture
-def opened(servers, built):
+def window():
+    """Parametrized: one of WINDOWS."""
+    return "forever"
+
+
+@pytest.fixture
+def opened(servers, built, window):
     """opened(Dedup), opened(Claims), opened(Jedis): on the servers, closed at the end."""
+    length, slices = WINDOWS[window]
+    lossy = LOSSY + (f" window={length}ms slices={slices}" if length else "")
+
     with contextlib.ExitStack() as stack:
         def open_one(kind, **settings):
             if kind is Jedis:
                 ports = [f"127.0.0.1:{node.port}" for node in masters(servers)]
-                process = Jedis(NAME, str(int(settings.get("lease", LEASE) * 1000)), *ports)
+                process = Jedis(NAME, str(int(settings.get("lease", LEASE) * 1000)), str(length), str(slices), *ports)
             else:
-                process = kind(line(servers, LOSSY if kind is Dedup else "", **settings))
+                process = kind(line(servers, lossy if kind is Dedup else "", **settings))
             stack.enter_context(process)
             stack.callback(process.resume)
             return process
@@ -106,6 +119,7 @@ def opened(servers, built):
 
 # --- a bitmap ------------------------------------------------------------------------------------
 
+@pytest.mark.parametrize("window", WINDOWS)
 def test_jedis_and_the_store_share_a_bitmap(opened):
     ours, theirs = opened(Dedup, lease=60), opened(Jedis, lease=60)
     chance = random.Random(6)
@@ -136,6 +150,7 @@ def test_a_pending_id_given_back_is_free_for_the_other(servers, opened):
     assert not keys_of(servers, b"billing:pending*")
 
 
+@pytest.mark.parametrize("window", ["forever", "hours"])
 def test_four_owners_have_each_id_once(opened):
     """Two are the store, two are Jedis, all at the same time."""
     ids = [f"order-{number}" for number in range(600)]
@@ -161,6 +176,49 @@ def test_an_owner_is_told_that_the_other_took_its_id(opened):
         with refused("fenced"):
             owner.done(id)
         assert other.done(id) == "ok" and owner.check(id) == ["done"]
+
+
+def slice_key(id, number, length, slices, name=NAME):
+    """As the page says, of the slice that is number slices behind the current one."""
+    each = -(-length // slices)
+    begin = (int(time.time() * 1000) // each + number) * each
+    form = "%Y%m%d" if each % DAY_MS == 0 else "%Y%m%dT%H%M%S"
+    text = datetime.datetime.fromtimestamp(begin // 1000, datetime.timezone.utc).strftime(form)
+    crc = zlib.crc32(id.encode())
+    return f"{name}:{text}:{crc >> 22}", crc & (1 << 22) - 1
+
+
+@pytest.mark.parametrize("window", ["days", "hours"])
+@pytest.mark.parametrize("servers", ["one_server"], indirect=True)
+def test_jedis_and_the_store_look_into_the_same_slices(servers, opened, window):
+    ours, theirs = opened(Dedup), opened(Jedis)
+    length, slices = WINDOWS[window]
+    for number, found in ((1, "done"), (0, "done"), (-slices, "done"), (-slices - 1, "new"), (2, "new")):
+        for id, store in ((f"ours{number}", ours), (f"theirs{number}", theirs)):
+            servers.client.setbit(*slice_key(id, number, length, slices), 1)
+            assert store.check(id) == [found], id
+
+
+@pytest.mark.parametrize("window", ["days", "hours"])
+@pytest.mark.parametrize("servers", ["one_server"], indirect=True)
+def test_jedis_and_the_store_give_a_slice_the_same_end(servers, opened, window):
+    length, slices = WINDOWS[window]
+    each = -(-length // slices)
+    for id, store in (("ours", opened(Dedup)), ("theirs", opened(Jedis))):
+        key, offset = slice_key(id, 0, length, slices)
+        store.check(id)
+        store.done(id)
+        assert servers.client.getbit(key, offset) == 1
+        end = servers.client.execute_command("PEXPIRETIME", key)
+        assert end % each == 0 and end - int(time.time() * 1000) // each * each == (slices + 1) * each
+
+
+def test_another_window_on_the_same_name_is_refused_by_both(servers, opened):
+    opened(Dedup)
+    with refused("config", "in use", "form=bitmap window=86400000ms slices=5"):
+        Jedis(NAME, "1000", str(DAY_MS), "5", *(f"127.0.0.1:{node.port}" for node in masters(servers)))
+    with refused("config", "in use"):
+        Dedup(line(servers, LOSSY + " window=24h"))
 
 
 # --- claims --------------------------------------------------------------------------------------
@@ -213,7 +271,8 @@ def test_a_claim_of_the_library_is_renewed_against_jedis(opened):
 # --- the page ------------------------------------------------------------------------------------
 
 PAGE = text_of(GUIDE.page, GUIDE.pages)
-PLACES = {"NAME": NAME.encode(), "ID": b".+", "UUID": b".{16}", "PARTITION|NUMBER|N": rb"(?:\d|[1-9]\d{1,2}|10[01]\d|102[0-3])"}
+PLACES = {"NAME": NAME.encode(), "ID": b".+", "UUID": b".{16}", "PARTITION|NUMBER|N": rb"(?:\d|[1-9]\d{1,2}|10[01]\d|102[0-3])",
+          "DATE": rb"\d{8}", "SLICE": rb"\d{8}(?:T\d{6})?"}
 
 
 def patterns():
@@ -233,6 +292,9 @@ def keys_of(servers, pattern=b"*"):
     return [key for node in masters(servers) for key in node.client.keys(pattern)]
 
 
+FILTERS = "lossy form=bloom ids=30k", "lossy form=bloom ids=30k window=30d zone=Europe/Berlin"
+
+
 def use(servers, form):
     """Makes ids pending and done, and yields while some are pending."""
     with Dedup(line(servers, form, 60)) as store:
@@ -243,20 +305,18 @@ def use(servers, form):
 
 def test_the_page_has_every_key(servers):
     found, table = set(), patterns()
-    for form in ("", LOSSY):
-        for _ in use(servers, form):
-            found |= set(keys_of(servers))
+    for form in ("", LOSSY, f"{LOSSY} window=24h", f"{LOSSY} window=5d", *FILTERS):
+        with Redis(**redisbloom()) if form in FILTERS else contextlib.nullcontext(servers) as server:
+            for node in masters(server):
+                node.client.flushall()
+            for _ in use(server, form):
+                found |= set(keys_of(server))
     with Claims(line(servers, "")) as claims:
         claims.take("order-42")
         found |= set(keys_of(servers))
-    if servers.url.count(":") == 2:  # one server: the fake one has the commands BF.*
-        with FakeRedis() as fake:
-            for _ in use(fake, "lossy form=bloom ids=30k timeout=60s"):
-                found |= set(fake.client.keys())
     matching = {key: [name for name, pattern in table.items() if pattern.fullmatch(key)] for key in found}
     assert all(len(names) == 1 for names in matching.values()), matching
-    cluster_only, single_only = {"NAME:store:NUMBER"}, {"NAME:store", "NAME:bloom"}
-    expected = set(table) - (single_only if len(masters(servers)) > 1 else cluster_only)
+    expected = set(table) - (set() if len(masters(servers)) > 1 else {"NAME:store:NUMBER"})
     assert {names[0] for names in matching.values()} == expected
 
 
@@ -298,6 +358,11 @@ def test_the_worked_examples_are_right(one_server):
         assert crc == zlib.crc32(id.encode()) and (partition, offset) == divmod(crc, 1 << 22)
         assert one_server.client.getrange(f"billing:bitmap:{partition}", byte, byte) == bytes([bit])
         assert one_server.client.getbit(f"billing:bitmap:{partition}", offset)
+    each = DAY_MS // 5
+    number = int(datetime.datetime(2026, 11, 26, 14, tzinfo=datetime.timezone.utc).timestamp()) * 1000 // each
+    begin = datetime.datetime.fromtimestamp(number * each // 1000, datetime.timezone.utc)
+    for text in (f"| {each} ", f"| {number} |", f"| `{begin:%Y%m%dT%H%M%S}` |", f"| {(number + 6) * each}: 2026"):
+        assert text in PAGE, text
     assert zlib.crc32(b"123456789") == 0xCBF43926 and "`0xCBF43926`" in PAGE
     assert "SETBIT billing:bitmap:351 3606238 1" in PAGE and "{734}:order-42" in PAGE
 

@@ -14,8 +14,8 @@ import redis.clients.jedis.UnifiedJedis;
 import redis.clients.jedis.exceptions.JedisException;
 
 /**
- * Main NAME LEASE-MS HOST:PORT…: obeys commands of standard input as dedup_driver and claims_driver do. Several
- * addresses are those of a cluster.
+ * Main NAME LEASE-MS WINDOW-MS SLICES HOST:PORT…: obeys commands of standard input as dedup_driver and claims_driver
+ * do. Several addresses are those of a cluster.
  *
  *   place ID           partition and offset
  *   check ID…          the states: new pending done
@@ -30,10 +30,16 @@ public class Main {
 	private static SharedClaims claims;
 
 	public static void main(String[] arguments) throws Exception {
-		Set<HostAndPort> nodes = Arrays.stream(arguments).skip(2).map(HostAndPort::from).collect(Collectors.toSet());
+		Set<HostAndPort> nodes = Arrays.stream(arguments).skip(4).map(HostAndPort::from).collect(Collectors.toSet());
 		try (UnifiedJedis redis = nodes.size() == 1 ? new JedisPooled(nodes.iterator().next()) : new JedisCluster(nodes)) {
-			bitmap = new SharedBitmap(redis, arguments[0], Long.parseLong(arguments[1]));
-			claims = new SharedClaims(redis, arguments[0], Long.parseLong(arguments[1]));
+			long leaseMs = Long.parseLong(arguments[1]);
+			claims = new SharedClaims(redis, arguments[0], leaseMs);
+			try {
+				bitmap = new SharedBitmap(redis, arguments[0], leaseMs, Long.parseLong(arguments[2]), Integer.parseInt(arguments[3]));
+			} catch (IllegalArgumentException exception) {
+				System.out.println("error config " + exception.getMessage());
+				return;
+			}
 			System.out.println("open");
 			BufferedReader input = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
 			for (String line; (line = input.readLine()) != null;)
