@@ -341,7 +341,7 @@ static void see_removed(void *context, size_t number, const struct redis_answer 
 	    answer->number == 0 && !hash_set_has(&sum->redis->settled, sum->items[number].hash);
 }
 
-static void settle(struct redis_store *redis, const struct dedup_item *items, size_t count)
+static void note_settled(struct redis_store *redis, const struct dedup_item *items, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
 		hash_set_add(&redis->settled, items[i].hash);
@@ -385,7 +385,7 @@ static bool add_chunk(struct redis_store *redis, const struct dedup_item *items,
 	(filter ? say_remove : say_done)(redis, items, count);
 	if (!redis_session_hear(&redis->server, filter ? see_removed : see_replaced, &sum, err)) {
 		if (filter)
-			settle(redis, items, count);
+			note_settled(redis, items, count);
 		return false;
 	}
 
@@ -470,6 +470,7 @@ static bool remove_from_redis(
 static void close_redis_store(struct dedup_store *store)
 {
 	struct redis_store *redis = redis_of(store);
+
 	redis_filter_close(redis->filter);
 	dedup_confirm_close(redis->confirm);
 	redis_session_finish(&redis->server);
