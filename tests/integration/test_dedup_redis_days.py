@@ -188,8 +188,9 @@ def test_four_owners_have_each_id_once(server, opened):
 # --- the local copy ----------------------------------------------------------------------------
 
 def answer_all_but(listener, silent, heard):
-    """As a server with RedisBloom that has no id, takes claims, and never answers these commands."""
-    numbers = {b"EVAL", b"BF.CARD", b"UNLINK", b"PEXPIREAT"}
+    """As a server with RedisBloom that has no id, takes claims, and does not answer these commands. A claim
+    that is to end is always somebody else's."""
+    numbers = {b"EVAL": 0, b"BF.CARD": 0, b"UNLINK": 0, b"PEXPIREAT": 1, b"BF.INSERT": 1}
     with contextlib.suppress(OSError):
         while True:
             link, _ = listener.accept()
@@ -201,7 +202,8 @@ def answer_all_but(listener, silent, heard):
                                b"GET": b"$%d\r\n%s\r\n" % (len(stored), stored),
                                b"BF.MEXISTS": b"*%d\r\n" % (len(words) - 2) + b":0\r\n" * (len(words) - 2)}
                     if words[0] not in silent:
-                        link.sendall(b":1\r\n" if words[0] in numbers else answers[words[0]])
+                        link.sendall(b":%d\r\n" % numbers[words[0]] if words[0] in numbers
+                                     else answers[words[0]])
 
 
 @pytest.mark.parametrize("silent", [b"BF.INSERT", b"PEXPIREAT"])
@@ -221,6 +223,26 @@ def test_the_local_copy_is_never_ahead_of_the_server(tmp_path, opened, silent):
         store.release("a", "b")
         assert store.check("a", "b") == ["new", "new"]
         assert b"BF.INSERT" in heard
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+def test_ids_that_the_filter_has_are_not_lost_to_the_next_claim(tmp_path, opened):
+    """The answer to the end of their claims was lost, and another process has claims on them just now: it
+    finds them in the filter, and does not handle them."""
+    path, silent = tmp_path / "socket", {b"EVAL"}
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        threading.Thread(target=answer_all_but, args=(listener, silent, []), daemon=True).start()
+        store = opened("redis lossy form=bloom ids=30k window=30d hot=1 name=billing "
+                       f"timeout=500ms url=unix://{path}")
+        assert store.check("a", "b", "c") == ["new"] * 3
+        with refused("retry", "within"):
+            store.done("a", "b")
+        silent.clear()
+        assert store.done("a", "b") == "ok"
+        with refused("fenced", "1 of 1 ids"):
+            store.done("c")
         listener.shutdown(socket.SHUT_RDWR)
 
 

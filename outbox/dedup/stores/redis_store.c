@@ -16,6 +16,7 @@
 #include "redis_filter.h"
 #include "redis_session.h"
 #include "dedup_store.h"
+#include "hash_set.h"
 #include "hex.h"
 #include "text.h"
 
@@ -33,6 +34,9 @@ struct redis_store {
 	char *pending, *done;
 	struct text key;
 	size_t prefix; /* number of its first bytes, which all claims share */
+	/* Ids that the filter has while the answer to the end of their claim is missing. Nobody can
+	 * take them for new since then, so a claim of another process is no loss. */
+	struct hash_set settled;
 	/* Done ids that the server has, each up to a time. Never filled before the server's answer,
 	 * and only believed for ids that it has: another process may add any other. */
 	struct dedup_hot hot;
@@ -315,6 +319,7 @@ static bool claim_in_redis(struct dedup_store *store, const struct dedup_item *i
 
 struct sum {
 	const struct redis_store *redis;
+	const struct dedup_item *items;
 	size_t lost;
 };
 
@@ -328,11 +333,24 @@ static void see_replaced(void *context, size_t number, const struct redis_answer
 		     !text_equal(answer->text, sum->redis->done);
 }
 
+/* 0: the claim is of another process. */
 static void see_removed(void *context, size_t number, const struct redis_answer *answer)
 {
 	struct sum *sum = context;
-	(void)number;
-	sum->lost += answer->number == 0;
+	sum->lost +=
+	    answer->number == 0 && !hash_set_has(&sum->redis->settled, sum->items[number].hash);
+}
+
+static void settle_items(struct redis_store *redis, const struct dedup_item *items, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		hash_set_add(&redis->settled, items[i].hash);
+}
+
+static void end_settled(struct redis_store *redis, const struct dedup_item *items, size_t count)
+{
+	for (size_t i = 0; redis->settled.count && i < count; i++)
+		hash_set_remove(&redis->settled, items[i].hash);
 }
 
 static void say_done(struct redis_store *redis, const struct dedup_item *items, size_t count)
@@ -357,17 +375,22 @@ static void say_remove(struct redis_store *redis, const struct dedup_item *items
 static bool add_chunk(struct redis_store *redis, const struct dedup_item *items, size_t count,
     size_t *lost, struct err *err)
 {
-	struct sum sum = {.redis = redis};
+	struct sum sum = {.redis = redis, .items = items};
 	struct redis_filter *filter = redis->filter;
 	int64_t until_ms = clock_wall_us() / 1000 + redis->hot_ms;
 
 	if (!redis_session_begin(&redis->server, err) ||
 	    (filter && !redis_filter_add(filter, items, count, &until_ms, err)))
 		return false;
-	(filter ? say_remove : say_done)(redis, items, count);
-	if (!redis_session_hear(&redis->server, filter ? see_removed : see_replaced, &sum, err))
-		return false;
 
+	(filter ? say_remove : say_done)(redis, items, count);
+	if (!redis_session_hear(&redis->server, filter ? see_removed : see_replaced, &sum, err)) {
+		if (filter)
+			settle_items(redis, items, count);
+		return false;
+	}
+
+	end_settled(redis, items, count);
 	*lost += sum.lost;
 	for (size_t i = 0; i < count; i++)
 		note_hot_item(redis, &items[i], until_ms);
@@ -415,7 +438,10 @@ static bool run_each(struct redis_store *redis, const struct dedup_item *items, 
 static bool release_in_redis(
     struct dedup_store *store, const struct dedup_item *items, size_t count, struct err *err)
 {
-	return run_each(redis_of(store), items, count, say_remove, err);
+	if (!run_each(redis_of(store), items, count, say_remove, err))
+		return false;
+	end_settled(redis_of(store), items, count);
+	return true;
 }
 
 /* Does not touch an id that is pending in some process. */
@@ -449,6 +475,7 @@ static void close_redis_store(struct dedup_store *store)
 	dedup_confirm_close(redis->confirm);
 	redis_session_finish(&redis->server);
 	dedup_hot_finish(&redis->hot);
+	hash_set_finish(&redis->settled);
 	text_finish(&redis->key);
 	free(redis->pending);
 	free(redis->done);
