@@ -14,6 +14,7 @@
 #include "fault.h"
 #include "file_list.h"
 #include "hash_set.h"
+#include "slice_time.h"
 #include "state_file_name.h"
 #include "text.h"
 
@@ -27,16 +28,12 @@ struct span {
 struct key_spans {
 	const struct state_folder *folder;
 	uint64_t ids; /* number of ids expected in a span */
+	struct slice_time time;
 	struct span spans[MOST_SPANS];
 	int count;         /* sorted by number */
 	bool folder_dirty; /* files were created, and a loss of power may remove them */
 	int64_t offset;
 };
-
-static int64_t oldest_span_number(const struct key_spans *spans)
-{
-	return spans->spans[spans->count - 1].number - (int64_t)spans->folder->head.slices;
-}
 
 static void name_span_file(int64_t number, char name[NAME])
 {
@@ -61,6 +58,7 @@ static struct span *open_span(struct key_spans *spans, int64_t number, struct er
 	for (; place > 0 && spans->spans[place - 1].number > number; place--)
 		spans->spans[place] = spans->spans[place - 1];
 	spans->spans[place] = (struct span){number, log};
+	slice_time_note(&spans->time, number);
 	spans->folder_dirty = true;
 	return &spans->spans[place];
 }
@@ -69,7 +67,7 @@ static void remove_old_spans(struct key_spans *spans)
 {
 	int gone = 0;
 	char name[NAME];
-	while (gone < spans->count && spans->spans[gone].number < oldest_span_number(spans)) {
+	while (gone < spans->count && slice_time_is_gone(&spans->time, spans->spans[gone].number)) {
 		key_log_close(spans->spans[gone].log);
 		name_span_file(spans->spans[gone++].number, name);
 		unlinkat(spans->folder->fd, name, 0);
@@ -171,6 +169,7 @@ struct key_spans *key_spans_open(const struct state_folder *folder, uint64_t ids
 
 	spans->folder = folder;
 	spans->ids = ids / folder->head.slices + 1;
+	spans->time = (struct slice_time){folder->head.slice_ms, folder->head.slices, INT64_MIN};
 	spans->offset = -1;
 	bool good = open_span_files(spans, err);
 	/* Expired spans are removed before they would be read. */
@@ -179,8 +178,7 @@ struct key_spans *key_spans_open(const struct state_folder *folder, uint64_t ids
 	for (int i = 0; good && i < spans->count; i++)
 		good = read_span(spans, &spans->spans[i], see, context, err);
 	const struct file_list there = list_span_files(spans);
-	int64_t newest = spans->count ? spans->spans[spans->count - 1].number : INT64_MIN;
-	if (good && file_list_check(folder, &there, newest, "log", err))
+	if (good && file_list_check(folder, &there, spans->time.newest, "log", err))
 		return spans;
 
 	key_spans_close(spans);
@@ -196,14 +194,6 @@ void key_spans_close(struct key_spans *spans)
 
 /* --- use ------------------------------------------------------------------------------------ */
 
-static int64_t span_number_of(const struct key_spans *spans, int64_t time_ms)
-{
-	int64_t width = spans->folder->head.slice_ms;
-	int64_t number = time_ms / width - (time_ms % width < 0);
-	return spans->count && number < oldest_span_number(spans) ? oldest_span_number(spans)
-								  : number;
-}
-
 static struct span *find_span(struct key_spans *spans, int64_t number)
 {
 	for (int i = spans->count; i-- > 0;)
@@ -214,7 +204,7 @@ static struct span *find_span(struct key_spans *spans, int64_t number)
 
 bool key_spans_add(struct key_spans *spans, const struct key_entry *entry, struct err *err)
 {
-	int64_t number = span_number_of(spans, entry->time_ms);
+	int64_t number = slice_time_place(&spans->time, entry->time_ms);
 	struct span *span = find_span(spans, number);
 
 	if (!span) {

@@ -72,27 +72,19 @@ class Owner(threading.Thread):
 
     def __init__(self, words, ids, chance):
         super().__init__(daemon=True)
-        self.words, self.ids = words, list(ids)
+        self.store = Dedup(words)
+        self.ids = list(ids)
         chance.shuffle(self.ids)
         self.new, self.retries, self.failure = collections.Counter(), 0, None
         self.last = None
 
     def run(self):
         try:
-            with self.opened() as store:
+            with self.store as store:
                 for first in range(0, len(self.ids), 50):
                     self.handle(store, self.ids[first:first + 50])
         except Exception as error:  # noqa: BLE001, shown by the test
             self.failure = error
-
-    def opened(self):
-        end = time.monotonic() + 60
-        while True:
-            try:
-                return Dedup(self.words)
-            except DedupError as error:
-                assert error.kind == "retry" and time.monotonic() < end, error
-                self.retries, self.last = self.retries + 1, error
 
     def handle(self, store, batch):
         left, end = set(batch), time.monotonic() + 60

@@ -78,10 +78,11 @@ static inline bool bit_slice_has(const struct bit_slice *slice, uint64_t bit)
 /* Is the bit set in any slice that is alive? */
 static inline bool bit_slices_have(const struct bit_slices *bits, uint64_t bit)
 {
-	for (int i = bits->count; i-- > 0;)
-		if (bit_slice_has(bits->slices[i], bit))
-			return true;
-	return false;
+	bool found = false;
+	/* No end at the first that has it: the waits for memory run side by side. */
+	for (int i = 0; i < bits->count; i++)
+		found |= bit_slice_has(bits->slices[i], bit);
+	return found;
 }
 
 /* Sets the bit in the slice of the time. A later time than all before ends old slices; if the files

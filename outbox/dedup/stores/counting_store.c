@@ -24,6 +24,7 @@
 #include "dedup_store.h"
 #include "file_list.h"
 #include "mapped_file.h"
+#include "slice_time.h"
 #include "state_file_name.h"
 #include "text.h"
 
@@ -44,7 +45,8 @@ struct counting_store {
 	struct counting_filter filters[BLOOM_FILTERS];
 	int count;
 	int bits; /* width of the counters in new files */
-	int64_t newest, offset;
+	struct slice_time time;
+	int64_t offset;
 	bool folder_dirty; /* files were created, and a loss of power may remove them */
 };
 _Static_assert((int)FILE_LIST_MOST >= (int)BLOOM_FILTERS, "a list has room for all slices");
@@ -85,8 +87,7 @@ static int insert_part(struct counting_store *counting, const struct part *part,
 	counting->parts[place] = *part;
 	counting->filters[place] = (struct counting_filter){
 	    part->file.bytes, part->file.head->bytes / counting_line_bytes(bits), bits};
-	if (part->number > counting->newest)
-		counting->newest = part->number;
+	slice_time_note(&counting->time, part->number);
 	return place;
 }
 
@@ -148,7 +149,7 @@ static void remove_old_parts(struct counting_store *counting)
 	char name[NAME];
 	int gone = 0;
 	while (gone < counting->count &&
-	       counting->parts[gone].number < counting->newest - counting->plan.slices) {
+	       slice_time_is_gone(&counting->time, counting->parts[gone].number)) {
 		struct part *part = &counting->parts[gone++];
 		mapped_file_close(&part->file);
 		name_count_file(part->number, part->sub, name);
@@ -196,9 +197,11 @@ static bool open_count_files(struct counting_store *counting, struct err *err)
 		good = open_count_file(counting, entry->d_name, err);
 	if (list)
 		closedir(list);
+
 	remove_old_parts(counting);
 	const struct file_list there = list_count_files(counting);
-	return good && file_list_check(&counting->folder, &there, counting->newest, "counts", err);
+	return good &&
+	       file_list_check(&counting->folder, &there, counting->time.newest, "counts", err);
 }
 
 static void close_counting_store(struct dedup_store *store)
@@ -226,11 +229,11 @@ static struct dedup_store *open_counting_store(const struct dedup_spec *spec, st
 	counting->plan =
 	    bloom_plan((uint64_t)spec->ids, spec->rate, (int)spec->slices, COUNTING_PLACES);
 	counting->bits = spec->counter_bits;
-	counting->newest = INT64_MIN;
+	counting->time = (struct slice_time){dedup_spec_slice_ms(spec), spec->slices, INT64_MIN};
 	counting->offset = -1;
 
 	bool good = state_folder_open(&counting->folder, spec->path, "counting", (int)spec->slices,
-	    dedup_spec_slice_ms(spec), 0, err);
+	    counting->time.slice_ms, 0, err);
 	counting->store.seed = counting->folder.head.seed;
 	if (good && open_count_files(counting, err))
 		return &counting->store;
@@ -279,32 +282,22 @@ static bool find_part_with_room(
 	       open_count_part(counting, number, there ? last->sub + 1 : 0, ret_place, err);
 }
 
-static int64_t part_number_of(const struct counting_store *counting, int64_t time_ms)
-{
-	int64_t width = counting->folder.head.slice_ms;
-	int64_t number = time_ms / width - (time_ms % width < 0);
-	if (!counting->count)
-		return number;
-	int64_t oldest = counting->newest - counting->plan.slices;
-	return number < oldest ? oldest : number;
-}
-
 static bool add_counts(
     struct dedup_store *store, const struct dedup_item *items, size_t count, struct err *err)
 {
 	struct counting_store *counting = counting_of(store);
 	for (size_t i = 0; i < count; i++) {
 		int place;
-		int64_t before = counting->newest;
+		int64_t before = counting->time.newest;
 		if (!find_part_with_room(
-			counting, part_number_of(counting, items[i].time_ms), &place, err))
+			counting, slice_time_place(&counting->time, items[i].time_ms), &place, err))
 			return false; /* a repeated call counts ids twice: they stay longer */
 
 		struct mapped_head *head = counting->parts[place].file.head;
 		int full = counting_add(&counting->filters[place], items[i].hash);
 		head->full += (uint64_t)full;
 		head->count++;
-		if (counting->newest > before)
+		if (counting->time.newest > before)
 			remove_old_parts(counting);
 	}
 	return true;
@@ -317,7 +310,7 @@ static bool add_counts(
  */
 static int find_only(const struct counting_store *counting, const struct dedup_item *item)
 {
-	int64_t number = part_number_of(counting, item->time_ms);
+	int64_t number = slice_time_place(&counting->time, item->time_ms);
 	int any = -1, of_time = -1, found = 0, found_of_time = 0;
 	for (int i = 0; i < counting->count; i++) {
 		if (!counting_has(&counting->filters[i], item->hash))
@@ -396,7 +389,7 @@ static void read_counting_stats(const struct dedup_store *store, struct outbox_d
 	stats->planned_rate = 1 - none;
 	stats->offset = counting->offset;
 	if (counting->count)
-		stats->newest_ms = counting->newest * counting->folder.head.slice_ms;
+		stats->newest_ms = counting->time.newest * counting->time.slice_ms;
 }
 
 const struct dedup_store_type counting_store = {

@@ -474,6 +474,7 @@ static void close_redis_store(struct dedup_store *store)
 	redis_filter_close(redis->filter);
 	dedup_confirm_close(redis->confirm);
 	redis_session_finish(&redis->server);
+
 	dedup_hot_finish(&redis->hot);
 	hash_set_finish(&redis->settled);
 	text_finish(&redis->key);

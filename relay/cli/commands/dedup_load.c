@@ -233,17 +233,25 @@ static void print_result(const struct load *load)
 
 /*
  * Warns that the filter grew: it needs more room and more lookups than planned, but has no more
- * false positives.
+ * false positives. Warns that it had more of them than the setting `alarm` allows.
  */
 static void tell_growth(const struct load *load)
 {
 	struct outbox_dedup_stats stats;
 	outbox_dedup_stats(load->dedup, &stats);
+
 	if (stats.sub_slices)
 		fprintf(stderr,
 		    "outbox-relay: more ids came than are planned, and the store has grown by %d "
 		    "sub-slices: raise ids\n",
 		    stats.sub_slices);
+
+	if (stats.alarms)
+		fprintf(stderr,
+		    "outbox-relay: the filter had more false positives than alarm allows, and "
+		    "%" PRIu64
+		    " filters were made anew%s: raise ids or alarm; answers stay right\n",
+		    stats.repairs, stats.alarm ? ", which was not enough" : "");
 }
 
 static int load_all(const struct call *call, const char *query)
