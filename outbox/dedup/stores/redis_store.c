@@ -341,7 +341,7 @@ static void see_removed(void *context, size_t number, const struct redis_answer 
 	    answer->number == 0 && !hash_set_has(&sum->redis->settled, sum->items[number].hash);
 }
 
-static void note_settled(struct redis_store *redis, const struct dedup_item *items, size_t count)
+static void settle_items(struct redis_store *redis, const struct dedup_item *items, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
 		hash_set_add(&redis->settled, items[i].hash);
@@ -382,10 +382,11 @@ static bool add_chunk(struct redis_store *redis, const struct dedup_item *items,
 	if (!redis_session_begin(&redis->server, err) ||
 	    (filter && !redis_filter_add(filter, items, count, &until_ms, err)))
 		return false;
+
 	(filter ? say_remove : say_done)(redis, items, count);
 	if (!redis_session_hear(&redis->server, filter ? see_removed : see_replaced, &sum, err)) {
 		if (filter)
-			note_settled(redis, items, count);
+			settle_items(redis, items, count);
 		return false;
 	}
 
@@ -470,10 +471,10 @@ static bool remove_from_redis(
 static void close_redis_store(struct dedup_store *store)
 {
 	struct redis_store *redis = redis_of(store);
-
 	redis_filter_close(redis->filter);
 	dedup_confirm_close(redis->confirm);
 	redis_session_finish(&redis->server);
+
 	dedup_hot_finish(&redis->hot);
 	hash_set_finish(&redis->settled);
 	text_finish(&redis->key);
