@@ -126,8 +126,11 @@ static bool inspect_file(struct dedup_inspection *inspection, size_t *at, struct
 	const struct dedup_store_type *store = store_of_file(folder, file);
 
 	inspection->map = NULL;
-	inspection->part = (struct dedup_part){
-	    .file = file, .offset = -1, .first_ms = INT64_MAX, .last_ms = INT64_MIN};
+	inspection->part = (struct dedup_part){.file = file,
+	    .offset = -1,
+	    .first_ms = INT64_MAX,
+	    .last_ms = INT64_MIN,
+	    .false_rate = -1};
 	/* Other programs may have files here: they are reported, and do no harm. */
 	if (!store) {
 		dedup_inspection_report_foreign(inspection);

@@ -220,6 +220,10 @@ struct outbox_inbox_stats {
 	double observed_rate; /* the largest */
 	int sub_slices;       /* because more ids came than planned: raise ids */
 	uint64_t dedup_memory_bytes, dedup_disk_bytes;
+	/* stores whose filter has more false positives than the setting `alarm` allows, now; and
+	 * how often that began since the inbox was opened */
+	int dedup_alarms;
+	uint64_t dedup_alarms_total;
 };
 OUTBOX_PUBLIC void outbox_inbox_stats(
     struct outbox_inbox *inbox, struct outbox_inbox_stats *ret_stats);

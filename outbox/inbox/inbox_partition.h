@@ -18,6 +18,11 @@ struct inbox_partition_store {
 	int64_t pending;
 	int partitions;
 	int64_t trouble_until; /* clock_ms: the store did not answer, and is not queried before */
+	/* the alarms and excess of the filter that were logged */
+	struct {
+		uint64_t alarms; /* outbox_dedup_stats.alarms */
+		bool alarm, overfilled;
+	} told;
 };
 
 /* Why the loop takes no new records from a partition. */

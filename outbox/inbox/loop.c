@@ -1,7 +1,7 @@
 /*
  * The thread of the inbox. run_turn lists the steps of a turn in their order; loop_partitions.c,
- * loop_reading.c, loop_items.c and loop_commits.c have the steps. [life] has the calls of other
- * threads.
+ * loop_reading.c, loop_items.c, loop_commits.c and loop_filters.c have the steps. [life] has the
+ * calls of other threads.
  */
 #include "loop.h"
 

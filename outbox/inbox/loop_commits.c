@@ -93,21 +93,6 @@ void loop_on_not_committed(void *context, const struct err *err)
 
 /* --- figures -------------------------------------------------------------------------------- */
 
-static void add_dedup(const struct outbox_dedup *dedup, struct outbox_inbox_stats *stats)
-{
-	struct outbox_dedup_stats one;
-	if (!dedup)
-		return;
-	outbox_dedup_stats(dedup, &one);
-	stats->filter_hits += one.filter_hits;
-	stats->false_hits += one.false_hits;
-	stats->sub_slices += one.sub_slices;
-	stats->dedup_memory_bytes += one.memory_bytes;
-	stats->dedup_disk_bytes += one.disk_bytes;
-	if (one.observed_rate > stats->observed_rate)
-		stats->observed_rate = one.observed_rate;
-}
-
 static int64_t oldest_item_age(const struct loop *loop)
 {
 	int64_t oldest = INT64_MAX;
@@ -126,14 +111,14 @@ static void note_figures(struct loop *loop)
 	stats->filter_hits = stats->false_hits = 0;
 	stats->dedup_memory_bytes = stats->dedup_disk_bytes = 0;
 	stats->observed_rate = 0;
-	stats->sub_slices = 0;
+	stats->sub_slices = stats->dedup_alarms = 0;
 	for (int i = 0; i < loop->partition_count; i++) {
-		const struct inbox_partition *assigned = loop->partitions[i];
+		struct inbox_partition *assigned = loop->partitions[i];
 		stats->blocked +=
 		    assigned->stops & STOP_BLOCKED || assigned->state == ASSIGNED_UNSET;
-		add_dedup(assigned->own.dedup, stats);
+		loop_note_store(loop, &assigned->own, assigned);
 	}
-	add_dedup(loop->common.dedup, stats);
+	loop_note_store(loop, &loop->common, NULL);
 	stats->oldest_ms = oldest_item_age(loop);
 }
 

@@ -126,6 +126,12 @@ void loop_show_figures(struct loop *loop); /* to loop_stats */
 /* Of subscription_callbacks; context: the loop. */
 void loop_on_not_committed(void *context, const struct err *err);
 
+/* --- loop_filters.c ------------------------------------------------------------------------- */
+/* Adds the store's figures to loop->stats, and logs an alarm of its filter. assigned: the partition
+ * whose ids it has; NULL: it is the store of all partitions. */
+void loop_note_store(
+    struct loop *loop, struct inbox_partition_store *store, struct inbox_partition *assigned);
+
 /* --- loop_partitions.c ---------------------------------------------------------------------- */
 /*
  * For subscription_callbacks; context: the loop. The first two block: they open stores, or drain.

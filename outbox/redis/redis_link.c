@@ -361,7 +361,7 @@ static ssize_t receive_by_tls(struct redis_link *link, void *buffer, size_t size
 			return end_link(link, "the server closed the connection");
 		if (state != SSL_ERROR_WANT_READ)
 			return end_link(link, tls_failure(link));
-		/* what was read may want an answer of the session's own */
+		/* the records that OpenSSL read may need an answer */
 		if (!flush_records(link))
 			return -1;
 		/* a server that refuses the client's certificate says so only now */

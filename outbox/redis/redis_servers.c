@@ -434,7 +434,7 @@ static void send_early(struct redis_servers *servers, size_t i)
 	int number = servers->node_of[servers->commands[i].slot];
 	struct node *node = number == REDIS_NO_NODE ? NULL : &servers->nodes[number];
 
-	/* what needs a new connection waits for redis_servers_hear, which can fail */
+	/* a command that needs a new connection waits for redis_servers_hear, which can fail */
 	if (node && node->greeted && (node->count > 0 || redis_is_open(node->redis)))
 		say_to_node(servers, node, i);
 }

@@ -45,12 +45,32 @@ static bool judge_redis_info(const char *place, const char *info, struct err *er
 		   place);
 }
 
+/* Keys with a date in their name: two processes must agree on it, and the server deletes them by
+ * its own clock. A server that does not show its clock is not judged. */
+static bool judge_redis_clock(
+    const struct redis_session *server, const char *place, const char *info, struct err *err)
+{
+	static const char name[] = "\nserver_time_usec:";
+	const char *found = strstr(info, name);
+	if (!found || !server->most_apart_ms)
+		return true;
+
+	int64_t server_us = strtoll(found + sizeof name - 1, NULL, 10);
+	int64_t ahead_ms = (server_us - clock_wall_us()) / 1000;
+	return llabs(ahead_ms) <= server->most_apart_ms ||
+	       err_set(err, ERR_RETRY,
+		   "%s: its clock is %lld ms %s this machine's, at most are %lld: set the clocks "
+		   "(NTP)",
+		   place, llabs(ahead_ms), ahead_ms > 0 ? "ahead of" : "behind",
+		   (long long)server->most_apart_ms);
+}
+
 /* --- marks ---------------------------------------------------------------------------------- */
 
 /*
- * A mark is a random number, which exists as long as the server keeps its keys. Of a cluster each
- * node is asked for all marks in its slots: slots move, and a node that lost its data has to show
- * it also if only some of its slots are those it had before.
+ * A mark is a random number, which exists as long as the server keeps its keys. In a cluster
+ * this asks each node for all marks in its slots: slots move, and a node that lost its data has to
+ * show it also if only some of its slots are those it had before.
  */
 struct mark_look {
 	struct redis_session *server;
@@ -69,8 +89,7 @@ static char *mark_key(const struct redis_session *server, int mark)
 /* The slot is served by another node now, or is on its way there: that node has the mark. */
 static bool is_redirection(const char *error)
 {
-	return text_starts(error, "MOVED") || text_starts(error, "ASK") ||
-	       text_starts(error, "TRYAGAIN") || text_starts(error, "CLUSTERDOWN");
+	return text_starts(error, "MOVED") || text_starts(error, "ASK");
 }
 
 static void see_mark(void *context, size_t number, const struct redis_answer *answer)
@@ -86,10 +105,12 @@ static void see_mark(void *context, size_t number, const struct redis_answer *an
 		return;
 
 	char **mark = &look->server->marks[look->marks[number - look->set_count]];
-	if (!*mark && answer->kind == REDIS_TEXT)
+	bool found = answer->kind == REDIS_TEXT;
+	if (*mark)
+		look->lost |= !found || !text_equal(answer->text, *mark);
+	/* otherwise the command that sets it was redirected, and the next connection sets it */
+	else if (found)
 		*mark = xstrdup(answer->text);
-	else if (answer->kind != REDIS_TEXT || !text_equal(answer->text, *mark))
-		look->lost = true;
 }
 
 static void choose_marks(struct mark_look *look, int node)
@@ -146,7 +167,9 @@ static bool greet_node(
 {
 	struct redis_session *server = context;
 
-	return judge_redis_info(redis_place_of(redis), info, err) &&
+	const char *place = redis_place_of(redis);
+
+	return judge_redis_info(place, info, err) && judge_redis_clock(server, place, info, err) &&
 	       (!server->name || check_marks(server, redis, node, end, err));
 }
 

@@ -14,12 +14,17 @@
 #include "errors.h"
 #include "redis_servers.h"
 
-enum { REDIS_MARKS = 1024 /* of a store in a cluster; a single server has the first */ };
+enum {
+	REDIS_MARKS =
+	    1024 /* the marks that a store has in a cluster; a single server has the first */
+};
 
 struct redis_session {
 	struct redis_address address;
 	struct redis_servers *servers;
 	int timeout_ms;
+	/* How far apart the clocks of server and process may be: ERR_RETRY beyond that. 0: any. */
+	int64_t most_apart_ms;
 	char *name; /* the store whose marks are checked; NULL: none */
 	/* NAME:store, of a cluster NAME:store:NUMBER; NULL: not read yet */
 	char *marks[REDIS_MARKS];

@@ -185,6 +185,7 @@ static const struct {
 } forms[] = {
     {"redis", "window=10m", true},
     {"redis form=bitmap", "lossy form=bitmap ids=10M", false},
+    {"redis form=bitmap window", "lossy form=bitmap ids=10M window=5d", false},
 };
 
 static void tell_server(

@@ -38,8 +38,9 @@ struct deliver {
 
 	pthread_mutex_t mutex; /* guards what follows */
 	pthread_cond_t opened;
-	bool stop_asked, pause_asked, told; /* told: the result of the first open is known */
-	struct err error;                   /* of the last failure; see status.works */
+	bool stop_asked, pause_asked, resume_asked;
+	bool told;        /* the result of the first open is known */
+	struct err error; /* of the last failure; see status.works */
 	struct deliver_status status;
 };
 
@@ -175,13 +176,17 @@ static void give_up_inbox(struct deliver *deliver, const struct outbox_error *er
 
 static void apply_pause(struct deliver *deliver)
 {
-	bool asked;
+	bool asked, resume;
 
 	pthread_mutex_lock(&deliver->mutex);
 	asked = deliver->pause_asked;
+	resume = deliver->resume_asked;
+	deliver->resume_asked = false;
 	deliver->status.paused = asked;
 	pthread_mutex_unlock(&deliver->mutex);
-	if (asked != deliver->pausing)
+
+	/* to resume what is not paused tries the message of each blocked partition again */
+	if (asked != deliver->pausing || resume)
 		outbox_inbox_pause(deliver->inbox, NULL, asked);
 	deliver->pausing = asked;
 }
@@ -345,6 +350,7 @@ void deliver_pause(struct deliver *deliver, bool pause)
 {
 	pthread_mutex_lock(&deliver->mutex);
 	deliver->pause_asked = pause;
+	deliver->resume_asked = !pause;
 	pthread_mutex_unlock(&deliver->mutex);
 	wake_deliver(deliver);
 }

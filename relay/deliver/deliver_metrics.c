@@ -64,6 +64,13 @@ static const struct metric_row deliver_rows[] = {
     {"relay_deliver_false_positive_rate", METRIC_GAUGE, STATS(observed_rate),
 	"Measured false positive rate of the dedup filter, of the partition with the highest "
 	"rate."},
+    {"relay_deliver_dedup_alarm", METRIC_GAUGE, STATS(dedup_alarms),
+	"Dedup filters that have more false positives than the setting `alarm` allows, and are not "
+	"repaired yet.",
+	.alert = "above 0 for minutes: the log (`inbox_filter_alarm`) has the cure"},
+    {"relay_deliver_dedup_alarms_total", METRIC_COUNTER, STATS(dedup_alarms_total),
+	"Alarms of dedup filters, including those that a repair ended.",
+	.alert = "it rises: the log (`inbox_filter_alarm`) has the cure"},
     {"relay_deliver_dedup_sub_slices", METRIC_GAUGE, STATS(sub_slices),
 	"Filters that dedup added because more ids arrived than the setting `ids` plans for.",
 	.alert = "above 0 for hours: raise `ids`"},

@@ -197,6 +197,44 @@ def test_sub_slices_are_told_apart(tmp_path):
     assert sum(entry["ids"] for entry in held) == 30
 
 
+def test_more_ids_than_planned_are_told_with_the_ids_that_fit(tmp_path):
+    path = tmp_path / "dedup"
+    with Dedup(f"bloom ids=40 window=4h slices=4 path={path}") as dedup:
+        dedup.time(BEGIN)
+        assert stat(path)["fitting_ids"] is None
+        dedup.check(*range(30))
+        for i in range(30):
+            dedup.done(i)
+        dedup.checkpoint()
+    seen = stat(path)
+    assert seen["sub_slices"] > 0 and seen["fitting_ids"] == 120
+    output = run_command(("dedup", "stat", path), {})[1]
+    assert f"overfull  {seen['sub_slices']} sub-slices: more ids came than planned" in output
+    assert "ids=120 fits the fullest slice" in output
+
+
+def test_a_damaged_filter_shows_its_false_positives(tmp_path):
+    """The map is of a process that was killed, and is used as it is."""
+    path = tmp_path / "dedup"
+    with Dedup(f"bloom ids=10k rate=1% window=4h slices=4 path={path}") as dedup:
+        dedup.time(BEGIN)
+        dedup.check(*range(2000))
+        dedup.done(*range(2000))
+        dedup.checkpoint()
+        dedup.kill()
+    log = max(stat(path)["files"], key=lambda entry: entry["ids"])["file"]
+    map_ = (path / log).with_suffix(".map")
+    assert 0 < stat(path)["false_rate"] < 0.01
+    assert map_.name not in [finding["file"] for finding in stat(path)["findings"]]
+    lines, = struct.unpack_from("<Q", map_.read_bytes(), 32)
+    patch(map_, MAP_HEAD, b"\xff" * 64 * (lines // 4))
+    seen = stat(path)
+    assert seen["false_rate"] == pytest.approx(0.25, abs=0.02)
+    assert "% of new ids are hits of a filter" in run_command(("dedup", "stat", path), {})[1]
+    found, = (found for found in findings(path, 0) if map_.name in found)
+    assert "answers stay right" in found and "the next alarm makes the filter anew" in found
+
+
 def test_a_released_id_is_not_counted(tmp_path):
     path = tmp_path / "dedup"
     with Dedup(line("exact", path)) as dedup:
@@ -590,7 +628,7 @@ def test_slices_that_expired_after_the_last_checkpoint_are_not_lost(tmp_path, st
     dedup.time(BEGIN + 20 * HOUR)
     assert dedup.check(*range(1000, 1010)) == ["new"] * 10
     dedup.done(*range(1000, 1010))
-    wait_for(lambda: set(listed) - set(os.listdir(path)), what="the end of a slice")
+    wait_for(lambda: set(listed) - set(os.listdir(path)), 20, "the removal of a slice, by a thread")
     dedup.kill()
 
     status, lines = verify(path)

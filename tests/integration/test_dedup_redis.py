@@ -17,7 +17,8 @@ from support.dedup import Dedup, DedupError, conform, handle_all, refused
 from support.process import wait_for
 from support.redis import FakeRedis, Redis
 
-FORMS = {"key": "", "bitmap": "lossy form=bitmap ids=1M", "bloom": "lossy form=bloom ids=30k timeout=60s"}
+FORMS = {"key": "", "bitmap": "lossy form=bitmap ids=1M",
+         "bitmap window": "lossy form=bitmap ids=1M window=24h", "bloom": "lossy form=bloom ids=30k timeout=60s"}
 
 def line(server, form="key", **settings):
     words = {"name": "billing", "url": server.url, **settings}
@@ -45,7 +46,7 @@ def server(shared):
 @pytest.fixture(params=FORMS)
 def each(request):
     """(server, form): RedisBloom's commands are a fake server's."""
-    server = request.getfixturevalue("fake" if request.param == "bloom" else "shared")
+    server = request.getfixturevalue("fake" if request.param.startswith("bloom") else "shared")
     server.client.flushall()
     return server, request.param
 
@@ -67,7 +68,7 @@ def opened():
 def test_it_is_as_every_store(each):
     # of 20,000 ids in a bitmap of 2^32 each has a chance of 5e-6; of the filter 0.1 % are false,
     # and the fake server is slow
-    words = {"key": [], "bitmap": ["false=5"], "bloom": ["many=1000", "false=10"]}[each[1]]
+    words = {"key": [], "bitmap": ["false=5"], "bitmap window": ["false=5"], "bloom": ["many=1000", "false=10"]}[each[1]]
     conform("shared", "remembers", *words, line(*each))
 
 
@@ -140,7 +141,7 @@ def test_a_uuid_is_kept_in_16_bytes_and_is_nothing_else(each, opened):
     packed = uuid.UUID(UUID).bytes
     alike = [UUID, UUID.upper(), packed.hex(), f"hex:{packed.hex()}", f"hex:{b'='.hex()}{packed.hex()}", UUID + "0"]
     store.check(UUID)
-    claim = {"key": b"id", "bitmap": b"pending", "bloom": b"pending"}[form]
+    claim = b"id" if form == "key" else b"pending"
     assert server.client.exists(b"billing:" + claim + b"=" + packed)
     assert other.check(*alike) == ["pending"] + ["new"] * 5
     store.done(UUID)
@@ -248,7 +249,7 @@ def test_a_server_that_is_killed_is_never_taken_for_new(own, opened, form):
 @pytest.fixture(params=FORMS)
 def each_own(request):
     """(server, form): as each, of its own."""
-    with FakeRedis() if request.param == "bloom" else Redis(appendonly="yes",
+    with FakeRedis() if request.param.startswith("bloom") else Redis(appendonly="yes",
                                                             appendfsync="no") as server:
         yield server, request.param
 
@@ -287,14 +288,14 @@ def test_a_claim_whose_answer_was_lost_has_a_whole_lease_again(own, opened):
     assert own.client.pttl("billing:id:a") > 3_000_000
 
 
-def greet_and_leave(listener):
+def greet_and_leave(listener, info=b"$13\r\nrole:master\r\n\r\n"):
     """As a server that ends each connection as soon as it has answered the store's first questions."""
     with contextlib.suppress(OSError):
         while True:
             link, _ = listener.accept()
             with link:
                 link.recv(1000)  # INFO
-                link.sendall(b"$13\r\nrole:master\r\n\r\n")
+                link.sendall(info)
                 asked = link.recv(1000)  # the store's mark
                 link.sendall((b"+OK\r\n" if b"SET" in asked else b"") + b"$1\r\n7\r\n")
 
@@ -339,10 +340,154 @@ def run_until_killed(server):
         redis.Redis(port=server.port).eval("while true do end", 0)
 
 
-def is_done(server, form, id):
+# --- a filter that forgets ----------------------------------------------------------------------
+
+DAY = 86400
+
+
+def bit_of(id):
     crc = zlib.crc32(id.encode())
+    return crc >> 22, crc & (1 << 22) - 1
+
+
+def slice_name(begin, seconds=DAY):
+    """The name of the slice that begins then, seconds long."""
+    return time.strftime("%Y%m%d" if seconds % DAY == 0 else "%Y%m%dT%H%M%S", time.gmtime(begin))
+
+
+def begin_of_slice(seconds, number=0):
+    """When the slice of now begins, or the one `number` slices after it. Waits for a new slice rather
+    than let it end within the test."""
+    while seconds - time.time() % seconds < 5:
+        time.sleep(0.5)
+    return (int(time.time()) // seconds + number) * seconds
+
+
+def put_bit(server, id, number, seconds=DAY):
+    partition, offset = bit_of(id)
+    name = slice_name(begin_of_slice(seconds, number), seconds)
+    server.client.setbit(f"billing:{name}:{partition}", offset, 1)
+
+
+def windowed(server, **settings):
+    return line(server, "bitmap", **{"window": "5d", "slices": 5, **settings})
+
+
+@pytest.mark.parametrize("window, seconds", [("5d", DAY), ("10d", 2 * DAY), ("24h", 17280), ("1h", 720)])
+def test_the_bits_of_a_window_are_in_the_key_of_their_slice(server, opened, window, seconds):
+    store, begin = opened(windowed(server, window=window)), begin_of_slice(seconds)
+    store.check("order-1", "order-2")
+    store.done("order-1")
+    partition, offset = bit_of("order-1")
+    key = f"billing:{slice_name(begin, seconds)}:{partition}"
+    assert server.client.getbit(key, offset) == 1
+    assert server.client.keys("billing:2*") == [key.encode()]
+    assert server.client.execute_command("PEXPIRETIME", key) == (begin + 6 * seconds) * 1000
+    partition, offset = bit_of("order-2")
+    assert server.client.getbit(f"billing:{slice_name(begin, seconds)}:{partition}", offset) == 0
+
+
+def test_ids_of_all_living_slices_and_of_the_next_one_are_done(server, opened):
+    store = opened(windowed(server))
+    numbers = range(-7, 4)
+    for number in numbers:
+        put_bit(server, f"day{number}", number)
+    done = [f"day{number}" for number in numbers if -5 <= number <= 1]
+    states = dict(zip(numbers, store.check(*(f"day{number}" for number in numbers))))
+    assert [f"day{number}" for number in numbers if states[number] == "done"] == done
+    assert set(states.values()) == {"new", "done"}
+
+
+def test_each_id_costs_two_commands_more_than_slices(server, opened):
+    store = opened(windowed(server, slices=1))
+    server.client.config_resetstat()
+    store.check(*(f"id-{number}" for number in range(1000)))
+    assert server.client.info("commandstats")["cmdstat_getbit"]["calls"] == 3000
+
+
+def test_an_end_is_told_once_for_each_partition(server, opened):
+    store, ids = opened(windowed(server)), [f"id-{number}" for number in range(6000)]
+    server.client.config_resetstat()
+    for first in range(0, 6000, 1000):
+        store.check(*ids[first:first + 1000])
+        store.done(*ids[first:first + 1000])
+    partitions = {bit_of(id)[0] for id in ids}
+    assert server.client.info("commandstats")["cmdstat_pexpireat"]["calls"] == len(partitions)
+    keys = server.client.keys("billing:2*")
+    assert len(keys) == len(partitions) and all(server.client.ttl(key) > 5 * DAY for key in keys)
+
+
+@pytest.mark.parametrize("first, second", [
+    ("window=5d slices=5", "window=5d slices=4"), ("window=5d slices=5", ""),
+    ("", "window=5d slices=5"), ("window=5d slices=5", "window=10d slices=5")])
+def test_another_window_under_the_same_name_is_refused(server, opened, first, second):
+    opened(f"{line(server, 'bitmap')} {first}")
+    opened(f"{line(server, 'bitmap')} {first}")
+    with refused("config", "billing is in use", "form=bitmap", "choose another name"):
+        Dedup(f"{line(server, 'bitmap')} {second}")
+    opened(f"{line(server, 'bitmap', name='other')} {second}")
+
+
+def test_keys_without_an_end_of_slices_that_are_gone_are_removed(server, opened):
+    """Those of a process that was killed before it could say their end."""
+    numbers = range(-16, 2)
+    for number in numbers:
+        put_bit(server, "left behind", number)
+    opened(windowed(server))
+    left = {slice_name(begin_of_slice(DAY, number)) for number in numbers if number < -14 or number > -7}
+    assert {key.decode().split(":")[1] for key in server.client.keys("billing:2*")} == left
+
+
+def test_rotating_slices_give_each_id_to_one_owner_and_leave_no_key(server, opened, chance):
+    """Slices of 3 s, over 12 s: four owners, and ids of the last 7 s again and again."""
+    words = windowed(server, window="9s", slices=3, timeout="1s", hot=1)
+    owners = [opened(words) for _ in range(4)]
+    born, number = {}, 0
+    end = time.monotonic() + 12
+    while time.monotonic() < end:
+        fresh = [f"id-{number + i}" for i in range(50)]
+        number += 50
+        begun = time.monotonic()
+        for id, times in handle_all(owners, fresh).items():
+            assert times == 1
+            born[id] = begun
+        again = [id for id, at in born.items() if time.monotonic() - at < 7]
+        for owner in owners:
+            again = chance.sample(again, min(len(again), 500))
+            states = dict(zip(again, owner.check(*again)))
+            late = time.monotonic()
+            assert not [id for id in again if states[id] != "done" and late - born[id] < 9]
+    assert len(born) > 100
+    wait_for(lambda: not server.client.keys("billing:2*"), 60, "the end of all slices")
+    assert set(owners[0].check("id-0", "id-1")) == {"new"}
+
+
+def test_an_id_that_the_server_forgot_is_forgotten_by_the_hot_layer(server, opened):
+    store = opened(windowed(server, window="3s", slices=1, timeout="1s", hot=1000))
+    assert store.check("a") == ["new"]
+    store.done("a")
+    assert store.check("a") == ["done"]
+    wait_for(lambda: not server.client.keys("billing:2*"), 60, "the end of the slice")
+    assert store.check("a") == ["new"]
+
+
+def test_a_server_with_another_time_is_refused_with_the_cure(tmp_path):
+    path = tmp_path / "socket"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        late = f"role:master\r\nserver_time_usec:{int((time.time() - 3600) * 1e6)}\r\n".encode()
+        answer = b"$%d\r\n%s\r\n" % (len(late), late)
+        threading.Thread(target=greet_and_leave, args=(listener, answer), daemon=True).start()
+        with refused("retry", "behind this machine's, at most are 60000", "set the clocks"):
+            Dedup(f"redis lossy form=bitmap ids=1M window=24h name=billing url=unix://{path}")
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+def is_done(server, form, id):
+    partition, offset = bit_of(id)
     if form == "bitmap":
-        return server.client.getbit(f"billing:bitmap:{crc >> 22}", crc & (1 << 22) - 1)
+        return server.client.getbit(f"billing:bitmap:{partition}", offset)
     return server.client.get(f"billing:id:{id}")
 
 
@@ -396,8 +541,8 @@ def read_command(stream):
 
 def refuse_filter(listener, refusal, heard):
     """As a server with RedisBloom that takes claims, and answers this to what is put into the filter."""
-    answers = {b"INFO": b"$13\r\nrole:master\r\n\r\n", b"GET": b"$1\r\n7\r\n", b"SET": b"+OK\r\n",
-               b"EXISTS": b":1\r\n", b"BF.EXISTS": b":0\r\n", b"EVAL": b":1\r\n",
+    answers = {b"INFO": b"$13\r\nrole:master\r\n\r\n", b"SET": b"+OK\r\n",
+               b"EXISTS": b":1\r\n", b"BF.MEXISTS": b"*2\r\n:0\r\n:0\r\n", b"EVAL": b":1\r\n",
                b"BF.ADD": refusal, b"BF.MADD": refusal}
     with contextlib.suppress(OSError):
         while True:
@@ -405,7 +550,9 @@ def refuse_filter(listener, refusal, heard):
             with link, link.makefile("rb") as stream:
                 while words := read_command(stream):
                     heard.append(words[0])
-                    link.sendall(answers[words[0]])
+                    stored = b"form=bloom" if words[1:] == [b"billing:filter"] else b"7"
+                    link.sendall(b"$%d\r\n%s\r\n" % (len(stored), stored) if words[0] == b"GET"
+                                 else answers[words[0]])
 
 
 @pytest.mark.parametrize("refusal, said", [
@@ -515,6 +662,11 @@ def test_an_idle_connection_that_the_server_closed_is_made_anew(own, opened):
     ("url=redis://h form=bitmap ids=1M", "config", "lossy"),
     ("url=redis://h lossy form=bitmap", "config", "ids is missing"),
     ("url=redis://h lossy form=bloom ids=1M window=1h", "config", "forgets nothing"),
+    ("url=redis://h lossy form=bitmap ids=1M slices=3", "config", "add window"),
+    ("url=redis://h lossy form=bitmap ids=1M window=0", "config", "window=24h"),
+    ("url=redis://h lossy form=bitmap ids=1M window=20s", "config", "lengthen window"),
+    ("url=redis://h lossy form=bitmap ids=1M window=20s slices=2 timeout=5s", "config", "11000 ms"),
+    ("url=redis://h slices=3", "config", "form=bitmap"),
     ("url=redis://h lossy", "config", "not lossy"),
     ("url=redis://h form=plain", "config", "form=plain"),
     ("url=redis://h rate=2", "config", "rate"), ("", "config", "url is missing")])

@@ -54,6 +54,22 @@ def test_more_ids_than_planned_are_told(make_sidecar, kafka, topic):
         relay = make_sidecar(application, dedup="bloom ids=1000 rate=1% window=1h")
         relay.wait_for(lambda: relay.metric("relay_deliver_handled_total") == 3000)
         relay.wait_for(lambda: relay.metric("relay_deliver_dedup_sub_slices") > 0)
+        events = relay.events("inbox_filter_overfilled")
+        assert all("raise ids in the dedup line" in event["cure"] for event in events)
+        told = [event["partition"] for event in events]
+        assert told and len(told) == len(set(told))
+
+
+def test_an_overfilled_filter_shows_in_the_metrics(make_sidecar, kafka, topic):
+    """The setting `alarm` is far below the planned rate."""
+    produce(kafka.bootstrap, topic, [(str(i), f"k{i % 500}", "{}", 0) for i in range(70_000)])
+    with Application() as application:
+        relay = make_sidecar(application, form="batch", batch=250, concurrency=500,
+                             dedup="bloom ids=300k rate=20% alarm=0.1% window=1h")
+        relay.wait_for(lambda: relay.metric("relay_deliver_dedup_alarms_total") == 1, timeout=120)
+        relay.wait_for(lambda: relay.metric("relay_deliver_dedup_alarm") == 0)
+        assert relay.events("inbox_filter_alarm") and relay.events("inbox_filter_relieved")
+        relay.wait_for(lambda: relay.metric("relay_deliver_handled_total") == 70_000)
 
 
 def test_a_request_is_a_signed_event(make_sidecar, kafka, topic):
@@ -277,9 +293,7 @@ def test_without_dead_letters_a_partition_stands_still_and_is_shown(make_sidecar
         assert relay.readiness_says(200, "[!] deliver billing: ", "1 partition blocked")
         assert len(application.of("bad")) == 1
 
-        for verb in ("pause", "resume"):
-            assert run_command(["deliver", verb, "billing", "--reason", "repaired"], relay.settings)[0] == 0
-            relay.wait_for(lambda: relay.metric("relay_deliver_paused") == (verb == "pause"))
+        assert run_command(["deliver", "resume", "billing", "--reason", "repaired"], relay.settings)[0] == 0
         relay.wait_for(lambda: len(application.of("bad")) == 2)
 
 

@@ -46,6 +46,10 @@ def messages(count, keys=10, copies=0, first=0, text=""):
     return made + made[:copies]
 
 
+def messages_of_one_partition(count, first=0):
+    return [(f"id-{first + i}", f"k{i % 100}", f"seq={first + i}", 0) for i in range(count)]
+
+
 def ends(kafka, topic):
     return {partition: high for (_, partition), (_, high)
             in topic_ranges(kafka.bootstrap, [topic]).items() if high}
@@ -283,6 +287,34 @@ def test_the_memory_of_all_partitions_is_logged(make_inbox, kafka, topic, dedup,
     partitions, one, total = (int(re.search(rf" {name}=(\d+)", line)[1])
                               for name in ("partitions", "partition_bytes", "total_bytes"))
     assert partitions == len(topic_ranges(kafka.bootstrap, [topic])) and total == partitions * one > 0
+
+
+def test_an_overfilled_filter_is_told_with_its_cure_and_is_relieved(make_inbox, kafka, topic):
+    """The setting `alarm` is far below the planned rate, so that each full filter is overfilled."""
+    line = "bloom ids=300k rate=20% alarm=0.1% window=1h"
+    inbox = make_inbox(dedup=line, noop=1)
+    produce(kafka.bootstrap, topic, messages_of_one_partition(72_000))
+    event, = inbox.wait_event("inbox_filter_alarm", timeout=120)
+    assert f"group={topic} topic={topic} partition=0 observed=" in event
+    assert "raise ids or alarm" in event and "answers stay right" in event
+    inbox.wait_event("inbox_filter_relieved")
+    stats = inbox.wait_stats(handled=72_000)
+    assert (stats["dedup_alarms"], stats["dedup_alarms_total"]) == (0, 1)
+    # the answers were right all the time, and are
+    produce(kafka.bootstrap, topic, messages_of_one_partition(72_000, first=36_000))
+    stats = inbox.wait_stats(handled=108_000, duplicates=36_000)
+    assert (stats["handled"], stats["duplicates"]) == (108_000, 36_000)
+    assert len(inbox.events("inbox_filter_alarm")) == 1
+
+
+def test_more_ids_than_planned_are_told_once(make_inbox, kafka, topic):
+    inbox = make_inbox(dedup="bloom ids=5k rate=1% window=1h", noop=1)
+    produce(kafka.bootstrap, topic, messages_of_one_partition(4000))
+    event, = inbox.wait_event("inbox_filter_overfilled")
+    assert "sub_slices=" in event and "raise ids in the dedup line" in event
+    inbox.wait_stats(handled=4000)
+    assert len(inbox.events("inbox_filter_overfilled")) == 1
+    assert inbox.events("inbox_filter_alarm") == []
 
 
 def test_groups_with_one_folder_do_not_know_what_the_other_has_done(make_inbox, kafka, topic):

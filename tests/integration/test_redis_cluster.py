@@ -14,7 +14,8 @@ from support.dedup import Claims, Dedup, DedupError, refused
 from support.process import wait_for
 from support.redis import SLOTS, Redis, RedisCluster
 
-FORMS = {"key": "", "bitmap": "lossy form=bitmap ids=1M"}
+FORMS = {"key": "", "bitmap": "lossy form=bitmap ids=1M",
+         "bitmap window": "lossy form=bitmap ids=1M window=5d"}
 
 
 def line(cluster, form="key", **settings):
@@ -42,7 +43,7 @@ def test_ids_spread_over_the_nodes(cluster, form):
         assert store.check(*ids) == ["new"] * 2000
         assert store.done(*ids) == "ok"
         assert store.check(*ids) == ["done"] * 2000
-    pattern = {"key": "billing:id:*", "bitmap": "billing:bitmap:*"}[form]
+    pattern = {"key": "billing:id:*", "bitmap": "billing:bitmap:*", "bitmap window": "billing:2*"}[form]
     counts = cluster.keys(pattern)
     assert min(counts) > 0.2 * sum(counts), counts
     assert cluster.keys("billing:pending*") == [0, 0, 0]
@@ -108,24 +109,55 @@ class Owner(threading.Thread):
             return False
 
 
+class Owners:
+    """Three owners that have begun with the same ids."""
+
+    def __init__(self, words, chance):
+        self.ids = [f"id-{i}" for i in range(3000)]
+        self.owners = [Owner(words, self.ids, chance) for _ in range(3)]
+        for owner in self.owners:
+            owner.start()
+
+    def retries(self):
+        return sum(owner.retries for owner in self.owners)
+
+    def check(self):
+        """Waits for their end; each id was new for one of them."""
+        times = collections.Counter()
+        for owner in self.owners:
+            owner.join(300)
+            assert not owner.is_alive(), "an owner still waits for its ids"
+            assert owner.failure is None, owner.failure
+            times.update(owner.new)
+        assert times == dict.fromkeys(self.ids, 1)
+
+
+def move_to_another(cluster, slot, chance):
+    source = cluster.owner(slot)
+    cluster.move_slot(slot, chance.choice([node for node in cluster.masters if node is not source]))
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_a_slot_that_moves_under_claims_doubles_none(cluster, chance, form):
-    ids = [f"id-{i}" for i in range(3000)]
-    owners = [Owner(line(cluster, form, timeout="10s"), ids, chance) for _ in range(3)]
-    for owner in owners:
-        owner.start()
+    owners = Owners(line(cluster, form, timeout="10s"), chance)
     for slot in chance.sample(range(SLOTS), 60):
-        source = cluster.owner(slot)
-        cluster.move_slot(slot, chance.choice([node for node in cluster.masters if node is not source]))
-    for owner in owners:
-        owner.join(300)
-        assert not owner.is_alive(), "an owner still waits for its ids"
-        print(f"{owner.retries} retries")
-        assert owner.failure is None, owner.failure
-    times = collections.Counter()
-    for owner in owners:
-        times.update(owner.new)
-    assert times == dict.fromkeys(ids, 1)
+        move_to_another(cluster, slot, chance)
+    owners.check()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_master_that_is_killed_under_claims_doubles_none(chance, form):
+    """It comes back with all that it acknowledged; slots move meanwhile."""
+    with RedisCluster(appendonly="yes", appendfsync="always") as cluster:
+        owners = Owners(line(cluster, form, timeout="1s"), chance)
+        for _ in range(4):
+            node = chance.choice(cluster.masters)
+            node.kill()
+            node.start()
+            wait_for(lambda: cluster.is_whole() and cluster.nodes_agree(), 60, "the cluster")
+            move_to_another(cluster, chance.randrange(SLOTS), chance)
+        owners.check()
+        assert owners.retries() > 0
 
 
 def test_a_command_follows_its_key_while_the_slot_moves(cluster):

@@ -9,6 +9,7 @@ cache=${XDG_CACHE_HOME:-~/.cache}/outbox-relay
 kafka_home=$cache/kafka-3.9.1         # kafka.py looks there, too
 fakeredis_home=$cache/fakeredis-2.40.0 # and redis.py there
 sdks_home=$cache/python-sdks-1         # and test_deliver_sdks.py there
+promtool=$cache/promtool-1/promtool    # and test_alerts.py there
 
 declare -A packages=(
 	[build]="gcc libc6-dev meson ninja-build pkg-config python3 libpq-dev librdkafka-dev
@@ -122,6 +123,24 @@ fetch_sdks() {
 	[ -d "$sdks_home" ] || die "cannot write $sdks_home"
 }
 
+# The program that checks alert rules, from Debian's package prometheus. The package itself would
+# start a server.
+fetch_promtool() {
+	[ -x "$promtool" ] && return 0
+	echo "install: promtool of Debian's prometheus (about 20 MB) into ${promtool%/*}"
+	mkdir -p "$cache"
+	local fresh
+	fresh=$(mktemp -d "${promtool%/*}.XXXXXX")
+	if ! (cd "$fresh" && apt-get -q -o APT::Sandbox::User=root download prometheus && dpkg-deb -x prometheus_*.deb . &&
+		mv usr/bin/promtool . && rm -rf usr etc lib var prometheus_*.deb) </dev/null >/dev/null; then
+		rm -rf "$fresh"
+		die "apt-get could not fetch prometheus (its message is above).
+  Is the package source reachable (apt-get update)?"
+	fi
+	mv -T "$fresh" "${promtool%/*}" 2>/dev/null || rm -rf "$fresh"
+	[ -x "$promtool" ] || die "cannot write ${promtool%/*}"
+}
+
 command -v dpkg-query >/dev/null ||
 	die "this is made for Debian 12. Elsewhere, install what these packages hold: ${packages[*]}"
 wanted=()
@@ -133,4 +152,4 @@ done
 install_packages "${wanted[@]}"
 case " $* " in *" kafka "*) fetch_kafka ;; esac
 case " $* " in *" redis "*) fetch_fakeredis ;; esac
-case " $* " in *" tools "*) fetch_sdks ;; esac
+case " $* " in *" tools "*) fetch_sdks; fetch_promtool ;; esac

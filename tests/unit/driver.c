@@ -83,11 +83,12 @@ static bool tell_stats(void)
 	printf("ids=%" PRIu64 " pending=%" PRIu64 " memory=%" PRIu64 " disk=%" PRIu64
 	       " slices=%d sub_slices=%d newest=%" PRId64 " offset=%" PRId64
 	       " rebuilt=%d filter_hits=%" PRIu64 " false_hits=%" PRIu64
-	       " planned_rate=%.9f observed_rate=%.9f alarm=%d saturated=%" PRIu64 "\n",
+	       " planned_rate=%.9f observed_rate=%.9f alarm=%d"
+	       " alarms=%" PRIu64 " repairs=%" PRIu64 " saturated=%" PRIu64 "\n",
 	    stats.ids, stats.pending, stats.memory_bytes, stats.disk_bytes, stats.slices,
 	    stats.sub_slices, stats.newest_ms, stats.offset, stats.rebuilt, stats.filter_hits,
-	    stats.false_hits, stats.planned_rate, stats.observed_rate, stats.alarm,
-	    stats.saturated);
+	    stats.false_hits, stats.planned_rate, stats.observed_rate, stats.alarm, stats.alarms,
+	    stats.repairs, stats.saturated);
 	return true;
 }
 

@@ -360,11 +360,11 @@ static void print_stats(struct outbox_inbox *inbox)
 	       " retry_records=%" PRIu64 " dead_letters=%" PRIu64 " rebalances=%" PRIu64
 	       " abandoned=%" PRIu64 " commits=%" PRIu64 " failed_commits=%" PRIu64
 	       " filter_hits=%" PRIu64 " false_hits=%" PRIu64 " dedup_memory_bytes=%" PRIu64
-	       " dedup_disk_bytes=%" PRIu64 "\n",
+	       " dedup_disk_bytes=%" PRIu64 " dedup_alarms=%d dedup_alarms_total=%" PRIu64 "\n",
 	    s.partitions, s.blocked, s.messages, s.bytes, s.in_progress, s.oldest_ms, s.paused,
 	    s.handled, s.duplicates, s.refused, s.retries, s.retry_records, s.dead_letters,
 	    s.rebalances, s.abandoned, s.commits, s.failed_commits, s.filter_hits, s.false_hits,
-	    s.dedup_memory_bytes, s.dedup_disk_bytes);
+	    s.dedup_memory_bytes, s.dedup_disk_bytes, s.dedup_alarms, s.dedup_alarms_total);
 }
 
 static void obey(struct outbox_inbox *inbox, const char *command, const char *word)

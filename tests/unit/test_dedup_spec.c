@@ -83,6 +83,10 @@ static void a_bad_line_is_told_which_setting_and_what_to_write(void **state)
 	    {"bloom ids=5 counter=8", "'counter' is no setting of 'bloom'", "rate"},
 	    {"exact ids=100G", "ids=100000000000", "choose bloom"},
 	    {"redis lossy form=bloom ids=5 window=1h url=redis://x name=x", "window", "form=key"},
+	    {"redis lossy form=bitmap ids=5 slices=2 url=redis://x name=x", "slices", "add window"},
+	    {"redis lossy form=bitmap ids=5 window=24s url=redis://x name=x", "4800 ms",
+		"lengthen window"},
+	    {"redis slices=2 url=redis://x name=x", "slices", "form=bitmap"},
 	    {"bloom ids=5 rate=0", "rate '0'", "rate=0.1%"},
 	    {"bloom ids=5 rate=1", "rate '1'", "rate=0.1%"},
 	    {"bloom ids=5 rate=100%", "rate '100%'", "rate=0.1%"},
@@ -164,8 +168,8 @@ int main(void)
 	    cmocka_unit_test(a_line_says_all),
 	    cmocka_unit_test(a_value_in_quotes_may_have_blanks_and_quotes),
 	    cmocka_unit_test(what_is_not_said_has_a_default),
-	    cmocka_unit_test(only_a_store_with_a_window_forgets),
 	    cmocka_unit_test(wider_counters_are_planned_with_twice_the_memory),
+	    cmocka_unit_test(only_a_store_with_a_window_forgets),
 	    cmocka_unit_test(a_bad_line_is_told_which_setting_and_what_to_write),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

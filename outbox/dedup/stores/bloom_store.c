@@ -220,6 +220,10 @@ static void read_bloom_stats(const struct dedup_store *store, struct outbox_dedu
 	stats->planned_rate = figures.planned_rate;
 	stats->observed_rate = figures.observed_rate;
 	stats->alarm = figures.alarm;
+	stats->repairing = figures.repairing;
+	stats->alarms = figures.alarms;
+	stats->alarm_rate = figures.alarm_rate;
+	stats->repairs = figures.repairs;
 }
 
 const struct dedup_store_type bloom_store = {

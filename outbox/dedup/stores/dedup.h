@@ -151,7 +151,11 @@ struct outbox_dedup_stats {
 	int rebuilt;                      /* slices that were rebuilt from their logs */
 	/* rates of the filter's false positives: as planned for its load, and as observed */
 	double planned_rate, observed_rate;
-	bool alarm; /* the observed rate is beyond the setting `alarm`: slices are split */
+	bool alarm;        /* the observed rate is beyond the setting `alarm` */
+	bool repairing;    /* the next checkpoints measure and repair filters */
+	uint64_t alarms;   /* how often `alarm` became true */
+	double alarm_rate; /* the observed rate of the last alarm */
+	uint64_t repairs;  /* filters that checkpoints made anew from their logs after an alarm */
 	/* counters of `counting` that are at their maximum, and stay there until their slice ends
 	 */
 	uint64_t saturated;

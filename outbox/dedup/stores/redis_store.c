@@ -1,52 +1,39 @@
 /*
  * Ids on a Redis server, shared between machines. A pending id has a key with a lease, which only
- * this process can remove. The form says how a done id is stored:
- *
- *   key     the same key, with the window as its time to live
- *   bitmap  a bit of NAME:bitmap:PARTITION, as in the classic scheme: 10 bits of the id's CRC32 are
- *           the partition, 22 the offset in it
- *   bloom   an item of NAME:bloom, a filter of the module RedisBloom
+ * this process can remove. A done id has the same key, with the window as its time to live
+ * (form=key), or is in a filter (redis_filter.h).
  *
  * An id is claimed before the filter is queried, and added to the filter before the claim ends: so
  * the next holder of a claim sees everything that was done under earlier ones.
  *
- * Read struct form first; then ask_round, which claims, settles doubts and renews; then add_chunk.
+ * Read ask_round first, which claims, looks, settles doubts and renews; then add_chunk.
  */
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
 #include "clock.h"
 #include "dedup_hot.h"
+#include "redis_filter.h"
 #include "redis_session.h"
 #include "dedup_store.h"
 #include "hex.h"
 #include "text.h"
 
-enum { CHUNK = 1000, OFFSET_BITS = 22 };
-
-struct redis_store;
-struct form {
-	const char *name;
-	const char *claims; /* the keys of pending ids begin with it, behind the store's name */
-	/* Sends one command, whose answer is 1 if the id is done. NULL: the claim's key says it. */
-	void (*say_look)(struct redis_store *redis, const struct dedup_item *item);
-	/* Sends any number of commands that store done ids. NULL: the claim's key stores them. */
-	void (*say_add)(struct redis_store *redis, const struct dedup_item *items, size_t count);
-	bool (*prepare)(struct redis_store *redis, const struct dedup_spec *spec, struct err *err);
-};
+enum { CHUNK = 1000 };
 
 struct redis_store {
 	struct dedup_store store;
-	const struct form *form;
+	struct redis_filter *filter; /* NULL: the keys of claims store done ids, too */
 	struct redis_session server;
-	char *name, *lease_ms, *window_ms; /* words of commands */
+	char *lease_ms, *window_ms; /* words of commands */
 	/* Values of a claim's key: a number that only this store has, negative when the id is done.
 	 * The server stores a number without a string, which saves it memory and time. */
 	char *pending, *done;
 	struct text key;
 	size_t prefix; /* number of its first bytes, which all claims share */
+	/* Done ids that the server has, each up to a time. Never filled before the server's answer,
+	 * and only believed for ids that it has: another process may add any other. */
 	struct dedup_hot hot;
-	int64_t hot_ms; /* how long a done id of the hot layer is believed; 0: no hot layer */
+	int64_t hot_ms; /* form=key: how long an id is believed; 0: no hot layer */
 	int64_t offset;
 };
 
@@ -77,103 +64,20 @@ static struct redis_word redis_id_key(struct redis_store *redis, const struct de
 	return (struct redis_word){redis->key.data, redis->key.length};
 }
 
-static void note_hot_item(struct redis_store *redis, const struct dedup_item *item)
+static bool has_hot_layer(const struct redis_store *redis)
 {
-	if (redis->hot_ms)
-		dedup_hot_put(&redis->hot, item->hash, clock_ms() + redis->hot_ms);
+	return redis->hot.places;
 }
 
-/* --- forms ---------------------------------------------------------------------------------- */
-
-static void say_bit(struct redis_store *redis, const char *command, const struct dedup_item *item,
-    const char *value)
+/* until_ms: by the wall clock, INT64_MAX for ever. The layer itself goes by the clock of the
+ * machine, which nobody sets. */
+static void note_hot_item(
+    struct redis_store *redis, const struct dedup_item *item, int64_t until_ms)
 {
-	uint32_t crc = (uint32_t)crc32(0, item->id, (uInt)item->length);
-	owned_text char *key = xformat("%s:bitmap:%u", redis->name, crc >> OFFSET_BITS);
-	owned_text char *offset = xformat("%u", crc & ((1U << OFFSET_BITS) - 1));
-	const struct redis_word words[] = {
-	    redis_word(command), redis_word(key), redis_word(offset), redis_word(value)};
-	redis_session_say(&redis->server, redis_word(key), words, value[0] ? 4 : 3);
-}
-
-static void say_get_bit(struct redis_store *redis, const struct dedup_item *item)
-{
-	say_bit(redis, "GETBIT", item, "");
-}
-
-static void say_set_bits(struct redis_store *redis, const struct dedup_item *items, size_t count)
-{
-	for (size_t i = 0; i < count; i++)
-		say_bit(redis, "SETBIT", &items[i], "1");
-}
-
-static void say_filter_has(struct redis_store *redis, const struct dedup_item *item)
-{
-	owned_text char *key = xformat("%s:bloom", redis->name);
-	const struct redis_word words[] = {
-	    redis_word("BF.EXISTS"), redis_word(key), {item->id, item->length}};
-	redis_session_say(&redis->server, redis_word(key), words, 3);
-}
-
-static void say_filter_add(struct redis_store *redis, const struct dedup_item *items, size_t count)
-{
-	owned_text char *key = xformat("%s:bloom", redis->name);
-	struct redis_word words[2 + CHUNK] = {
-	    redis_word(count == 1 ? "BF.ADD" : "BF.MADD"), redis_word(key)};
-	for (size_t i = 0; i < count; i++)
-		words[2 + i] = (struct redis_word){items[i].id, items[i].length};
-	redis_session_say(&redis->server, redis_word(key), words, 2 + count);
-}
-
-static void store_number(void *context, size_t number, const struct redis_answer *answer)
-{
-	(void)number;
-	*(int64_t *)context = answer->number;
-}
-
-/* If another process creates the filter first, that one is used. */
-static bool reserve_redis_filter(
-    struct redis_store *redis, const struct dedup_spec *spec, struct err *err)
-{
-	int64_t exists = 0;
-	owned_text char *key = xformat("%s:bloom", redis->name);
-	const struct redis_word exists_words[] = {redis_word("EXISTS"), redis_word(key)};
-	redis_session_say(&redis->server, redis_word(key), exists_words, 2);
-	/* After a failure `exists` is still 0, so the result is false. */
-	if (!redis_session_hear(&redis->server, store_number, &exists, err) || exists)
-		return exists;
-
-	owned_text char *rate = xformat("%.9g", spec->rate);
-	owned_text char *ids = xformat("%lld", (long long)spec->ids);
-	const struct redis_word words[] = {redis_word("BF.RESERVE"), redis_word(key),
-	    redis_word(rate), redis_word(ids), redis_word("EXPANSION"), redis_word("2")};
-	redis_session_say(&redis->server, redis_word(key), words, 6);
-	if (redis_session_hear(&redis->server, store_number, &exists, err))
-		return true;
-
-	/* An error of the server ends the session. */
-	if (strstr(err->message, "item exists"))
-		return redis_session_begin(&redis->server, err);
-	if (strstr(err->message, "unknown command"))
-		err_set(err, ERR_CONFIG,
-		    "%s: form=bloom needs the module RedisBloom, which it has not: load that, or "
-		    "choose form=key or form=bitmap",
-		    redis->server.address.place);
-	return false;
-}
-
-static const struct form forms[] = {
-    {"key", "id", NULL, NULL, NULL},
-    {"bitmap", "pending", say_get_bit, say_set_bits, NULL},
-    {"bloom", "pending", say_filter_has, say_filter_add, reserve_redis_filter},
-};
-
-static const struct form *form_of(const struct dedup_spec *spec)
-{
-	const struct form *form = forms;
-	while (!text_equal(form->name, spec->type->form))
-		form++;
-	return form;
+	int64_t wall_ms = clock_wall_us() / 1000;
+	if (has_hot_layer(redis))
+		dedup_hot_put(&redis->hot, item->hash,
+		    until_ms == INT64_MAX ? until_ms : clock_ms() + until_ms - wall_ms);
 }
 
 /* --- look ----------------------------------------------------------------------------------- */
@@ -183,41 +87,40 @@ struct round {
 	const struct dedup_item *items[CHUNK];
 	enum outbox_dedup_state *states[CHUNK];
 	bool claimed[CHUNK], done[CHUNK];
-	bool old[CHUNK]; /* a claim of this process, if any, was made by an earlier call */
+	bool old[CHUNK];      /* a claim of this process, if any, was made by an earlier call */
+	int64_t until[CHUNK]; /* how long the hot layer may believe a done id */
 	size_t count;
 	size_t asked[CHUNK], asked_count; /* items of the second and third request */
 };
 
 /*
- * A server answers in order, so a look may follow its claim at once. In a cluster the two go to
+ * A server answers in order, so the looks may follow the claims at once. In a cluster they go to
  * different nodes, or are redirected apart: no look is sent before all claims are answered.
  */
-static bool look_follows_claim(const struct redis_store *redis)
+static bool looks_follow_claims(const struct redis_store *redis)
 {
-	return redis->form->say_look && !redis_session_is_cluster(&redis->server);
-}
-
-/* With a look behind each claim, each item has two answers. */
-static void see_claim(void *context, size_t number, const struct redis_answer *answer)
-{
-	struct round *round = context;
-	size_t each = look_follows_claim(round->redis) ? 2 : 1, at = number / each;
-	if (number % each == 0)
-		round->claimed[at] = answer->kind != REDIS_NOTHING;
-	else
-		round->done[at] = answer->number == 1;
+	return redis->filter && !redis_session_is_cluster(&redis->server);
 }
 
 static void see_look(void *context, size_t number, const struct redis_answer *answer)
 {
-	((struct round *)context)->done[number] = answer->number == 1;
+	struct round *round = context;
+	redis_filter_see_look(round->redis->filter, number, answer, round->until);
 }
 
-static bool ask_claims(struct round *round, struct err *err)
+/* The answers to looks, if any, come behind those to claims. */
+static void see_claim(void *context, size_t number, const struct redis_answer *answer)
+{
+	struct round *round = context;
+	if (number < round->count)
+		round->claimed[number] = answer->kind != REDIS_NOTHING;
+	else
+		see_look(context, number - round->count, answer);
+}
+
+static void say_claims(struct round *round)
 {
 	struct redis_store *redis = round->redis;
-	bool follows = look_follows_claim(redis);
-
 	for (size_t i = 0; i < round->count; i++) {
 		struct redis_word key = redis_id_key(redis, round->items[i]);
 		const struct redis_word words[] = {redis_word("SET"), key,
@@ -225,17 +128,29 @@ static bool ask_claims(struct round *round, struct err *err)
 		    redis_word(redis->lease_ms)};
 		redis_session_say(&redis->server, key, words, 6);
 		round->done[i] = round->old[i] = false;
-		if (follows)
-			redis->form->say_look(redis, round->items[i]);
+		round->until[i] = 0;
 	}
+}
+
+static bool ask_claims(struct round *round, struct err *err)
+{
+	struct redis_store *redis = round->redis;
+	bool follow = looks_follow_claims(redis);
+
+	say_claims(round);
+	if (follow)
+		redis_filter_say_looks(redis->filter, round->items, round->count);
 	if (!redis_session_hear(&redis->server, see_claim, round, err))
 		return false;
-	if (follows || !redis->form->say_look)
-		return true;
 
+	if (redis->filter && !follow) {
+		redis_filter_say_looks(redis->filter, round->items, round->count);
+		if (!redis_session_hear(&redis->server, see_look, round, err))
+			return false;
+	}
 	for (size_t i = 0; i < round->count; i++)
-		redis->form->say_look(redis, round->items[i]);
-	return redis_session_hear(&redis->server, see_look, round, err);
+		round->done[i] = round->until[i] > 0;
+	return true;
 }
 
 static void ask_once_more(struct round *round, size_t at)
@@ -254,6 +169,7 @@ static void see_doubt(void *context, size_t number, const struct redis_answer *a
 		return;
 	round->claimed[at] = text_equal(answer->text, redis->pending);
 	round->done[at] = answer->text[0] == '-';
+	round->until[at] = clock_wall_us() / 1000 + redis->hot_ms;
 }
 
 /*
@@ -310,7 +226,7 @@ static void report_round(struct round *round)
 				    : round->claimed[i] ? OUTBOX_DEDUP_NEW
 							: OUTBOX_DEDUP_PENDING;
 		if (round->done[i])
-			note_hot_item(redis, round->items[i]);
+			note_hot_item(redis, round->items[i], round->until[i]);
 	}
 }
 
@@ -334,7 +250,7 @@ static bool claim_in_redis(struct dedup_store *store, const struct dedup_item *i
 	struct redis_store *redis = redis_of(store);
 	struct round round = {.redis = redis};
 	for (size_t i = 0; i < count; i++) {
-		if (redis->hot_ms && dedup_hot_has(&redis->hot, items[i].hash, clock_ms())) {
+		if (has_hot_layer(redis) && dedup_hot_has(&redis->hot, items[i].hash, clock_ms())) {
 			ret_states[i] = OUTBOX_DEDUP_DONE;
 			continue;
 		}
@@ -392,31 +308,25 @@ static void say_remove(struct redis_store *redis, const struct dedup_item *items
 		    &redis->server, redis_id_key(redis, &items[i]), redis_word(redis->pending));
 }
 
-/* Waits for the answer before the claim ends: a server whose memory is full would refuse the
- * addition, and yet remove the claim. */
-static bool tell_filter(
-    struct redis_store *redis, const struct dedup_item *items, size_t count, struct err *err)
-{
-	int64_t last;
-	if (!redis->form->say_add)
-		return true;
-	redis->form->say_add(redis, items, count);
-	return redis_session_hear(&redis->server, store_number, &last, err);
-}
-
+/* Waits for the filter's answer before the claim ends: a server whose memory is full would refuse
+ * the addition, and yet remove the claim. */
 static bool add_chunk(struct redis_store *redis, const struct dedup_item *items, size_t count,
     size_t *lost, struct err *err)
 {
 	struct sum sum = {.redis = redis};
-	bool by_key = !redis->form->say_add;
-	if (!redis_session_begin(&redis->server, err) || !tell_filter(redis, items, count, err))
+	struct redis_filter *filter = redis->filter;
+	int64_t until_ms = clock_wall_us() / 1000 + redis->hot_ms;
+
+	if (!redis_session_begin(&redis->server, err) ||
+	    (filter && !redis_filter_add(filter, items, count, &until_ms, err)))
 		return false;
-	(by_key ? say_done : say_remove)(redis, items, count);
-	if (!redis_session_hear(&redis->server, by_key ? see_replaced : see_removed, &sum, err))
+	(filter ? say_remove : say_done)(redis, items, count);
+	if (!redis_session_hear(&redis->server, filter ? see_removed : see_replaced, &sum, err))
 		return false;
+
 	*lost += sum.lost;
 	for (size_t i = 0; i < count; i++)
-		note_hot_item(redis, &items[i]);
+		note_hot_item(redis, &items[i], until_ms);
 	return true;
 }
 
@@ -436,6 +346,12 @@ static bool add_to_redis(
 }
 
 /* --- give back, remove ---------------------------------------------------------------------- */
+
+static void store_number(void *context, size_t number, const struct redis_answer *answer)
+{
+	(void)number;
+	*(int64_t *)context = answer->number;
+}
 
 static bool run_each(struct redis_store *redis, const struct dedup_item *items, size_t count,
     void (*say)(struct redis_store *redis, const struct dedup_item *items, size_t count),
@@ -469,7 +385,7 @@ static void say_forget(struct redis_store *redis, const struct dedup_item *items
 		const struct redis_word words[] = {
 		    redis_word("EVAL"), redis_word(script), redis_word("1"), key};
 		redis_session_say(&redis->server, key, words, 4);
-		if (redis->hot_ms)
+		if (has_hot_layer(redis))
 			dedup_hot_drop(&redis->hot, items[i].hash);
 	}
 }
@@ -485,10 +401,10 @@ static bool remove_from_redis(
 static void close_redis_store(struct dedup_store *store)
 {
 	struct redis_store *redis = redis_of(store);
+	redis_filter_close(redis->filter);
 	redis_session_finish(&redis->server);
 	dedup_hot_finish(&redis->hot);
 	text_finish(&redis->key);
-	free(redis->name);
 	free(redis->pending);
 	free(redis->done);
 	free(redis->lease_ms);
@@ -496,31 +412,55 @@ static void close_redis_store(struct dedup_store *store)
 	free(redis);
 }
 
-/* These forms forget nothing, so that the hot layer is always right. With form=key it is off by
- * default: a key expires, and another process can release it, without the hot layer noticing. */
-static bool check_redis_filter(struct dedup_spec *spec, struct err *err)
+/* With form=key the hot layer is off by default: another process can release an id without the
+ * layer noticing. */
+static bool check_redis_keys(struct dedup_spec *spec, struct err *err)
+{
+	return !spec->sliced ||
+	       err_set(err, ERR_CONFIG,
+		   "slices is refused with form=key, where each id has a time of its own: leave it "
+		   "out, or choose form=bitmap");
+}
+
+static bool check_redis_bitmap(struct dedup_spec *spec, struct err *err)
 {
 	if (spec->hot == 0)
 		spec->hot = DEDUP_HOT;
-	return !spec->window_ms ||
-	       err_set(err, ERR_CONFIG,
-		   "window is refused with form=%s, which forgets nothing: leave it out, or choose "
-		   "form=key",
-		   spec->type->form);
+	if (spec->sliced && !spec->windowed)
+		return err_set(err, ERR_CONFIG,
+		    "slices is refused without window, since ids are remembered forever: add "
+		    "window=24h, or leave slices out");
+	return redis_filter_check_slices(spec, err);
 }
 
-static struct dedup_store *open_redis_store(const struct dedup_spec *spec, struct err *err)
+static bool check_redis_bloom(struct dedup_spec *spec, struct err *err)
+{
+	if (spec->hot == 0)
+		spec->hot = DEDUP_HOT;
+	return (!spec->windowed && !spec->sliced) ||
+	       err_set(err, ERR_CONFIG,
+		   "window and slices are refused with form=bloom, which forgets nothing: leave "
+		   "them out, or choose form=key or form=bitmap");
+}
+
+static bool open_redis_filter(
+    struct redis_store *redis, const struct dedup_spec *spec, struct err *err)
+{
+	redis->filter = redis_filter_open(&redis->server, spec, err);
+	return redis->filter;
+}
+
+static struct dedup_store *open_redis(
+    const struct dedup_spec *spec, bool with_filter, struct err *err)
 {
 	struct redis_store *redis = xcalloc(1, sizeof *redis);
 	long long us = clock_random();
-	redis->form = form_of(spec);
 	redis->store = (struct dedup_store){spec->type, (uint64_t)clock_random()};
-	redis->name = xstrdup(spec->name);
 	redis->pending = xformat("%lld", us);
 	redis->done = xformat("-%lld", us);
 	redis->lease_ms = xformat("%lld", (long long)spec->lease_ms);
 	redis->window_ms = xformat("%lld", (long long)spec->window_ms);
-	text_addf(&redis->key, "%s:%s", redis->name, redis->form->claims);
+	text_addf(&redis->key, "%s:%s", spec->name, with_filter ? "pending" : "id");
 	redis->prefix = redis->key.length;
 	redis->offset = -1;
 
@@ -529,13 +469,25 @@ static struct dedup_store *open_redis_store(const struct dedup_spec *spec, struc
 		redis->hot_ms = spec->window_ms;
 	}
 
-	if (redis_session_init(
-		&redis->server, &spec->server, (int)spec->timeout_ms, spec->name, err) &&
-	    redis_session_begin(&redis->server, err) &&
-	    (!redis->form->prepare || redis->form->prepare(redis, spec, err)))
+	bool good = redis_session_init(
+	    &redis->server, &spec->server, (int)spec->timeout_ms, spec->name, err);
+	if (with_filter)
+		redis->server.most_apart_ms = redis_filter_most_apart_ms(spec);
+	if (good && redis_session_begin(&redis->server, err) &&
+	    (!with_filter || open_redis_filter(redis, spec, err)))
 		return &redis->store;
 	close_redis_store(&redis->store);
 	return NULL;
+}
+
+static struct dedup_store *open_redis_keys(const struct dedup_spec *spec, struct err *err)
+{
+	return open_redis(spec, false, err);
+}
+
+static struct dedup_store *open_redis_filters(const struct dedup_spec *spec, struct err *err)
+{
+	return open_redis(spec, true, err);
 }
 
 /* Done ids are on the server already, as durable as it keeps them. */
@@ -551,22 +503,21 @@ static void read_redis_stats(const struct dedup_store *store, struct outbox_dedu
 {
 	const struct redis_store *redis = (const struct redis_store *)store;
 	stats->offset = redis->offset;
-	if (redis->hot_ms)
+	if (has_hot_layer(redis))
 		stats->memory_bytes = (redis->hot.mask + 1) * sizeof *redis->hot.places;
 }
 
 #define REDIS_SPEC(needs)                                                                          \
 	.spec = {"redis", dedup_settings,                                                          \
 	    DEDUP_TAKES_ALWAYS | DEDUP_TAKES(IDS) | DEDUP_TAKES(RATE) | DEDUP_TAKES(WINDOW) |      \
-		DEDUP_TAKES(HOT) | DEDUP_TAKES(FORM) | DEDUP_TAKES(URL) | DEDUP_TAKES(NAME) |      \
-		DEDUP_TAKES(LEASE) | DEDUP_TAKES(TIMEOUT) | DEDUP_TAKES(PASSWORD_FILE) |           \
-		DEDUP_TAKES(TLS_CA) | DEDUP_TAKES(TLS_CERTIFICATE) | DEDUP_TAKES(TLS_KEY) |        \
-		DEDUP_TAKES(SENTINEL_PASSWORD_FILE),                                               \
+		DEDUP_TAKES(SLICES) | DEDUP_TAKES(HOT) | DEDUP_TAKES(FORM) | DEDUP_TAKES(URL) |    \
+		DEDUP_TAKES(NAME) | DEDUP_TAKES(LEASE) | DEDUP_TAKES(TIMEOUT) |                    \
+		DEDUP_TAKES(PASSWORD_FILE) | DEDUP_TAKES(TLS_CA) | DEDUP_TAKES(TLS_CERTIFICATE) |  \
+		DEDUP_TAKES(TLS_KEY) | DEDUP_TAKES(SENTINEL_PASSWORD_FILE),                        \
 	    DEDUP_TAKES(URL) | DEDUP_TAKES(NAME) | (needs)}
 #define REDIS_LIFE                                                                                 \
-	.open = open_redis_store, .close = close_redis_store, .look = claim_in_redis,              \
-	.add = add_to_redis, .give_back = release_in_redis, .checkpoint = note_redis_offset,       \
-	.stats = read_redis_stats
+	.close = close_redis_store, .look = claim_in_redis, .add = add_to_redis,                   \
+	.give_back = release_in_redis, .checkpoint = note_redis_offset, .stats = read_redis_stats
 #define REDIS_RESTART                                                                              \
 	"of a consumer: forgets no id, and pending ids are free after their lease; of the "        \
 	"server: remembers ids that it wrote to its disk before (appendfsync); a server "          \
@@ -574,12 +525,17 @@ static void read_redis_stats(const struct dedup_store *store, struct outbox_dedu
 #define REDIS_NEGATIVES                                                                            \
 	"none, as long as the server keeps the writes that it acknowledged: a failover may "       \
 	"lose the last of them"
+#define REDIS_FILTER_WINDOW                                                                        \
+	"; an id is remembered forever, with window for at least the window after it was done, "   \
+	"less the difference of the clocks, a minute at most"
 #define REDIS_SCOPE "all consumers that use the server with this name"
 #define REDIS_DISK "of the server"
 
 const struct dedup_store_type redis_store = {
     REDIS_SPEC(0),
     .form = "key",
+    .check = check_redis_keys,
+    .open = open_redis_keys,
     .promise = {.store = "redis",
 	.releases = true,
 	.shared = true,
@@ -597,16 +553,19 @@ const struct dedup_store_type redis_store = {
 const struct dedup_store_type redis_bitmap_store = {
     REDIS_SPEC(DEDUP_TAKES(IDS)),
     .form = "bitmap",
-    .check = check_redis_filter,
+    .window_optional = true,
+    .check = check_redis_bitmap,
+    .open = open_redis_filters,
     .promise = {.store = "redis form=bitmap",
 	.lossy = true,
 	.shared = true,
-	.false_positives = "the number of done ids, divided by 2^32: 0.23 % at 10 M, 2.3 % at "
-			   "100 M; such a message is lost",
-	.false_negatives = REDIS_NEGATIVES,
+	.false_positives = "the number of remembered ids, divided by 2^32: 0.23 % at 10 M, 2.3 % "
+			   "at 100 M; such a message is lost",
+	.false_negatives = REDIS_NEGATIVES REDIS_FILTER_WINDOW,
 	.restart = REDIS_RESTART,
 	.scope = REDIS_SCOPE,
-	.memory = "of the server: up to 512 MiB, whatever the number of ids",
+	.memory = "of the server: up to 512 MiB, whatever the number of ids; with window up to "
+		  "512 MiB for each living slice, one more than slices",
 	.disk = REDIS_DISK},
     REDIS_LIFE,
 };
@@ -614,7 +573,9 @@ const struct dedup_store_type redis_bitmap_store = {
 const struct dedup_store_type redis_bloom_store = {
     REDIS_SPEC(DEDUP_TAKES(IDS)),
     .form = "bloom",
-    .check = check_redis_filter,
+    .window_optional = true,
+    .check = check_redis_bloom,
+    .open = open_redis_filters,
     .promise = {.store = "redis form=bloom",
 	.lossy = true,
 	.shared = true,

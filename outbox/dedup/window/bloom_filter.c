@@ -87,6 +87,19 @@ static const struct bloom_code *const others[] = {
 #endif
     &portable, NULL};
 
+double bloom_measured_rate(const struct bloom_filter *filter)
+{
+	double sum = 0;
+	for (uint64_t line = 0; line < filter->lines; line++) {
+		const uint64_t *words = filter->words + line * BLOOM_BITS;
+		double share = 1; /* the rate of this line */
+		for (int i = 0; i < BLOOM_BITS; i++)
+			share *= (double)__builtin_popcountll(words[i]) / 64;
+		sum += share;
+	}
+	return sum / (double)filter->lines;
+}
+
 const struct bloom_code *const *bloom_codes(void)
 {
 #ifdef __x86_64__

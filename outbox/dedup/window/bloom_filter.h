@@ -29,6 +29,10 @@ struct bloom_code {
 	uint64_t (*look)(const struct bloom_filter *filters, int count, struct fingerprint hash);
 };
 
+/* The false positive rate that the filter's bits make, whatever set them: the part of all ids that
+ * it would take for present. Reads the whole filter. */
+double bloom_measured_rate(const struct bloom_filter *filter);
+
 /* The implementations for this machine, the fastest first, the portable one last; then NULL. */
 const struct bloom_code *const *bloom_codes(void);
 

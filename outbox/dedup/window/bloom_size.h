@@ -23,6 +23,8 @@ enum { BLOOM_PLACES = 64 }; /* in a word */
 
 /* The false positive rate of a filter with `load` ids a line. */
 double bloom_rate(double load, int places);
+/* The standard deviation of the rate of a filter with so many lines, which differs by chance. */
+double bloom_rate_deviation(double load, uint64_t lines, int places);
 /* The largest number of ids a line with this rate at most; 0 < rate < 1. */
 double bloom_load(double rate, int places);
 
@@ -45,5 +47,7 @@ struct bloom_plan bloom_plan(uint64_t ids, double rate, int slices, int places);
 
 /* The number of ids that fit into a slice (sub 0) or sub-slice with these lines: at least 1. */
 uint64_t bloom_room(const struct bloom_plan *plan, int sub, uint64_t lines);
-/* The lines that sub-slice number `sub` (1, 2, …) of a slice needs for these ids. */
+/* The rate that a full slice (sub 0) or sub-slice may have. */
+double bloom_share(const struct bloom_plan *plan, int sub);
+/* The lines that a slice (sub 0) or sub-slice needs for these ids. */
 uint64_t bloom_sub_lines(const struct bloom_plan *plan, int sub, uint64_t ids);

@@ -48,6 +48,11 @@ void dedup_ahead_begin(struct dedup_ahead *ahead, const struct dedup_slice_plan 
 		prepare_slice(ahead);
 }
 
+uint64_t dedup_ahead_ids(const struct dedup_ahead *ahead)
+{
+	return ahead->plan.ids;
+}
+
 bool dedup_ahead_has(const struct dedup_ahead *ahead, int64_t number, int sub)
 {
 	return (ahead->running || ahead->slice.log) && ahead->plan.head.slice == number &&

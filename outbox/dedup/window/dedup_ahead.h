@@ -40,5 +40,7 @@ void dedup_ahead_begin(struct dedup_ahead *ahead, const struct dedup_slice_plan 
  */
 bool dedup_ahead_take(
     struct dedup_ahead *ahead, int64_t number, int sub, struct dedup_slice *ret_slice);
+/* The planned ids of the slice that is ready, or being made. */
+uint64_t dedup_ahead_ids(const struct dedup_ahead *ahead);
 /* Is this slice ready, or being made? */
 bool dedup_ahead_has(const struct dedup_ahead *ahead, int64_t number, int sub);

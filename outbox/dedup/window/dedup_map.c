@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "bloom_filter.h"
 #include "cleanup.h"
@@ -68,6 +69,25 @@ const char *dedup_map_fault(const struct dedup_map_head *head, uint64_t seed)
 	if (head->version != DEDUP_MAP_VERSION)
 		return "is of another version of the format than this program's";
 	return dedup_map_known(head, seed) ? NULL : "has a damaged head";
+}
+
+bool dedup_map_sizes(
+    int folder, const char *name, uint64_t seed, uint64_t *ret_lines, uint64_t *ret_buckets)
+{
+	struct stat state;
+	struct dedup_map_head head;
+	owned_fd int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0 || fstat(fd, &state) ||
+	    pread(fd, &head, sizeof head, 0) != (ssize_t)sizeof head ||
+	    dedup_map_fault(&head, seed))
+		return false;
+
+	/* compared one by one first: the sizes of a damaged head could overflow their sum */
+	uint64_t bytes = (uint64_t)state.st_size, most = bytes / BLOOM_LINE;
+	*ret_lines = head.lines;
+	*ret_buckets = head.buckets;
+	return head.lines <= most && head.buckets <= most &&
+	       dedup_map_bytes(head.lines, head.buckets) == bytes;
 }
 
 bool dedup_map_is_empty(int folder, const char *name, uint64_t seed)

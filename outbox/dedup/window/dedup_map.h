@@ -34,6 +34,10 @@ const struct dedup_map_known *dedup_map_known(const struct dedup_map_head *head,
 /* Writes in the place of the older one. */
 void dedup_map_note(struct dedup_map_head *head, struct dedup_map_known known, uint64_t seed);
 
+/* The lines and buckets of an existing map. False: the file does not exist, its head has a fault,
+ * or it has another size than its head says. */
+bool dedup_map_sizes(
+    int folder, const char *name, uint64_t seed, uint64_t *ret_lines, uint64_t *ret_buckets);
 /* Is the file a whole map without ids, which was made ready and not used? */
 bool dedup_map_is_empty(int folder, const char *name, uint64_t seed);
 

@@ -19,6 +19,7 @@
 #include <unistd.h>
 #include "disk_error.h"
 #include "dedup_map.h"
+#include "fault.h"
 #include "text.h"
 
 enum { NAME = 64, AHEAD = 16 };
@@ -40,6 +41,14 @@ static uint64_t seed_of(const struct dedup_slice *slice)
 	return slice->plan.head.seed;
 }
 
+static void lay_out_map(struct dedup_slice *slice, void *map)
+{
+	char *filter = (char *)map + DEDUP_MAP_HEAD;
+	slice->map = map;
+	slice->filter.words = (void *)filter;
+	slice->index.buckets = (void *)(filter + slice->filter.lines * BLOOM_LINE);
+}
+
 /* A file of another size is of another plan, or was being created: it is emptied. */
 static bool open_map(struct dedup_slice *slice, const char *name, int folder, struct err *err)
 {
@@ -54,16 +63,11 @@ static bool open_map(struct dedup_slice *slice, const char *name, int folder, st
 		(errno = posix_fallocate(slice->map_fd, 0, (off_t)slice->map_bytes))))
 		return disk_error_fail(name, "made", err);
 
-	slice->map =
+	void *map =
 	    mmap(NULL, slice->map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, slice->map_fd, 0);
-	if (slice->map == MAP_FAILED) {
-		slice->map = NULL;
+	if (map == MAP_FAILED)
 		return disk_error_fail(name, "mapped", err);
-	}
-
-	char *filter = (char *)slice->map + DEDUP_MAP_HEAD;
-	slice->filter.words = (void *)filter;
-	slice->index.buckets = (void *)(filter + slice->filter.lines * BLOOM_LINE);
+	lay_out_map(slice, map);
 	return true;
 }
 
@@ -251,6 +255,7 @@ static bool rebuild_slice_map(struct dedup_slice *slice, struct err *err)
 	memset(slice->map, 0, slice->map_bytes);
 	begin_map(slice);
 	slice->origin = SLICE_REBUILT;
+	fault_point("in_map_rebuild");
 
 	bool good = key_log_show(slice->log, KEY_FIRST_UNIT, see_entry, &filling, err);
 	if (good)
@@ -362,6 +367,49 @@ void dedup_slice_remove(struct dedup_slice *slice, int folder)
 	dedup_slice_close(slice);
 	unlinkat(folder, map, 0);
 	unlinkat(folder, log, 0);
+}
+
+/* --- repair --------------------------------------------------------------------------------- */
+
+/* Lengthens the file, and maps it a second time. The map that is in use stays as it is: a look at
+ * it must find its ids also when this fails. NULL: it failed. */
+static void *map_longer(const struct dedup_slice *slice, uint64_t bytes, struct err *err)
+{
+	char name[NAME];
+	name_slice_file(&slice->plan, "map", name);
+	if ((errno = posix_fallocate(slice->map_fd, 0, (off_t)bytes)) == 0) {
+		void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, slice->map_fd, 0);
+		if (map != MAP_FAILED)
+			return map;
+	}
+
+	disk_error_fail(name, "lengthened", err);
+	/* the room that was taken is given back: other files need it now */
+	if (ftruncate(slice->map_fd, (off_t)slice->map_bytes))
+		err_prefix(err, "%s stays too long", name);
+	return NULL;
+}
+
+bool dedup_slice_remake(struct dedup_slice *slice, uint64_t lines, struct err *err)
+{
+	uint64_t bytes = dedup_map_bytes(lines, slice->index.count);
+	if (bytes > slice->map_bytes) {
+		void *map = map_longer(slice, bytes, err);
+		if (!map)
+			return false;
+
+		fault_point("before_map_repair");
+		munmap(slice->map, slice->map_bytes);
+		slice->map_bytes = bytes;
+		slice->filter.lines = lines;
+		lay_out_map(slice, map);
+	}
+	return rebuild_slice_map(slice, err);
+}
+
+void dedup_slice_distrust(struct dedup_slice *slice)
+{
+	wipe_map_magic(slice);
 }
 
 /* --- use ------------------------------------------------------------------------------------ */

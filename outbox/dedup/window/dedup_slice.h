@@ -51,6 +51,8 @@ struct dedup_slice {
 	struct bloom_filter filter;
 	struct key_index index;
 	enum dedup_slice_origin origin;
+	bool doubted;     /* an alarm came: the next checkpoint measures the filter */
+	double bits_rate; /* bloom_measured_rate when it was measured last; 0: never */
 	/* the rest is private to dedup_slice.c */
 	struct dedup_map_known known; /* as stored in the map */
 	struct map_pieces pieces;
@@ -98,6 +100,14 @@ int64_t dedup_slice_offset(const struct dedup_slice *slice); /* key_log_offset *
  * closed. */
 bool dedup_slice_write(struct dedup_slice *slice, int64_t offset, struct err *err) MUST_CHECK;
 bool dedup_slice_sync(struct dedup_slice *slice, struct err *err) MUST_CHECK;
+
+/*
+ * Makes the map anew from the log, with this number of lines (at least as many as it has).
+ * ERR_RETRY: the disk has no room, and the map is as it was. ERR_FATAL: the log is damaged.
+ */
+bool dedup_slice_remake(struct dedup_slice *slice, uint64_t lines, struct err *err) MUST_CHECK;
+/* Makes the next opening make the map anew. */
+void dedup_slice_distrust(struct dedup_slice *slice);
 
 /*
  * Makes the map valid after the next start of the machine: the log's units that it has, its

@@ -3,7 +3,8 @@
  * that one look goes through all of them. A record of a later time moves the window
  * (advance_window): expired slices are removed, and the next slice is made ready in a thread
  * (dedup_ahead.h). An added id waits in its slice's log and in the set `unwritten`; a flush or a
- * checkpoint writes it, and brings it into the slice's map.
+ * checkpoint writes it, and brings it into the slice's map. An alarm (end_stretch) puts all filters
+ * in doubt, and repair_window measures and repairs them.
  *
  * Read struct dedup_window first, then begin_slice and advance_window, then the opening, then
  * dedup_window_has, dedup_window_add and dedup_window_checkpoint.
@@ -28,18 +29,21 @@
 #include "dedup_slice.h"
 #include "fault.h"
 #include "file_list.h"
+#include "filter_repair.h"
 #include "hash_set.h"
+#include "key_index.h"
 #include "slice_time.h"
 #include "state_file_name.h"
 #include "text.h"
 
 enum { STRETCH = 1 << 16 }; /* looks */
+enum { REPAIR_MS = 100 };   /* of a checkpoint; the repair of one slice may take longer */
 _Static_assert((int)FILE_LIST_MOST >= (int)BLOOM_FILTERS, "a list has room for all slices");
 
 struct dedup_window {
 	struct state_folder folder;
-	bool folder_dirty; /* files were created, and the folder was not synced */
-	struct bloom_plan plan;
+	bool folder_dirty;              /* files were created, and the folder was not synced */
+	struct bloom_plan plan, target; /* target: for repairs; its rate is at most `alarm` */
 	const struct bloom_code *code;
 	struct slice_time time; /* newest: that of the slices, INT64_MIN: none yet */
 	/* sorted by slice and sub-slice; filters[i] is a copy of slices[i].filter */
@@ -52,6 +56,9 @@ struct dedup_window {
 	bool proving;                      /* some filters have lines to prove before a look */
 	struct err broken;                 /* has a message if a slice is unusable */
 	double alarm;
+	uint64_t repairs_before; /* figures.repairs when the alarm put the filters in doubt */
+	int64_t incurable;       /* `newest` when no repair ended the alarm; none is tried again
+				  * until it changes */
 	struct stretch {
 		uint64_t looks, false_hits; /* looks at ids that were new, and their false hits */
 	} stretch;
@@ -71,7 +78,7 @@ static int place_of_slice(const struct dedup_window *window, int64_t number, int
 }
 
 /* Each sub-slice is twice as large as the one before, so that there are never many. least: the
- * number of units in an existing log. */
+ * number of ids that it has room for at least. */
 static struct dedup_slice_plan plan_of(
     const struct dedup_window *window, int64_t number, int sub, uint64_t least)
 {
@@ -86,8 +93,7 @@ static struct dedup_slice_plan plan_of(
 
 	for (int i = 1; i < sub; i++)
 		plan.ids *= 2;
-	/* an existing log may be of a larger plan; not all of its units are ids */
-	if (plan.ids + plan.ids / 4 < least)
+	if (plan.ids < least)
 		plan.ids = least;
 
 	if (sub > 0)
@@ -96,6 +102,28 @@ static struct dedup_slice_plan plan_of(
 		plan.lines = (uint64_t)ceil(
 		    (double)plan.ids / (double)window->plan.ids * (double)window->plan.lines);
 	return plan;
+}
+
+/*
+ * The ids that a slice of the window needs room for, so that after a slice with sub-slices the next
+ * ones have one filter each: a quarter more than came into the newest slice or the one before it.
+ * An older one counts no longer, since old ids may have been loaded into it. Bounded, since one
+ * peak must not take all memory.
+ */
+static uint64_t needed_room(const struct dedup_window *window)
+{
+	uint64_t most = 0, ids = 0, bound = window->plan.ids * FILTER_MOST_GROWTH;
+	for (int i = 0; i < window->count; i++) {
+		const struct dedup_slice *slice = &window->slices[i];
+		if (slice->plan.head.slice < window->time.newest - 1)
+			continue;
+		ids = (slice->plan.head.sub ? ids : 0) + dedup_slice_ids(slice);
+		most = ids > most ? ids : most;
+	}
+
+	if (most <= window->plan.ids)
+		return window->plan.ids;
+	return most + most / 4 < bound ? most + most / 4 : bound;
 }
 
 /*
@@ -147,7 +175,8 @@ static bool begin_slice(
     struct dedup_window *window, int64_t number, int sub, int *ret_place, struct err *err)
 {
 	struct dedup_slice slice;
-	const struct dedup_slice_plan plan = plan_of(window, number, sub, 0);
+	const struct dedup_slice_plan plan =
+	    plan_of(window, number, sub, sub ? 0 : needed_room(window));
 	if (!check_room(window, err) || !get_slice(window, &plan, &slice, err))
 		return false;
 	window->folder_dirty = true;
@@ -179,7 +208,8 @@ static void advance_window(struct dedup_window *window)
 	if (unwritten)
 		forget_unwritten(window, gone);
 
-	const struct dedup_slice_plan next = plan_of(window, window->time.newest + 1, 0, 0);
+	const struct dedup_slice_plan next =
+	    plan_of(window, window->time.newest + 1, 0, needed_room(window));
 	dedup_ahead_begin(&window->next, &next, window->slices, gone);
 	window->count -= gone;
 	memmove(
@@ -190,10 +220,35 @@ static void advance_window(struct dedup_window *window)
 
 /* --- opening -------------------------------------------------------------------------------- */
 
+static struct filter_state measure_slice(const struct dedup_slice *slice)
+{
+	return filter_measure(&slice->filter, dedup_slice_ids(slice));
+}
+
 static void count_origin(struct dedup_window *window, enum dedup_slice_origin origin)
 {
 	window->figures.rebuilt += origin == SLICE_REBUILT;
 	window->figures.mapped += origin != SLICE_REBUILT;
+}
+
+/* A map that is larger than planned stays so: it was made for more ids, or by a repair, and would
+ * exceed its rate again if the settings alone gave its size. */
+static void keep_larger_map(const struct dedup_window *window, struct dedup_slice_plan *plan)
+{
+	uint64_t lines, buckets;
+	owned_text char *name = xformat("%lld.%d.map", (long long)plan->head.slice, plan->head.sub);
+	if (!dedup_map_sizes(window->folder.fd, name, plan->head.seed, &lines, &buckets))
+		return;
+
+	/* far beyond the settings it is of other settings, and would keep memory that they release
+	 */
+	if (lines < plan->lines || buckets < key_index_buckets(plan->ids) ||
+	    lines > plan->lines * FILTER_MOST_GROWTH)
+		return;
+
+	plan->lines = lines;
+	if (buckets > key_index_buckets(plan->ids))
+		plan->ids = (buckets - 1) * KEY_BUCKET_PLANNED;
 }
 
 /* A slice with an empty log was made ready by a process that was killed before it needed the slice:
@@ -213,8 +268,12 @@ static bool open_window_file(
 	if (fstatat(window->folder.fd, name, &state, 0))
 		return state_folder_fail(&window->folder, "a key log cannot be looked at", err);
 
-	const struct dedup_slice_plan plan =
-	    plan_of(window, number, sub, (uint64_t)state.st_size / KEY_UNIT);
+	struct dedup_slice_plan plan = plan_of(window, number, sub, 0);
+	uint64_t units = (uint64_t)state.st_size / KEY_UNIT;
+	/* an existing log may be of a larger plan; not all of its units are ids */
+	if (plan.ids + plan.ids / 4 < units)
+		plan = plan_of(window, number, sub, units);
+	keep_larger_map(window, &plan);
 	if (!check_room(window, err))
 		return false;
 	if (!dedup_slice_open(&slice, window->folder.fd, &plan, err))
@@ -298,9 +357,14 @@ struct dedup_window *dedup_window_open(
 	window->alarm = settings->alarm;
 	dedup_hot_init(&window->hot, settings->hot);
 	window->time = (struct slice_time){settings->slice_ms, settings->slices, INT64_MIN};
+	window->incurable = INT64_MIN;
 	window->figures.offset = -1;
 	window->code = *bloom_codes();
 	window->plan = bloom_plan(settings->ids, settings->rate, settings->slices, BLOOM_PLACES);
+	window->target = window->plan;
+	if (settings->alarm > 0 && settings->alarm < settings->rate)
+		window->target =
+		    bloom_plan(settings->ids, settings->alarm, settings->slices, BLOOM_PLACES);
 
 	bool good = state_folder_open(
 	    &window->folder, settings->path, "bloom", settings->slices, settings->slice_ms, 0, err);
@@ -333,7 +397,11 @@ void dedup_window_close(struct dedup_window *window)
 
 	for (int i = 0; i < window->count; i++) {
 		struct err err; /* ignored: an unsealed map is rebuilt after a restart */
-		(void)!dedup_slice_seal(&window->slices[i], &err);
+		if (window->figures.alarm && measure_slice(&window->slices[i]).damaged)
+			/* a seal would make the next start believe these bits */
+			dedup_slice_distrust(&window->slices[i]);
+		else
+			(void)!dedup_slice_seal(&window->slices[i], &err);
 		dedup_slice_close(&window->slices[i]);
 	}
 
@@ -424,10 +492,22 @@ static void end_stretch(struct dedup_window *window)
 	struct stretch *stretch = &window->stretch;
 	if (++stretch->looks < STRETCH)
 		return;
+
+	bool before = window->figures.alarm;
 	window->figures.observed_rate = (double)stretch->false_hits / (double)stretch->looks;
 	window->figures.alarm = window->alarm > 0 && stretch->false_hits >= 10 &&
 				window->figures.observed_rate > window->alarm;
+	window->figures.alarms += window->figures.alarm && !before;
+	if (window->figures.alarm)
+		window->figures.alarm_rate = window->figures.observed_rate;
 	*stretch = (struct stretch){0};
+
+	/* a measurement reads the whole filter: it is left out where it found no cure before */
+	if (window->figures.alarm && window->time.newest != window->incurable) {
+		window->repairs_before = window->figures.repairs;
+		for (int i = 0; i < window->count; i++)
+			window->slices[i].doubted = true;
+	}
 }
 
 bool dedup_window_is_hot(const struct dedup_window *window, struct fingerprint hash)
@@ -508,6 +588,19 @@ static bool is_nearly_full(const struct dedup_slice *slice)
 	return dedup_slice_ids(slice) >= slice->plan.ids - slice->plan.ids / 4;
 }
 
+/* Far more ids come than planned, and the next slice was made ready with too little room. A
+ * sub-slice holds as many ids as all before it, so that twice as many may come. A small excess
+ * waits for advance_window: to make a slice ready at the end of another one could delay the
+ * rotation. */
+static void enlarge_next(struct dedup_window *window)
+{
+	uint64_t room = 2 * needed_room(window), bound = window->plan.ids * FILTER_MOST_GROWTH;
+	const struct dedup_slice_plan next =
+	    plan_of(window, window->time.newest + 1, 0, room < bound ? room : bound);
+	if (next.ids > dedup_ahead_ids(&window->next))
+		dedup_ahead_begin(&window->next, &next, NULL, 0);
+}
+
 static void prepare_sub(struct dedup_window *window, const struct dedup_slice *last)
 {
 	const struct key_log_head *head = &last->plan.head;
@@ -515,6 +608,8 @@ static void prepare_sub(struct dedup_window *window, const struct dedup_slice *l
 		return;
 	const struct dedup_slice_plan plan = plan_of(window, head->slice, head->sub + 1, 0);
 	dedup_ahead_begin(&window->next_sub, &plan, NULL, 0);
+	if (head->sub)
+		enlarge_next(window);
 }
 
 bool dedup_window_add(struct dedup_window *window, struct fingerprint hash, int64_t offset,
@@ -570,6 +665,101 @@ static bool write_window_slices(struct dedup_window *window, int64_t offset, str
 	       make_slice_durable(window, &window->slices[window->count - 1], offset, err);
 }
 
+/* --- repair --------------------------------------------------------------------------------- */
+
+static bool remake_slice(struct dedup_window *window, int place, uint64_t lines, struct err *err)
+{
+	struct dedup_slice *slice = &window->slices[place];
+	bool good = dedup_slice_remake(slice, lines, err);
+
+	/* also after a failure: the old filter's memory may be gone */
+	window->filters[place] = slice->filter;
+	if (!good)
+		return false;
+	window->figures.repairs++;
+	slice->bits_rate = measure_slice(slice).rate;
+	return true;
+}
+
+/* Measures the slice's filter, and makes it anew if that helps. */
+static bool repair_slice(struct dedup_window *window, int place, struct err *err)
+{
+	struct dedup_slice *slice = &window->slices[place];
+	const struct filter_state state = measure_slice(slice);
+	const struct key_log_head *head = &slice->plan.head;
+	uint64_t ids = dedup_slice_ids(slice);
+	uint64_t planned = plan_of(window, head->slice, head->sub, ids).lines;
+
+	slice->doubted = false;
+	slice->bits_rate = state.rate;
+	/* the newest slice gets more ids */
+	if (ids < slice->plan.ids)
+		ids = slice->plan.ids;
+
+	uint64_t lines = filter_repair_lines(
+	    &state, &window->target, head->sub, ids, slice->filter.lines, planned);
+	return !lines || remake_slice(window, place, lines, err);
+}
+
+static void end_doubts(struct dedup_window *window)
+{
+	for (int i = 0; i < window->count; i++)
+		window->slices[i].doubted = false;
+}
+
+/* All filters were measured. If a repair ended the alarm, it need not last until the next stretch,
+ * because the measured rate is exact. */
+static void judge_repairs(struct dedup_window *window)
+{
+	double none = 1;
+	for (int i = 0; i < window->count; i++)
+		none *= 1 - window->slices[i].bits_rate;
+
+	/* without a repair the false hits have another cause, such as ids without a row in the
+	 * query of confirm=sql */
+	if (window->figures.repairs > window->repairs_before && 1 - none <= window->alarm) {
+		window->figures.observed_rate = 1 - none;
+		window->figures.alarm = false;
+		window->stretch = (struct stretch){0};
+	} else
+		window->incurable = window->time.newest;
+}
+
+static bool has_doubts(const struct dedup_window *window)
+{
+	for (int i = 0; i < window->count; i++)
+		if (window->slices[i].doubted)
+			return true;
+	return false;
+}
+
+/*
+ * Measures the filters that an alarm has put in doubt, and repairs those that need it. Once this
+ * has taken REPAIR_MS, the rest is left to the next checkpoints, so that none takes long. If the
+ * disk has no room, the next stretch tries again.
+ */
+static bool repair_window(struct dedup_window *window, struct err *err)
+{
+	int64_t until = clock_ms() + REPAIR_MS;
+	if (!has_doubts(window))
+		return true;
+
+	for (int place = 0; place < window->count; place++) {
+		if (!window->slices[place].doubted)
+			continue;
+		if (!repair_slice(window, place, err)) {
+			end_doubts(window);
+			return err->kind != ERR_FATAL || fail_window(window, err);
+		}
+		if (clock_ms() >= until)
+			break;
+	}
+
+	if (!has_doubts(window))
+		judge_repairs(window);
+	return true;
+}
+
 bool dedup_window_checkpoint(struct dedup_window *window, int64_t offset, struct err *err)
 {
 	if (!check_whole(window, err) || !state_folder_check(&window->folder, err) ||
@@ -582,7 +772,7 @@ bool dedup_window_checkpoint(struct dedup_window *window, int64_t offset, struct
 	hash_set_clear(&window->unwritten);
 	if (window->count && offset > window->figures.offset)
 		window->figures.offset = offset;
-	return true;
+	return repair_window(window, err); /* last: the ids are durable, whatever becomes of it */
 }
 
 void dedup_window_figures(
@@ -591,6 +781,7 @@ void dedup_window_figures(
 	double none = 1;
 	*ret_figures = window->figures;
 	ret_figures->slices = window->count;
+	ret_figures->repairing = has_doubts(window);
 	ret_figures->memory_bytes = (window->hot.mask + 1) * sizeof *window->hot.places +
 				    window->unwritten.capacity * sizeof *window->unwritten.places;
 	ret_figures->newest_ms = window->time.newest == INT64_MIN

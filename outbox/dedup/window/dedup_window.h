@@ -6,9 +6,13 @@
  * slice that is alive. A look asks all slices; if a filter may have the id, the slice's log
  * confirms it.
  *
- * A slice that has as many ids as planned gets a sub-slice, with a filter that is more exact. If
- * the observed rate of false hits is beyond the allowed one, a slice gets it with a quarter of the
- * planned ids.
+ * A slice that has as many ids as planned gets a sub-slice, with a filter that is more exact, and
+ * the next slices are planned for as many ids as came.
+ *
+ * If the observed rate of false hits is beyond the allowed one, there is an alarm. The next
+ * checkpoints measure the filters and make those anew from their logs that are overfilled or
+ * damaged; a filter is never replaced by one without all ids of its log, because its answers would
+ * be wrong. Until then a quarter of the planned ids fills a slice.
  *
  *   folder/lock, folder/window   state_folder.h
  *   folder/N.S.log               slice N, sub-slice S: key_log.h
@@ -31,7 +35,7 @@ struct dedup_window_settings {
 	const char *path;
 	uint64_t ids;     /* planned maximum of different ids in the window */
 	double rate;      /* false positive rate of the whole window */
-	double alarm;     /* the observed rate beyond which slices are split; 0: never */
+	double alarm;     /* the observed rate beyond which filters are made anew; 0: never */
 	int64_t slice_ms; /* length of a slice */
 	int slices;       /* number of slices of the window */
 	uint64_t hot;     /* number of ids in the exact layer in front */
@@ -46,9 +50,14 @@ struct dedup_window_figures {
 	double planned_rate;  /* planned rate of false hits, as the slices are filled now */
 	double observed_rate; /* in the last stretch of looks for new ids; 0: none was whole */
 	bool alarm;           /* observed_rate is beyond the setting `alarm` */
-	int64_t offset;       /* everything below it is durable; -1: not known */
-	int64_t newest_ms;    /* the window's time; INT64_MIN: nothing was added yet */
-	int mapped, rebuilt;  /* existing slices: with their own map, with one made from the log */
+	bool repairing;       /* the next checkpoints measure and repair filters */
+	/* since the window was opened: how often `alarm` became true; filters that were made anew
+	 */
+	uint64_t alarms, repairs;
+	double alarm_rate;   /* the observed rate of the last alarm */
+	int64_t offset;      /* everything below it is durable; -1: not known */
+	int64_t newest_ms;   /* the window's time; INT64_MIN: nothing was added yet */
+	int mapped, rebuilt; /* existing slices: with their own map, with one made from the log */
 };
 
 /*
@@ -87,7 +96,8 @@ bool dedup_window_add(struct dedup_window *window, struct fingerprint hash, int6
 /* Writes the added ids, and does not wait for the disk. */
 bool dedup_window_flush(struct dedup_window *window, struct err *err) MUST_CHECK;
 /*
- * Makes the added ids durable. offset: all records below it are done, or -1. ERR_RETRY: no id is
+ * Makes the added ids durable. offset: all records below it are done, or -1. During an alarm a call
+ * makes filters anew, for 100 ms and at least one: a second for about 30 M ids. ERR_RETRY: no id is
  * forgotten, call again later; ERR_FATAL: open the window again.
  */
 bool dedup_window_checkpoint(

@@ -239,11 +239,18 @@ static void tell_growth(const struct load *load)
 {
 	struct outbox_dedup_stats stats;
 	outbox_dedup_stats(load->dedup, &stats);
+
 	if (stats.sub_slices)
 		fprintf(stderr,
 		    "outbox-relay: more ids came than are planned, and the store has grown by %d "
 		    "sub-slices: raise ids\n",
 		    stats.sub_slices);
+
+	if (stats.alarm)
+		fprintf(stderr,
+		    "outbox-relay: the filter has %.3g%% false positives, which is more than alarm "
+		    "allows: raise ids or alarm; answers stay right, and cost more\n",
+		    stats.observed_rate * 100);
 }
 
 static int load_all(const struct call *call, const char *query)

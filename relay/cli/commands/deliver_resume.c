@@ -11,10 +11,10 @@ const struct command command_deliver_resume = {
     .arguments = "NAME",
     .least_arguments = 1,
     .most_arguments = 1,
-    .summary = "Resumes a paused [deliver] section.",
+    .summary = "Resumes a [deliver] section, and its blocked partitions.",
     .description =
-	"Calls the process at [api] listen, with the first of operate_tokens. A section that is "
-	"not paused does not change.\n",
+	"Calls the process at [api] listen, with the first of operate_tokens. Partitions "
+	"that are blocked try their message once more, also if the section is not paused.\n",
     .options = deliver_operate_options,
     .example = "outbox-relay deliver resume orders --reason repaired",
     .run = run_deliver_resume,
