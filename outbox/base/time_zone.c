@@ -20,7 +20,7 @@
 #include "cleanup.h"
 #include "text.h"
 
-enum { HEAD = 44, TYPE = 6, MOST_FILE = 1 << 18, MOST_OFFSET = 26 * 3600 };
+enum { HEAD = 44, TYPE = 6, MOST_FILE = 1 << 18, MOST_OFFSET = 26 * 3600, DAY = 86400 };
 
 struct change {
 	int64_t second;
@@ -223,4 +223,28 @@ struct zone_span time_zone_span(const struct time_zone *zone, int64_t second)
 	if (past < zone->count)
 		span.end = zone->changes[past].second;
 	return span;
+}
+
+/* --- days ----------------------------------------------------------------------------------- */
+
+int64_t time_zone_day(const struct time_zone *zone, int64_t second)
+{
+	int64_t local = second + time_zone_span(zone, second).offset;
+	return local / DAY - (local % DAY < 0);
+}
+
+int64_t time_zone_day_begin(const struct time_zone *zone, int64_t day)
+{
+	/* The first span of the zone that has a part of the day; a later part follows where the
+	 * clock goes back over midnight. */
+	for (int64_t at = day * DAY - MOST_OFFSET; at < (day + 1) * DAY + MOST_OFFSET;) {
+		struct zone_span span = time_zone_span(zone, at);
+		int64_t begin = day * DAY - span.offset, end = begin + DAY;
+		if (begin < span.begin)
+			begin = span.begin;
+		if (begin < end && begin < span.end)
+			return begin;
+		at = span.end;
+	}
+	return time_zone_day_begin(zone, day + 1);
 }

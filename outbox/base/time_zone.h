@@ -24,3 +24,9 @@ void time_zone_destroy(struct time_zone *zone);
 
 /* The span of time around this second, which is at most 10^16 from 1970, and its offset. */
 struct zone_span time_zone_span(const struct time_zone *zone, int64_t second);
+
+/* The date that the zone's clock shows, as days since 1970-01-01. */
+int64_t time_zone_day(const struct time_zone *zone, int64_t second);
+/* The first second with this date. It is not 00:00 where the clock leaves that out; if the zone
+ * leaves out the whole day, the next day begins then. */
+int64_t time_zone_day_begin(const struct time_zone *zone, int64_t day);

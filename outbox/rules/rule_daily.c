@@ -61,11 +61,6 @@ static int64_t floor_quotient(int64_t number, int64_t divisor)
 	return number / divisor - (number % divisor < 0);
 }
 
-static int64_t day_number_of(const struct time_zone *zone, int64_t second)
-{
-	return floor_quotient(second + time_zone_span(zone, second).offset, DAY);
-}
-
 static int64_t later_bound(int64_t a, int64_t b)
 {
 	return a > b ? a : b;
@@ -99,7 +94,7 @@ static const struct day *day_of(struct daily *daily, int64_t time_ms)
 		if (time_ms >= day->pieces[i].begin_ms && time_ms < day->pieces[i].end_ms)
 			return day;
 	find_day(
-	    daily->zone, day_number_of(daily->zone, floor_quotient(time_ms, SECOND)), &daily->day);
+	    daily->zone, time_zone_day(daily->zone, floor_quotient(time_ms, SECOND)), &daily->day);
 	return day;
 }
 
@@ -122,12 +117,11 @@ static int64_t oldest_of_day(const struct rule *rule, int64_t time_ms)
 	const struct time_zone *zone = ((const struct daily *)rule)->zone;
 	int64_t second = floor_quotient(time_ms, SECOND);
 	struct zone_span span = time_zone_span(zone, second);
-	int64_t number = floor_quotient(second + span.offset, DAY);
-	struct day day;
+	int64_t number = time_zone_day(zone, second);
+
 	if (span.end < second + DAY)
-		number = earlier_bound(number, day_number_of(zone, span.end));
-	find_day(zone, number, &day);
-	return day.count ? day.pieces[0].begin_ms : time_ms;
+		number = earlier_bound(number, time_zone_day(zone, span.end));
+	return time_zone_day_begin(zone, number) * SECOND;
 }
 
 const struct rule_type rule_daily = {

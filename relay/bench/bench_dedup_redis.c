@@ -120,6 +120,19 @@ static bool empty_server(struct redis *redis, void *context, struct err *err)
 			       redis_place_of(redis), foreign);
 }
 
+static void note_missing(void *context, size_t number, const struct redis_answer *answer)
+{
+	(void)number;
+	*(bool *)context |=
+	    answer->kind == REDIS_ERROR && text_starts(answer->text, "ERR unknown command");
+}
+
+static bool ask_for_redisbloom(struct redis *redis, void *context, struct err *err)
+{
+	redis_sayf(redis, "BF.CARD outbox-relay-bench");
+	return redis_hear_all(redis, SERVER_MS, note_missing, context, err);
+}
+
 /* --- measurements --------------------------------------------------------------------------- */
 
 struct server {
@@ -182,10 +195,13 @@ static bool measure_server(const struct server *server, const char *form, int tu
 static const struct {
 	const char *name, *settings;
 	bool sets;
+	bool module; /* needs RedisBloom, and is not measured without it */
 } forms[] = {
-    {"redis", "window=10m", true},
-    {"redis form=bitmap", "lossy form=bitmap ids=10M", false},
-    {"redis form=bitmap window", "lossy form=bitmap ids=10M window=5d", false},
+    {"redis", "window=10m", true, false},
+    {"redis form=bitmap", "lossy form=bitmap ids=10M", false, false},
+    {"redis form=bitmap window", "lossy form=bitmap ids=10M window=5d", false, false},
+    {"redis form=bloom", "lossy form=bloom ids=10M", false, true},
+    {"redis form=bloom window", "lossy form=bloom ids=10M window=30d", false, true},
 };
 
 static void tell_server(
@@ -253,6 +269,7 @@ bool bench_dedup_redis(struct bench *bench, struct err *err)
 {
 	struct server single = {.url = bench->options.redis};
 	struct server cluster = {.url = bench->options.redis_cluster};
+	bool lacks_module = false;
 	struct err after;
 	bool good = true;
 
@@ -264,8 +281,16 @@ bool bench_dedup_redis(struct bench *bench, struct err *err)
 	    (cluster.url && !begin_server(&cluster, "redis-cluster", err)))
 		return false;
 
-	for (int form = 0; good && form < (int)(sizeof forms / sizeof *forms); form++)
-		good = measure_form(bench, form, &single, &cluster, err);
+	good =
+	    for_each_server(single.url, ask_for_redisbloom, &lacks_module, err) &&
+	    (!cluster.url || for_each_server(cluster.url, ask_for_redisbloom, &lacks_module, err));
+	for (int form = 0; good && form < (int)(sizeof forms / sizeof *forms); form++) {
+		if (forms[form].module && lacks_module)
+			bench_say("%s is not measured: a server lacks the module RedisBloom",
+			    forms[form].name);
+		else
+			good = measure_form(bench, form, &single, &cluster, err);
+	}
 	/* also after a failure, whose error counts */
 	bool emptied = empty_redis(&single, good ? err : &after) &&
 		       (!cluster.url || empty_redis(&cluster, good ? err : &after));

@@ -56,6 +56,7 @@ class Guide:
     install: tuple = ()    # groups of install.sh
     environment: tuple = ()  # ("NAME=value", …)
     more: tuple = ()       # pages whose code belongs to the same program
+    pages: str = PAGES     # the folder of the page
 
     @property
     def folder(self):
@@ -78,8 +79,8 @@ def pages():
                   for name in os.listdir(os.path.join(PAGES, folder)))
 
 
-def text_of(page):
-    with open(os.path.join(PAGES, f"{page}.md"), encoding="utf-8") as file:
+def text_of(page, folder=PAGES):
+    with open(os.path.join(folder, f"{page}.md"), encoding="utf-8") as file:
         return file.read()
 
 
@@ -99,8 +100,8 @@ def make_program(guide, words=()):
         for name in names:
             with open(os.path.join(folder, name), encoding="utf-8") as file:
                 files[os.path.relpath(os.path.join(folder, name), given)] = file.read()
-    code = blocks_of("".join(map(text_of, (guide.page, *guide.more))))
-    assert code, f"docs/guide/{guide.page}.md has no block of code with the name of a file"
+    code = blocks_of("".join(text_of(page, guide.pages) for page in (guide.page, *guide.more)))
+    assert code, f"{guide.pages}/{guide.page}.md has no block of code with the name of a file"
     assert not code.keys() & files.keys(), f"both in the page and beside it: {code.keys() & files.keys()}"
     for word, other in dict(words).items():
         code = {name: re.sub(rf"""(["'`]){word}\1""", rf"\g<1>{other}\1", block) for name, block in code.items()}

@@ -132,6 +132,37 @@ def test_no_acknowledged_id_is_forgotten(tmp_path, chance, scale, store, lives):
     assert world.suicides > scale(lives) / 5  # by the fault points, and in a checkpoint
 
 
+def look_at_new_ids(dedup, first, count):
+    for at in range(first, first + count, 1000):
+        row = range(at, at + 1000)
+        assert set(dedup.check(*row)) == {"new"}
+        dedup.release(*row)
+
+
+@pytest.mark.parametrize("point", ["before_map_repair", "in_map_rebuild"])
+def test_a_kill_in_the_repair_of_a_filter_forgets_nothing(tmp_path, point):
+    """The filter is overfilled, since `alarm` is far below the planned rate."""
+    line = f"bloom ids=100k rate=20% alarm=0.1% window=10h path={tmp_path / 'dedup'}"
+    with Dedup(line, env={"OUTBOX_RELAY_FAULT": point}) as dedup:
+        for first in range(0, 19_000, 1000):
+            dedup.check(*range(first, first + 1000))
+            dedup.done(*range(first, first + 1000))
+        dedup.checkpoint()
+        look_at_new_ids(dedup, 1_000_000, 66_000)
+        assert dedup.stats()["alarm"] == 1
+        with pytest.raises((EOFError, BrokenPipeError)):
+            dedup.checkpoint()
+    with Dedup(line) as dedup:
+        assert dedup.stats()["rebuilt"] == 1
+        for first in range(0, 19_000, 1000):
+            assert set(dedup.check(*range(first, first + 1000))) == {"done"}
+        look_at_new_ids(dedup, 2_000_000, 66_000)
+        dedup.checkpoint()
+        # a map that was being made had its size already, and got its ids at the start
+        stats = dedup.stats()
+        assert (stats["alarm"], stats["repairs"]) == (0, int(point == "before_map_repair"))
+
+
 class Load:
     """`dedup load` of 6,000 ids, in batches of 1,000."""
 

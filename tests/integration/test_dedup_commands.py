@@ -810,6 +810,16 @@ def test_more_than_the_line_has_room_for_are_loaded(orders, tmp_path):
     assert findings(tmp_path / "dedup", 0) == []
 
 
+def test_an_alarm_of_the_filter_is_told_by_the_load(orders, tmp_path):
+    """The setting `alarm` is far below the planned rate."""
+    add_orders(orders, 90_000)
+    to = f"bloom ids=300k rate=20% alarm=0.1% path={tmp_path / 'dedup'}"
+    status, output, error = load(orders, to, "select id from orders")
+    assert status == 0 and output.startswith("loaded 90000 new ids of 90000 rows"), error
+    assert re.search(r"and [1-9] filters were made anew: raise ids or alarm", error), error
+    assert loaded(orders, to) == (0, 90_000)
+
+
 @pytest.mark.parametrize("column, first", [
     ("id", "order-1"), ("id::varchar(40)", "order-1"), ("number", "1"), ("number::int", "1"),
     ("number::smallint", "1"), ("key", "00000000-0000-0000-0000-000000000001"),

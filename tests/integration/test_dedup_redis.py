@@ -15,10 +15,11 @@ import redis
 
 from support.dedup import Dedup, DedupError, conform, handle_all, refused
 from support.process import wait_for
-from support.redis import FakeRedis, Redis
+from support.redis import FakeRedis, Redis, read_command
 
 FORMS = {"key": "", "bitmap": "lossy form=bitmap ids=1M",
-         "bitmap window": "lossy form=bitmap ids=1M window=24h", "bloom": "lossy form=bloom ids=30k timeout=60s"}
+         "bitmap window": "lossy form=bitmap ids=1M window=24h", "bloom": "lossy form=bloom ids=30k timeout=60s",
+         "bloom window": "lossy form=bloom ids=30k window=30d zone=Europe/Berlin timeout=60s"}
 
 def line(server, form="key", **settings):
     words = {"name": "billing", "url": server.url, **settings}
@@ -68,7 +69,8 @@ def opened():
 def test_it_is_as_every_store(each):
     # of 20,000 ids in a bitmap of 2^32 each has a chance of 5e-6; of the filter 0.1 % are false,
     # and the fake server is slow
-    words = {"key": [], "bitmap": ["false=5"], "bitmap window": ["false=5"], "bloom": ["many=1000", "false=10"]}[each[1]]
+    words = {"key": [], "bitmap": ["false=5"], "bitmap window": ["false=5"], "bloom": ["many=1000", "false=10"],
+             "bloom window": ["many=1000", "false=10"]}[each[1]]
     conform("shared", "remembers", *words, line(*each))
 
 
@@ -529,49 +531,44 @@ def test_a_server_that_is_full_forgets_nothing_and_calls_nothing_new(own, opened
     assert other.check("a", "open", "b") == ["done", "done", "new"]
 
 
-def read_command(stream):
-    """The words of the next one; none: the end."""
-    count = stream.readline()
-    words = []
-    for _ in range(int(count[1:] or 0)):
-        words.append(stream.read(int(stream.readline()[1:])))
-        stream.readline()
-    return words
-
-
-def refuse_filter(listener, refusal, heard):
+def refuse_filter(listener, settings, refusal, heard):
     """As a server with RedisBloom that takes claims, and answers this to what is put into the filter."""
     answers = {b"INFO": b"$13\r\nrole:master\r\n\r\n", b"SET": b"+OK\r\n",
                b"EXISTS": b":1\r\n", b"BF.MEXISTS": b"*2\r\n:0\r\n:0\r\n", b"EVAL": b":1\r\n",
-               b"BF.ADD": refusal, b"BF.MADD": refusal}
+               b"BF.CARD": b":0\r\n", b"UNLINK": b":0\r\n", b"PEXPIREAT": b":1\r\n",
+               b"BF.MADD": refusal, b"BF.INSERT": refusal}
     with contextlib.suppress(OSError):
         while True:
             link, _ = listener.accept()
             with link, link.makefile("rb") as stream:
                 while words := read_command(stream):
                     heard.append(words[0])
-                    stored = b"form=bloom" if words[1:] == [b"billing:filter"] else b"7"
+                    stored = settings if words[1:] == [b"billing:filter"] else b"7"
                     link.sendall(b"$%d\r\n%s\r\n" % (len(stored), stored) if words[0] == b"GET"
                                  else answers[words[0]])
 
 
+@pytest.mark.parametrize("window, settings, command", [
+    ("", b"form=bloom", b"BF.MADD"), ("window=30d", b"form=bloom window=30d zone=UTC", b"BF.INSERT")],
+    ids=["for ever", "by day"])
 @pytest.mark.parametrize("refusal, said", [
     (b"-OOM command not allowed when used memory > 'maxmemory'.\r\n", "OOM"),
     (b"-READONLY You can't write against a read only replica.\r\n", "replica"),
     (b"*2\r\n:1\r\n-ERR Maximum expansions reached\r\n", "Maximum expansions"),
     (b"", "within"),
 ], ids=["full", "failed over", "one of them", "slow"])
-def test_a_claim_stays_when_the_filter_refuses_what_is_done(tmp_path, opened, refusal, said):
+def test_a_claim_stays_when_the_filter_refuses_what_is_done(
+        tmp_path, opened, window, settings, command, refusal, said):
     path, heard = tmp_path / "socket", []
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen()
-        threading.Thread(target=refuse_filter, args=(listener, refusal, heard), daemon=True).start()
-        store = opened(f"redis lossy form=bloom ids=1k name=billing timeout=1s url=unix://{path}")
+        threading.Thread(target=refuse_filter, args=(listener, settings, refusal, heard), daemon=True).start()
+        store = opened(f"redis lossy form=bloom ids=1k {window} name=billing timeout=1s url=unix://{path}")
         assert store.check("a", "b") == ["new", "new"]
         with refused("retry", said):
             store.done("a", "b")
-        assert b"BF.MADD" in heard and b"EVAL" not in heard
+        assert command in heard and b"EVAL" not in heard
         assert store.stats()["pending"] == 2
         listener.shutdown(socket.SHUT_RDWR)
 
@@ -661,7 +658,7 @@ def test_an_idle_connection_that_the_server_closed_is_made_anew(own, opened):
     ("url=unix://x", "config", "socket"), ("url=http://h", "config", "rediss://"),
     ("url=redis://h form=bitmap ids=1M", "config", "lossy"),
     ("url=redis://h lossy form=bitmap", "config", "ids is missing"),
-    ("url=redis://h lossy form=bloom ids=1M window=1h", "config", "forgets nothing"),
+    ("url=redis://h lossy form=bloom ids=1M window=1h", "config", "whole days"),
     ("url=redis://h lossy form=bitmap ids=1M slices=3", "config", "add window"),
     ("url=redis://h lossy form=bitmap ids=1M window=0", "config", "window=24h"),
     ("url=redis://h lossy form=bitmap ids=1M window=20s", "config", "lengthen window"),

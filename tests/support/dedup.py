@@ -36,13 +36,16 @@ class Driver:
 
     def __init__(self, *arguments, env=None):
         self.process = subprocess.Popen(
-            [beside(f"tests/unit/{self.program}"), *arguments],
+            [*self.command(), *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             env={**os.environ, **(env or {})},
         )
         self.answer()
+
+    def command(self):
+        return [beside(f"tests/unit/{self.program}")]
 
     def __enter__(self):
         return self

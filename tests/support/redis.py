@@ -1,7 +1,10 @@
-"""Servers of Redis: Debian's, and for the protocol of RedisBloom the fake one of PyPI."""
+"""Servers of Redis: Debian's, with the real RedisBloom if asked for; and for its protocol the fake one of
+PyPI."""
 
 import os
+import platform
 
+import pytest
 import redis
 
 from .process import Process, free_port, temporary_folder, wait_for
@@ -85,12 +88,25 @@ class Redis:
         return f"{'rediss' if self.tls else 'redis'}://127.0.0.1:{self.port}"
 
 
+def cache_path(*names):
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return os.path.join(home, "outbox-relay", *names)
+
+
+def redisbloom():
+    """The setting loadmodule with the real RedisBloom, which install.sh puts into the cache."""
+    if platform.machine() != "x86_64":
+        pytest.skip("the wheel with RedisBloom is for x86-64 only")
+    path = cache_path("redisbloom-2.8.2", "redisbloom.so")
+    assert os.path.exists(path), "RedisBloom is missing: run tests/support/install.sh redis"
+    return {"loadmodule": path}
+
+
 class FakeRedis(Redis):
     """fakeredis, which has the commands BF.*; install.sh puts it into the cache."""
 
     def arguments(self):
-        home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-        python = os.path.join(home, "outbox-relay", "fakeredis-2.40.0", "bin", "python")
+        python = cache_path("fakeredis-2.40.0", "bin", "python")
         program = ("import fakeredis; server = fakeredis.TcpFakeServer(('127.0.0.1', "
                    f"{self.port}), server_type='redis'); server.daemon_threads = True; "
                    "server.serve_forever()")
@@ -168,6 +184,16 @@ class SentinelGroup:
     def url(self):
         places = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in self.sentinels)
         return f"redis{'s' if self.master.tls else ''}+sentinel://{places}/shop"
+
+
+def read_command(stream):
+    """The words of the next command that a client of Redis sent; none: the end."""
+    count = stream.readline()
+    words = []
+    for _ in range(int(count[1:] or 0)):
+        words.append(stream.read(int(stream.readline()[1:])))
+        stream.readline()
+    return words
 
 
 class RedisCluster:

@@ -411,6 +411,29 @@ static void the_slice_after_an_overfilled_one_has_one_filter(void **state)
 	assert_in_range(size_of(last), 4096, 20000);
 }
 
+/* Then a slice of the planned size takes the ids, and sub-slices the excess. */
+static void without_room_for_a_larger_slice_the_planned_one_is_made(void **state)
+{
+	(void)state;
+	struct rlimit kept, tight;
+	struct dedup_window *window = open_with("ids=50k");
+	getrlimit(RLIMIT_FSIZE, &kept);
+	add_at(window, 1, 10000, NOW);
+	checkpoint(window);
+	signal(SIGXFSZ, SIG_IGN);
+	tight = kept;
+	tight.rlim_cur = (rlim_t)size_of("100.0.map") * 5 / 4;
+	setrlimit(RLIMIT_FSIZE, &tight);
+	add_at(window, 10001, 16000, NOW); /* a sub-slice holds as many as the slice before it */
+	add_at(window, 20001, 20010, NOW + SLICE_MS);
+	add_at(window, 20011, 20020, NOW + 2 * SLICE_MS);
+	setrlimit(RLIMIT_FSIZE, &kept);
+	assert_int_equal(size_of("102.0.map"), size_of("100.0.map"));
+	expect_all(window, 1, 16000);
+	expect_all(window, 20001, 20020);
+	dedup_window_close(window);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 
 int main(void)
@@ -425,6 +448,7 @@ int main(void)
 	    TEST(an_alarm_below_what_a_filter_reaches_makes_it_anew_once),
 	    TEST(no_whole_filter_is_taken_for_damaged),
 	    TEST(one_line_of_ones_is_damage),
+	    TEST(without_room_for_a_larger_slice_the_planned_one_is_made),
 	    TEST(the_slice_after_an_overfilled_one_has_one_filter),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

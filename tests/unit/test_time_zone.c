@@ -151,6 +151,42 @@ static int32_t rule_at(const char *text, int64_t second)
 	return span.offset;
 }
 
+static void expect_begin(const char *name, int64_t date, int64_t begin)
+{
+	struct time_zone *zone = open_zone(name);
+	int64_t day = date / DAY;
+	assert_int_equal(time_zone_day_begin(zone, day), begin);
+	assert_int_equal(time_zone_day(zone, begin), day);
+	assert_true(time_zone_day(zone, begin - 1) < day);
+	time_zone_destroy(zone);
+}
+
+static void a_day_begins_when_the_clock_first_shows_its_date(void **state)
+{
+	(void)state;
+	expect_begin("UTC", utc_second(1969, 12, 31, 0, 0), utc_second(1969, 12, 31, 0, 0));
+	/* before and after each change of Berlin's clock */
+	expect_begin(
+	    "Europe/Berlin", utc_second(2026, 3, 29, 0, 0), utc_second(2026, 3, 28, 23, 0));
+	expect_begin(
+	    "Europe/Berlin", utc_second(2026, 3, 30, 0, 0), utc_second(2026, 3, 29, 22, 0));
+	expect_begin(
+	    "Europe/Berlin", utc_second(2026, 10, 25, 0, 0), utc_second(2026, 10, 24, 22, 0));
+	expect_begin(
+	    "Europe/Berlin", utc_second(2026, 10, 26, 0, 0), utc_second(2026, 10, 25, 23, 0));
+	/* Cairo leaves out the hour after midnight, and Havana has it twice. */
+	expect_begin("Africa/Cairo", utc_second(2026, 4, 24, 0, 0), utc_second(2026, 4, 23, 22, 0));
+	expect_begin(
+	    "America/Havana", utc_second(2026, 11, 1, 0, 0), utc_second(2026, 11, 1, 4, 0));
+
+	/* Samoa had no 30 December 2011. */
+	struct time_zone *apia = open_zone("Pacific/Apia");
+	int64_t left_out = utc_second(2011, 12, 30, 0, 0) / DAY;
+	assert_int_equal(time_zone_day_begin(apia, left_out), utc_second(2011, 12, 30, 10, 0));
+	assert_int_equal(time_zone_day_begin(apia, left_out + 1), utc_second(2011, 12, 30, 10, 0));
+	time_zone_destroy(apia);
+}
+
 static void a_rule_is_read_in_all_its_forms(void **state)
 {
 	(void)state;
@@ -215,6 +251,7 @@ int main(void)
 	    cmocka_unit_test(years_behind_the_last_change_of_the_file_have_the_rule),
 	    cmocka_unit_test(utc_needs_no_file),
 	    cmocka_unit_test(what_is_no_zone_is_refused),
+	    cmocka_unit_test(a_day_begins_when_the_clock_first_shows_its_date),
 	    cmocka_unit_test(a_rule_is_read_in_all_its_forms),
 	    cmocka_unit_test(days_of_a_year_count_with_and_without_a_leap_day),
 	    cmocka_unit_test(a_change_may_be_on_another_day_than_its_rule_says),

@@ -40,17 +40,6 @@ static void close_bloom_store(struct dedup_store *store)
 	free(bloom);
 }
 
-static bool check_confirm(const struct dedup_spec *spec, struct err *err)
-{
-	if (spec->confirm_sql && !spec->query)
-		return err_set(err, ERR_CONFIG,
-		    "query is missing: what confirm=sql asks, as query=\"select id from orders "
-		    "where id = any($1)\"");
-	return spec->confirm_sql || (!spec->query && !spec->dsn) ||
-	       err_set(
-		   err, ERR_CONFIG, "query and dsn are for confirm=sql: add it, or leave them out");
-}
-
 static bool check_bloom(struct dedup_spec *spec, struct err *err)
 {
 	struct bloom_plan plan =
@@ -59,7 +48,7 @@ static bool check_bloom(struct dedup_spec *spec, struct err *err)
 		spec->alarm = spec->rate * 2;
 	if (spec->hot == 0)
 		spec->hot = DEDUP_HOT;
-	return check_confirm(spec, err) &&
+	return dedup_confirm_check(spec, err) &&
 	       dedup_spec_check_memory(spec, plan.filter_bytes, true, err);
 }
 

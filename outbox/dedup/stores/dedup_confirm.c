@@ -66,6 +66,17 @@ static bool try_query(struct dedup_confirmer *confirm, struct err *err)
 		   pg_rows(rows), pg_columns(rows));
 }
 
+bool dedup_confirm_check(const struct dedup_spec *spec, struct err *err)
+{
+	if (spec->confirm_sql && !spec->query)
+		return err_set(err, ERR_CONFIG,
+		    "query is missing: what confirm=sql asks, as query=\"select id from orders "
+		    "where id = any($1)\"");
+	return spec->confirm_sql || (!spec->query && !spec->dsn) ||
+	       err_set(
+		   err, ERR_CONFIG, "query and dsn are for confirm=sql: add it, or leave them out");
+}
+
 struct dedup_confirmer *dedup_confirm_open(const struct dedup_spec *spec, struct err *err)
 {
 	struct dedup_confirmer *confirm = xcalloc(1, sizeof *confirm);

@@ -12,6 +12,9 @@
 
 struct dedup_confirmer;
 
+/* Does confirm=sql have a query? Without confirm=sql, query and dsn are refused. */
+bool dedup_confirm_check(const struct dedup_spec *spec, struct err *err) MUST_CHECK;
+
 /*
  * Runs the query once, with an empty array. NULL and err: ERR_CONFIG if the server refuses the
  * query, or its result is not one column without rows; else the errors of pg.h.

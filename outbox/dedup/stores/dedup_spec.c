@@ -94,6 +94,8 @@ const struct spec_setting dedup_settings[DEDUP_SETTINGS + 1] = {
     [DEDUP_SET_TLS_CERTIFICATE] = SPEC_TLS_CERTIFICATE(struct dedup_spec),
     [DEDUP_SET_TLS_KEY] = SPEC_TLS_KEY(struct dedup_spec),
     [DEDUP_SET_SENTINEL_PASSWORD_FILE] = SPEC_SENTINEL_PASSWORD_FILE(struct dedup_spec),
+    [DEDUP_SET_ZONE] = {"zone", "a time zone of this system, as zone=Europe/Berlin", spec_set_text,
+	AT(zone)},
     [DEDUP_SET_NAME] = SPEC_NAME(struct dedup_spec),
     [DEDUP_SET_LEASE] = SPEC_LEASE(struct dedup_spec),
     [DEDUP_SET_TIMEOUT] = SPEC_TIMEOUT(struct dedup_spec),
@@ -117,29 +119,33 @@ void dedup_spec_finish(struct dedup_spec *spec)
 	free(spec->query);
 	free(spec->schema);
 	redis_access_finish(&spec->server);
+	free(spec->zone);
 	free(spec->name);
 	dedup_spec_init(spec, NULL);
 }
 
 /* --- checks --------------------------------------------------------------------------------- */
 
-/* A false positive of a lossy store drops a message for good, so the line must enable it. */
+/* A false positive of a lossy store drops a message for good, so the line must enable it. If a
+ * query confirms each hit, nothing is dropped. */
 static bool check_lossy(const struct dedup_spec *spec, struct err *err)
 {
 	const struct dedup_store_type *type = spec->type;
-	bool lossy = type->promise.lossy;
+	bool lossy = type->promise.lossy && !spec->confirm_sql;
+	bool confirms = type->promise.lossy && type->spec.takes & DEDUP_TAKES(CONFIRM);
 	const char *store = type->spec.name, *equals = type->form ? " form=" : "";
 	const char *form = type->form ? type->form : "";
 
 	if (lossy && !spec->lossy)
 		return err_set(err, ERR_CONFIG,
 		    "'%s%s%s' takes some new ids for done ones, whose messages are lost: write "
-		    "'%s lossy%s%s' if that may be, or choose bloom or exact",
-		    store, equals, form, store, equals, form);
+		    "'%s lossy%s%s' if that may be,%s or choose bloom or exact",
+		    store, equals, form, store, equals, form,
+		    confirms ? " add confirm=sql with a query," : "");
 
 	return lossy || !spec->lossy ||
-	       err_set(err, ERR_CONFIG, "'%s%s%s' is not lossy: leave the word out", store, equals,
-		   form);
+	       err_set(err, ERR_CONFIG, "'%s%s%s'%s is not lossy: leave the word out", store,
+		   equals, form, spec->confirm_sql ? " with confirm=sql" : "");
 }
 
 bool dedup_spec_check(struct dedup_spec *spec, struct err *err)

@@ -33,6 +33,7 @@ struct dedup_spec {
 	char *dsn, *query; /* dsn: the database of the query, or of the table */
 	char *schema;      /* schema of the table */
 	struct redis_access server;
+	char *zone;         /* time zone of dated filters; NULL: not given, UTC */
 	char *name;         /* shared stores keep ids under different names apart */
 	int64_t lease_ms;   /* time for which an id is pending in a shared store */
 	int64_t timeout_ms; /* for an answer of a server */
@@ -69,6 +70,7 @@ enum dedup_setting {
 	DEDUP_SET_TLS_CERTIFICATE,
 	DEDUP_SET_TLS_KEY,
 	DEDUP_SET_SENTINEL_PASSWORD_FILE,
+	DEDUP_SET_ZONE,
 	DEDUP_SET_NAME,
 	DEDUP_SET_LEASE,
 	DEDUP_SET_TIMEOUT,

@@ -3,7 +3,7 @@
  *
  *   bitmap  NAME:bitmap:PARTITION, with a window NAME:SLICE:PARTITION: a bit of it, as in the
  *           classic scheme: 10 bits of the id's CRC32 are the partition, 22 the offset in it
- *   bloom   NAME:bloom, a filter of the module RedisBloom
+ *   bloom   NAME:bloom, with a window NAME:bloom:SLICE: a filter of the module RedisBloom
  *
  * NAME:filter has the settings that all processes must share. Read struct filter_form first, then
  * one form, then redis_filter_add.
@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
+#include "bloom_size.h"
 #include "redis_slices.h"
 #include "text.h"
 
@@ -23,7 +24,9 @@ enum {
 	MOST_ADDED = 1000,
 	MOST_LOOKED = 64,
 	MOST_APART_MS = 60000,
-	REST_MS = 1000
+	REST_MS = 1000,
+	DAY_MS = 86400000,
+	MOST_DAYS = MOST_LOOKED - 2
 };
 
 /* The key of a slice, or the begin of its keys. */
@@ -58,7 +61,8 @@ struct redis_filter {
 	/* The slices of a look, from the next one backwards. */
 	int64_t next;
 	struct slice_key looked[MOST_LOOKED];
-	int looked_count; /* 0: not chosen yet */
+	int looked_count;      /* 0: not chosen yet */
+	char *capacity, *rate; /* words of commands to RedisBloom */
 	/* The slice of an add. */
 	int64_t adding;
 	struct slice_key added;
@@ -235,9 +239,11 @@ static void say_sweep_bitmaps(struct redis_filter *filter, int64_t slice)
 
 static void name_filter(const struct redis_filter *filter, int64_t slice, struct slice_key *ret_key)
 {
-	(void)slice;
-	ret_key->length =
-	    (size_t)snprintf(ret_key->text, sizeof ret_key->text, "%s:bloom", filter->name);
+	char name[REDIS_SLICE_NAME] = "";
+	if (has_window(filter))
+		redis_slices_name(&filter->slices, slice, name);
+	ret_key->length = (size_t)snprintf(ret_key->text, sizeof ret_key->text, "%s:bloom%s%s",
+	    filter->name, name[0] ? ":" : "", name);
 }
 
 static struct redis_word word_of_key(const struct slice_key *key)
@@ -266,13 +272,42 @@ static void see_have_items(struct redis_filter *filter, size_t number,
 			keep_latest(&ret_until[i], until);
 }
 
+/*
+ * A dated filter is made by its first ids: BF.MADD would make one for 100 ids. Its end is sent with
+ * each batch, since nobody else sends it if this process is killed.
+ */
 static void say_add_items(struct redis_filter *filter, const struct dedup_item *items, size_t count)
 {
-	struct redis_word words[2 + MOST_ADDED] = {
-	    redis_word("BF.MADD"), word_of_key(&filter->added)};
+	struct redis_word key = word_of_key(&filter->added);
+	struct redis_word words[9 + MOST_ADDED] = {redis_word("BF.INSERT"), key,
+	    redis_word("CAPACITY"), redis_word(filter->capacity), redis_word("ERROR"),
+	    redis_word(filter->rate), redis_word("EXPANSION"), redis_word("2"),
+	    redis_word("ITEMS")};
+	size_t first = 9;
+
+	if (!has_window(filter)) {
+		words[0] = redis_word("BF.MADD");
+		first = 2;
+	}
 	for (size_t i = 0; i < count; i++)
-		words[2 + i] = (struct redis_word){items[i].id, items[i].length};
-	redis_session_say(filter->server, words[1], words, 2 + count);
+		words[first + i] = (struct redis_word){items[i].id, items[i].length};
+	redis_session_say(filter->server, key, words, first + count);
+
+	if (has_window(filter)) {
+		char end[24];
+		snprintf(end, sizeof end, "%" PRId64,
+		    redis_slices_end_ms(&filter->slices, filter->adding));
+		const struct redis_word expire[] = {redis_word("PEXPIREAT"), key, redis_word(end)};
+		redis_session_say(filter->server, key, expire, 3);
+	}
+}
+
+static void say_sweep_filter(struct redis_filter *filter, int64_t slice)
+{
+	struct slice_key key;
+	name_filter(filter, slice, &key);
+	const struct redis_word words[] = {redis_word("UNLINK"), word_of_key(&key)};
+	redis_session_say(filter->server, words[1], words, 2);
 }
 
 static void store_filter_number(void *context, size_t number, const struct redis_answer *answer)
@@ -281,9 +316,18 @@ static void store_filter_number(void *context, size_t number, const struct redis
 	*(int64_t *)context = answer->number;
 }
 
+static bool explain_missing_module(const struct redis_filter *filter, struct err *err)
+{
+	if (strstr(err->message, "unknown command"))
+		err_set(err, ERR_CONFIG,
+		    "%s: form=bloom needs the module RedisBloom, which it has not: load that, or "
+		    "choose form=key or form=bitmap",
+		    filter->server->address.place);
+	return false;
+}
+
 /* If another process creates the filter first, that one is used. */
-static bool reserve_redis_filter(
-    struct redis_filter *filter, const struct dedup_spec *spec, struct err *err)
+static bool reserve_redis_filter(struct redis_filter *filter, struct err *err)
 {
 	int64_t exists = 0;
 	struct redis_session *server = filter->server;
@@ -294,10 +338,9 @@ static bool reserve_redis_filter(
 	if (!redis_session_hear(server, store_filter_number, &exists, err) || exists)
 		return exists;
 
-	owned_text char *rate = xformat("%.9g", spec->rate);
-	owned_text char *ids = xformat("%lld", (long long)spec->ids);
 	const struct redis_word words[] = {redis_word("BF.RESERVE"), redis_word(key),
-	    redis_word(rate), redis_word(ids), redis_word("EXPANSION"), redis_word("2")};
+	    redis_word(filter->rate), redis_word(filter->capacity), redis_word("EXPANSION"),
+	    redis_word("2")};
 	redis_session_say(server, redis_word(key), words, 6);
 	if (redis_session_hear(server, store_filter_number, &exists, err))
 		return true;
@@ -305,12 +348,33 @@ static bool reserve_redis_filter(
 	/* An error of the server ends the session. */
 	if (strstr(err->message, "item exists"))
 		return redis_session_begin(server, err);
-	if (strstr(err->message, "unknown command"))
-		err_set(err, ERR_CONFIG,
-		    "%s: form=bloom needs the module RedisBloom, which it has not: load that, or "
-		    "choose form=key or form=bitmap",
-		    server->address.place);
-	return false;
+	return explain_missing_module(filter, err);
+}
+
+/* BF.MEXISTS answers "no" for a key of another type, which BF.CARD refuses. */
+static bool check_dated_filters(struct redis_filter *filter, struct err *err)
+{
+	int64_t number;
+	choose_looks(filter);
+	for (int i = 0; i < filter->looked_count; i++) {
+		const struct redis_word words[] = {
+		    redis_word("BF.CARD"), word_of_key(&filter->looked[i])};
+		redis_session_say(filter->server, words[1], words, 2);
+	}
+	return redis_session_hear(filter->server, store_filter_number, &number, err) ||
+	       explain_missing_module(filter, err);
+}
+
+/* A window has one filter more than days, which share its rate. */
+static bool prepare_filters(
+    struct redis_filter *filter, const struct dedup_spec *spec, struct err *err)
+{
+	int64_t days = has_window(filter) ? filter->slices.count : 1;
+	double share = bloom_plan((uint64_t)spec->ids, spec->rate, (int)days, BLOOM_PLACES).share;
+	filter->capacity = xformat("%" PRId64, (spec->ids + days - 1) / days);
+	filter->rate = xformat("%.9g", has_window(filter) ? share : spec->rate);
+	return has_window(filter) ? check_dated_filters(filter, err)
+				  : reserve_redis_filter(filter, err);
 }
 
 /* --- forms ---------------------------------------------------------------------------------- */
@@ -318,8 +382,8 @@ static bool reserve_redis_filter(
 static const struct filter_form filter_forms[] = {
     {"bitmap", 8, name_bitmaps, say_get_bits, see_bit, say_set_bits, see_end_of_bitmap,
 	say_sweep_bitmaps, NULL},
-    {"bloom", 0, name_filter, say_have_items, see_have_items, say_add_items, NULL, NULL,
-	reserve_redis_filter},
+    {"bloom", 31, name_filter, say_have_items, see_have_items, say_add_items, NULL,
+	say_sweep_filter, prepare_filters},
 };
 
 static const struct filter_form *filter_form_of(const struct dedup_spec *spec)
@@ -359,6 +423,32 @@ bool redis_filter_check_slices(const struct dedup_spec *spec, struct err *err)
 		   spec->window_ms, slice_ms_of(spec), shortest);
 }
 
+bool redis_filter_check_days(struct dedup_spec *spec, struct err *err)
+{
+	int64_t days = spec->window_ms / DAY_MS;
+
+	if (spec->sliced)
+		return err_set(err, ERR_CONFIG,
+		    "slices is refused with form=bloom, which has one filter for each day of "
+		    "window: leave it out");
+	if (!spec->windowed)
+		return !spec->zone || err_set(err, ERR_CONFIG,
+					  "zone is refused without window, since ids are "
+					  "remembered forever: add window=30d, or leave zone out");
+	if (spec->window_ms % DAY_MS || days < 1 || days > MOST_DAYS)
+		return err_set(err, ERR_CONFIG,
+		    "window=%" PRId64 "ms is refused with form=bloom: write whole days from 1d to "
+		    "%dd, or choose form=bitmap or form=key",
+		    spec->window_ms, MOST_DAYS);
+
+	spec->slices = days;
+	if (!spec->zone)
+		spec->zone = xstrdup("UTC");
+	struct time_zone *zone = time_zone_open(spec->zone, err);
+	time_zone_destroy(zone);
+	return zone;
+}
+
 /* --- life ----------------------------------------------------------------------------------- */
 
 static void store_filter_text(void *context, size_t number, const struct redis_answer *answer)
@@ -368,16 +458,22 @@ static void store_filter_text(void *context, size_t number, const struct redis_a
 		*text = xstrdup(answer->text);
 }
 
+static char *describe_window(const struct redis_filter *filter, const struct dedup_spec *spec)
+{
+	if (!has_window(filter))
+		return xstrdup("");
+	if (filter->slices.zone)
+		return xformat(" window=%" PRId64 "d zone=%s", spec->slices, spec->zone);
+	return xformat(" window=%" PRId64 "ms slices=%" PRId64, spec->window_ms, spec->slices);
+}
+
 /* With other settings the keys have other names: two processes would not see each other's ids. */
 static bool check_settings_of_name(
     struct redis_filter *filter, const struct dedup_spec *spec, struct err *err)
 {
 	owned_text char *there = NULL;
 	owned_text char *key = xformat("%s:filter", filter->name);
-	owned_text char *window =
-	    has_window(filter)
-		? xformat(" window=%" PRId64 "ms slices=%" PRId64, spec->window_ms, spec->slices)
-		: xstrdup("");
+	owned_text char *window = describe_window(filter, spec);
 	owned_text char *own = xformat("form=%s%s", filter->form->name, window);
 	const struct redis_word set[] = {
 	    redis_word("SET"), redis_word(key), redis_word(own), redis_word("NX")};
@@ -436,8 +532,10 @@ struct redis_filter *redis_filter_open(
 	filter->slices = (struct redis_slices){
 	    .slice_ms = slice_ms_of(spec), .count = spec->windowed ? spec->slices : 0};
 	int swept = has_window(filter) ? filter->form->swept : 0;
+	bool by_day = has_window(filter) && spec->zone;
+	filter->slices.zone = by_day ? time_zone_open(spec->zone, err) : NULL;
 
-	if (check_settings_of_name(filter, spec, err) &&
+	if ((!by_day || filter->slices.zone) && check_settings_of_name(filter, spec, err) &&
 	    (!filter->form->prepare || filter->form->prepare(filter, spec, err)) &&
 	    enter_slice(filter, slice_of_now(filter), swept, err))
 		return filter;
@@ -449,6 +547,9 @@ void redis_filter_close(struct redis_filter *filter)
 {
 	if (!filter)
 		return;
+	time_zone_destroy(filter->slices.zone);
+	free(filter->capacity);
+	free(filter->rate);
 	free(filter->name);
 	free(filter);
 }

@@ -18,6 +18,8 @@ struct redis_filter;
 int64_t redis_filter_most_apart_ms(const struct dedup_spec *spec);
 /* Can the slices be as short? */
 bool redis_filter_check_slices(const struct dedup_spec *spec, struct err *err) MUST_CHECK;
+/* For slices that are the days of a zone: checks `window` and `zone`, and sets `slices`. */
+bool redis_filter_check_days(struct dedup_spec *spec, struct err *err) MUST_CHECK;
 
 /*
  * The session has begun, and outlives the filter. NULL and err, ERR_CONFIG: the name is in use with

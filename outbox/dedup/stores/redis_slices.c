@@ -6,12 +6,17 @@ enum { DAY_MS = 86400000 };
 
 int64_t redis_slices_number(const struct redis_slices *slices, int64_t now_ms)
 {
+	/* The time is now, so it is not before 1970, and the division rounds down. */
+	if (slices->zone)
+		return time_zone_day(slices->zone, now_ms / 1000);
 	const struct slice_time time = {.slice_ms = slices->slice_ms};
 	return slice_time_number(&time, now_ms);
 }
 
 int64_t redis_slices_begin_ms(const struct redis_slices *slices, int64_t number)
 {
+	if (slices->zone)
+		return time_zone_day_begin(slices->zone, number) * 1000;
 	return number * slices->slice_ms;
 }
 
@@ -24,8 +29,9 @@ int64_t redis_slices_end_ms(const struct redis_slices *slices, int64_t number)
 void redis_slices_name(
     const struct redis_slices *slices, int64_t number, char ret_name[REDIS_SLICE_NAME])
 {
-	bool days = slices->slice_ms % DAY_MS == 0;
-	time_t second = redis_slices_begin_ms(slices, number) / 1000;
+	bool days = slices->zone || slices->slice_ms % DAY_MS == 0;
+	int64_t begin_ms = slices->zone ? number * DAY_MS : redis_slices_begin_ms(slices, number);
+	time_t second = begin_ms / 1000;
 	struct tm utc;
 
 	gmtime_r(&second, &utc);

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "clock.h"
+#include "dedup_confirm.h"
 #include "dedup_hot.h"
 #include "redis_filter.h"
 #include "redis_session.h"
@@ -22,7 +23,9 @@ enum { CHUNK = 1000 };
 
 struct redis_store {
 	struct dedup_store store;
-	struct redis_filter *filter; /* NULL: the keys of claims store done ids, too */
+	struct redis_filter *filter;       /* NULL: the keys of claims store done ids, too */
+	struct dedup_confirmer *confirm;   /* of the filter's hits; NULL: no query confirms them */
+	uint64_t hits, false_hits, misses; /* with a query */
 	struct redis_session server;
 	char *lease_ms, *window_ms; /* words of commands */
 	/* Values of a claim's key: a number that only this store has, negative when the id is done.
@@ -84,6 +87,7 @@ static void note_hot_item(
 
 struct round {
 	struct redis_store *redis;
+	const struct dedup_item *all; /* of the whole call */
 	const struct dedup_item *items[CHUNK];
 	enum outbox_dedup_state *states[CHUNK];
 	bool claimed[CHUNK], done[CHUNK];
@@ -151,6 +155,39 @@ static bool ask_claims(struct round *round, struct err *err)
 	for (size_t i = 0; i < round->count; i++)
 		round->done[i] = round->until[i] > 0;
 	return true;
+}
+
+/*
+ * The business commits before an id is done, so that the query sees each id of the filter. A hit
+ * that it does not confirm is a false one: the id's claim decides, as if the filter had missed it.
+ * If the query fails, no id is new; the claims stay, and the next look finds them.
+ */
+static bool confirm_hits(struct round *round, struct err *err)
+{
+	struct redis_store *redis = round->redis;
+	size_t places[CHUNK], hits[CHUNK], count = 0;
+	bool there[CHUNK];
+
+	for (size_t i = 0; i < round->count; i++)
+		if (round->done[i]) {
+			places[count] = (size_t)(round->items[i] - round->all);
+			hits[count++] = i;
+		}
+	redis->hits += count;
+	redis->misses += round->count - count;
+	if (count == 0)
+		return true;
+	if (!dedup_confirm_ask(redis->confirm, round->all, places, count, there, err))
+		return false;
+
+	for (size_t i = 0; i < count; i++)
+		if (!there[i]) {
+			round->done[hits[i]] = false;
+			round->until[hits[i]] = 0;
+			redis->false_hits++;
+		}
+	/* The query has used time of the call: the rest of it has a deadline of its own. */
+	return redis_session_begin(&redis->server, err);
 }
 
 static void ask_once_more(struct round *round, size_t at)
@@ -237,7 +274,8 @@ static bool ask_round(struct round *round, struct err *err)
 		return true;
 	if (!redis_session_begin(server, err))
 		return false;
-	if (!ask_claims(round, err) || !ask_doubts(round, err) || !renew_old(round, err))
+	if (!ask_claims(round, err) || (round->redis->confirm && !confirm_hits(round, err)) ||
+	    !ask_doubts(round, err) || !renew_old(round, err))
 		return false;
 	report_round(round);
 	return true;
@@ -248,7 +286,13 @@ static bool claim_in_redis(struct dedup_store *store, const struct dedup_item *i
     enum outbox_dedup_state *ret_states, struct err *err)
 {
 	struct redis_store *redis = redis_of(store);
-	struct round round = {.redis = redis};
+	struct round round = {.redis = redis, .all = items};
+
+	/* An id that the query cannot be run for is refused before it is claimed. */
+	for (size_t i = 0; redis->confirm && i < count; i++)
+		if (!dedup_confirm_takes(redis->confirm, &items[i], err))
+			return false;
+
 	for (size_t i = 0; i < count; i++) {
 		if (has_hot_layer(redis) && dedup_hot_has(&redis->hot, items[i].hash, clock_ms())) {
 			ret_states[i] = OUTBOX_DEDUP_DONE;
@@ -402,6 +446,7 @@ static void close_redis_store(struct dedup_store *store)
 {
 	struct redis_store *redis = redis_of(store);
 	redis_filter_close(redis->filter);
+	dedup_confirm_close(redis->confirm);
 	redis_session_finish(&redis->server);
 	dedup_hot_finish(&redis->hot);
 	text_finish(&redis->key);
@@ -416,36 +461,58 @@ static void close_redis_store(struct dedup_store *store)
  * layer noticing. */
 static bool check_redis_keys(struct dedup_spec *spec, struct err *err)
 {
-	return !spec->sliced ||
+	if (spec->sliced || spec->zone)
+		return err_set(err, ERR_CONFIG,
+		    "%s is refused with form=key, where each id has a time of its own: leave it "
+		    "out, or choose form=%s",
+		    spec->sliced ? "slices" : "zone", spec->sliced ? "bitmap" : "bloom");
+	return (!spec->confirm_sql && !spec->query && !spec->dsn) ||
 	       err_set(err, ERR_CONFIG,
-		   "slices is refused with form=key, where each id has a time of its own: leave it "
-		   "out, or choose form=bitmap");
+		   "confirm, query and dsn are refused with form=key, which compares ids as a "
+		   "whole: leave them out, or choose form=bitmap or form=bloom");
+}
+
+/* A claim must outlive the call that made it, which waits for the server up to three times, and for
+ * the query. */
+static bool check_redis_confirm(struct dedup_spec *spec, struct err *err)
+{
+	if (spec->hot == 0)
+		spec->hot = DEDUP_HOT;
+	if (!dedup_confirm_check(spec, err))
+		return false;
+	return !spec->confirm_sql || spec->lease_ms >= 4 * spec->timeout_ms ||
+	       err_set(err, ERR_CONFIG,
+		   "lease=%lldms is shorter than four times timeout, which confirm=sql may take: "
+		   "lengthen lease, or shorten timeout",
+		   (long long)spec->lease_ms);
 }
 
 static bool check_redis_bitmap(struct dedup_spec *spec, struct err *err)
 {
-	if (spec->hot == 0)
-		spec->hot = DEDUP_HOT;
 	if (spec->sliced && !spec->windowed)
 		return err_set(err, ERR_CONFIG,
 		    "slices is refused without window, since ids are remembered forever: add "
 		    "window=24h, or leave slices out");
-	return redis_filter_check_slices(spec, err);
+	if (spec->zone)
+		return err_set(err, ERR_CONFIG,
+		    "zone is refused with form=bitmap, whose slices begin in UTC: leave it out, or "
+		    "choose form=bloom");
+	return redis_filter_check_slices(spec, err) && check_redis_confirm(spec, err);
 }
 
 static bool check_redis_bloom(struct dedup_spec *spec, struct err *err)
 {
-	if (spec->hot == 0)
-		spec->hot = DEDUP_HOT;
-	return (!spec->windowed && !spec->sliced) ||
-	       err_set(err, ERR_CONFIG,
-		   "window and slices are refused with form=bloom, which forgets nothing: leave "
-		   "them out, or choose form=key or form=bitmap");
+	return redis_filter_check_days(spec, err) && redis_filter_check_slices(spec, err) &&
+	       check_redis_confirm(spec, err);
 }
 
 static bool open_redis_filter(
     struct redis_store *redis, const struct dedup_spec *spec, struct err *err)
 {
+	/* The query is tried first, so that a wrong one leaves no key. */
+	redis->confirm = spec->confirm_sql ? dedup_confirm_open(spec, err) : NULL;
+	if (spec->confirm_sql && (!redis->confirm || !redis_session_begin(&redis->server, err)))
+		return false;
 	redis->filter = redis_filter_open(&redis->server, spec, err);
 	return redis->filter;
 }
@@ -502,7 +569,11 @@ static bool note_redis_offset(struct dedup_store *store, int64_t offset, struct 
 static void read_redis_stats(const struct dedup_store *store, struct outbox_dedup_stats *stats)
 {
 	const struct redis_store *redis = (const struct redis_store *)store;
+	uint64_t asked = redis->misses + redis->false_hits;
 	stats->offset = redis->offset;
+	stats->filter_hits = redis->hits;
+	stats->false_hits = redis->false_hits;
+	stats->observed_rate = asked ? (double)redis->false_hits / (double)asked : 0;
 	if (has_hot_layer(redis))
 		stats->memory_bytes = (redis->hot.mask + 1) * sizeof *redis->hot.places;
 }
@@ -513,7 +584,8 @@ static void read_redis_stats(const struct dedup_store *store, struct outbox_dedu
 		DEDUP_TAKES(SLICES) | DEDUP_TAKES(HOT) | DEDUP_TAKES(FORM) | DEDUP_TAKES(URL) |    \
 		DEDUP_TAKES(NAME) | DEDUP_TAKES(LEASE) | DEDUP_TAKES(TIMEOUT) |                    \
 		DEDUP_TAKES(PASSWORD_FILE) | DEDUP_TAKES(TLS_CA) | DEDUP_TAKES(TLS_CERTIFICATE) |  \
-		DEDUP_TAKES(TLS_KEY) | DEDUP_TAKES(SENTINEL_PASSWORD_FILE),                        \
+		DEDUP_TAKES(TLS_KEY) | DEDUP_TAKES(SENTINEL_PASSWORD_FILE) | DEDUP_TAKES(ZONE) |   \
+		DEDUP_TAKES(CONFIRM) | DEDUP_TAKES(QUERY) | DEDUP_TAKES(DSN),                      \
 	    DEDUP_TAKES(URL) | DEDUP_TAKES(NAME) | (needs)}
 #define REDIS_LIFE                                                                                 \
 	.close = close_redis_store, .look = claim_in_redis, .add = add_to_redis,                   \
@@ -525,6 +597,7 @@ static void read_redis_stats(const struct dedup_store *store, struct outbox_dedu
 #define REDIS_NEGATIVES                                                                            \
 	"none, as long as the server keeps the writes that it acknowledged: a failover may "       \
 	"lose the last of them"
+#define REDIS_LOST "such a message is lost; none with confirm=sql, where a query confirms each hit"
 #define REDIS_FILTER_WINDOW                                                                        \
 	"; an id is remembered forever, with window for at least the window after it was done, "   \
 	"less the difference of the clocks, a minute at most"
@@ -560,7 +633,7 @@ const struct dedup_store_type redis_bitmap_store = {
 	.lossy = true,
 	.shared = true,
 	.false_positives = "the number of remembered ids, divided by 2^32: 0.23 % at 10 M, 2.3 % "
-			   "at 100 M; such a message is lost",
+			   "at 100 M; " REDIS_LOST,
 	.false_negatives = REDIS_NEGATIVES REDIS_FILTER_WINDOW,
 	.restart = REDIS_RESTART,
 	.scope = REDIS_SCOPE,
@@ -579,12 +652,12 @@ const struct dedup_store_type redis_bloom_store = {
     .promise = {.store = "redis form=bloom",
 	.lossy = true,
 	.shared = true,
-	.false_positives = "the setting rate, as RedisBloom keeps it; beyond ids the filter grows "
-			   "(EXPANSION 2); such a message is lost",
-	.false_negatives = REDIS_NEGATIVES,
+	.false_positives = "the setting rate, as RedisBloom keeps it, with window for all days "
+			   "together; beyond ids a filter grows (EXPANSION 2); " REDIS_LOST,
+	.false_negatives = REDIS_NEGATIVES REDIS_FILTER_WINDOW,
 	.restart = REDIS_RESTART,
 	.scope = REDIS_SCOPE,
-	.memory = "of the server: about 14 bits an id at 0.1 %",
+	.memory = "of the server: about 16 bits an id at 0.1 %, with window=30d 23",
 	.disk = REDIS_DISK},
     REDIS_LIFE,
 };

@@ -404,7 +404,12 @@ bool dedup_slice_remake(struct dedup_slice *slice, uint64_t lines, struct err *e
 		slice->filter.lines = lines;
 		lay_out_map(slice, map);
 	}
-	return rebuild_slice_map(slice, err);
+
+	if (rebuild_slice_map(slice, err))
+		return true;
+	/* whatever the reason: a look at a filter without its ids would call them new */
+	err->kind = ERR_FATAL;
+	return false;
 }
 
 void dedup_slice_distrust(struct dedup_slice *slice)

@@ -175,9 +175,15 @@ static bool begin_slice(
     struct dedup_window *window, int64_t number, int sub, int *ret_place, struct err *err)
 {
 	struct dedup_slice slice;
-	const struct dedup_slice_plan plan =
+	const struct dedup_slice_plan plan = plan_of(window, number, sub, 0);
+	const struct dedup_slice_plan larger =
 	    plan_of(window, number, sub, sub ? 0 : needed_room(window));
-	if (!check_room(window, err) || !get_slice(window, &plan, &slice, err))
+	if (!check_room(window, err))
+		return false;
+
+	/* where the disk has no room for the larger one, the planned one may still fit */
+	if (!get_slice(window, &larger, &slice, err) &&
+	    (larger.ids == plan.ids || !get_slice(window, &plan, &slice, err)))
 		return false;
 	window->folder_dirty = true;
 	*ret_place = insert_slice(window, &slice);

@@ -233,7 +233,7 @@ static void print_result(const struct load *load)
 
 /*
  * Warns that the filter grew: it needs more room and more lookups than planned, but has no more
- * false positives.
+ * false positives. Warns that it had more of them than the setting `alarm` allows.
  */
 static void tell_growth(const struct load *load)
 {
@@ -246,11 +246,12 @@ static void tell_growth(const struct load *load)
 		    "sub-slices: raise ids\n",
 		    stats.sub_slices);
 
-	if (stats.alarm)
+	if (stats.alarms)
 		fprintf(stderr,
-		    "outbox-relay: the filter has %.3g%% false positives, which is more than alarm "
-		    "allows: raise ids or alarm; answers stay right, and cost more\n",
-		    stats.observed_rate * 100);
+		    "outbox-relay: the filter had more false positives than alarm allows, and "
+		    "%" PRIu64
+		    " filters were made anew%s: raise ids or alarm; answers stay right\n",
+		    stats.repairs, stats.alarm ? ", which was not enough" : "");
 }
 
 static int load_all(const struct call *call, const char *query)
