@@ -603,8 +603,7 @@ bool dedup_window_has(
 	return true;
 }
 
-/* Finds the last sub-slice of the slice; if it is full, begins a new one. While there is an alarm,
- * a quarter of the planned ids fills it. */
+/* Finds the last sub-slice of the slice; if it is full, begins a new one. */
 static bool find_slice_with_room(
     struct dedup_window *window, int64_t number, struct dedup_slice **ret_slice, struct err *err)
 {
@@ -612,8 +611,7 @@ static bool find_slice_with_room(
 	struct dedup_slice *last = place < 0 ? NULL : &window->slices[place];
 	if (last && last->plan.head.slice == number) {
 		*ret_slice = last;
-		uint64_t most = window->figures.alarm ? last->plan.ids / 4 : last->plan.ids;
-		if (dedup_slice_ids(last) < most && !dedup_slice_is_full(last))
+		if (dedup_slice_ids(last) < last->plan.ids && !dedup_slice_is_full(last))
 			return true;
 		sub = last->plan.head.sub + 1;
 	}
