@@ -122,7 +122,8 @@ static off_t size_of(const char *name)
 /* --- a killed process ------------------------------------------------------------------------- */
 
 enum how { AFTER_CHECKPOINT, IN_REPAIR };
-static int fallocates_to_death; /* 0: none */
+/* Of this thread: others make the next slice and sub-slice ready at the same time. 0: none. */
+static _Thread_local int fallocates_to_death;
 
 int posix_fallocate(int fd, off_t offset, off_t length)
 {
