@@ -22,13 +22,13 @@ static int64_t partition_of_store(const struct noted_store *noted)
 	return noted->assigned ? noted->assigned->partition : -1;
 }
 
-/* Logs once that more ids came than planned. Sub-slices of an alarm say nothing about that. */
+/* Logs once that more ids came than planned. */
 static void log_overfilled(const struct loop *loop, const struct noted_store *noted)
 {
 	bool grown = noted->stats.sub_slices > 0;
 	bool *told = &noted->store->told.overfilled;
 
-	if (grown && !*told && !noted->stats.alarm)
+	if (grown && !*told)
 		log_warn("inbox_filter_overfilled",
 		    {"group", LOG_TEXT(loop->settings->given.group)},
 		    {"topic", LOG_TEXT(topic_of_store(noted))},
@@ -38,7 +38,7 @@ static void log_overfilled(const struct loop *loop, const struct noted_store *no
 		    {"cure",
 			LOG_TEXT("raise ids in the dedup line: more ids came than it plans for; "
 				 "answers stay right, and cost more memory and lookups")});
-	*told = grown && (*told || !noted->stats.alarm);
+	*told = grown;
 }
 
 /* Logs an alarm also if a checkpoint has ended it already. */

@@ -6,7 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -170,6 +172,37 @@ static void a_killed_process_forgets_nothing(void **state)
 	assert_int_equal(dedup_walk_stats(dedup).ids, 2000);
 	assert_int_equal(dedup_walk(dedup, 0, 1000, -1, false), 0);
 	assert_int_equal(dedup_walk(dedup, 9000000, 1000, -1, false), 0);
+	outbox_dedup_close(dedup);
+}
+
+static int files_synced; /* whole files: not a head alone, for the offset */
+
+int msync(void *memory, size_t length, int flags)
+{
+	files_synced += length > 4096;
+	return (int)syscall(SYS_msync, memory, length, flags);
+}
+
+/* Its offset is durable, and a check of these ids says that they are done. */
+static void a_checkpoint_makes_durable_the_bits_of_a_killed_process(void **state)
+{
+	(void)state;
+	pid_t child = fork();
+	if (child == 0) {
+		struct outbox_dedup *dedup = open_with("ids=10M");
+		dedup_walk(dedup, 0, 10, -1, true);
+		dedup_walk(dedup, 9000000, 10, -1, true);
+		kill(getpid(), SIGKILL);
+	}
+	waitpid(child, NULL, 0);
+
+	struct outbox_dedup *dedup = open_with("ids=10M");
+	assert_int_equal(dedup_walk(dedup, 0, 10, -1, false), 0);
+	files_synced = 0;
+	dedup_walk_checkpoint(dedup, 5);
+	assert_int_equal(files_synced, 2);
+	dedup_walk_checkpoint(dedup, 6);
+	assert_int_equal(files_synced, 2);
 	outbox_dedup_close(dedup);
 }
 
@@ -481,6 +514,7 @@ int main(void)
 	    TEST(the_rate_of_the_classic_form_is_the_share_of_bits),
 	    TEST(the_bit_is_where_the_classic_scheme_has_it),
 	    TEST(a_killed_process_forgets_nothing),
+	    TEST(a_checkpoint_makes_durable_the_bits_of_a_killed_process),
 	    TEST(without_room_on_the_disk_an_id_stays_pending),
 	    TEST(a_folder_of_another_form_or_range_is_refused),
 	    TEST(bitmaps_that_forget_keep_the_window_and_free_memory_and_files_behind_it),

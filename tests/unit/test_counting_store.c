@@ -476,6 +476,48 @@ static void full_counters_are_told_also_after_a_restart(void **state)
 	outbox_dedup_close(dedup);
 }
 
+static bool add_one(
+    const struct dedup_spec *spec, struct dedup_store *store, uint64_t id, int64_t slice)
+{
+	struct err err = {0};
+	const struct dedup_item item = {.hash = hash_of(id), .time_ms = slice * (int64_t)SLICE};
+	return spec->type->add(store, &item, 1, &err);
+}
+
+static int slices_of(const struct dedup_spec *spec, const struct dedup_store *store)
+{
+	struct outbox_dedup_stats stats = {0};
+	spec->type->stats(store, &stats);
+	return stats.slices;
+}
+
+/* Expired slices leave their room to the record that ends them. */
+static void a_full_window_takes_a_later_record(void **state)
+{
+	(void)state;
+	OWNED(dedup_spec_finish) struct dedup_spec spec;
+	struct err err;
+	uint64_t id = 0;
+	owned_text char *line = line_of("ids=31 slices=30 window=3000h rate=1%");
+	assert_true(dedup_spec_parse(line, &spec, &err));
+	struct dedup_store *store = spec.type->open(&spec, &err);
+	assert_non_null(store);
+
+	/* each of the slices 0 to 30 has a sub-slice at least */
+	for (int i = 0; i <= 30; i++)
+		while (slices_of(&spec, store) < 2 * (i + 1))
+			assert_true(add_one(&spec, store, id++, i));
+	while (add_one(&spec, store, id, 30))
+		id++;
+	assert_int_equal(slices_of(&spec, store), BLOOM_FILTERS);
+
+	assert_true(add_one(&spec, store, id, 31));
+	assert_int_equal(slices_of(&spec, store), BLOOM_FILTERS - 1);
+	assert_true(add_one(&spec, store, id, 62));
+	assert_int_equal(slices_of(&spec, store), 1);
+	spec.type->close(store);
+}
+
 static int syncs_to_fail;
 static size_t synced; /* bytes of the largest */
 
@@ -530,6 +572,7 @@ int main(void)
 	    TEST(full_counters_are_told_also_after_a_restart),
 	    TEST(what_is_released_is_new_again_and_the_others_stay),
 	    TEST(an_old_slice_is_removed),
+	    TEST(a_full_window_takes_a_later_record),
 	    TEST(more_than_planned_grow_by_sub_slices),
 	    TEST(a_killed_process_forgets_nothing),
 	    TEST(a_damaged_or_foreign_file_is_refused),

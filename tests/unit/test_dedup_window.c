@@ -233,6 +233,53 @@ static void more_ids_than_planned_get_slices_of_their_own_and_the_rate_holds(voi
 
 /* --- what survives -------------------------------------------------------------------------- */
 
+/* Each of the slices 0 to 30 has a sub-slice at least; returns the number of ids. */
+static uint64_t fill_window(struct dedup_window *window)
+{
+	struct err err = {0};
+	uint64_t id = 0;
+	for (int i = 0; i <= 30; i++)
+		while (figures_of(window).slices < 2 * (i + 1))
+			add_at(window, id++, i * (int64_t)SLICE_MS);
+	while (dedup_window_add(
+	    window, hash_of(window, id), (int64_t)id, 30 * (int64_t)SLICE_MS, NOW, &err))
+		id++;
+
+	assert_int_equal(err.kind, ERR_RETRY);
+	assert_non_null(strstr(err.message, "raise ids"));
+	assert_int_equal(figures_of(window).slices, 64);
+	return id;
+}
+
+/* Expired slices leave their room to the record that ends them: one slice, or all. */
+static void a_full_window_takes_a_later_record(void **state)
+{
+	(void)state;
+	const struct dedup_window_settings settings = {
+	    .path = folder, .ids = 31, .rate = 0.01, .slice_ms = SLICE_MS, .slices = 30};
+	for (int later = 1; later <= 31; later += 10) {
+		struct err err;
+		struct dedup_window *window = dedup_window_open(&settings, &err);
+		assert_non_null(window);
+		uint64_t ids = fill_window(window);
+		checkpoint(window, 1);
+
+		for (int restart = 0; restart < 2; restart++) {
+			add_at(window, ids + 1, (30 + later) * (int64_t)SLICE_MS);
+			checkpoint(window, 2);
+			assert_true(has(window, ids + 1));
+			assert_int_equal(has(window, ids - 1), later < 31);
+			assert_true(figures_of(window).slices <= 65 - 2 * later ||
+				    (later == 31 && figures_of(window).slices == 1));
+			dedup_window_close(window);
+			window = dedup_window_open(&settings, &err);
+			assert_non_null(window);
+		}
+		dedup_window_close(window);
+		temporary_empty(folder);
+	}
+}
+
 static void a_window_is_as_it_was_when_it_is_opened_again(void **state)
 {
 	(void)state;
@@ -1073,6 +1120,7 @@ int main(void)
 	    TEST(an_id_is_remembered_for_the_whole_window),
 	    TEST(a_late_id_and_one_of_the_future_are_remembered),
 	    TEST(more_ids_than_planned_get_slices_of_their_own_and_the_rate_holds),
+	    TEST(a_full_window_takes_a_later_record),
 	    TEST(a_window_is_as_it_was_when_it_is_opened_again),
 	    TEST(after_another_start_a_sealed_map_is_believed),
 	    TEST(a_map_that_cannot_be_believed_is_made_again),

@@ -242,6 +242,9 @@ static bool open_bit_file(struct bit_slices *bits, const struct bit_file *file, 
 	if (!open_bit_part(bits, slice, partition, err))
 		return false;
 	count_bits(slice, &slice->parts[partition]);
+	/* A killed process may have set bits and not synced them. A check calls their ids done, so
+	 * they are not set again, and the next checkpoint vouches for them. */
+	slice->parts[partition].dirty = true;
 	return true;
 }
 

@@ -41,8 +41,10 @@ struct counting_store {
 	struct dedup_store store;
 	struct state_folder folder;
 	struct bloom_plan plan;
-	struct part parts[BLOOM_FILTERS]; /* sorted by number and sub */
-	struct counting_filter filters[BLOOM_FILTERS];
+	/* sorted by number and sub; a part that moves the window is there before the expired ones
+	 * are removed, hence one more */
+	struct part parts[BLOOM_FILTERS + 1];
+	struct counting_filter filters[BLOOM_FILTERS + 1];
 	int count;
 	int bits; /* width of the counters in new files */
 	struct slice_time time;
@@ -114,6 +116,28 @@ static int width_of_file(const struct counting_store *counting, const char *name
 						  : counting->bits;
 }
 
+/* The number of parts that are gone once the window has this number. */
+static int count_ended_parts(const struct counting_store *counting, int64_t number)
+{
+	struct slice_time then = counting->time;
+	int gone = 0;
+	slice_time_note(&then, number);
+	while (gone < counting->count && slice_time_is_gone(&then, counting->parts[gone].number))
+		gone++;
+	return gone;
+}
+
+/* Parts that the number itself ends leave their room to it: otherwise a full window could not move,
+ * and so would stay full. */
+static bool check_part_room(const struct counting_store *counting, int64_t number, struct err *err)
+{
+	return slice_time_is_gone(&counting->time, number) ||
+	       counting->count - count_ended_parts(counting, number) < BLOOM_FILTERS ||
+	       err_set(err, ERR_RETRY,
+		   "path=%s has %d slices and sub-slices, which is all it can have: raise ids",
+		   counting->folder.path, BLOOM_FILTERS);
+}
+
 /* An existing file keeps its size and its width, whatever the plan is now; its room follows from
  * them. */
 static bool open_count_part(
@@ -122,10 +146,8 @@ static bool open_count_part(
 	char name[NAME];
 	struct part part = {.number = number, .sub = sub};
 
-	if (counting->count == BLOOM_FILTERS)
-		return err_set(err, ERR_RETRY,
-		    "path=%s has %d slices and sub-slices, which is all it can have: raise ids",
-		    counting->folder.path, BLOOM_FILTERS);
+	if (!check_part_room(counting, number, err))
+		return false;
 
 	name_count_file(number, sub, name);
 	int bits = width_of_file(counting, name);
@@ -147,10 +169,9 @@ static bool open_count_part(
 static void remove_old_parts(struct counting_store *counting)
 {
 	char name[NAME];
-	int gone = 0;
-	while (gone < counting->count &&
-	       slice_time_is_gone(&counting->time, counting->parts[gone].number)) {
-		struct part *part = &counting->parts[gone++];
+	int gone = count_ended_parts(counting, counting->time.newest);
+	for (int i = 0; i < gone; i++) {
+		struct part *part = &counting->parts[i];
 		mapped_file_close(&part->file);
 		name_count_file(part->number, part->sub, name);
 		unlinkat(counting->folder.fd, name, 0);
@@ -176,6 +197,10 @@ static bool open_count_file(struct counting_store *counting, const char *name, s
 		return false;
 	if (counting->parts[place].file.head->offset > counting->offset)
 		counting->offset = counting->parts[place].file.head->offset;
+
+	/* a killed process may have left expired parts in addition to a full window */
+	if (counting->count > BLOOM_FILTERS)
+		remove_old_parts(counting);
 	return true;
 }
 

@@ -46,10 +46,11 @@ struct dedup_window {
 	struct bloom_plan plan, target; /* target: for repairs; its rate is at most `alarm` */
 	const struct bloom_code *code;
 	struct slice_time time; /* newest: that of the slices, INT64_MIN: none yet */
-	/* sorted by slice and sub-slice; filters[i] is a copy of slices[i].filter */
-	struct dedup_slice slices[BLOOM_FILTERS];
-	struct bloom_filter filters[BLOOM_FILTERS];
-	int count;
+	/* sorted by slice and sub-slice; filters[i] is a copy of slices[i].filter. A slice that
+	 * moves the window is there before the expired ones are removed, hence one more. */
+	struct dedup_slice slices[BLOOM_FILTERS + 1];
+	struct bloom_filter filters[BLOOM_FILTERS + 1];
+	int count;                         /* at most BLOOM_FILTERS in a look */
 	struct dedup_ahead next, next_sub; /* the next slice; the newest slice's next sub-slice */
 	struct dedup_hot hot;              /* until: the last `newest` with which an id is alive */
 	struct hash_set unwritten;         /* added ids that are not written yet */
@@ -163,9 +164,34 @@ static int insert_slice(struct dedup_window *window, const struct dedup_slice *s
 	return place;
 }
 
-static bool check_room(const struct dedup_window *window, struct err *err)
+/* The number of slices that are gone once the window has this number. */
+static int count_ended_slices(const struct dedup_window *window, int64_t number)
 {
-	return window->count < BLOOM_FILTERS ||
+	struct slice_time then = window->time;
+	int gone = 0;
+	slice_time_note(&then, number);
+	while (
+	    gone < window->count && slice_time_is_gone(&then, window->slices[gone].plan.head.slice))
+		gone++;
+	return gone;
+}
+
+/* The first `gone` slices are no longer the window's. */
+static void take_out_slices(struct dedup_window *window, int gone)
+{
+	window->count -= gone;
+	memmove(
+	    window->slices, window->slices + gone, (size_t)window->count * sizeof *window->slices);
+	memmove(window->filters, window->filters + gone,
+	    (size_t)window->count * sizeof *window->filters);
+}
+
+/* Slices that the number itself ends leave their room to it: otherwise a full window could not
+ * move, and so would stay full. */
+static bool check_room(const struct dedup_window *window, int64_t number, struct err *err)
+{
+	return slice_time_is_gone(&window->time, number) ||
+	       window->count - count_ended_slices(window, number) < BLOOM_FILTERS ||
 	       err_set(err, ERR_RETRY,
 		   "path=%s has %d slices and sub-slices, which is all it can have: raise ids",
 		   window->folder.path, BLOOM_FILTERS);
@@ -178,7 +204,7 @@ static bool begin_slice(
 	const struct dedup_slice_plan plan = plan_of(window, number, sub, 0);
 	const struct dedup_slice_plan larger =
 	    plan_of(window, number, sub, sub ? 0 : needed_room(window));
-	if (!check_room(window, err))
+	if (!check_room(window, number, err))
 		return false;
 
 	/* where the disk has no room for the larger one, the planned one may still fit */
@@ -204,12 +230,10 @@ static void forget_unwritten(struct dedup_window *window, int gone)
 /* Begins to make the next slice ready, and to remove the expired ones. */
 static void advance_window(struct dedup_window *window)
 {
-	int gone = 0;
+	int gone = count_ended_slices(window, window->time.newest);
 	uint64_t unwritten = 0;
-	for (; gone < window->count &&
-	       slice_time_is_gone(&window->time, window->slices[gone].plan.head.slice);
-	     gone++)
-		unwritten += key_log_added(window->slices[gone].log);
+	for (int i = 0; i < gone; i++)
+		unwritten += key_log_added(window->slices[i].log);
 
 	if (unwritten)
 		forget_unwritten(window, gone);
@@ -217,11 +241,7 @@ static void advance_window(struct dedup_window *window)
 	const struct dedup_slice_plan next =
 	    plan_of(window, window->time.newest + 1, 0, needed_room(window));
 	dedup_ahead_begin(&window->next, &next, window->slices, gone);
-	window->count -= gone;
-	memmove(
-	    window->slices, window->slices + gone, (size_t)window->count * sizeof *window->slices);
-	memmove(window->filters, window->filters + gone,
-	    (size_t)window->count * sizeof *window->filters);
+	take_out_slices(window, gone);
 }
 
 /* --- opening -------------------------------------------------------------------------------- */
@@ -257,6 +277,27 @@ static void keep_larger_map(const struct dedup_window *window, struct dedup_slic
 		plan->ids = (buckets - 1) * KEY_BUCKET_PLANNED;
 }
 
+static bool insert_opened_slice(
+    struct dedup_window *window, struct dedup_slice *slice, struct err *err)
+{
+	if (!check_room(window, slice->plan.head.slice, err)) {
+		dedup_slice_close(slice);
+		return false;
+	}
+
+	count_origin(window, slice->origin);
+	window->proving |= slice->pieces.left > 0;
+	insert_slice(window, slice);
+
+	/* a killed process may have left expired slices in addition to a full window */
+	int gone =
+	    window->count > BLOOM_FILTERS ? count_ended_slices(window, window->time.newest) : 0;
+	for (int i = 0; i < gone; i++)
+		dedup_slice_remove(&window->slices[i], window->folder.fd);
+	take_out_slices(window, gone);
+	return true;
+}
+
 /* A slice with an empty log was made ready by a process that was killed before it needed the slice:
  * it is removed. */
 static bool open_window_file(
@@ -280,8 +321,6 @@ static bool open_window_file(
 	if (plan.ids + plan.ids / 4 < units)
 		plan = plan_of(window, number, sub, units);
 	keep_larger_map(window, &plan);
-	if (!check_room(window, err))
-		return false;
 	if (!dedup_slice_open(&slice, window->folder.fd, &plan, err))
 		return err_prefix(err, "path=%s", window->folder.path);
 
@@ -289,11 +328,7 @@ static bool open_window_file(
 		dedup_slice_remove(&slice, window->folder.fd);
 		return true;
 	}
-
-	count_origin(window, slice.origin);
-	window->proving |= slice.pieces.left > 0;
-	insert_slice(window, &slice);
-	return true;
+	return insert_opened_slice(window, &slice, err);
 }
 
 static bool window_file_exists(const struct dedup_window *window, const char *name)
@@ -568,8 +603,7 @@ bool dedup_window_has(
 	return true;
 }
 
-/* Finds the last sub-slice of the slice; if it is full, begins a new one. While there is an alarm,
- * a quarter of the planned ids fills it. */
+/* Finds the last sub-slice of the slice; if it is full, begins a new one. */
 static bool find_slice_with_room(
     struct dedup_window *window, int64_t number, struct dedup_slice **ret_slice, struct err *err)
 {
@@ -577,8 +611,7 @@ static bool find_slice_with_room(
 	struct dedup_slice *last = place < 0 ? NULL : &window->slices[place];
 	if (last && last->plan.head.slice == number) {
 		*ret_slice = last;
-		uint64_t most = window->figures.alarm ? last->plan.ids / 4 : last->plan.ids;
-		if (dedup_slice_ids(last) < most && !dedup_slice_is_full(last))
+		if (dedup_slice_ids(last) < last->plan.ids && !dedup_slice_is_full(last))
 			return true;
 		sub = last->plan.head.sub + 1;
 	}

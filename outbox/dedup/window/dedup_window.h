@@ -12,7 +12,7 @@
  * If the observed rate of false hits is beyond the allowed one, there is an alarm. The next
  * checkpoints measure the filters and make those anew from their logs that are overfilled or
  * damaged; a filter is never replaced by one without all ids of its log, because its answers would
- * be wrong. Until then a quarter of the planned ids fills a slice.
+ * be wrong. An alarm makes no sub-slices: they always say that more ids came than planned.
  *
  *   folder/lock, folder/window   state_folder.h
  *   folder/N.S.log               slice N, sub-slice S: key_log.h

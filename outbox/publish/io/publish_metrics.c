@@ -27,7 +27,7 @@ static const struct metric_row publish_rows[] = {
     {"relay_scheduled_total", METRIC_COUNTER, STATUS(scheduled),
 	"Rows with a deliver_at that were stored in outbox.scheduled."},
     {"relay_owner", METRIC_GAUGE, SERIES(owner), "1 while this process owns the shard.",
-	.alert = "no process has 1: nobody publishes the shard"},
+	.alert = "no process has 1, or none shows it: nobody publishes the shard"},
     {"relay_refused", METRIC_GAUGE, STATUS(refused),
 	"1 while the publisher is blocked by a record that Kafka refuses.",
 	.alert = "above 0: [a publisher is stopped](../guide/parked.md#a-publisher-that-stops)"},

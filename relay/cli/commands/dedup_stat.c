@@ -158,8 +158,8 @@ static bool print_stat_text(const char *path, struct err *err)
 		printf("false     %.2g%% of new ids are hits of a filter, by its bits\n",
 		    (1 - listing.none_false) * 100);
 	if (listing.sub_slices)
-		printf("overfull  %d sub-slices: more ids came than planned, or an alarm split "
-		       "slices; ids=%" PRIu64 " fits the fullest slice\n",
+		printf("overfull  %d sub-slices: more ids came than planned; ids=%" PRIu64
+		       " fits the fullest slice\n",
 		    listing.sub_slices, fitting_ids(&listing));
 	return true;
 }
