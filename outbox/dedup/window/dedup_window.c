@@ -563,6 +563,14 @@ bool dedup_window_may_have(
 	return true;
 }
 
+static bool has_doubts(const struct dedup_window *window)
+{
+	for (int i = 0; i < window->count; i++)
+		if (window->slices[i].doubted)
+			return true;
+	return false;
+}
+
 /* A stretch has so many looks that the observed rate is not a matter of chance. */
 static void end_stretch(struct dedup_window *window)
 {
@@ -579,8 +587,11 @@ static void end_stretch(struct dedup_window *window)
 		window->figures.alarm_rate = window->figures.observed_rate;
 	*stretch = (struct stretch){0};
 
-	/* a measurement reads the whole filter: it is left out where it found no cure before */
-	if (window->figures.alarm && window->time.newest != window->incurable) {
+	/* A measurement reads the whole filter: it is left out where it found no cure before. One
+	 * that is under way goes on: begun anew by each stretch, it would never reach the last
+	 * slices of a large window. */
+	if (window->figures.alarm && window->time.newest != window->incurable &&
+	    !has_doubts(window)) {
 		window->repairs_before = window->figures.repairs;
 		for (int i = 0; i < window->count; i++)
 			window->slices[i].doubted = true;
@@ -798,14 +809,6 @@ static void judge_repairs(struct dedup_window *window)
 		window->stretch = (struct stretch){0};
 	} else
 		window->incurable = window->time.newest;
-}
-
-static bool has_doubts(const struct dedup_window *window)
-{
-	for (int i = 0; i < window->count; i++)
-		if (window->slices[i].doubted)
-			return true;
-	return false;
 }
 
 /*
