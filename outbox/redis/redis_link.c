@@ -172,6 +172,7 @@ static bool connect_host(
 
 /* --- TLS ------------------------------------------------------------------------------------- */
 
+/* ERR_RETRY: a certificate and its key are two files, which nobody can replace at one moment. */
 static bool refuse_file(
     const struct redis_link *link, const char *what, const char *file, struct err *err)
 {
@@ -179,7 +180,7 @@ static bool refuse_file(
 	const char *reason =
 	    ERR_SYSTEM_ERROR(code) ? strerror(ERR_GET_REASON(code)) : ERR_reason_error_string(code);
 
-	return err_set(err, ERR_CONFIG, "%s: %s %s cannot be used: %s", link->place, what, file,
+	return err_set(err, ERR_RETRY, "%s: %s %s cannot be used: %s", link->place, what, file,
 	    reason ? reason : "OpenSSL names no reason");
 }
 

@@ -35,7 +35,7 @@ static bool ask_sentinel(struct redis *redis, const struct redis_address *addres
 	redis_sayf(redis, "SENTINEL get-master-addr-by-name %s", address->master);
 	if (redis_hear(redis, (int)(end - clock_ms()), see_master, ret_master, err))
 		return ret_master->host ||
-		       err_set(err, ERR_CONFIG,
+		       err_set(err, ERR_RETRY,
 			   "%s: this Sentinel knows no master %s: correct the name in url",
 			   redis_place_of(redis), address->master);
 
@@ -86,13 +86,8 @@ bool redis_sentinel_ask(
 		redis_address_finish(&place);
 	}
 
-	if (!master.host) {
-		/* a Sentinel that was set up anew learns of its masters a moment later */
-		if (sentinel->known)
-			err->kind = ERR_RETRY;
+	if (!master.host)
 		return false;
-	}
-	sentinel->known = true;
 	*ret_host = master.host;
 	*ret_port = master.port;
 	return true;

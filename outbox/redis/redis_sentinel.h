@@ -9,7 +9,6 @@
 struct redis_sentinel {
 	const struct redis_address *address; /* must outlive it; its seeds are the Sentinels */
 	int next;                            /* the Sentinel that gets the first question */
-	bool known;                          /* a Sentinel has named the master before */
 };
 
 /*

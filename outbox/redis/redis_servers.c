@@ -13,9 +13,11 @@
 #include "redis_slots.h"
 
 enum {
-	MOST_ROUNDS = 50, /* redirections of a batch */
-	ASK_MS = 1000,    /* between two questions to the Sentinels while the connection is open */
-	PAUSE_MS = 20,    /* before a command is repeated that a moving slot refused */
+	MOST_ROUNDS = 50,     /* redirections of a batch */
+	ASK_AGAIN_MS = 10000, /* after a question that no Sentinel answered */
+	INFO_MS = 1000,       /* how old an answer to INFO may be when it is judged */
+	ASK_MS = 1000, /* between two questions to the Sentinels while the connection is open */
+	PAUSE_MS = 20, /* before a command is repeated that a moving slot refused */
 	NO_COMMAND = -1
 };
 
@@ -24,6 +26,7 @@ enum mode { MODE_UNKNOWN, MODE_SINGLE, MODE_CLUSTER };
 struct node {
 	struct redis_address address;
 	struct redis *redis; /* NULL: not connected */
+	int64_t info_ms;     /* when it answered INFO, by clock_ms */
 	char *info;          /* its answer to INFO; "": it does not know the command */
 	bool greeted;
 	/* The commands that were sent and not answered: indexes, or NO_COMMAND for ASKING. */
@@ -177,11 +180,18 @@ static bool ask_info(struct redis_servers *servers, struct node *node, int64_t e
 {
 	if (servers->without_info) {
 		node->info = xstrdup("");
+		node->info_ms = clock_ms();
 		return true;
 	}
+
 	redis_sayf(node->redis, "INFO");
-	if (redis_hear(node->redis, left_ms(end), keep_info, &node->info, err))
+	if (redis_hear(node->redis, left_ms(end), keep_info, &node->info, err)) {
+		node->info_ms = clock_ms();
+		/* of a server whose answer is no text */
+		node->info = node->info ? node->info : xstrdup("");
 		return true;
+	}
+
 	/* another error, as of a missing right, must not let an unfit server pass for a fit one */
 	const char *refusal = redis_refusal(node->redis);
 	servers->without_info = refusal && text_starts(refusal, "ERR unknown command");
@@ -191,9 +201,6 @@ static bool ask_info(struct redis_servers *servers, struct node *node, int64_t e
 static bool try_node(struct redis_servers *servers, struct node *node, int64_t end, struct err *err)
 {
 	node->redis = redis_connect(&node->address, left_ms(end), err);
-	/* a certificate and its key are two files, which nobody can replace at one moment */
-	if (!node->redis && err->kind == ERR_CONFIG && servers->mode != MODE_UNKNOWN)
-		err->kind = ERR_RETRY;
 	if (node->redis && ask_info(servers, node, end, err))
 		return true;
 	disconnect_node(node);
@@ -217,6 +224,9 @@ static bool connect_node(struct redis_servers *servers, int number, int64_t end,
 {
 	struct node *node = &servers->nodes[number];
 
+	/* its role and its clock count now, and not when it was opened */
+	if (node->redis && !node->greeted && clock_ms() - node->info_ms > INFO_MS)
+		disconnect_node(node);
 	if (open_node(servers, number, end, err) && !node->greeted)
 		node->greeted =
 		    servers->greet(servers->context, node->redis, node->info, number, end, err);
@@ -290,6 +300,18 @@ static bool refuse_sentinel(const struct node *node, struct err *err)
 	    node->address.place);
 }
 
+/* So that a node that loses its data later is noticed also before the first command to it. */
+static bool greet_masters(struct redis_servers *servers, int64_t end, struct err *err)
+{
+	for (int slot = 0; slot < REDIS_SLOTS; slot++) {
+		int number = servers->node_of[slot];
+		if (number != REDIS_NO_NODE && !servers->nodes[number].greeted &&
+		    !connect_node(servers, number, end, err))
+			return false;
+	}
+	return true;
+}
+
 /* Asks the addresses of the url, all that answer: they must agree. */
 static bool learn_mode(struct redis_servers *servers, int64_t end, struct err *err)
 {
@@ -321,7 +343,10 @@ static bool learn_mode(struct redis_servers *servers, int64_t end, struct err *e
 	if (singles && (clusters || address->seed_count > 1))
 		return refuse_mixture(servers, err);
 	servers->mode = clusters ? MODE_CLUSTER : MODE_SINGLE;
-	return true;
+	if (!clusters || greet_masters(servers, end, err))
+		return true;
+	servers->mode = MODE_UNKNOWN;
+	return false;
 }
 
 /*
@@ -357,8 +382,11 @@ static bool follow_master(struct redis_servers *servers, int64_t end, struct err
 	servers->mode = MODE_SINGLE;
 	if (open && clock_ms() < servers->ask_at)
 		return true;
-	servers->ask_at = clock_ms() + ASK_MS;
-	if (!redis_sentinel_ask(&servers->sentinel, end, &host, &port, err))
+	/* Sentinels that hang must not use up the time of a master that works. */
+	int64_t now = clock_ms(), until = open ? now + (end - now) / 4 : end;
+	bool answered = redis_sentinel_ask(&servers->sentinel, until, &host, &port, err);
+	servers->ask_at = clock_ms() + (answered ? ASK_MS : ASK_AGAIN_MS);
+	if (!answered)
 		return open;
 
 	int number = node_at(servers, host, port);
@@ -507,7 +535,7 @@ static void see_from_node(void *context, size_t number, const struct redis_answe
 	}
 }
 
-/* All nodes are heard, also after a failure of one, so that the others stay usable. */
+/* Hears all nodes, also after a failure of one: their answers count. */
 static bool hear_nodes(struct redis_servers *servers, int64_t end, struct err *err)
 {
 	bool heard = true;

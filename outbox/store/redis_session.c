@@ -45,10 +45,16 @@ static bool judge_redis_info(const char *place, const char *info, struct err *er
 		   place);
 }
 
+/* It changes only when somebody sets the clock. */
+static int64_t wall_beside_clock(void)
+{
+	return clock_wall_us() / 1000 - clock_ms();
+}
+
 /* Keys with a date in their name: two processes must agree on it, and the server deletes them by
  * its own clock. A server that does not show its clock is not judged. */
 static bool judge_redis_clock(
-    const struct redis_session *server, const char *place, const char *info, struct err *err)
+    struct redis_session *server, const char *place, const char *info, struct err *err)
 {
 	static const char name[] = "\nserver_time_usec:";
 	const char *found = strstr(info, name);
@@ -57,12 +63,13 @@ static bool judge_redis_clock(
 
 	int64_t server_us = strtoll(found + sizeof name - 1, NULL, 10);
 	int64_t ahead_ms = (server_us - clock_wall_us()) / 1000;
-	return llabs(ahead_ms) <= server->most_apart_ms ||
+	server->wall_ms = wall_beside_clock();
+	return llabs(ahead_ms) <= server->most_apart_ms / 2 ||
 	       err_set(err, ERR_RETRY,
 		   "%s: its clock is %lld ms %s this machine's, at most are %lld: set the clocks "
 		   "(NTP)",
 		   place, llabs(ahead_ms), ahead_ms > 0 ? "ahead of" : "behind",
-		   (long long)server->most_apart_ms);
+		   (long long)server->most_apart_ms / 2);
 }
 
 /* --- marks ---------------------------------------------------------------------------------- */
@@ -175,6 +182,11 @@ static bool greet_node(
 
 bool redis_session_begin(struct redis_session *server, struct err *err)
 {
+	/* The comparison with the server's clock was with another clock: connect anew, and compare.
+	 */
+	if (server->most_apart_ms && server->wall_ms &&
+	    llabs(wall_beside_clock() - server->wall_ms) > server->most_apart_ms / 2)
+		redis_servers_close(server->servers);
 	server->end = clock_ms() + server->timeout_ms;
 	if (redis_servers_begin(server->servers, server->end, err))
 		return true;

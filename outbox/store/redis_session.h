@@ -23,9 +23,13 @@ struct redis_session {
 	struct redis_address address;
 	struct redis_servers *servers;
 	int timeout_ms;
-	/* How far apart the clocks of server and process may be: ERR_RETRY beyond that. 0: any. */
+	/*
+	 * How far apart the clocks of server and process may be; 0: any. A connection that finds
+	 * half of it is ERR_RETRY; the other half is for a clock that somebody sets later.
+	 */
 	int64_t most_apart_ms;
-	char *name; /* the store whose marks are checked; NULL: none */
+	int64_t wall_ms; /* the wall clock less clock_ms, at the last comparison; 0: none */
+	char *name;      /* the store whose marks are checked; NULL: none */
 	/* NAME:store, of a cluster NAME:store:NUMBER; NULL: not read yet */
 	char *marks[REDIS_MARKS];
 	int64_t end; /* deadline of the call, by clock_ms */

@@ -174,23 +174,6 @@ struct redis_rates {
 	double again[BENCH_MOST_RUNS];
 };
 
-static bool measure_server(const struct server *server, const char *form, int turn, int64_t ids,
-    struct redis_rates *rates, struct err *err)
-{
-	struct bench_dedup_figures figures;
-	owned_text char *line = xformat(
-	    "redis %s name=b%d-%d url=%s timeout=1m", form, (int)getpid(), turn, server->url);
-
-	if (!empty_redis(server, err) || !bench_dedup_store(line, IDS_TEXT, ids, &figures, err))
-		return false;
-	rates->check[turn] = (double)ids * 1e6 / (double)figures.check_us;
-	rates->done[turn] = (double)ids * 1e6 / (double)figures.done_us;
-	/* check and done send one command each per id */
-	rates->both[turn] = 2.0 * (double)ids * 1e6 / (double)(figures.check_us + figures.done_us);
-	rates->again[turn] = (double)ids * 1e6 / (double)figures.again_us;
-	return true;
-}
-
 /* The forms that are measured. With sets, they are compared with redis-benchmark. */
 static const struct {
 	const char *name, *settings;
@@ -203,6 +186,24 @@ static const struct {
     {"redis form=bloom", "lossy form=bloom ids=10M", false, true},
     {"redis form=bloom window", "lossy form=bloom ids=10M window=30d", false, true},
 };
+
+static bool measure_server(const struct server *server, int form, int turn, int64_t ids,
+    struct redis_rates *rates, struct err *err)
+{
+	struct bench_dedup_figures figures;
+	/* a name belongs to one form */
+	owned_text char *line = xformat("redis %s name=b%d-%d-%d url=%s timeout=1m",
+	    forms[form].settings, (int)getpid(), form, turn, server->url);
+
+	if (!empty_redis(server, err) || !bench_dedup_store(line, IDS_TEXT, ids, &figures, err))
+		return false;
+	rates->check[turn] = (double)ids * 1e6 / (double)figures.check_us;
+	rates->done[turn] = (double)ids * 1e6 / (double)figures.done_us;
+	/* check and done send one command each per id */
+	rates->both[turn] = 2.0 * (double)ids * 1e6 / (double)(figures.check_us + figures.done_us);
+	rates->again[turn] = (double)ids * 1e6 / (double)figures.again_us;
+	return true;
+}
 
 static void tell_server(
     struct bench *bench, int form, struct redis_rates *rates, double *sets, int runs)
@@ -246,16 +247,15 @@ static bool measure_form(struct bench *bench, int form, const struct server *sin
 	double sets[BENCH_MOST_RUNS];
 	int64_t ids = bench->options.ids / 10 / BATCH * BATCH;
 	int runs = (int)bench->options.pairs;
-	const char *settings = forms[form].settings;
 
 	for (int turn = 0; turn < runs; turn++) {
 		if (forms[form].sets &&
 		    (!empty_redis(single, err) ||
 			!run_redis_benchmark(single->url, ids, &sets[turn], err)))
 			return false;
-		if (!measure_server(single, settings, turn, ids, &rates, err))
+		if (!measure_server(single, form, turn, ids, &rates, err))
 			return false;
-		if (cluster->url && !measure_server(cluster, settings, turn, ids, &of_cluster, err))
+		if (cluster->url && !measure_server(cluster, form, turn, ids, &of_cluster, err))
 			return false;
 	}
 

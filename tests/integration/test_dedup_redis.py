@@ -481,7 +481,7 @@ def test_a_server_with_another_time_is_refused_with_the_cure(tmp_path):
         late = f"role:master\r\nserver_time_usec:{int((time.time() - 3600) * 1e6)}\r\n".encode()
         answer = b"$%d\r\n%s\r\n" % (len(late), late)
         threading.Thread(target=greet_and_leave, args=(listener, answer), daemon=True).start()
-        with refused("retry", "behind this machine's, at most are 60000", "set the clocks"):
+        with refused("retry", "behind this machine's, at most are 30000", "set the clocks"):
             Dedup(f"redis lossy form=bitmap ids=1M window=24h name=billing url=unix://{path}")
         listener.shutdown(socket.SHUT_RDWR)
 

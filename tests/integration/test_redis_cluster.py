@@ -238,6 +238,19 @@ def test_a_mark_that_moves_fails_no_call(cluster):
         connect_again()
 
 
+def test_a_node_that_was_emptied_before_the_first_command_to_it_is_refused():
+    ids = [f"id-{i}" for i in range(300)]
+    with RedisCluster(appendonly="yes") as cluster, Dedup(line(cluster)) as store, Dedup(line(cluster)) as idle:
+        assert store.check(*ids) == ["new"] * 300 and store.done(*ids) == "ok"
+        node = cluster.masters[2]
+        node.kill()
+        shutil.rmtree(os.path.join(node.data, "appendonlydir"))
+        node.start()
+        wait_for(cluster.is_whole, 60, "the cluster")
+        with refused("fatal", "without its data"):
+            idle.check(*ids)
+
+
 def test_a_node_that_comes_back_empty_is_refused_after_its_slots_have_moved():
     ids = [f"id-{i}" for i in range(300)]
     with RedisCluster(appendonly="yes") as cluster, Dedup(line(cluster)) as store:

@@ -1,6 +1,8 @@
 """The stores behind Sentinels: they find the master, and follow it when it fails over. An error is
 always retry, and no id is new twice."""
 
+import time
+
 import pytest
 
 from support.certificates import Authority
@@ -71,6 +73,17 @@ def test_one_sentinel_that_answers_is_enough(group):
         assert store.check("a") == ["new"]
 
 
+def test_sentinels_that_hang_do_not_stop_a_master_that_works(group):
+    with Dedup(line(group.url)) as store:
+        assert store.check("a") == ["new"]
+        for sentinel in group.sentinels:
+            sentinel.pause()
+        end, number = time.monotonic() + 4, 0
+        while time.monotonic() < end:
+            assert store.check(number) == ["new"]
+            number += 1
+
+
 def test_sentinels_and_servers_with_passwords_over_tls(tmp_path):
     authority = Authority(tmp_path / "authority")
     certificate, key = authority.issue("client")
@@ -86,7 +99,7 @@ def test_sentinels_and_servers_with_passwords_over_tls(tmp_path):
 
 def test_a_url_that_does_not_fit_its_servers_is_refused(group):
     sentinels = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in group.sentinels)
-    with refused("config", "knows no master other"):
+    with refused("retry", "knows no master other"):
         Dedup(line(f"redis+sentinel://{sentinels}/other"))
     with refused("config", "this is a Sentinel", "redis+sentinel://"):
         Dedup(line(f"redis://127.0.0.1:{group.sentinels[0].port}"))

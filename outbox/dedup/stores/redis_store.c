@@ -244,6 +244,47 @@ static void see_renewed(void *context, size_t number, const struct redis_answer 
 	round->claimed[round->asked[number]] = answer->number == 1;
 }
 
+static void see_second_look(void *context, size_t number, const struct redis_answer *answer)
+{
+	struct round *round = context;
+	int64_t until[CHUNK] = {0};
+
+	redis_filter_see_look(round->redis->filter, number, answer, until);
+	for (size_t i = 0; i < round->asked_count; i++)
+		if (until[i] > round->until[round->asked[i]])
+			round->until[round->asked[i]] = until[i];
+}
+
+/*
+ * An old claim may have been made behind the look, by a command of a connection that was given up.
+ * Another process may have had the id done before that: a second look decides.
+ */
+static bool look_behind_old(struct round *round, struct err *err)
+{
+	struct redis_store *redis = round->redis;
+	const struct dedup_item *items[CHUNK];
+	size_t count = 0;
+
+	for (size_t i = 0; i < round->asked_count; i++) {
+		size_t at = round->asked[i];
+		round->until[at] = 0;
+		if (!round->claimed[at])
+			continue;
+		round->asked[count] = at;
+		items[count++] = round->items[at];
+	}
+	round->asked_count = count;
+	if (!redis->filter || count == 0)
+		return true;
+
+	redis_filter_say_looks(redis->filter, items, count);
+	if (!redis_session_hear(&redis->server, see_second_look, round, err))
+		return false;
+	for (size_t i = 0; i < count; i++)
+		round->done[round->asked[i]] = round->until[round->asked[i]] > 0;
+	return !redis->confirm || confirm_hits(round, err);
+}
+
 /* A claim whose answer was lost has already used a part of its lease. */
 static bool renew_old(struct round *round, struct err *err)
 {
@@ -256,7 +297,8 @@ static bool renew_old(struct round *round, struct err *err)
 		    redis_word(redis->pending), redis_word(redis->lease_ms));
 		ask_once_more(round, i);
 	}
-	return redis_session_hear(&redis->server, see_renewed, round, err);
+	return redis_session_hear(&redis->server, see_renewed, round, err) &&
+	       look_behind_old(round, err);
 }
 
 static void report_round(struct round *round)
