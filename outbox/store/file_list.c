@@ -134,3 +134,18 @@ bool file_list_write(
 		   state_folder_sync(folder, err)) ||
 	       state_folder_fail(folder, "its file 'files' cannot be written", err);
 }
+
+bool file_list_drop_missing(
+    const struct state_folder *folder, const struct file_list *there, struct err *err)
+{
+	struct file_list listed, kept;
+	if (!file_list_read(folder->fd, folder->head.seed, &listed, err))
+		return err_prefix(err, "path=%s", folder->path);
+
+	/* Files that are not listed yet stay so: no checkpoint has made them durable. */
+	kept = (struct file_list){.totals = listed.totals};
+	for (int i = 0; i < listed.count; i++)
+		if (list_has_file(there, &listed.names[i]))
+			file_list_add(&kept, listed.names[i].number, listed.names[i].sub);
+	return kept.count == listed.count || file_list_write(folder, &kept, err);
+}

@@ -41,5 +41,9 @@ const struct file_name *file_list_missing(
 /* Do all listed files exist? ERR_CONFIG: ids are lost. end: the end of the files' names. */
 bool file_list_check(const struct state_folder *folder, const struct file_list *there,
     int64_t newest, const char *end, struct err *err) MUST_CHECK;
+/* Takes files that do not exist off the list. To be called before an empty file is removed that is
+ * the newest: with it they were known to have ended, and without it they would be missed. */
+bool file_list_drop_missing(
+    const struct state_folder *folder, const struct file_list *there, struct err *err) MUST_CHECK;
 bool file_list_write(
     const struct state_folder *folder, const struct file_list *list, struct err *err) MUST_CHECK;

@@ -449,6 +449,33 @@ static void a_blank_file_moves_no_window_and_is_removed(void **state)
 	outbox_dedup_close(dedup);
 }
 
+/* The file of the newest slice is blank after a loss of power, and the oldest one was removed. */
+static void a_blank_newest_file_makes_no_old_file_missed(void **state)
+{
+	(void)state;
+	int64_t time_ms = 100 * (int64_t)SLICE;
+	struct outbox_dedup *dedup = open_with("ids=1k window=500h");
+	dedup_walk(dedup, 1, 10, time_ms, true);
+	dedup_walk(dedup, 11, 10, time_ms + SLICE, true);
+	dedup_walk_checkpoint(dedup, 1);
+	dedup_walk(dedup, 21, 10, time_ms + 6 * (int64_t)SLICE, true);
+	outbox_dedup_close(dedup);
+	owned_text char *path = xformat("%s/106.0.bits", folder);
+	assert_int_equal(truncate(path, 0), 0);
+
+	/* the first opening removes the blank file */
+	for (int i = 0; i < 3; i++) {
+		dedup = open_with("ids=1k window=500h");
+		assert_int_equal(files_before(INT64_MAX), 1);
+		assert_int_equal(dedup_walk(dedup, 11, 10, time_ms + SLICE, false), 0);
+		outbox_dedup_close(dedup);
+	}
+	/* a file that is still listed is missed as before */
+	owned_text char *listed = xformat("%s/101.0.bits", folder);
+	assert_int_equal(unlink(listed), 0);
+	expect_refusal("ids=1k window=500h", OUTBOX_CONFIG, "ids are lost");
+}
+
 static void a_file_that_is_missing_or_of_another_slice_is_refused(void **state)
 {
 	(void)state;
@@ -523,6 +550,7 @@ int main(void)
 	    TEST(a_released_id_is_new_in_every_slice),
 	    TEST(files_that_a_killed_process_leaves_are_removed),
 	    TEST(a_blank_file_moves_no_window_and_is_removed),
+	    TEST(a_blank_newest_file_makes_no_old_file_missed),
 	    TEST(a_file_that_is_missing_or_of_another_slice_is_refused),
 	    TEST(a_folder_keeps_its_window),
 	    TEST(the_rate_of_a_window_is_that_of_all_slices),

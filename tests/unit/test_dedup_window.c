@@ -912,7 +912,9 @@ static void slices_that_ended_before_a_kill_are_not_missed(void **state)
 			kill(getpid(), SIGKILL);
 		}
 		assert_int_equal(waitpid(child, NULL, 0), child);
-		dedup_window_close(open_window());
+		/* the first opening removes the newest slice, which is empty */
+		for (int i = 0; i < 3; i++)
+			dedup_window_close(open_window());
 		temporary_empty(folder);
 	}
 }

@@ -296,6 +296,8 @@ static bool open_bit_files(struct bit_slices *bits, struct err *err)
 	const struct file_list there = list_bit_slices(bits);
 	if (!file_list_check(bits->folder, &there, named.newest, "bits", err))
 		return false;
+	if (named.newest > bits->time.newest && !file_list_drop_missing(bits->folder, &there, err))
+		return false;
 	remove_left_files(bits, &list);
 	return true;
 }

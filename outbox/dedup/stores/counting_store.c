@@ -433,7 +433,8 @@ const struct dedup_store_type counting_store = {
 	.false_positives = "the setting rate, for the whole window: such a message is lost",
 	.false_negatives =
 	    "none, for at least the window behind the newest record, unless an id is "
-	    "released that was never done and that the filter has by chance",
+	    "released that was never done, or has left the window, and that the filter has by "
+	    "chance",
 	.restart =
 	    "remembers all ids after kill -9; after a loss of power, ids that a checkpoint made "
 	    "durable",

@@ -298,10 +298,27 @@ static bool insert_opened_slice(
 	return true;
 }
 
+struct window_files {
+	int64_t newest; /* the newest number of all logs, including empty ones */
+	struct file_name *empty;
+	size_t empty_count;
+};
+
+static void window_files_finish(struct window_files *files)
+{
+	free(files->empty);
+}
+
+static void note_empty_slice(struct window_files *files, int64_t number, int sub)
+{
+	files->empty = xrealloc(files->empty, (files->empty_count + 1) * sizeof *files->empty);
+	files->empty[files->empty_count++] = (struct file_name){number, sub};
+}
+
 /* A slice with an empty log was made ready by a process that was killed before it needed the slice:
- * it is removed. */
+ * it is noted, and removed later. */
 static bool open_window_file(
-    struct dedup_window *window, const char *name, int64_t *newest, struct err *err)
+    struct dedup_window *window, const char *name, struct window_files *files, struct err *err)
 {
 	long long number;
 	struct stat state;
@@ -311,7 +328,7 @@ static bool open_window_file(
 	if (!state_file_name_parse(name, "log", &number, &sub))
 		return true;
 
-	*newest = number > *newest ? number : *newest;
+	files->newest = number > files->newest ? number : files->newest;
 	if (fstatat(window->folder.fd, name, &state, 0))
 		return state_folder_fail(&window->folder, "a key log cannot be looked at", err);
 
@@ -325,7 +342,8 @@ static bool open_window_file(
 		return err_prefix(err, "path=%s", window->folder.path);
 
 	if (key_log_written(slice.log) == KEY_FIRST_UNIT) {
-		dedup_slice_remove(&slice, window->folder.fd);
+		dedup_slice_close(&slice);
+		note_empty_slice(files, number, sub);
 		return true;
 	}
 	return insert_opened_slice(window, &slice, err);
@@ -352,10 +370,9 @@ static bool check_map(const struct dedup_window *window, const char *name, struc
 	    window->folder.path, name);
 }
 
-/* ret_newest: the newest number of all logs, including empty ones. */
-static bool open_window_files(struct dedup_window *window, int64_t *ret_newest, struct err *err)
+static bool open_window_files(
+    struct dedup_window *window, struct window_files *files, struct err *err)
 {
-	*ret_newest = INT64_MIN;
 	int copy = openat(window->folder.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *list = copy < 0 ? NULL : fdopendir(copy);
 	const struct dirent *entry;
@@ -365,7 +382,7 @@ static bool open_window_files(struct dedup_window *window, int64_t *ret_newest, 
 		size_t length = strlen(entry->d_name);
 		bool map = length > 4 && text_equal(entry->d_name + length - 4, ".map");
 		good = map ? check_map(window, entry->d_name, err)
-			   : open_window_file(window, entry->d_name, ret_newest, err);
+			   : open_window_file(window, entry->d_name, files, err);
 	}
 
 	if (list)
@@ -384,17 +401,36 @@ static struct file_list list_window_files(const struct dedup_window *window)
 	return list;
 }
 
-static bool check_list(const struct dedup_window *window, int64_t newest, struct err *err)
+static void remove_empty_slices(const struct dedup_window *window, const struct window_files *files)
 {
+	for (size_t i = 0; i < files->empty_count; i++) {
+		const struct file_name *name = &files->empty[i];
+		struct dedup_slice slice = {
+		    .plan.head = {.slice = name->number, .sub = (int)name->sub}};
+		dedup_slice_remove(&slice, window->folder.fd);
+	}
+}
+
+static bool open_window_folder(struct dedup_window *window, struct err *err)
+{
+	OWNED(window_files_finish) struct window_files files = {.newest = INT64_MIN};
+	if (!open_window_files(window, &files, err))
+		return false;
+
 	const struct file_list there = list_window_files(window);
-	return file_list_check(&window->folder, &there, newest, "log", err);
+	if (!file_list_check(&window->folder, &there, files.newest, "log", err))
+		return false;
+	if (files.newest > window->time.newest &&
+	    !file_list_drop_missing(&window->folder, &there, err))
+		return false;
+	remove_empty_slices(window, &files);
+	return true;
 }
 
 struct dedup_window *dedup_window_open(
     const struct dedup_window_settings *settings, struct err *err)
 {
 	struct dedup_window *window = xcalloc(1, sizeof *window);
-	int64_t newest;
 	window->alarm = settings->alarm;
 	dedup_hot_init(&window->hot, settings->hot);
 	window->time = (struct slice_time){settings->slice_ms, settings->slices, INT64_MIN};
@@ -411,7 +447,7 @@ struct dedup_window *dedup_window_open(
 	    &window->folder, settings->path, "bloom", settings->slices, settings->slice_ms, 0, err);
 	dedup_ahead_init(&window->next, window->folder.fd);
 	dedup_ahead_init(&window->next_sub, window->folder.fd);
-	if (!good || !open_window_files(window, &newest, err) || !check_list(window, newest, err)) {
+	if (!good || !open_window_folder(window, err)) {
 		dedup_window_close(window);
 		return NULL;
 	}
@@ -527,6 +563,14 @@ bool dedup_window_may_have(
 	return true;
 }
 
+static bool has_doubts(const struct dedup_window *window)
+{
+	for (int i = 0; i < window->count; i++)
+		if (window->slices[i].doubted)
+			return true;
+	return false;
+}
+
 /* A stretch has so many looks that the observed rate is not a matter of chance. */
 static void end_stretch(struct dedup_window *window)
 {
@@ -543,8 +587,11 @@ static void end_stretch(struct dedup_window *window)
 		window->figures.alarm_rate = window->figures.observed_rate;
 	*stretch = (struct stretch){0};
 
-	/* a measurement reads the whole filter: it is left out where it found no cure before */
-	if (window->figures.alarm && window->time.newest != window->incurable) {
+	/* A measurement reads the whole filter: it is left out where it found no cure before. One
+	 * that is under way goes on: begun anew by each stretch, it would never reach the last
+	 * slices of a large window. */
+	if (window->figures.alarm && window->time.newest != window->incurable &&
+	    !has_doubts(window)) {
 		window->repairs_before = window->figures.repairs;
 		for (int i = 0; i < window->count; i++)
 			window->slices[i].doubted = true;
@@ -762,14 +809,6 @@ static void judge_repairs(struct dedup_window *window)
 		window->stretch = (struct stretch){0};
 	} else
 		window->incurable = window->time.newest;
-}
-
-static bool has_doubts(const struct dedup_window *window)
-{
-	for (int i = 0; i < window->count; i++)
-		if (window->slices[i].doubted)
-			return true;
-	return false;
 }
 
 /*
