@@ -187,7 +187,7 @@ static bool ask_info(struct redis_servers *servers, struct node *node, int64_t e
 	redis_sayf(node->redis, "INFO");
 	if (redis_hear(node->redis, left_ms(end), keep_info, &node->info, err)) {
 		node->info_ms = clock_ms();
-		/* of a server whose answer is no text */
+		/* the answer of a broken server may be no text */
 		node->info = node->info ? node->info : xstrdup("");
 		return true;
 	}

@@ -14,10 +14,10 @@ struct dedup_part {
 	int64_t slice_ms;              /* its times begin at number * slice_ms; 0: it has none */
 	int64_t offset;                /* the largest durable offset; -1: none */
 	int64_t first_ms, last_ms;     /* times of its records; INT64_MAX, INT64_MIN: not known */
-	double false_rate;             /* of new ids, by the bits of its filter; -1: not known */
-	int counter_bits;              /* width of its counters; 0: it has none */
-	uint64_t counters, saturated;  /* their number; those that are at their maximum */
-	bool has_map;                  /* files of its kind have a map */
+	double false_rate; /* share of new ids that its bits take for done; -1: not known */
+	int counter_bits;  /* width of its counters; 0: it has none */
+	uint64_t counters, saturated; /* their number; those that are at their maximum */
+	bool has_map;                 /* files of its kind have a map */
 	enum dedup_map_use use;
 	bool damaged; /* it has a finding that is not harmless */
 };
