@@ -117,14 +117,21 @@ struct bit_place {
 	size_t partition_length;
 };
 
+static struct bit_place begin_of_partition(uint32_t partition)
+{
+	struct bit_place place = {.partition = partition};
+
+	place.partition_length = (size_t)snprintf(
+	    place.partition_text, sizeof place.partition_text, "%" PRIu32, partition);
+	return place;
+}
+
 static struct bit_place bit_place_of(const struct dedup_item *item)
 {
 	uint32_t crc = (uint32_t)crc32(0, item->id, (uInt)item->length);
 	uint32_t offset = crc & ((1U << OFFSET_BITS) - 1);
-	struct bit_place place = {.partition = crc >> OFFSET_BITS};
+	struct bit_place place = begin_of_partition(crc >> OFFSET_BITS);
 
-	place.partition_length = (size_t)snprintf(
-	    place.partition_text, sizeof place.partition_text, "%" PRIu32, place.partition);
 	snprintf(place.offset_text, sizeof place.offset_text, "%" PRIu32, offset);
 	return place;
 }
@@ -199,20 +206,19 @@ static void say_set_bits(struct redis_filter *filter, const struct dedup_item *i
 		struct redis_word words[] = {
 		    redis_word("SETBIT"), {0}, redis_word(place.offset_text), redis_word("1")};
 		say_to_bitmap(filter, &filter->added, &place, words, 4);
+		if (has_window(filter) && !is_ending(filter, place.partition)) {
+			change_ending(filter, place.partition);
+			filter->asked[filter->asked_count++] = place.partition;
+		}
 	}
 
-	for (size_t i = 0; has_window(filter) && i < count; i++) {
-		struct bit_place place = bit_place_of(&items[i]);
+	for (size_t i = 0; i < filter->asked_count; i++) {
+		struct bit_place place = begin_of_partition(filter->asked[i]);
 		struct redis_word words[] = {redis_word("PEXPIREAT"), {0}, redis_word(end)};
-		if (is_ending(filter, place.partition))
-			continue;
-		change_ending(filter, place.partition);
-		filter->asked[filter->asked_count++] = place.partition;
 		say_to_bitmap(filter, &filter->added, &place, words, 3);
-	}
-	/* Until the answer has come. */
-	for (size_t i = 0; i < filter->asked_count; i++)
+		/* until the answer has come */
 		change_ending(filter, filter->asked[i]);
+	}
 }
 
 static void see_end_of_bitmap(
@@ -227,10 +233,8 @@ static void say_sweep_bitmaps(struct redis_filter *filter, int64_t slice)
 	struct slice_key key;
 	name_bitmaps(filter, slice, &key);
 	for (uint32_t i = 0; i < PARTITIONS; i++) {
-		struct bit_place place = {.partition = i};
+		struct bit_place place = begin_of_partition(i);
 		struct redis_word words[] = {redis_word("UNLINK"), {0}};
-		place.partition_length = (size_t)snprintf(
-		    place.partition_text, sizeof place.partition_text, "%" PRIu32, i);
 		say_to_bitmap(filter, &key, &place, words, 2);
 	}
 }
