@@ -324,7 +324,7 @@ begin
 end $$;
 
 create function outbox.publish_batch(topic text, keys text[] default null, payloads text[] default null,
-	unique_keys text[] default null, within interval default null, while_pending text default null,
+	unique_keys text[] default null, within interval default '24 hours', while_pending text default null,
 	headers jsonb[] default null, event_ids uuid[] default null, deliver_at timestamptz default null,
 	keys_bytes bytea[] default null, payloads_bytes bytea[] default null) returns uuid[] language plpgsql as $$
 declare
