@@ -210,6 +210,7 @@ static const struct http_header headers[] = {
 
 static const struct web_dialect dialect = {
     .protocol = HTTP_2,
+    .takes_services = true,
     .headers = headers,
     .header_count = 2,
     .timeout_header = "grpc-timeout",

@@ -9,6 +9,7 @@
 
 struct web_dialect {
 	enum http_protocol protocol;
+	bool takes_services; /* url may be a name or a list: grpc://shop */
 	const struct http_header *headers;
 	int header_count;
 	const char *timeout_header; /* header for our timeout, "10000m"; NULL: none */
