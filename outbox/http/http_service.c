@@ -88,12 +88,17 @@ static void fail_service(
 	    error, cure);
 }
 
-static const char *cure_of_name(const struct http_service *service, enum err_kind kind)
+const struct resolver_kind *resolver_kind_of(const struct service_url *url)
+{
+	return url->name ? &resolver_dns : &resolver_list;
+}
+
+const char *resolver_cure(const struct service_url *url, enum err_kind kind)
 {
 	if (kind == ERR_RETRY)
 		return "check the name servers, or set name_servers of the section";
-	return service->url.port ? "create the record, or correct url"
-				 : "create the record, or write the port: grpc://NAME:PORT";
+	return url->port ? "create the record, or correct url"
+			 : "create the record, or write the port: grpc://NAME:PORT";
 }
 
 static void log_trouble(struct http_service *service, const char *error, const char *cure)
@@ -144,7 +149,7 @@ static void take_addresses(struct http_service *service, int64_t now)
 
 static void take_lookup_failure(struct http_service *service, int64_t now, const struct err *err)
 {
-	const char *cure = cure_of_name(service, err->kind);
+	const char *cure = resolver_cure(&service->url, err->kind);
 
 	service->again_ms = service->again_ms ? service->again_ms * 2 : AGAIN_MIN_MS;
 	if (service->again_ms > AGAIN_MAX_MS)
@@ -214,6 +219,16 @@ bool http_service_begin(struct http_service *service, int64_t now, struct http_s
 	return true;
 }
 
+static bool has_working_address(const struct http_service *service)
+{
+	const struct balancer_address *address;
+
+	for (int i = 0; (address = http_service_address(service, i)); i++)
+		if (!address->breaker.tripped)
+			return true;
+	return false;
+}
+
 void http_service_end(struct http_service *service, int64_t now, struct http_service_call *call,
     enum breaker_outcome outcome, const char *error)
 {
@@ -232,7 +247,11 @@ void http_service_end(struct http_service *service, int64_t now, struct http_ser
 		    {"section", LOG_TEXT(service->section)},
 		    {"service", LOG_TEXT(service->url.shown)}, {"address", LOG_TEXT(call->address)},
 		    {"error", LOG_TEXT(error ? error : "")},
-		    {"consequence", LOG_TEXT("requests go to its other addresses")});
+		    {"consequence",
+			LOG_TEXT(
+			    has_working_address(service)
+				? "requests go to its other addresses"
+				: "no address of the service works: each is tried now and then")});
 }
 
 bool http_service_answered_since(const struct http_service *service, int64_t then)
@@ -263,7 +282,7 @@ static bool set_up_service(struct http_service *service,
 	*ret_key = "url";
 	if (!service_url_parse(settings->url, &service->url, err))
 		return false;
-	service->kind = service->url.name ? &resolver_dns : &resolver_list;
+	service->kind = resolver_kind_of(&service->url);
 	*ret_key = "name_servers";
 	service->resolver = service->kind->open(&service->url, settings->name_servers, err);
 	return service->resolver;

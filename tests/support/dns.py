@@ -13,6 +13,8 @@ import struct
 import threading
 import time
 
+from .process import free_port
+
 A, CNAME, AAAA, SRV = 1, 5, 28, 33
 NOERROR, SERVFAIL, NXDOMAIN = 0, 2, 3
 
@@ -52,10 +54,10 @@ class NameServer:
         self.silent = self.failing = self.truncates = False
         self.asked = []  # (time.monotonic(), name, type, "udp" or "tcp")
         self.udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.udp.bind(("127.0.0.1", 0))
-        self.port = self.udp.getsockname()[1]
-        self.tcp = socket.create_server(("127.0.0.1", self.port))
-        self.address = f"127.0.0.1:{self.port}"
+        port = free_port()
+        self.udp.bind(("127.0.0.1", port))
+        self.tcp = socket.create_server(("127.0.0.1", port))
+        self.address = f"127.0.0.1:{port}"
         for target in (self._serve_udp, self._serve_tcp):
             threading.Thread(target=target, daemon=True).start()
 
