@@ -36,8 +36,9 @@ struct http_service {
 	const char *failure; /* NULL: there are addresses */
 	char error[512];
 	bool troubled;       /* the last lookup failed, and that was logged */
-	struct text refused; /* see http_service_refused */
-	struct text logged;  /* refused addresses that were logged, a line each */
+	struct text refused; /* the refused addresses, "10.0.0.1:7 (private)" each */
+	int refused_count;
+	struct text logged; /* refused addresses that were logged, a line each */
 };
 
 /* --- the list ------------------------------------------------------------------------------ */
@@ -63,6 +64,7 @@ static int keep_allowed(struct http_service *service)
 	int kept = 0;
 
 	text_clear(&service->refused);
+	service->refused_count = 0;
 	for (int i = 0; i < result->count; i++) {
 		char text[SERVICE_ADDRESS_TEXT];
 		const char *why = http_guard_address(&result->rows[i].at.any, service->networks);
@@ -71,6 +73,7 @@ static int keep_allowed(struct http_service *service)
 			result->rows[kept++] = result->rows[i];
 			continue;
 		}
+		service->refused_count++;
 		service_address_print(&result->rows[i], text);
 		log_refused_address(service, text, why);
 		if (service->refused.length < REFUSED_BYTES)
@@ -157,8 +160,10 @@ static void take_lookup_failure(struct http_service *service, int64_t now, const
 	service->next_at = now + service->again_ms;
 
 	/* DNS knows that there is none: an old address may belong to somebody else by now. */
-	if (err->kind == ERR_REJECT)
+	if (err->kind == ERR_REJECT) {
 		balancer_update(&service->balancer, NULL, 0);
+		service->refused_count = 0;
+	}
 	if (!balancer_size(&service->balancer))
 		fail_service(service, "resolve", err->message, cure);
 	log_trouble(service, err->message, cure);
@@ -269,9 +274,9 @@ const struct balancer_address *http_service_address(const struct http_service *s
 	return NULL;
 }
 
-const char *http_service_refused(const struct http_service *service)
+int http_service_refused(const struct http_service *service)
 {
-	return text_string(&service->refused);
+	return service->refused_count;
 }
 
 /* --- life ---------------------------------------------------------------------------------- */

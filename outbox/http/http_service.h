@@ -68,5 +68,5 @@ bool http_service_answered_since(const struct http_service *service, int64_t the
 
 /* The addresses from 0; NULL: behind the last one. */
 const struct balancer_address *http_service_address(const struct http_service *service, int index);
-/* The addresses that the guard refused, "10.0.0.1 (private)" each, in a list; "": none. */
-const char *http_service_refused(const struct http_service *service);
+/* How many addresses of the last answer the guard refused. */
+int http_service_refused(const struct http_service *service);

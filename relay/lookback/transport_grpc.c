@@ -239,4 +239,5 @@ const struct transport_kind transport_grpc = {.open = open_grpc,
     .deadline = web_deadline,
     .step = web_step,
     .take = web_take,
-    .release = web_release};
+    .release = web_release,
+    .addresses = web_addresses};

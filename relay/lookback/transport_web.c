@@ -573,6 +573,21 @@ void web_step(struct transport *transport, int64_t now_ms)
 		serve_waiting(transport, now_ms);
 }
 
+bool web_addresses(const struct transport *transport, struct transport_addresses *ret_addresses)
+{
+	const struct balancer_address *address;
+
+	*ret_addresses = (struct transport_addresses){0};
+	if (!transport->service)
+		return false;
+	for (int i = 0; (address = http_service_address(transport->service, i)); i++) {
+		ret_addresses->working += !address->breaker.tripped;
+		ret_addresses->failing += address->breaker.tripped;
+	}
+	ret_addresses->refused = http_service_refused(transport->service);
+	return true;
+}
+
 void web_close(struct transport *transport)
 {
 	if (!transport)

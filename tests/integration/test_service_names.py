@@ -409,4 +409,7 @@ def test_a_relay_loses_no_id_while_addresses_die_and_come(database, kafka, make_
     wait_for(lambda: len(case.decided()) == 120, 60, "decisions of the third address")
     assert case.decided() == {biz_id: truth(biz_id) for biz_id in ids}
     assert third.answered() and case.overdue() == []
+    # The killed address left DNS, and so did the stopped one.
+    relay.wait_for(lambda: [relay.metric("relay_lookback_addresses", state=state, service="shop")
+                            for state in ("working", "failing", "refused")] == [1, 0, 0])
     assert relay.events("service_address_fails")
