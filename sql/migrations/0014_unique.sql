@@ -200,11 +200,25 @@ begin
 	return null;
 end $$;
 
+-- The same, in a savepoint that is rolled back: the search locks all partitions of the ledger, and those of the messages,
+-- and upkeep could change none of them until the transaction of the writer ends. An answer in a variable stays.
+--
+-- The plan of the search is kept, since planning it anew at each call would cost several times as much.
+create function outbox.unique_look(of_key bigint, of_topic text, of_unique_key text, since timestamptz,
+	while_pending text) returns uuid volatile language plpgsql as $$
+declare
+	first uuid;
+begin
+	begin
+		first := outbox.unique_find(of_key, of_topic, of_unique_key, since, while_pending);
+		raise exception using errcode = 'OR003';
+	exception when sqlstate 'OR003' then
+	end;
+	return first;
+end $$;
+
 -- first: the event id of the message that has the key; null: none has it, and this transaction has its lock until it
 -- ends. has_lock: the transaction got the lock by outbox.unique_lock.
---
--- The plan of the search is kept, since planning it anew at each call would cost several times as much. A kept plan locks
--- all partitions of the ledger in ACCESS SHARE mode until the transaction ends.
 create function outbox.unique_take(of_topic text, of_unique_key text, within interval, while_pending text,
 	has_lock boolean, out first uuid, out of_key bigint, out kept interval) volatile
 	language plpgsql security definer set search_path = pg_catalog, pg_temp
@@ -215,11 +229,11 @@ declare
 begin
 	kept := outbox.unique_guard('unique_key', of_unique_key, within, while_pending);
 	of_key := outbox.unique_number(name);
-	first := outbox.unique_find(of_key, of_topic, of_unique_key, clock_timestamp() - kept, while_pending);
+	first := outbox.unique_look(of_key, of_topic, of_unique_key, clock_timestamp() - kept, while_pending);
 	if first is null and not has_lock then
 		perform outbox.unique_count(1);
 		perform pg_advisory_xact_lock(outbox.unique_number(s.value || name)) from outbox.processed_secret s;
-		first := outbox.unique_find(of_key, of_topic, of_unique_key, clock_timestamp() - kept, while_pending);
+		first := outbox.unique_look(of_key, of_topic, of_unique_key, clock_timestamp() - kept, while_pending);
 	end if;
 end $$;
 
@@ -235,11 +249,15 @@ declare
 	firsts uuid[];
 	locks bigint[];
 begin
-	firsts := array(
-		select outbox.unique_find(outbox.unique_number(outbox.unique_name(of_topic, u.unique_key)), of_topic, u.unique_key,
-			clock_timestamp() - outbox.unique_guard(format('unique_keys[%s]', u.n), u.unique_key, within, while_pending),
-			while_pending)
-		from unnest(unique_keys) with ordinality u (unique_key, n) order by u.n);
+	begin -- as outbox.unique_look
+		firsts := array(
+			select outbox.unique_find(outbox.unique_number(outbox.unique_name(of_topic, u.unique_key)), of_topic,
+				u.unique_key, clock_timestamp()
+					- outbox.unique_guard(format('unique_keys[%s]', u.n), u.unique_key, within, while_pending), while_pending)
+			from unnest(unique_keys) with ordinality u (unique_key, n) order by u.n);
+		raise exception using errcode = 'OR003';
+	exception when sqlstate 'OR003' then
+	end;
 	locks := array(
 		select distinct outbox.unique_number(s.value || outbox.unique_name(of_topic, u.unique_key))
 		from unnest(unique_keys, firsts) u (unique_key, first) cross join outbox.processed_secret s

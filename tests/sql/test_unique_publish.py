@@ -11,6 +11,7 @@ import pytest
 from psycopg2 import errors
 
 from support.process import wait_for
+from support.windows import Ticks
 
 WAITERS = """select count(*) from pg_locks where locktype = 'advisory' and not granted
     and database = (select oid from pg_database where datname = current_database())"""
@@ -350,3 +351,285 @@ def test_a_transaction_takes_a_thousand_new_keys(database):
         cursor.connection.commit()
         assert messages(database) == ids
         assert batch(cursor, keys)[:1000] == ids  # the next one counts anew
+
+
+# --- while_pending -----------------------------------------------------------------------------
+
+@pytest.fixture
+def publisher(database):
+    """The publisher "main", driven by hand."""
+    ticks = Ticks(database.dsn, publisher="main", create=False)
+    yield ticks
+    ticks.connection.close()
+
+
+def publish_all(ticks):
+    while ticks.poll():
+        pass
+    ticks.tick(must_write=True)
+
+
+def test_a_key_is_taken_until_its_message_is_published(cursor, publisher):
+    first = publish(cursor, "a", while_pending="published", within="1 microsecond")  # the window plays no part
+    assert publish(cursor, "a", while_pending="published", within="1 microsecond") == first
+    publisher.poll()  # a window is open, and its records may be in Kafka or not
+    assert publish(cursor, "a", while_pending="published") == first
+    publish_all(publisher)
+    second = publish(cursor, "a", while_pending="published")
+    assert second != first
+    assert publish(cursor, "a", while_pending="published") == second
+
+
+def test_a_key_is_taken_until_all_publishers_have_published(cursor, publisher, reader):
+    first = publish(cursor, "a", while_pending="published")
+    publish_all(publisher)
+    assert publish(cursor, "a", while_pending="published") == first
+    publish_all(reader)
+    assert publish(cursor, "a", while_pending="published") != first
+
+
+def test_a_message_that_no_publisher_could_publish_is_pending(database, cursor):
+    database.execute("select outbox.publisher_drop('main')")
+    first = publish(cursor, "a", while_pending="published")
+    assert publish(cursor, "a", while_pending="published") == first
+
+
+KEPT = {"parked": ("tick, state, attempts, next_at", "0, 'dead', 10, now()"),
+        "scheduled": ("deliver_at, tick", "now() + interval '1 hour', 0")}
+
+
+@pytest.mark.parametrize("mode", ["published", "done"])
+@pytest.mark.parametrize("table", KEPT)
+@pytest.mark.parametrize("renumbered", [False, True])
+def test_a_key_is_taken_while_its_message_is_kept_back(database, cursor, publisher, mode, table, renumbered):
+    first = publish(cursor, "a", while_pending=mode, within="1 microsecond")
+    names, values = KEPT[table]
+    database.execute(f"""insert into outbox.{table} (publisher, shard, id, created_at, event_id, topic, key, payload, was_id,
+            {names}) select 'main', 0, id + {1000 if renumbered else 0}, created_at, event_id, topic, 'k', 'p',
+            {'id' if renumbered else 'null'}, {values} from outbox.message""")
+    publish_all(publisher)
+    assert publish(cursor, "a", while_pending=mode, within="1 microsecond") == first
+    database.execute(f"delete from outbox.{table}")  # it was published, or skipped by an operator
+    assert publish(cursor, "a", while_pending=mode, within="1 microsecond") != first
+
+
+def done(cursor, *ids):
+    cursor.execute("select outbox.unique_done(%s::uuid[])", (list(ids),))
+    return cursor.fetchone()[0]
+
+
+def test_a_key_is_taken_until_its_message_is_reported_as_done(database, cursor, publisher):
+    first = publish(cursor, "a", while_pending="done")
+    others = [publish(cursor, "b"), publish(cursor, "c", while_pending="published"), publish(cursor, None)]
+    publish_all(publisher)
+    assert publish(cursor, "a", while_pending="done") == first
+    assert done(cursor, *others, str(uuid.uuid4()), None) == 0  # nobody waits for these
+    assert publish(cursor, "a", while_pending="done") == first
+    assert done(cursor, first, *others, first) == 1
+    assert done(cursor, first) == 0  # a copy was handled as well
+    second = publish(cursor, "a", while_pending="done")
+    assert second != first
+    assert done(cursor, first) == 0  # and once more: the second one is not meant
+    publish_all(publisher)
+    assert publish(cursor, "a", while_pending="done") == second
+    assert done(cursor) == 0
+
+
+def test_a_consumer_may_be_faster_than_the_publishers_log(cursor, publisher):
+    first = publish(cursor, "a", while_pending="done")
+    publisher.poll()
+    assert done(cursor, first) == 1
+    assert publish(cursor, "a", while_pending="done") == first
+    publish_all(publisher)
+    assert publish(cursor, "a", while_pending="done") != first
+
+
+def test_a_consumer_that_never_reports_keeps_a_key_for_its_window(cursor, publisher):
+    first = publish(cursor, "a", while_pending="done", within="1 second")
+    time.sleep(1)
+    assert publish(cursor, "a", while_pending="done", within="1 second") == first  # it is not published yet
+    publish_all(publisher)
+    assert publish(cursor, "a", while_pending="done", within="1 second") != first
+
+
+@pytest.mark.parametrize("mode", ["published", "done"])
+def test_many_writers_of_a_pending_key_write_one_message(database, seed, mode):
+    load = Load(database, 1000, 20, DAY, seed, connections=16, pause=0.01, while_pending=mode)
+    assert not load.failures, load.failures[0]
+    assert database.execute("select count(*), count(distinct key) from outbox.message") == [(20, 20)]
+    assert {answer for _, answer, *_ in load.answers} == set(messages(database))
+
+
+# --- refused -----------------------------------------------------------------------------------
+
+BAD = [
+    ({"key": ""}, "unique_key has 0 bytes", "1 to 512 bytes"),
+    ({"key": "x" * 513}, "unique_key has 513 bytes", "SHA-256"),
+    ({"key": "\u00e4" * 257}, "unique_key has 514 bytes", "SHA-256"),
+    ({"within": "0"}, "within is 00:00:00", "more than 0 and at most 3650 days"),
+    ({"within": "-1 hour"}, "within is -01:00:00", "interval '24 hours'"),
+    ({"within": "3651 days"}, "within is 3651 days", "at most 3650 days"),
+    ({"while_pending": "x"}, 'while_pending is "x"', "'published', 'done' or null"),
+    ({"while_pending": ""}, 'while_pending is ""', "'published', 'done' or null"),
+]
+
+
+@pytest.mark.parametrize("arguments, message, hint", BAD, ids=[text for _, text, _ in BAD])
+def test_a_bad_argument_is_one_line_with_a_cure_and_writes_nothing(database, cursor, arguments, message, hint):
+    key, rest = arguments.get("key", "a"), {name: value for name, value in arguments.items() if name != "key"}
+    with pytest.raises(errors.InvalidParameterValue) as refusal:
+        publish(cursor, key, **rest)
+    assert refusal.value.diag.message_primary == message and hint in refusal.value.diag.message_hint
+    with pytest.raises(errors.InvalidParameterValue) as refusal:
+        batch(cursor, ["good", key], **rest)
+    assert refusal.value.diag.message_primary.startswith(message.replace("unique_key", "unique_keys[2]"))
+    assert messages(database) == [] and database.execute("select count(*) from outbox.unique_ledger") == [(0,)]
+    assert publish(cursor, "x" * 512, within="3650 days")
+
+
+def test_a_bad_message_takes_no_key(database, cursor):
+    with pytest.raises(errors.CheckViolation, match="topic_is_a_kafka_topic_name"):
+        publish(cursor, "a", topic="no topic")
+    with pytest.raises(errors.NotNullViolation):
+        publish(cursor, "a", topic=None)
+    with pytest.raises(errors.CheckViolation, match="payload_is_text_or_bytes"):
+        batch(cursor, ["a"], payloads_bytes=[b"x"])
+    assert database.execute("select count(*) from outbox.unique_ledger") == [(0,)]
+
+
+def test_arrays_of_a_batch_have_one_length(cursor):
+    with pytest.raises(errors.ArraySubscriptError, match="different lengths, of which 2 is the largest"):
+        batch(cursor, ["a", "b"], payloads=["p"])
+
+
+@pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
+def test_a_snapshot_that_does_not_move_is_refused(database, level):
+    """It would not see what was committed while it waited."""
+    with session(database, autocommit=False) as cursor:
+        cursor.connection.set_session(isolation_level=level)
+        for call in (lambda: publish(cursor, "a"), lambda: batch(cursor, ["a"]), lambda: done(cursor, str(uuid.uuid4()))):
+            with pytest.raises(errors.InvalidTransactionState, match="READ COMMITTED") as refusal:
+                call()
+            assert "\n" not in refusal.value.diag.message_primary and refusal.value.diag.message_hint
+            cursor.connection.rollback()
+        assert publish(cursor, None)  # without a key each level is right
+        cursor.connection.commit()
+    assert len(messages(database)) == 1
+
+
+def test_roles_may_do_their_part(database, login):
+    def allowed(url, statement):
+        connection = psycopg2.connect(url)
+        connection.autocommit = True
+        try:
+            connection.cursor().execute(statement)
+            return True
+        except errors.InsufficientPrivilege:
+            return False
+        finally:
+            connection.close()
+
+    single = "select outbox.publish('t', 'k', 'p', unique_key => 'a')"
+    several = "select outbox.publish_batch('t', '{k}', '{p}', '{b}', while_pending => 'done')"
+    reports = "select outbox.unique_done('{}')"
+    reads = "select topic, unique_key from outbox.unique_ledger"
+    writes = "insert into outbox.unique_ledger select * from outbox.unique_ledger"
+    urls = {role: login(role)["DATABASE_URL"] for role in ("outbox_writer", "outbox_consumer", "outbox_reader")}
+    may = {role: [allowed(url, statement) for statement in (single, several, reports, reads, writes)]
+           for role, url in urls.items()}
+    assert may == {"outbox_writer": [True, True, False, False, False],
+                   "outbox_consumer": [False, False, True, False, False],
+                   "outbox_reader": [False, False, False, True, False]}
+
+
+def test_a_policy_of_the_messages_holds_for_unique_ones(database, login):
+    url = login("outbox_writer")["DATABASE_URL"]
+    database.execute("""create policy only_mails on outbox.message for insert with check (topic = 'mails');
+        create policy all_of_them on outbox.message for select using (true);
+        alter table outbox.message enable row level security""")
+    connection = psycopg2.connect(url)
+    connection.autocommit = True
+    cursor = connection.cursor()
+    first = publish(cursor, "a", topic="mails")
+    assert publish(cursor, "a", topic="mails") == first
+    with pytest.raises(errors.InsufficientPrivilege, match="row-level security"):
+        publish(cursor, "a", topic="orders")
+    connection.close()
+    assert database.execute("select topic from outbox.unique_ledger") == [("mails",)]
+
+
+# --- upkeep ------------------------------------------------------------------------------------
+
+LEAF = "unique_ledger_p20200101"
+
+
+def age(database, **columns):
+    """Moves the messages and their rows in the ledger to a day of long ago."""
+    for name in ("message", "unique_ledger"):
+        database.execute(f"select outbox.partition_make('{name}', '2020-01-01 00:00Z', '2020-01-02 00:00Z')")
+    database.execute("update outbox.unique_ledger set at = '2020-01-01 10:00Z'")
+    database.execute("update outbox.message set created_at = '2020-01-01 10:00Z'")
+    for name, value in columns.items():
+        database.execute(f"update outbox.unique_ledger set {name} = %s", (value,))
+
+
+def holder(database):
+    return database.execute("select outbox.partition_holder(%s)", (LEAF,))[0][0]
+
+
+def test_upkeep_drops_keys_whose_window_has_passed(database, cursor, publisher):
+    publish(cursor, "a")
+    age(database)
+    assert holder(database) == "orders"
+    assert database.execute("select outbox.partition_empty(%s)", (LEAF,)) == [("held",)]
+    age(database, kept_until="now")
+    assert holder(database) is None
+    assert database.execute("select outbox.partition_empty(%s)", (LEAF,)) == [("emptied",)]
+    assert database.execute("select outbox.partition_drop(%s)", (LEAF,)) == [("dropped",)]
+    assert publish(cursor, "a")
+
+
+@pytest.mark.parametrize("state", ["pending", "parked", "scheduled", "without publishers"])
+def test_upkeep_keeps_keys_of_pending_messages_beyond_their_window(database, cursor, publisher, state):
+    publish(cursor, "a", while_pending="published")
+    age(database, kept_until="now")
+    if state in KEPT:
+        names, values = KEPT[state]
+        database.execute(f"""insert into outbox.{state} (publisher, shard, id, created_at, event_id, topic, key, {names})
+            select 'main', 0, id, created_at, event_id, topic, 'k', {values} from outbox.message""")
+        publish_all(publisher)
+    if state == "without publishers":
+        database.execute("select outbox.publisher_drop('main')")
+    assert holder(database) == "orders"
+    if state in KEPT:
+        database.execute(f"delete from outbox.{state}")
+    elif state == "pending":
+        publish_all(publisher)
+    else:
+        database.execute("select outbox.publisher_create('main', 1, 'now')")
+    assert holder(database) is None
+
+
+def test_upkeep_keeps_a_report_as_long_as_the_window(database, cursor, publisher):
+    first = publish(cursor, "a", while_pending="done")
+    publish_all(publisher)
+    assert done(cursor, first) == 1
+    database.execute("delete from outbox.unique_ledger where message_id is not null")
+    age(database)
+    assert holder(database) == "orders"
+    age(database, kept_until="now")
+    assert holder(database) is None
+
+
+def test_an_open_transaction_of_a_writer_keeps_upkeep_from_nothing(database):
+    """Its search has read each partition, of the ledger and of the messages."""
+    for name in ("message", "unique_ledger"):
+        database.execute(f"select outbox.partition_make('{name}', '2020-01-01 00:00Z', '2020-01-02 00:00Z')")
+    with session(database, autocommit=False) as cursor:
+        publish(cursor, "a", while_pending="published")
+        assert publish(cursor, "a", while_pending="published")
+        batch(cursor, ["a", "b"], while_pending="done")
+        for name in ("message", "unique_ledger"):
+            assert database.execute(f"select outbox.partition_make('{name}', '2999-01-01 00:00Z', '2999-01-02 00:00Z')") \
+                == [("made",)]
+            assert database.execute(f"select outbox.partition_empty('{name}_p20200101')") == [("emptied",)]
