@@ -44,7 +44,7 @@ bool journal_know(struct journal *journal, struct batch *batch, struct err *err)
 struct journal_outcome {
 	int won, lost;  /* decisions */
 	int promoted;   /* prepares that are overdue now */
-	int duplicates; /* of the decisions that won: another message has the unique key */
+	int duplicates; /* committed, but another message has the unique key */
 };
 
 /*
