@@ -265,6 +265,10 @@ declare
 	second record;
 begin
 	select t.* into unique_keys from outbox.lookback_take(types, ids, prepared_ats, decisions, offsets) t;
+	-- Others are told of the message as soon as this commit is visible: a crash must not undo it then.
+	if (select bool_or(k.taken is not null) from unnest(unique_keys.keys) k (taken)) then
+		perform set_config('synchronous_commit', 'on', true);
+	end if;
 	held := unique_keys.held;
 	error := unique_keys.error;
 	is_full := unique_keys.is_full;
@@ -480,7 +484,7 @@ declare
 begin
 	-- The commit does not wait for the disk. A crash loses a batch together with its row of lookback_log, and the
 	-- batch is read again. A message is published after the row of its window in outbox.log, whose commit waits for
-	-- the disk and so for all earlier commits.
+	-- the disk and so for all earlier commits. A batch that takes unique keys does wait (outbox.lookback_decide).
 	perform set_config('synchronous_commit', 'off', true);
 	won := 0;
 	promoted := 0;
