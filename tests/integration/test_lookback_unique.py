@@ -6,7 +6,9 @@ import zlib
 
 import pytest
 
+from support.api import CONFIG, start_api
 from support.lookback import Case, in_headers
+from support.lookback_rows import Reader, commit, prepare
 from support.process import wait_for
 from support.relay import run_command
 
@@ -139,3 +141,45 @@ def test_prepares_and_publishes_of_the_same_keys_at_once(case, scale):
     assert returned <= set(sent)
     assert {event for event, in case.database.execute(
         "select event_id::text from outbox.lookback where kind = 'decision'")} <= set(sent)
+
+
+def test_the_commands_and_the_http_interface_say_duplicate(database, make_relay, topic, tmp_path):
+    relay, api = start_api(make_relay, tmp_path, "token-of-an-operator", CONFIG.format(topic=topic),
+                           api_operate_tokens="token-of-an-operator")
+    reader = Reader(database, section="orders")
+    reader.apply(*(prepare(id, type="orders", topic="orders.new", unique_key="k", within_ms=90_000)
+                   for id in "1234"), commit("1") | {"type": "orders"})
+    first = api.get("/orders/1").json
+    assert first["state"] == "committed" and not first["prepares"][0]["decision"]["duplicate"]
+    assert first["prepares"][0]["unique"] == {"unique_key": "k", "within_seconds": 90, "while_pending": None}
+
+    def operate(*ids, verb="commit"):
+        return api.post("operate", {"verb": verb, "reason": "ticket 7", "ids": [["orders", id] for id in ids]})
+
+    answer = operate("2").json
+    assert (answer["done"], answer["duplicates"]) == (1, 1)
+    second = api.get("/orders/2").json
+    assert second["state"] == "duplicate"
+    decision = second["prepares"][0]["decision"]
+    assert decision["duplicate"] and decision["event_id"] == first["prepares"][0]["event_id"]
+    assert relay.metric("relay_lookback_decisions_total", section="orders", source="operator") == 1
+
+    settings = {"DATABASE_URL": database.dsn}
+    why = ["--reason", "ticket 7", "--yes"]
+    status, output, error = run_command(["lookback", "commit", "orders", "3", *why], settings)
+    assert (status, error) == (0, "")
+    assert "1 id is done; 1 of them wrote no message, since another message has the unique key" in output
+
+    # all ids or none, also when an open transaction has the key of one
+    application = database.connect(autocommit=False)
+    publish(application.cursor(), "orders.new", "held")
+    reader.apply(prepare("5", type="orders", topic="orders.new", unique_key="held", within_ms=90_000))
+    refused = operate("4", "5")
+    assert (refused.status, refused.code) == (409, "key_held")
+    status, _, error = run_command(["lookback", "commit", "orders", "4", "5", *why], settings)
+    pid = application.get_backend_pid()
+    assert status != 0 and f'has the unique key "held" of topic orders.new (process {pid})' in error
+    assert "nothing was changed: end that transaction" in error and error.count("\n") == 1
+    assert api.get("/orders/4").json["state"] == "undecided"
+    application.rollback()
+    assert (operate("4", "5").json["done"], api.get("/orders/5").json["state"]) == (2, "committed")
