@@ -265,7 +265,7 @@ declare
 	second record;
 begin
 	select t.* into unique_keys from outbox.lookback_take(types, ids, prepared_ats, decisions, offsets) t;
-	-- Others are told of the message as soon as this commit is visible: a crash must not undo it then.
+	-- Others return the id of this message as soon as the commit is visible: a crash must not undo it after that.
 	if (select bool_or(k.taken is not null) from unnest(unique_keys.keys) k (taken)) then
 		perform set_config('synchronous_commit', 'on', true);
 	end if;
