@@ -129,7 +129,15 @@ struct outbox_inbox_settings {
 	 * `dedup` must be a postgres line.
 	 */
 	bool take;
-	const char *const *rules; /* lines (rules.h), NULL-ended; limits hold for each partition */
+	/*
+	 * Lines, or one JSON object (rules.h), NULL-ended. Without rules_store the records lie
+	 * below `path`, and limits hold for each partition. rules_store: the line of a server that
+	 * has the records, and limits hold for all partitions and processes. Messages of a retry
+	 * topic are not judged again.
+	 */
+	const char *const *rules;
+	const char *rules_store;
+	const char *user, *content, *channel, *zone; /* struct outbox_rules_settings */
 
 	int concurrency; /* maximum number of messages in progress; default 16 */
 	int batch;       /* maximum number of messages in one call of the handler; default 1 */

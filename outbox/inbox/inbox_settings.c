@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "kafka_conf.h"
-#include "rules_spec.h"
+#include "rules_check.h"
 #include "text.h"
 
 enum {
@@ -87,6 +87,11 @@ static void copy_all(struct inbox_settings *settings)
 	given->id = xstrdup(given->id ? given->id : "header:outbox-id");
 	given->dead_letters = xstrdup(given->dead_letters);
 	given->rules = (const char *const *)copy_texts(given->rules, 0);
+	given->rules_store = xstrdup(given->rules_store);
+	given->user = xstrdup(given->user);
+	given->content = xstrdup(given->content);
+	given->channel = xstrdup(given->channel);
+	given->zone = xstrdup(given->zone);
 	copy_kafka(settings);
 	copy_retries(settings);
 	copy_topics(settings);
@@ -248,18 +253,23 @@ static bool check_inbox_dedup(struct inbox_settings *settings, struct err *err)
 
 static bool check_inbox_rules(const struct inbox_settings *settings, struct err *err)
 {
-	for (size_t i = 0; i < settings->rule_count; i++) {
-		struct rule *rule = rules_spec_parse(settings->given.rules[i], err);
-		if (!rule)
-			return err_prefix(err, "rules, line %zu", i + 1);
-		rules_spec_destroy(rule);
-	}
-	return true;
+	const struct outbox_inbox_settings *given = &settings->given;
+	const struct rules_wanted wanted = {.store = given->rules_store,
+	    .lines = given->rules,
+	    .count = settings->rule_count,
+	    .places = {given->user, given->content, given->channel, given->zone}};
+
+	return rules_wanted_check(&wanted, NULL, err);
+}
+
+bool inbox_settings_local_rules(const struct inbox_settings *settings)
+{
+	return settings->rule_count > 0 && !settings->given.rules_store;
 }
 
 static bool check_inbox_path(const struct inbox_settings *settings, struct err *err)
 {
-	if (settings->given.path || (!settings->local && settings->rule_count == 0))
+	if (settings->given.path || (!settings->local && !inbox_settings_local_rules(settings)))
 		return true;
 	return err_set(err, ERR_CONFIG,
 	    "path is missing: say in which folder the state of %s is kept",
@@ -296,6 +306,11 @@ void inbox_settings_destroy(struct inbox_settings *settings)
 	free_texts(settings->topics);
 	free(settings->told);
 	free_texts((char **)given->rules);
+	free((char *)given->rules_store);
+	free((char *)given->user);
+	free((char *)given->content);
+	free((char *)given->channel);
+	free((char *)given->zone);
 	kafka_settings_finish(&settings->kafka);
 	rule_key_destroy(settings->id_key);
 	dedup_spec_finish(&settings->spec);

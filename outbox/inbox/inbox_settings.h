@@ -24,6 +24,9 @@ struct inbox_settings {
 	size_t rule_count;
 };
 
+/* Do the records of the rules lie in the folders of the partitions? False also without rules. */
+bool inbox_settings_local_rules(const struct inbox_settings *settings);
+
 struct inbox_settings *inbox_settings_create(
     const struct outbox_inbox_settings *given, struct err *err);
 void inbox_settings_destroy(struct inbox_settings *settings); /* NULL is fine */

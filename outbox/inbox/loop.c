@@ -48,24 +48,39 @@ void loop_fail(struct loop *loop, const struct err *err)
 		LOG_TEXT("the inbox has ended; its messages go to other members of the group")});
 }
 
-void loop_trouble(struct loop *loop, struct inbox_partition_store *store, const struct err *err)
+void loop_trouble_until(struct loop *loop, int64_t *trouble_until, const struct err *err)
 {
-	store->trouble_until = clock_ms() + AGAIN_MS;
+	*trouble_until = clock_ms() + AGAIN_MS;
 	if (err->kind == ERR_CONFIG)
 		loop_fail(loop, err);
 	else if (err->kind != ERR_FATAL)
 		loop_tell(loop, "inbox_waits", err);
 	else if (!loop->again_at) {
-		loop->again_at = store->trouble_until;
+		loop->again_at = *trouble_until;
 		log_error("inbox_begins_again", {"group", LOG_TEXT(loop->settings->given.group)},
 		    {"error", LOG_TEXT(err->message)},
 		    {"consequence", LOG_TEXT("the partitions are opened again, from their files")});
 	}
 }
 
+void loop_trouble(struct loop *loop, struct inbox_partition_store *store, const struct err *err)
+{
+	loop_trouble_until(loop, &store->trouble_until, err);
+}
+
+static bool is_before(int64_t trouble_until)
+{
+	return trouble_until && clock_ms() < trouble_until;
+}
+
 bool loop_is_in_trouble(const struct inbox_partition *assigned)
 {
-	return assigned->store->trouble_until && clock_ms() < assigned->store->trouble_until;
+	return is_before(assigned->store->trouble_until);
+}
+
+bool loop_cannot_admit(const struct inbox_partition *assigned)
+{
+	return loop_is_in_trouble(assigned) || is_before(assigned->rules->trouble_until);
 }
 
 /* --- the thread ----------------------------------------------------------------------------- */

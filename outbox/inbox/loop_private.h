@@ -31,6 +31,7 @@ struct loop {
 	struct redelivery *redelivery;
 
 	struct inbox_partition_store common;
+	struct inbox_partition_rules common_rules;
 	struct inbox_partition **partitions;
 	int partition_count;
 	struct late *late; /* assigned partitions that could not be opened yet */
@@ -73,8 +74,12 @@ void loop_fail(struct loop *loop, const struct err *err);
  * again, which finds out what it has lost. A wrong configuration ends the loop.
  */
 void loop_trouble(struct loop *loop, struct inbox_partition_store *store, const struct err *err);
+/* The same, for the trouble_until of a store or of rules. */
+void loop_trouble_until(struct loop *loop, int64_t *trouble_until, const struct err *err);
 /* The partition's store did not answer, and must not be queried yet. */
 bool loop_is_in_trouble(const struct inbox_partition *assigned);
+/* The same, of its store or its rules. */
+bool loop_cannot_admit(const struct inbox_partition *assigned);
 
 /* --- loop_items.c --------------------------------------------------------------------------- */
 /*
