@@ -205,6 +205,14 @@ OUTBOX_PUBLIC bool outbox_inbox_take(struct outbox_inbox *inbox, struct pg_conn 
 /* Pauses this topic (NULL: all topics), or resumes it. Messages in memory are still handled. */
 OUTBOX_PUBLIC void outbox_inbox_pause(struct outbox_inbox *inbox, const char *topic, bool pause);
 
+/*
+ * Replaces settings.rules, in all partitions, before the next messages are judged; the records of
+ * rules that keep their name and key are kept (outbox_rules_change). OUTBOX_CONFIG: a line is
+ * wrong, and nothing is changed. If a disk has no room, the change is tried again until it has.
+ */
+OUTBOX_PUBLIC bool outbox_inbox_change_rules(
+    struct outbox_inbox *inbox, const char *const *rules, struct outbox_error *error);
+
 struct outbox_inbox_stats {
 	/* now */
 	int partitions;       /* assigned to this consumer */

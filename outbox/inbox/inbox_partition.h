@@ -28,7 +28,7 @@ struct inbox_partition_store {
 /* Rules, of one partition or of all. */
 struct inbox_partition_rules {
 	struct outbox_rules *open; /* NULL: none */
-	int64_t trouble_until;     /* clock_ms: they could not be asked, and are not before */
+	int64_t trouble_until;     /* clock_ms: they did not answer, and are not queried before */
 };
 
 /* Why the loop takes no new records from a partition. */

@@ -68,19 +68,19 @@ void loop_trouble(struct loop *loop, struct inbox_partition_store *store, const 
 	loop_trouble_until(loop, &store->trouble_until, err);
 }
 
-static bool is_before(int64_t trouble_until)
+static bool is_trouble(int64_t trouble_until)
 {
 	return trouble_until && clock_ms() < trouble_until;
 }
 
 bool loop_is_in_trouble(const struct inbox_partition *assigned)
 {
-	return is_before(assigned->store->trouble_until);
+	return is_trouble(assigned->store->trouble_until);
 }
 
 bool loop_cannot_admit(const struct inbox_partition *assigned)
 {
-	return loop_is_in_trouble(assigned) || is_before(assigned->rules->trouble_until);
+	return loop_is_in_trouble(assigned) || is_trouble(assigned->rules->trouble_until);
 }
 
 /* --- the thread ----------------------------------------------------------------------------- */
@@ -125,6 +125,7 @@ static void run_turn(struct loop *loop)
 	loop_take_timers(loop);
 
 	loop_apply_pauses(loop);
+	loop_apply_rules(loop);
 	loop_read_events(loop);
 	if (loop_may_read(loop))
 		loop_read_records(loop);
@@ -182,6 +183,8 @@ static void free_loop(struct loop *loop)
 	for (size_t i = 0; i < loop->paused_count; i++)
 		free(loop->paused[i]);
 	free(loop->paused);
+	inbox_settings_free_rules(loop->new_rules);
+	inbox_settings_free_rules(loop->next_rules);
 
 	key_queues_finish(&loop->key_queues);
 	item_pool_finish(&loop->pool);
@@ -215,7 +218,7 @@ static bool make_loop_parts(struct loop *loop, struct outbox_inbox *inbox, struc
 }
 
 struct loop *loop_create(
-    const struct inbox_settings *settings, struct outbox_inbox *inbox, struct err *err)
+    struct inbox_settings *settings, struct outbox_inbox *inbox, struct err *err)
 {
 	struct loop *loop = xcalloc(1, sizeof *loop);
 
@@ -289,6 +292,17 @@ void loop_pause(struct loop *loop, const char *topic, bool pause)
 {
 	pthread_mutex_lock(&loop->mutex);
 	set_paused(loop, topic ? topic : "", pause);
+	pthread_mutex_unlock(&loop->mutex);
+	wake_loop(loop);
+}
+
+void loop_change_rules(struct loop *loop, const char *const *rules)
+{
+	char **copies = inbox_settings_copy_rules(rules);
+
+	pthread_mutex_lock(&loop->mutex);
+	inbox_settings_free_rules(loop->new_rules);
+	loop->new_rules = copies;
 	pthread_mutex_unlock(&loop->mutex);
 	wake_loop(loop);
 }

@@ -10,7 +10,7 @@ struct rule_list {
 	size_t count;
 };
 
-/* Where user, content and channel stand in a message; NULL: not given. */
+/* The expressions of user, content and channel; NULL: not given. */
 struct rule_places {
 	const char *user, *content, *channel, *zone;
 };

@@ -197,7 +197,7 @@ static bool open_log(struct outbox_rules *rules, const char *path, struct err *e
 	       remove_unused(rules, err);
 }
 
-static bool set_lines(
+static bool set_rule_lines(
     struct outbox_rules *rules, const struct outbox_rules_settings *settings, struct err *err)
 {
 	rules->places = (struct rule_places){xstrdup(settings->user), xstrdup(settings->content),
@@ -205,7 +205,7 @@ static bool set_lines(
 	if (!rule_list_parse(
 		&rules->list, settings->lines, settings->count, &rules->places, NULL, err))
 		return false;
-	rules->looks = xcalloc(rules->list.count, sizeof *rules->looks);
+	rules->looks = xcalloc(rules->list.count + 1, sizeof *rules->looks);
 	return true;
 }
 
@@ -224,7 +224,7 @@ struct outbox_rules *outbox_rules_open_as(
 	struct err err;
 	struct outbox_rules *rules = xcalloc(1, sizeof *rules);
 	rules->newest_ms = -1;
-	if (set_lines(rules, settings, &err) && open_records(rules, settings, &err))
+	if (set_rule_lines(rules, settings, &err) && open_records(rules, settings, &err))
 		return rules;
 	outbox_rules_close(rules);
 	fail_rules(error, &err);
@@ -238,7 +238,7 @@ struct outbox_rules *outbox_rules_open(
 	    &(struct outbox_rules_settings){.path = path, .lines = lines, .count = count}, error);
 }
 
-static void free_places(struct rule_places *places)
+static void free_rule_places(struct rule_places *places)
 {
 	free((char *)places->user);
 	free((char *)places->content);
@@ -253,10 +253,102 @@ void outbox_rules_close(struct outbox_rules *rules)
 	rule_list_finish(&rules->list);
 	rules_shared_close(rules->shared);
 	rules_log_close(rules->log);
-	free_places(&rules->places);
+	free_rule_places(&rules->places);
 	text_finish(&rules->key);
 	free(rules->looks);
 	free(rules);
+}
+
+/* --- other lines ---------------------------------------------------------------------------- */
+
+/* The rule whose records the new one takes over: one with the same name and key. NULL: none. */
+static struct rule *find_former(const struct outbox_rules *rules, const struct rule *rule)
+{
+	struct rule *former = rule_list_find(&rules->list, rule->name);
+	return former && text_equal(former->expression, rule->expression) ? former : NULL;
+}
+
+/* Nothing was recorded in this width since the rules were opened. */
+static void ignore_entry(void *context, const struct key_entry *entry)
+{
+	(void)context;
+	(void)entry;
+}
+
+/*
+ * Makes all records of the new rules durable, and changes nothing of the old ones. A rule that
+ * stays in its width keeps its log; otherwise its occurrences are written to the log of the new
+ * width. If that fails, the log has some of them twice, which does no harm (occurrences_load).
+ */
+static bool prepare_logs(struct outbox_rules *rules, const struct rule_list *fresh, struct err *err)
+{
+	for (size_t i = 0; i < fresh->count; i++) {
+		struct rule *rule = fresh->rules[i], *former = find_former(rules, rule);
+		struct moving moving = {rules, rule, err, true};
+
+		prepare_rule(rule, rules_log_seed(rules->log));
+		if (!rules_log_is_read(rules->log, rule->width) &&
+		    !rules_log_read(rules->log, rule->width, true, ignore_entry, NULL, err))
+			return false;
+		if (!former || former->width == rule->width)
+			continue;
+		age_rule(rules, rule);
+		occurrences_each(&former->known, move_occurrence, &moving);
+		if (!moving.good)
+			return false;
+		occurrences_settle(&rule->known, rule->oldest_ms);
+	}
+	return rules_log_checkpoint(rules->log, rules_log_offset(rules->log), err);
+}
+
+static void take_over(struct outbox_rules *rules, struct rule *rule)
+{
+	struct rule *former = find_former(rules, rule);
+
+	if (!former)
+		return;
+	/* In another width, or on a server, the new rule has them already. */
+	if (rules->log && former->width == rule->width) {
+		rule->known = former->known;
+		former->known = (struct occurrences){0};
+	}
+	rule->seen = former->seen;
+	rule->exceeded = former->exceeded;
+	rule->keyless = former->keyless;
+}
+
+/* Cannot fail: a log that is no longer used, and cannot be removed now, is removed at the next
+ * opening. */
+static void replace_list(struct outbox_rules *rules, struct rule_list *fresh)
+{
+	struct err ignored;
+
+	for (size_t i = 0; i < fresh->count; i++)
+		take_over(rules, fresh->rules[i]);
+	rule_list_finish(&rules->list);
+	rules->list = *fresh;
+	*fresh = (struct rule_list){0};
+	rules->looks = xrealloc(rules->looks, (rules->list.count + 1) * sizeof *rules->looks);
+
+	for (int i = 0; rules->log && i < RULES_LOG_WIDTHS; i++)
+		rules_log_keep(rules->log, i, uses_width(rules, i));
+	if (rules->log && !remove_unused(rules, &ignored))
+		return;
+}
+
+bool outbox_rules_change(
+    struct outbox_rules *rules, const char *const *lines, size_t count, struct outbox_error *error)
+{
+	struct rule_list fresh;
+	struct err err;
+	bool good = rule_list_parse(&fresh, lines, count, &rules->places, NULL, &err) &&
+		    (rules->shared ? rules_shared_accept(rules->shared, &fresh, &err)
+				   : prepare_logs(rules, &fresh, &err));
+
+	if (good)
+		replace_list(rules, &fresh);
+	rule_list_finish(&fresh);
+	return good || fail_rules(error, &err);
 }
 
 /* --- a message ------------------------------------------------------------------------------ */

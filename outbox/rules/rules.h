@@ -79,6 +79,14 @@ struct outbox_rules_settings {
 /* Errors as of outbox_rules_open; OUTBOX_RETRY also if the server is away. */
 OUTBOX_PUBLIC struct outbox_rules *outbox_rules_open_as(
     const struct outbox_rules_settings *settings, struct outbox_error *error);
+/*
+ * Replaces the lines. A rule keeps its records and its figures if a rule of the same name and key
+ * is among the new ones, as when the rules are opened with other lines; a verdict's name is valid
+ * until then. On failure nothing is changed: OUTBOX_CONFIG, a line is wrong; OUTBOX_RETRY: the disk
+ * has no room.
+ */
+OUTBOX_PUBLIC bool outbox_rules_change(
+    struct outbox_rules *rules, const char *const *lines, size_t count, struct outbox_error *error);
 /* Closes the rules; records since the last checkpoint may be lost. NULL is fine. */
 OUTBOX_PUBLIC void outbox_rules_close(struct outbox_rules *rules);
 

@@ -110,7 +110,7 @@ static const char *place_or(const char *given, const char *usual)
 	return given && given[0] ? given : usual;
 }
 
-static char *make_line(
+static char *make_rule_line(
     const struct article_rule *rule, const struct rule_places *places, int64_t num, int64_t seconds)
 {
 	struct text line = {0};
@@ -150,7 +150,7 @@ static bool read_article_rule(const struct article_rule *rule, const json_t *obj
 	    (rule->sliding &&
 		!read_member(name, found, "time", MOST_SECONDS, "300 (seconds)", &seconds, err)))
 		return false;
-	article->lines[article->count++] = make_line(rule, places, num, seconds);
+	article->lines[article->count++] = make_rule_line(rule, places, num, seconds);
 	return true;
 }
 
@@ -169,8 +169,8 @@ bool rules_article_read(const char *json, const struct rule_places *places,
 		    why.line, why.column, why.text);
 	if (!places || !places->user || !places->user[0])
 		good = err_set(err, ERR_CONFIG,
-		    "user is missing: these rules count the messages of a user; say where the user "
-		    "stands in a message, for example user = header:user");
+		    "user is missing: these rules count the messages of a user; say which part "
+		    "of a message is the user, for example user = header:user");
 
 	good = good && check_rule_names(object, err);
 	for (int i = 0; good && i < RULES_ARTICLE_MOST; i++)

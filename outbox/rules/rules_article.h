@@ -1,13 +1,13 @@
 #pragma once
 /*
- * Rules in the form of a message push platform: one JSON object, with either name of each rule.
+ * Rules in the form of a push platform: one JSON object, with either name of each rule.
  *
  *   {"deduplication_10":{"num":1,"time":300},"deduplication_20":{"num":5}}
  *   {"contentDeduplication":{"num":1,"time":300},"frequencyDeduplication":{"num":5}}
  *
  * deduplication_10: messages with the same user and content, at most num in any `time` seconds.
  * deduplication_20: messages with the same user and channel, at most num in a calendar day. Both
- * become lines for rules_spec.h, whose keys say where user, content and channel stand.
+ * become lines for rules_spec.h, with the expressions of user, content and channel as keys.
  */
 #include <stdbool.h>
 #include "errors.h"

@@ -2,7 +2,7 @@
  * Records of rules on a Redis server or cluster. The key NAME:RULE:HASH is a sorted set: its
  * members are the marks of admitted messages, and their scores the times of these messages. A
  * script judges a message by all its rules and records it with all of them or with none. In a
- * cluster a key is NAME:RULE:{USER}:HASH, so that all keys of a message lie in one slot.
+ * cluster a key is NAME:RULE:{USER}:HASH, so that one node has all keys of a message.
  *
  * A set has at most the `most` messages of each interval or day, since refused messages are not
  * added. The script removes members that are too old to matter. The server removes the whole set
@@ -113,7 +113,7 @@ static struct rules_store *open_redis_rules(const struct rules_store_spec *spec,
 	return NULL;
 }
 
-/* All keys of a script must lie in one slot, which the user's hash chooses. */
+/* One node must have all keys of a script. The user's hash chooses the node. */
 static bool redis_rules_need_user(const struct rules_store *store)
 {
 	return redis_session_is_cluster(&store->server);
@@ -128,7 +128,7 @@ static void begin_command(struct rules_store *store)
 }
 
 /* Adds the word that ends the bytes and begins there. */
-static void end_word(struct rules_store *store, size_t begin)
+static void end_script_word(struct rules_store *store, size_t begin)
 {
 	if (store->count == store->capacity) {
 		store->capacity = store->capacity ? 2 * store->capacity : 1024;
@@ -138,17 +138,17 @@ static void end_word(struct rules_store *store, size_t begin)
 	store->places[store->count++] = (struct place){begin, store->bytes.length - begin};
 }
 
-static void add_word(struct rules_store *store, const void *bytes, size_t length)
+static void add_script_word(struct rules_store *store, const void *bytes, size_t length)
 {
 	size_t begin = store->bytes.length;
 	text_append(&store->bytes, bytes, length);
-	end_word(store, begin);
+	end_script_word(store, begin);
 }
 
-static void add_number(struct rules_store *store, int64_t number)
+static void add_number_word(struct rules_store *store, int64_t number)
 {
 	char digits[20];
-	add_word(store, digits, (size_t)(text_write_int64(digits, number) - digits));
+	add_script_word(store, digits, (size_t)(text_write_int64(digits, number) - digits));
 }
 
 static void add_hex(struct text *text, const unsigned char *bytes, size_t size)
@@ -157,7 +157,7 @@ static void add_hex(struct text *text, const unsigned char *bytes, size_t size)
 	text_append(text, digits, (size_t)(hex_write(digits, bytes, size) - digits));
 }
 
-static void add_key(
+static void add_set_key(
     struct rules_store *store, const struct rules_question *question, const struct rules_part *part)
 {
 	struct text *bytes = &store->bytes;
@@ -173,34 +173,34 @@ static void add_key(
 		text_add(bytes, "}:");
 	}
 	add_hex(bytes, part->key, sizeof part->key);
-	end_word(store, begin);
+	end_script_word(store, begin);
 }
 
-static void add_part(
+static void add_part_words(
     struct rules_store *store, const struct rules_question *question, const struct rules_part *part)
 {
 	const struct rule_span *span = &part->span;
 
-	add_number(store, part->rule->action != OUTBOX_RULES_PASS);
-	add_number(store, part->rule->most);
-	add_number(store, part->oldest_ms);
-	add_number(
+	add_number_word(store, part->rule->action != OUTBOX_RULES_PASS);
+	add_number_word(store, part->rule->most);
+	add_number_word(store, part->oldest_ms);
+	add_number_word(
 	    store, span->until_ms - question->time_ms + part->rule->late_ms + store->keep_ms);
-	add_number(store, span->within_ms);
-	add_number(store, span->count);
+	add_number_word(store, span->within_ms);
+	add_number_word(store, span->count);
 	for (int i = 0; i < span->count; i++) {
-		add_number(store, span->pieces[i].begin_ms);
-		add_number(store, span->pieces[i].end_ms - 1);
+		add_number_word(store, span->pieces[i].begin_ms);
+		add_number_word(store, span->pieces[i].end_ms - 1);
 	}
 }
 
-static void add_question(struct rules_store *store, const struct rules_question *question)
+static void add_question_words(struct rules_store *store, const struct rules_question *question)
 {
-	add_word(store, &question->mark, sizeof question->mark);
-	add_number(store, question->time_ms);
-	add_number(store, (int64_t)question->count);
+	add_script_word(store, &question->mark, sizeof question->mark);
+	add_number_word(store, question->time_ms);
+	add_number_word(store, (int64_t)question->count);
 	for (size_t i = 0; i < question->count; i++)
-		add_part(store, question, &question->parts[i]);
+		add_part_words(store, question, &question->parts[i]);
 }
 
 static void say_script(
@@ -211,15 +211,15 @@ static void say_script(
 	begin_command(store);
 	for (size_t i = 0; i < count; i++)
 		keys += questions[i].count;
-	add_word(store, "EVAL", 4);
-	add_word(store, script, sizeof script - 1);
-	add_number(store, (int64_t)keys);
+	add_script_word(store, "EVAL", 4);
+	add_script_word(store, script, sizeof script - 1);
+	add_number_word(store, (int64_t)keys);
 	for (size_t i = 0; i < count; i++)
 		for (size_t k = 0; k < questions[i].count; k++)
-			add_key(store, &questions[i], &questions[i].parts[k]);
-	add_number(store, (int64_t)count);
+			add_set_key(store, &questions[i], &questions[i].parts[k]);
+	add_number_word(store, (int64_t)count);
 	for (size_t i = 0; i < count; i++)
-		add_question(store, &questions[i]);
+		add_question_words(store, &questions[i]);
 
 	for (size_t i = 0; i < store->count; i++)
 		store->words[i] = (struct redis_word){
@@ -235,7 +235,7 @@ struct judging {
 	bool understood;
 };
 
-static bool read_verdict(struct rules_question *question, const struct redis_answer *answer)
+static bool read_script_verdict(struct rules_question *question, const struct redis_answer *answer)
 {
 	question->again = answer->kind == REDIS_TEXT && text_equal(answer->text, "again");
 	if (question->again)
@@ -256,7 +256,8 @@ static void see_verdicts(void *context, size_t number, const struct redis_answer
 		struct redis_answer verdict = {0};
 		if (answer->kind == REDIS_LIST && i < answer->count)
 			verdict = redis_answer_item(answer, i);
-		judging->understood &= read_verdict(&judging->questions[first + i], &verdict);
+		judging->understood &=
+		    read_script_verdict(&judging->questions[first + i], &verdict);
 	}
 }
 
@@ -267,7 +268,7 @@ static bool judge_in_redis(
 
 	if (!redis_session_begin(&store->server, err))
 		return false;
-	/* The messages of a script may lie in different slots. */
+	/* Different nodes may have the messages of a script. */
 	if (redis_session_is_cluster(&store->server))
 		judging.chunk = 1;
 	for (size_t i = 0; i < count; i += judging.chunk)

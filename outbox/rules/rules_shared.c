@@ -1,7 +1,7 @@
 /*
  * Read rules_shared_judge: it makes a question from each message that a rule has a key for
- * (ask_about), has the store answer all questions in one round trip, and makes the verdicts from
- * the answers (read_verdict).
+ * (ask_about_message), has the store answer all questions in one round trip, and makes the verdicts
+ * from the answers (judge_question).
  */
 #include "rules_shared.h"
 
@@ -197,7 +197,7 @@ static void tag_question(struct rules_shared *shared, const struct rule_list *li
 }
 
 /* A message whose time is in the future counts as of now. */
-static void ask_about(struct rules_shared *shared, const struct rule_list *list,
+static void ask_about_message(struct rules_shared *shared, const struct rule_list *list,
     const struct outbox_rules_message *from, int64_t now_ms, struct rules_part *parts,
     struct rules_question *ret_question)
 {
@@ -224,7 +224,7 @@ static int number_of(const struct rule_list *list, const struct rule *rule)
 	return number;
 }
 
-static void read_part(const struct rule_list *list, const struct rules_part *part,
+static void judge_part(const struct rule_list *list, const struct rules_part *part,
     struct outbox_rules_verdict *verdict)
 {
 	int number = number_of(list, part->rule);
@@ -239,12 +239,12 @@ static void read_part(const struct rule_list *list, const struct rules_part *par
 		    .action = rule->action, .rule = number, .name = rule->name};
 }
 
-static void read_verdict(const struct rule_list *list, const struct rules_question *question,
+static void judge_question(const struct rule_list *list, const struct rules_question *question,
     struct outbox_rules_verdict *ret_verdict)
 {
 	*ret_verdict = (struct outbox_rules_verdict){.rule = -1, .again = question->again};
 	for (size_t i = 0; i < question->count && !question->again; i++)
-		read_part(list, &question->parts[i], ret_verdict);
+		judge_part(list, &question->parts[i], ret_verdict);
 }
 
 bool rules_shared_judge(struct rules_shared *shared, const struct rule_list *list,
@@ -258,7 +258,7 @@ bool rules_shared_judge(struct rules_shared *shared, const struct rule_list *lis
 	part = shared->parts;
 	for (size_t i = 0; i < count; i++) {
 		struct rules_question *question = &shared->questions[asked];
-		ask_about(shared, list, &messages[i], now_ms, part, question);
+		ask_about_message(shared, list, &messages[i], now_ms, part, question);
 		part += question->count;
 		/* A message without a key passes, and costs no server anything. */
 		asked += question->count > 0;
@@ -270,6 +270,6 @@ bool rules_shared_judge(struct rules_shared *shared, const struct rule_list *lis
 
 	for (size_t i = 0, next = 0; i < count; i++)
 		if (ret_verdicts[i].rule == 0)
-			read_verdict(list, &shared->questions[next++], &ret_verdicts[i]);
+			judge_question(list, &shared->questions[next++], &ret_verdicts[i]);
 	return true;
 }

@@ -14,7 +14,7 @@ bool rules_shared_check_line(const char *line, struct err *err) MUST_CHECK;
 /* Checks what no server must be asked for: each rule has a limit that a shared store can count. */
 bool rules_shared_check_list(const struct rule_list *list, struct err *err) MUST_CHECK;
 
-/* user: where the user stands in a message; NULL: not given. ERR_CONFIG, or the errors of the
+/* user: the expression of the user; NULL: not given. ERR_CONFIG, or the errors of the
  * store. */
 struct rules_shared *rules_shared_open(const char *line, const char *user, struct err *err);
 void rules_shared_close(struct rules_shared *shared); /* NULL is fine */
