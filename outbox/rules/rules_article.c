@@ -122,7 +122,7 @@ static char *make_rule_line(
 	else
 		text_addf(&line, "zone=\"%s\" ", place_or(places->zone, "UTC"));
 	text_add(&line, "key=\"");
-	add_expression(&line, places->user);
+	add_expression(&line, place_or(places->user, "key"));
 	text_add(&line, ",");
 	add_expression(&line, rule->sliding ? place_or(places->content, "payload")
 					    : place_or(places->channel, "topic"));
@@ -157,9 +157,10 @@ static bool read_article_rule(const struct article_rule *rule, const json_t *obj
 bool rules_article_read(const char *json, const struct rule_places *places,
     struct rules_article *ret_article, struct err *err)
 {
+	const struct rule_places known = places ? *places : (struct rule_places){0};
 	json_error_t why;
 	json_t *object = json_loads(json, JSON_REJECT_DUPLICATES, &why);
-	bool good = true;
+	bool good;
 
 	*ret_article = (struct rules_article){0};
 	if (!object)
@@ -167,14 +168,16 @@ bool rules_article_read(const char *json, const struct rule_places *places,
 		    "line %d, column %d: %.150s; write for example "
 		    "{\"" TEN "\":{\"num\":1,\"time\":300},\"" TWENTY "\":{\"num\":5}}",
 		    why.line, why.column, why.text);
-	if (!places || !places->user || !places->user[0])
+
+	good = check_rule_names(object, err);
+	for (int i = 0; good && i < RULES_ARTICLE_MOST; i++)
+		good = read_article_rule(&article_rules[i], object, &known, ret_article, err);
+	json_decref(object);
+
+	/* after the object's own errors, which do not depend on the settings */
+	if (good && ret_article->count > 0 && !place_or(known.user, NULL))
 		good = err_set(err, ERR_CONFIG,
 		    "user is missing: these rules count the messages of a user; say which part "
 		    "of a message is the user, for example user = header:user");
-
-	good = good && check_rule_names(object, err);
-	for (int i = 0; good && i < RULES_ARTICLE_MOST; i++)
-		good = read_article_rule(&article_rules[i], object, places, ret_article, err);
-	json_decref(object);
 	return good;
 }

@@ -82,6 +82,9 @@ static bool refuse_rules(const struct config_deliver *section, const struct conf
 	place = rules_article_is(rules->items[wrong])
 		    ? xstrdup(rules_file)
 		    : xformat("%s:%d", rules_file, rules->lines[wrong]);
+	/* a file that is checked alone is of no section */
+	if (!section->name[0])
+		return err_set(err, ERR_CONFIG, "%s: %s", place, why);
 	return err_set(
 	    err, ERR_CONFIG, "%s: [deliver \"%s\"] rules_file: %s", place, section->name, why);
 }

@@ -5,6 +5,7 @@
  *
  *   check OFFSET:TIME:KEY…  the verdicts: pass drop dead-letter; again: it was recorded before
  *   partition NUMBER        ok; the partition of the messages that follow; 0 at the beginning
+ *   change LINE<tab>LINE…   ok; the rules have these lines now
  *   checkpoint OFFSET       ok
  *   stats                   name=number …
  *
@@ -18,7 +19,7 @@
 
 #include "rules.h"
 
-enum { MOST = 2000 };
+enum { MOST = 2000, MOST_LINES = 20 };
 static const char *const kinds[] = {"retry", "reject", "config", "denied", "fenced", "fatal"};
 static const char *const actions[] = {"pass", "drop", "dead-letter"};
 
@@ -81,8 +82,23 @@ static bool set_partition(const char *rest)
 	return true;
 }
 
+static bool change(char *rest)
+{
+	const char *lines[MOST_LINES];
+	size_t count = 0;
+
+	for (char *line; count < MOST_LINES && (line = strtok_r(NULL, "\t\n", &rest));)
+		lines[count++] = line;
+	if (!outbox_rules_change(rules, lines, count, &error))
+		return false;
+	puts("ok");
+	return true;
+}
+
 static bool obey(const char *command, char *rest)
 {
+	if (strcmp(command, "change") == 0)
+		return change(rest);
 	if (strcmp(command, "partition") == 0)
 		return set_partition(rest);
 	if (strcmp(command, "check") == 0)

@@ -44,7 +44,7 @@ static bool check_rules_of(const struct config_deliver *section, const char *pat
 /* For a file that no section has yet: its form is checked, with any user. */
 static bool check_rules_alone(const char *path, struct err *err)
 {
-	const struct config_deliver section = {.name = "-",
+	const struct config_deliver section = {.name = "",
 	    .origin = "command line",
 	    .path = "/",
 	    .rules_store = "",
