@@ -78,3 +78,4 @@ enum rules_store_setting {
 extern const struct spec_setting rules_store_settings[RULES_STORE_SETTINGS + 1];
 
 extern const struct rules_store_type redis_rules;
+extern const struct rules_store_type postgres_rules;

@@ -19,7 +19,7 @@ const struct spec_setting rules_store_settings[RULES_STORE_SETTINGS + 1] = {
 	offsetof(struct rules_store_spec, keep_ms), units_duration, 0, INT64_C(365) * 86400 * 1000},
     [RULES_TIMEOUT] = SPEC_TIMEOUT(struct rules_store_spec),
 };
-static const struct spec_type *const types[] = {&redis_rules.spec, NULL};
+static const struct spec_type *const types[] = {&redis_rules.spec, &postgres_rules.spec, NULL};
 
 bool rules_store_spec_parse(const char *line, struct rules_store_spec *ret_spec, struct err *err)
 {

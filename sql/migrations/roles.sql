@@ -57,7 +57,9 @@ grant execute on function
 	outbox.processed_remove(text, bytea[]),
 	outbox.claim_take(text, bytea, interval),
 	outbox.claim_renew(text, bytea[], bigint[], interval),
-	outbox.claim_release(text, bytea, bigint) to outbox_consumer;
+	outbox.claim_release(text, bytea, bigint),
+	outbox.rules_judge(text, bigint[], bigint[], bigint[], bytea[], bigint[], bigint[], bigint[], bigint[],
+		bigint[], bigint[], bigint[]) to outbox_consumer;
 
 grant select on outbox.message, outbox.message_default, outbox.publisher, outbox.log, outbox.progress,
 	outbox.message_state, outbox.migration to outbox_relay;
@@ -95,8 +97,8 @@ grant select (biz_type, biz_id, prepared_at, kind, txid, section, source_partiti
 grant select (biz_type, biz_id, prepared_at, kind) on outbox.lookback_default to outbox_reader;
 grant select on outbox.lookback_log, outbox.lookback_overdue, outbox.lookback_conflict
 	to outbox_reader;
-grant select on outbox.processed, outbox.processed_default, outbox.claim, outbox.consumer
-	to outbox_reader;
+grant select on outbox.processed, outbox.processed_default, outbox.claim, outbox.rule_record,
+	outbox.consumer to outbox_reader;
 grant execute on function outbox.partitioned(), outbox.partitions(text), outbox.log_partitions(),
 	outbox.partition_time_column(text), outbox.partition_default_rows(text, bigint),
 	outbox.shard_of(bytea, int), outbox.shard_of(text, bytea, int), outbox.shard_numbers(int),

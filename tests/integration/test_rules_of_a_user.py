@@ -12,7 +12,7 @@ from support.process import wait_for
 from support.redis import Redis, RedisCluster
 
 PARTITIONS = 12
-STORES = ("redis", "cluster")
+STORES = ("redis", "cluster", "postgres")
 ARTICLE = '{"deduplication_10":{"num":1,"time":300},"deduplication_20":{"num":5}}'
 
 
@@ -33,7 +33,12 @@ def servers():
 @pytest.fixture
 def store(servers, request):
     """store(kind): the line of a store of this test's own."""
-    return lambda kind: f"{servers(kind)} name={request.node.name.replace('[', '-').rstrip(']')}"
+    def line(kind):
+        if kind == "postgres":
+            return f'postgres name=push dsn="{request.getfixturevalue("database").dsn}"'
+        return f"{servers(kind)} name={request.node.name.replace('[', '-').rstrip(']')}"
+
+    return line
 
 
 @contextlib.contextmanager

@@ -26,11 +26,13 @@ def server():
         yield redis
 
 
-@pytest.fixture(params=["folder", "redis"])
+@pytest.fixture(params=["folder", "redis", "postgres"])
 def place(request, tmp_path):
     """What the records of the rules are kept in: a path, or the line of a store."""
     if request.param == "folder":
         return tmp_path / "rules"
+    if request.param == "postgres":
+        return f'postgres name=reload dsn="{request.getfixturevalue("database").dsn}"'
     redis = request.getfixturevalue("server")
     redis.client.flushall()
     return f"redis url={redis.url} name=reload"
