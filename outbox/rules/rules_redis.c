@@ -32,8 +32,8 @@ static const char script[] =
     "local function arg() a = a + 1 return ARGV[a] end "
     /* Do `most` neighbours lie with the message in one interval? */
     "local function crowded(key, time, within, most, low, high) "
-    "if redis.call('ZCOUNT', key, low, time) >= most then return true end "
     "if redis.call('ZCOUNT', key, low, high) < most then return false end "
+    "if redis.call('ZCOUNT', key, low, time) >= most then return true end "
     "if redis.call('ZCOUNT', key, time, high) >= most then return true end "
     "local all = redis.call('ZRANGEBYSCORE', key, low, high, 'WITHSCORES') "
     "local now = tonumber(time) "
