@@ -287,7 +287,7 @@ static bool prepare_logs(struct outbox_rules *rules, const struct rule_list *fre
 		struct moving moving = {rules, rule, err, true};
 
 		prepare_rule(rule, rules_log_seed(rules->log));
-		if (!rules_log_is_read(rules->log, rule->width) &&
+		if (!rules_log_has_width(rules->log, rule->width) &&
 		    !rules_log_read(rules->log, rule->width, true, ignore_entry, NULL, err))
 			return false;
 		if (!former || former->width == rule->width)
@@ -301,7 +301,7 @@ static bool prepare_logs(struct outbox_rules *rules, const struct rule_list *fre
 	return rules_log_checkpoint(rules->log, rules_log_offset(rules->log), err);
 }
 
-static void take_over(struct outbox_rules *rules, struct rule *rule)
+static void take_over_records(struct outbox_rules *rules, struct rule *rule)
 {
 	struct rule *former = find_former(rules, rule);
 
@@ -324,7 +324,7 @@ static void replace_list(struct outbox_rules *rules, struct rule_list *fresh)
 	struct err ignored;
 
 	for (size_t i = 0; i < fresh->count; i++)
-		take_over(rules, fresh->rules[i]);
+		take_over_records(rules, fresh->rules[i]);
 	rule_list_finish(&rules->list);
 	rules->list = *fresh;
 	*fresh = (struct rule_list){0};

@@ -93,7 +93,7 @@ bool rules_log_read(struct rules_log *log, int width, bool stays,
 	return place->spans && state_folder_sync(&log->folder, err);
 }
 
-bool rules_log_is_read(const struct rules_log *log, int width)
+bool rules_log_has_width(const struct rules_log *log, int width)
 {
 	return log->widths[width].spans;
 }

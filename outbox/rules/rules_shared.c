@@ -11,6 +11,7 @@
 #include "cleanup.h"
 #include "clock.h"
 #include "fingerprint.h"
+#include "pg.h"
 #include "rules_store.h"
 #include "text.h"
 
@@ -30,8 +31,14 @@ struct rules_shared {
 bool rules_shared_check_line(const char *line, struct err *err)
 {
 	struct rules_store_spec spec;
+	struct redis_address address;
 	bool good = rules_store_spec_parse(line, &spec, err);
 
+	if (good && spec.server.url) {
+		good = redis_address_parse(&spec.server, &address, err);
+		redis_address_finish(&address);
+	}
+	good = good && (!spec.dsn || pg_dsn_check(spec.dsn, err));
 	rules_store_spec_finish(&spec);
 	return good;
 }

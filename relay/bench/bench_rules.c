@@ -12,7 +12,7 @@
 #include "rules.h"
 #include "text.h"
 
-enum { BATCH = 100, USERS = 20000, SHARE = 100 /* of the ids of dedup */ };
+enum { BATCH = 100, USERS = 20000, SHARE = 100 /* --ids is divided by it */ };
 
 static const char article[] =
     "{\"deduplication_10\":{\"num\":1,\"time\":300},\"deduplication_20\":{\"num\":5}}";

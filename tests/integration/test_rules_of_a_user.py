@@ -6,14 +6,17 @@ import time
 
 import pytest
 
+from support.application import Application
+from support.auditor import topic_ranges
 from support.dedup import DedupError, Rules
-from support.inbox import Effects, Inbox, produce
+from support.inbox import Effects, Inbox, produce, wait_committed
 from support.process import wait_for
 from support.redis import Redis, RedisCluster
+from support.relay import run_command
+from support.sidecar import configuration
 
 PARTITIONS = 12
 STORES = ("redis", "cluster", "postgres")
-ARTICLE = '{"deduplication_10":{"num":1,"time":300},"deduplication_20":{"num":5}}'
 
 
 @pytest.fixture(scope="module")
@@ -183,8 +186,106 @@ def test_never_more_than_n_of_a_user_in_any_window(store, kind, kafka, wide_topi
 
 
 def wait_handled(kafka, topic):
-    from support.auditor import topic_ranges
-    from support.inbox import wait_committed
     ends = {partition: high for (_, partition), (_, high)
             in topic_ranges(kafka.bootstrap, [topic]).items() if high}
     wait_committed(kafka.bootstrap, topic, topic, ends, timeout=120)
+
+
+# --- the form of push platforms ------------------------------------------------------------------
+
+ARTICLE = '{"deduplication_10":{"num":1,"time":300},"deduplication_20":{"num":5}}'
+OLDER = '{"contentDeduplication":{"num":1,"time":300},"frequencyDeduplication":{"num":5}}'
+
+
+def push(number, user, content, channel):
+    return (f"{user}-{number}", f"key-{number}", content, number % 6,
+            [("user", user.encode()), ("channel", channel.encode())])
+
+
+@pytest.mark.parametrize("kind", STORES)
+@pytest.mark.parametrize("rules", [ARTICLE, OLDER], ids=["ten", "content"])
+def test_the_json_of_a_push_platform_is_taken_as_it_is(make_sidecar, kafka, topic, store, tmp_path, kind,
+                                                       rules):
+    """Same user and content: once in 300 s; same user and channel: five a day. In 6 partitions."""
+    file = tmp_path / "rules.json"
+    file.write_text(rules)
+    copies = [push(i, "ann", "hello", f"channel-{i}") for i in range(10)]
+    many = [push(i, "bob", f"text {i}", "mail" if i < 10 else "sms") for i in range(20)]
+    others = [push(i, f"user-{i}", "hello", "mail") for i in range(10)]
+    produce(kafka.bootstrap, topic, copies + many + others)
+    with Application() as application:
+        relay = make_sidecar(application, rules_file=file, rules_store=store(kind), path=None, dedup="",
+                             user="header:user", channel="header:channel")
+        relay.wait_for(lambda: relay.metric("relay_deliver_refused_total")
+                       + relay.metric("relay_deliver_handled_total") == 40)
+        passed = [id.rsplit("-", 1)[0] for id in application.ids]
+        assert passed.count("ann") == 1 and passed.count("bob") == 10
+        assert sum(int(id.split("-")[1]) < 10 for id in application.ids if id.startswith("bob")) == 5
+        assert {id for id in passed if id.startswith("user")} == {f"user-{i}" for i in range(10)}
+
+
+@pytest.mark.parametrize("settings, words", [
+    ({"rules_store": "redis name=push"}, "rules_store: url is missing"),
+    ({"rules_store": "redis url=ftp://a name=push"}, "rules_store: url"),
+    ({"rules_store": "mysql name=push"}, "'mysql' is no store of rules; begin the line with one of: redis, postgres"),
+    ({"rules_store": "redis url=redis://127.0.0.1"}, "name is missing"),
+    ({"user": "heder:user"}, "rules: user: key is refused at 'heder:user'"),
+    ({"rules": "sliding name=a most=10001 within=1s key=key action=drop",
+      "rules_store": "redis url=redis://127.0.0.1 name=push"}, "a shared store counts up to 10000"),
+    ({"rules": '{"deduplication_10":{"num":1}}', "user": "key"}, "deduplication_10.time\" is missing"),
+    ({"rules": ARTICLE}, "user is missing"),
+])
+def test_a_wrong_setting_is_told_with_the_cure(tmp_path, settings, words):
+    file = tmp_path / "relay.ini"
+    file.write_text(configuration("127.0.0.1:1", "orders", tmp_path / "state", "http://127.0.0.1:1/",
+                                  dict(settings)))
+    status, _, error = run_command(["check-config", "--config", str(file)], {})
+    assert status == 78 and words in error and "billing" in error and error.count("\n") == 1, error
+
+
+# --- a server that is away -----------------------------------------------------------------------
+
+
+def test_messages_wait_for_the_server_and_none_is_lost(kafka, topic):
+    produce(kafka.bootstrap, topic, [(f"u-{i}", f"k{i}", "", None, [("user", b"u")]) for i in range(50)])
+    effects = Effects()
+    with Redis() as server:
+        inbox = Inbox(kafka.bootstrap, topic, [topic], effects=effects.path, path=None, dedup=None,
+                      commit_every_ms=100, rules_store=f"redis url={server.url} name=push timeout=200ms",
+                      rules=["sliding name=few most=5 within=1h key=header:user action=drop"])
+        try:
+            inbox.wait_stats(handled=5, refused=45)
+            server.pause()
+            produce(kafka.bootstrap, topic, [(f"v-{i}", f"k{i}", "", None, [("user", b"v")])
+                                             for i in range(50)])
+            inbox.wait_event("inbox_waits")
+            assert inbox.stats()["handled"] == 5
+            server.resume()
+            inbox.wait_stats(handled=10, refused=90)
+            # it comes back without its data: the counts begin anew, and the log says so
+            server.kill()
+            server.start()
+            produce(kafka.bootstrap, topic, [(f"w-{i}", f"k{i}", "", None, [("user", b"v")])
+                                             for i in range(50)])
+            inbox.wait_event("inbox_begins_again")
+            inbox.wait_stats(handled=15, refused=135)
+        finally:
+            inbox.close()
+    assert len({effect.id for effect in effects.all()}) == len(effects.all()) == 15
+
+
+def test_a_message_of_a_retry_topic_is_not_judged_again(kafka, topic, servers):
+    retry = kafka.create_topic(f"{topic}.retry", partitions=1)
+    produce(kafka.bootstrap, topic, [(f"u-{i}", f"k{i}", "retry=2", None, [("user", b"u")])
+                                     for i in range(6)])
+    inbox = Inbox(kafka.bootstrap, topic, [topic], effects=Effects().path, path=None, dedup=None,
+                  commit_every_ms=100, attempts=2,
+                  retry_first_ms=1, retry_topics=f"{retry}=100",
+                  rules_store=f"{servers('redis')} name={topic}",
+                  rules=["sliding name=few most=4 within=1h key=header:user action=drop"])
+    try:
+        stats = inbox.wait_stats(handled=4, refused=2)
+        assert (stats["retry_records"], stats["refused"]) == (4, 2)
+    finally:
+        inbox.close()
+        kafka.delete_topic(retry)
