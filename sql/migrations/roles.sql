@@ -63,7 +63,9 @@ grant execute on function
 	outbox.claim_take(text, bytea, interval),
 	outbox.claim_renew(text, bytea[], bigint[], interval),
 	outbox.claim_release(text, bytea, bigint),
-	outbox.unique_done(uuid[]) to outbox_consumer;
+	outbox.unique_done(uuid[]),
+	outbox.rules_judge(text, bigint[], bigint[], bigint[], bytea[], bigint[], bigint[], bigint[], bigint[],
+		bigint[], bigint[], bigint[]) to outbox_consumer;
 
 grant select on outbox.message, outbox.message_default, outbox.publisher, outbox.log, outbox.progress,
 	outbox.message_state, outbox.migration to outbox_relay;
@@ -103,7 +105,7 @@ grant select (biz_type, biz_id, prepared_at, kind) on outbox.lookback_default to
 grant select on outbox.lookback_log, outbox.lookback_overdue, outbox.lookback_conflict
 	to outbox_reader;
 grant select on outbox.processed, outbox.processed_default, outbox.unique_ledger, outbox.unique_ledger_default,
-	outbox.claim, outbox.consumer to outbox_reader;
+	outbox.claim, outbox.rule_record, outbox.consumer to outbox_reader;
 grant execute on function outbox.partitioned(), outbox.partitions(text), outbox.log_partitions(),
 	outbox.partition_time_column(text), outbox.partition_default_rows(text, bigint),
 	outbox.shard_of(bytea, int), outbox.shard_of(text, bytea, int), outbox.shard_numbers(int),
