@@ -15,6 +15,8 @@ struct resolver_result {
 	struct service_address rows[SERVICE_ADDRESSES];
 	int count;
 	int64_t ttl_ms; /* how long the addresses hold; INT64_MAX: for ever */
+	/* There may be more, as a part of the lookup failed; the error says which. */
+	bool is_partial;
 };
 
 enum resolver_progress {
