@@ -47,5 +47,5 @@ struct resolver_kind {
 
 extern const struct resolver_kind resolver_list, resolver_dns;
 const struct resolver_kind *resolver_kind_of(const struct service_url *url);
-/* What to do about a failed lookup with an error of this kind. */
+/* The advice for a failed lookup with an error of this kind. */
 const char *resolver_cure(const struct service_url *url, enum err_kind kind);
