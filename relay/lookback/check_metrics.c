@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include "logging.h"
 #include "lookback_metrics.h"
+#include "service_url.h"
 
 /* Messages may name any number of hosts: only the first ones are shown. */
 enum { HOSTS_SHOWN = 100 };
@@ -38,6 +39,10 @@ struct check_metrics *check_metrics_create(
 	for (int i = 0; i < config->check_count; i++) {
 		METRIC_LABELLED(metrics->series.checks, config->checks[i].name, "commit");
 		METRIC_LABELLED(metrics->series.check_seconds, config->checks[i].name);
+		/* "working" comes with the first lookup: until then a 0 would be a false alarm. */
+		if (service_url_is(config->checks[i].url))
+			METRIC_LABELLED(
+			    metrics->series.addresses, config->checks[i].name, "failing");
 	}
 	return metrics;
 }
