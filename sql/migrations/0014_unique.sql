@@ -388,8 +388,7 @@ begin
 	cross join lateral (select u.key, u.event_id, u.topic, u.kept_until from outbox.unique_ledger u
 		where u.event_id = e.id and u.waits_for = 'done' and u.message_id is not null
 			and not exists (select from outbox.unique_ledger d
-				where d.key = u.key and d.event_id = u.event_id and d.message_id is null)
-		limit 1) l;
+				where d.key = u.key and d.event_id = u.event_id and d.message_id is null)) l;
 	get diagnostics reported = row_count;
 	return reported;
 end $$;
