@@ -16,7 +16,8 @@
 enum {
 	TTL_MIN_MS = 1000,
 	TTL_MAX_MS = 300000,
-	EARLY_MIN_MS = 300,  /* a tenth of a short time would not leave enough for a lookup */
+	EARLY_PARTS = 5,     /* a lookup begins with the last fifth of the time to live */
+	EARLY_MIN_MS = 300,  /* a fifth of a short time would not leave enough for a lookup */
 	AGAIN_MIN_MS = 1000, /* after a failed lookup, doubled each time */
 	AGAIN_MAX_MS = 30000,
 	REFUSED_BYTES = 400,
@@ -131,7 +132,7 @@ static void take_addresses(struct http_service *service, int64_t now)
 		ttl_ms = TTL_MIN_MS;
 	if (ttl_ms > TTL_MAX_MS)
 		ttl_ms = TTL_MAX_MS;
-	early_ms = ttl_ms / 10 > EARLY_MIN_MS ? ttl_ms / 10 : EARLY_MIN_MS;
+	early_ms = ttl_ms / EARLY_PARTS > EARLY_MIN_MS ? ttl_ms / EARLY_PARTS : EARLY_MIN_MS;
 	service->next_at =
 	    service->result.ttl_ms == INT64_MAX ? INT64_MAX : now + ttl_ms - early_ms;
 	service->again_ms = 0;

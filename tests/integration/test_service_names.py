@@ -125,7 +125,9 @@ def measured_pauses():
             begin = time.monotonic()
             if ended.wait(0.02):
                 return
-            pauses.append(time.monotonic() - begin - 0.02)
+            pause = time.monotonic() - begin - 0.02
+            if pause > 0.1:
+                pauses.append(pause)
     watcher = threading.Thread(target=watch)
     watcher.start()
     yield pauses
@@ -135,18 +137,18 @@ def measured_pauses():
 
 def test_a_third_address_in_dns_is_used_within_its_time_to_live(names, start, make_asker):
     shops = [start("127.0.0.2"), start("127.0.0.3"), start("127.0.0.4")]
-    publish(names, *shops[:2], ttl=2)
+    publish(names, *shops[:2], ttl=3)
     asker = make_asker("grpc://shop.example", name_servers=names.address)
     ask_all(asker, ["0"])
     with measured_pauses() as pauses:
-        publish(names, *shops, ttl=2)
+        publish(names, *shops, ttl=3)
         begin, number = time.monotonic(), 1
         while not shops[2].answered():
-            assert time.monotonic() < begin + 2 + 2 * sum(pauses), "it was not used within its time to live"
+            assert time.monotonic() < begin + min(3 + sum(pauses), 15), "it was not used within its time to live"
             ask_all(asker, [str(number + i) for i in range(10)])
             number += 10
     # And one that left DNS is no longer used.
-    publish(names, shops[2], ttl=2)
+    publish(names, shops[2], ttl=3)
     settled(names, SHOP)
     left = [len(shop.answered()) for shop in shops[:2]]
     ask_all(asker, [str(number) for number in range(2000, 2100)])
