@@ -153,15 +153,20 @@ begin
 	end if;
 end $$;
 
--- Counts locks of this transaction, and refuses more than the server has room for.
-create function outbox.unique_count(locks int) returns void language plpgsql as $$
+-- Counts locks of this transaction, and returns their number.
+create function outbox.unique_count(locks int) returns int language plpgsql as $$
 begin
-	if set_config('outbox.unique_locks', (coalesce(nullif(current_setting('outbox.unique_locks', true), ''), '0')::int
-		+ locks)::text, true)::int > 1000
-	then
-		raise exception 'at most 1000 new unique keys are taken in a transaction, and here are %',
-			current_setting('outbox.unique_locks') using errcode = 'program_limit_exceeded',
-			hint = 'each takes a lock of the server: publish fewer in more transactions';
+	return set_config('outbox.unique_locks', (coalesce(nullif(current_setting('outbox.unique_locks', true), ''), '0')::int
+		+ locks)::text, true);
+end $$;
+
+-- Refuses more locks than the server has room for.
+create function outbox.unique_limit(locks int) returns void language plpgsql as $$
+begin
+	if locks > 1000 then
+		raise exception 'at most 1000 new unique keys are taken in a transaction, and here are %', locks
+			using errcode = 'program_limit_exceeded',
+				hint = 'each takes a lock of the server: publish fewer in more transactions';
 	end if;
 end $$;
 
@@ -214,42 +219,41 @@ exception when sqlstate 'OR003' then
 end $$;
 
 -- first: the event id of the message that has the key; null: none has it, and this transaction has its lock until it
--- ends. has_lock: the transaction got the lock by outbox.unique_lock.
+-- ends. has_lock: the transaction got the lock by outbox.unique_lock, which has counted it.
 --
--- The first search has the lock unless another transaction has it. If the key is found, the lock is released with its
--- savepoint: the answer needs none. The plan of the search is kept, since planning it anew at each call would cost
--- several times as much.
+-- The first search has the lock unless another transaction has it. If the key is found, the lock and its count go with
+-- their savepoint: the answer needs none. The plan of the search is kept, since planning it anew at each call would cost
+-- several times as much. There are few expressions here, because a session prepares each one anew in each transaction.
 create function outbox.unique_take(of_topic text, of_unique_key text, within interval, while_pending text,
 	has_lock boolean, out first uuid, out of_key bigint, out kept interval) volatile
 	language plpgsql security definer set search_path = pg_catalog, pg_temp
 	set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
 	set row_security = off as $$
 declare
-	name bytea := outbox.unique_name(of_topic, of_unique_key);
 	number bigint;
+	locks int;
 	locked boolean;
 begin
-	kept := outbox.unique_window(of_unique_key, within, while_pending);
-	if kept is null then
-		perform outbox.unique_refuse('unique_key', of_unique_key, within, while_pending);
-	end if;
-	of_key := outbox.unique_number(name);
-	if has_lock then
-		first := outbox.unique_find(of_key, of_topic, of_unique_key, clock_timestamp() - kept, while_pending);
-		return;
-	end if;
 	begin
-		select l.number, pg_try_advisory_xact_lock(l.number) into number, locked
-			from (select outbox.unique_number(s.value || name) as number from outbox.processed_secret s offset 0) l;
+		select w.kept, w.key, w.number, w.locks, pg_try_advisory_xact_lock(w.number)
+			into kept, of_key, number, locks, locked
+			from (select outbox.unique_window(of_unique_key, within, while_pending) as kept,
+				outbox.unique_number(n.name) as key, outbox.unique_number(s.value || n.name) as number,
+				outbox.unique_count(case when has_lock then 0 else 1 end) as locks
+				from outbox.processed_secret s
+				cross join (select outbox.unique_name(of_topic, of_unique_key) as name offset 0) n offset 0) w;
 		first := outbox.unique_find(of_key, of_topic, of_unique_key, clock_timestamp() - kept, while_pending);
-		if first is not null then
+		if first is not null or kept is null then
 			raise exception using errcode = 'OR003';
 		end if;
 	exception when sqlstate 'OR003' then
+		if kept is null then
+			perform outbox.unique_refuse('unique_key', of_unique_key, within, while_pending);
+		end if;
 		return;
 	end;
-	perform outbox.unique_count(1);
-	if not locked then
+	if locks > 1000 or not locked then
+		perform outbox.unique_limit(locks);
 		perform pg_advisory_xact_lock(number);
 		first := outbox.unique_find(of_key, of_topic, of_unique_key, clock_timestamp() - kept, while_pending);
 	end if;
@@ -283,7 +287,7 @@ begin
 		select distinct outbox.unique_number(s.value || outbox.unique_name(of_topic, u.unique_key))
 		from unnest(unique_keys) with ordinality u (unique_key, n) cross join outbox.processed_secret s
 		where u.unique_key is not null and firsts[u.n] is null order by 1);
-	perform outbox.unique_count(cardinality(locks));
+	perform outbox.unique_limit(outbox.unique_count(cardinality(locks)));
 	perform pg_advisory_xact_lock(l.number) from unnest(locks) l (number);
 	return firsts;
 end $$;
@@ -320,7 +324,7 @@ begin
 end $$;
 
 create function outbox.publish_batch(topic text, keys text[] default null, payloads text[] default null,
-	unique_keys text[] default null, within interval default null, while_pending text default null,
+	unique_keys text[] default null, within interval default '24 hours', while_pending text default null,
 	headers jsonb[] default null, event_ids uuid[] default null, deliver_at timestamptz default null,
 	keys_bytes bytea[] default null, payloads_bytes bytea[] default null) returns uuid[] language plpgsql as $$
 declare
@@ -384,8 +388,7 @@ begin
 	cross join lateral (select u.key, u.event_id, u.topic, u.kept_until from outbox.unique_ledger u
 		where u.event_id = e.id and u.waits_for = 'done' and u.message_id is not null
 			and not exists (select from outbox.unique_ledger d
-				where d.key = u.key and d.event_id = u.event_id and d.message_id is null)
-		limit 1) l;
+				where d.key = u.key and d.event_id = u.event_id and d.message_id is null)) l;
 	get diagnostics reported = row_count;
 	return reported;
 end $$;
