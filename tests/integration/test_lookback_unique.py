@@ -104,7 +104,7 @@ def test_an_open_transaction_with_the_key_holds_up_only_its_partition(case):
 
 def test_prepares_and_publishes_of_the_same_keys_at_once(case, scale):
     """Three partitions of the topic and writers in SQL, some of which roll back; the relay is killed in between."""
-    keys, count = [f"key-{number}" for number in range(20)], scale(60, 600)
+    keys, count, turns = [f"key-{number}" for number in range(20)], scale(600), scale(10, 2)
     relay = case.relay(batch=50).wait_ready()
     returned, failures = set(), []
 
@@ -124,17 +124,18 @@ def test_prepares_and_publishes_of_the_same_keys_at_once(case, scale):
     threads = [threading.Thread(target=write, args=(number,)) for number in range(3)]
     for thread in threads:
         thread.start()
-    for turn in range(3):
+    for turn in range(turns):
+        if turn > 0:
+            relay.kill()
+            relay = case.relay(batch=50)
         ids = [f"{turn}-{number}" for number in range(count)]
         case.application.send(*(case.application.prepared(id, unique_key=keys[number % len(keys)])
                                 for number, id in enumerate(ids)))
         case.application.commit(*ids)
-        relay.kill()
-        relay = case.relay(batch=50)
     for thread in threads:
         thread.join()
     assert failures == []
-    wait_for(lambda: len(case.decided()) == 3 * count, 120, "all decisions")
+    wait_for(lambda: len(case.decided()) == turns * count, 120, "all decisions")
     wait_for(lambda: len(case.records()) >= len(keys), 60, "the messages")
     sent = [dict(record.headers)["outbox-id"].decode() for record in case.records()]
     assert len(sent) == len(set(sent)) == len(keys)
