@@ -202,10 +202,11 @@ void check_metrics_type(struct check_metrics *metrics, const struct check_type_f
 }
 
 void check_metrics_settled(
-    struct check_metrics *metrics, int64_t won, int64_t lost, int64_t strange, int64_t parked_rows)
+    struct check_metrics *metrics, const struct check_settled *settled, int64_t parked_rows)
 {
-	metric_add(metrics->check_decisions, (double)won);
-	metric_add(metrics->series.lost_decisions, (double)lost);
-	metric_add(metrics->series.late_answers, (double)strange);
+	metric_add(metrics->check_decisions, (double)settled->won);
+	metric_add(metrics->series.duplicates, (double)settled->duplicates);
+	metric_add(metrics->series.lost_decisions, (double)settled->lost);
+	metric_add(metrics->series.late_answers, (double)settled->strange);
 	metric_add(metrics->series.parks, (double)parked_rows);
 }

@@ -153,11 +153,12 @@ def test_the_settings_of_dedup_are_those_of_the_program():
     assert explained == taken
 
 
-@pytest.mark.parametrize("name,part", [("dedup", "example"), ("inbox", "example handle"),
-                                       ("inbox", "example settings")])
-def test_the_examples_in_c_are_shown_as_they_are(name, part):
+@pytest.mark.parametrize("name,part,example", [
+    ("dedup", "example", "dedup"), ("inbox", "example handle", "inbox"), ("inbox", "example settings", "inbox"),
+    ("other-queues", "example rabbitmq", "rabbitmq")])
+def test_the_examples_in_c_are_shown_as_they_are(name, part, example):
     shown = between(f"guide/{name}.md", part).removeprefix("```c\n").removesuffix("\n```\n")
-    assert shown in (DOCS / f"examples/{name}.c").read_text(encoding="utf-8")
+    assert shown in (DOCS / f"examples/{example}.c").read_text(encoding="utf-8")
 
 
 def test_the_example_of_dedup_handles_each_message_once(tmp_path):
