@@ -100,7 +100,7 @@ grant select (publisher, shard, id, created_at, event_id, topic, key, headers, p
 grant select (txid, id, created_at) on outbox.message_default to outbox_reader;
 grant select (biz_type, biz_id, prepared_at, kind, txid, section, source_partition, source_offset, topic,
 	key, headers, check_service, check_url, check_at, expires_at, digest, decision, source, decided_at,
-	decided_by, reason, event_id) on outbox.lookback to outbox_reader;
+	decided_by, reason, event_id, unique_key, within, while_pending, duplicate) on outbox.lookback to outbox_reader;
 grant select (biz_type, biz_id, prepared_at, kind) on outbox.lookback_default to outbox_reader;
 grant select on outbox.lookback_log, outbox.lookback_overdue, outbox.lookback_conflict
 	to outbox_reader;
