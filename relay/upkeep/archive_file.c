@@ -215,13 +215,13 @@ bool archive_totals_equal(const struct archive_totals *a, const struct archive_t
 	       strcmp(a->checksum, b->checksum) == 0;
 }
 
-static void store64(unsigned char *at, uint64_t value)
+static void store_word(unsigned char *at, uint64_t value)
 {
 	value = htole64(value);
 	memcpy(at, &value, sizeof value);
 }
 
-static uint64_t load64(const unsigned char *at)
+static uint64_t load_word(const unsigned char *at)
 {
 	uint64_t value;
 
@@ -252,7 +252,7 @@ static int64_t load_frame(const unsigned char *at, uint32_t magic, const char *w
 /* --- writing -------------------------------------------------------------------------------- */
 
 struct archive_writer {
-	char *path;
+	char *path, *label;
 	int fd;
 	ZSTD_CCtx *zstd;
 	struct stream_sums sums;
@@ -272,7 +272,7 @@ static bool write_all(
 		if (written < 0 && errno == EINTR)
 			continue;
 		if (written < 0)
-			return fail_on_disk(writer->path, "written", err);
+			return fail_on_disk(writer->label, "written", err);
 		at += written;
 		length -= (size_t)written;
 		writer->file_bytes += written;
@@ -287,7 +287,7 @@ static bool write_header(struct archive_writer *writer, const char *header, stru
 
 	if (length > ARCHIVE_HEADER_MOST)
 		return err_set(
-		    err, ERR_FATAL, "%s: the header has %zu bytes", writer->path, length);
+		    err, ERR_FATAL, "%s: the header has %zu bytes", writer->label, length);
 	store_frame(frame, MAGIC_HEADER, (uint32_t)(WORD_BYTES + length), header_word);
 	return write_all(writer, frame, sizeof frame, err) &&
 	       write_all(writer, header, length, err);
@@ -306,17 +306,19 @@ static bool start_compressor(struct archive_writer *writer, struct err *err)
 	return true;
 }
 
-struct archive_writer *archive_writer_open(const char *path, const char *header, struct err *err)
+struct archive_writer *archive_writer_open(
+    const char *path, const char *label, const char *header, struct err *err)
 {
 	struct archive_writer *writer = xcalloc(1, sizeof *writer);
 
 	writer->path = xstrdup(path);
+	writer->label = xstrdup(label);
 	writer->buffer = xmalloc(BUFFER_BYTES);
 	begin_sums(&writer->sums, header);
 	/* payloads are inside: nobody else may read it */
 	writer->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (writer->fd < 0)
-		fail_on_disk(path, "made", err);
+		fail_on_disk(label, "written", err);
 	else if (start_compressor(writer, err) && write_header(writer, header, err))
 		return writer;
 	archive_writer_close(writer);
@@ -335,7 +337,7 @@ static bool compress_piece(struct archive_writer *writer, const void *data, size
 		left = ZSTD_compressStream2(writer->zstd, &out, &in, how);
 		if (ZSTD_isError(left))
 			return err_set(
-			    err, ERR_FATAL, "%s: zstd: %s", writer->path, ZSTD_getErrorName(left));
+			    err, ERR_FATAL, "%s: zstd: %s", writer->label, ZSTD_getErrorName(left));
 		if (!write_all(writer, writer->buffer, out.pos, err))
 			return false;
 	} while (how == ZSTD_e_end ? left > 0 : in.pos < in.size);
@@ -356,10 +358,10 @@ static bool write_totals(
 	unsigned char frame[TOTALS_BYTES], *numbers = frame + FRAME_BYTES + WORD_BYTES;
 
 	store_frame(frame, MAGIC_TOTALS, WORD_BYTES + NUMBERS_BYTES, totals_word);
-	store64(numbers, (uint64_t)writer->sums.scan.rows);
-	store64(numbers + 8, (uint64_t)writer->sums.bytes);
-	store64(numbers + 16, hash.high64);
-	store64(numbers + 24, hash.low64);
+	store_word(numbers, (uint64_t)writer->sums.scan.rows);
+	store_word(numbers + 8, (uint64_t)writer->sums.bytes);
+	store_word(numbers + 16, hash.high64);
+	store_word(numbers + 24, hash.low64);
 	if (!write_all(writer, frame, sizeof frame, err))
 		return false;
 	*ret_totals = end_sums(&writer->sums, writer->file_bytes);
@@ -371,12 +373,12 @@ bool archive_writer_end(
 {
 	if (writer->sums.scan.state != TRAILER_SEEN)
 		return err_set(
-		    err, ERR_FATAL, "%s: the rows are not a whole COPY BINARY", writer->path);
+		    err, ERR_FATAL, "%s: the rows are not a whole COPY BINARY", writer->label);
 	if (!compress_piece(writer, NULL, 0, ZSTD_e_end, err) ||
 	    !write_totals(writer, ret_totals, err))
 		return false;
 	if (fsync(writer->fd) != 0)
-		return fail_on_disk(writer->path, "made durable", err);
+		return fail_on_disk(writer->label, "made durable", err);
 	writer->ended = true;
 	return true;
 }
@@ -395,6 +397,7 @@ void archive_writer_close(struct archive_writer *writer)
 	XXH3_freeState(writer->sums.hash);
 	free(writer->buffer);
 	free(writer->path);
+	free(writer->label);
 	free(writer);
 }
 
@@ -455,7 +458,7 @@ static bool read_exactly(
 	return true;
 }
 
-static bool read_totals(struct archive_reader *reader, int64_t size, struct err *err)
+static bool read_archive_totals(struct archive_reader *reader, int64_t size, struct err *err)
 {
 	unsigned char frame[TOTALS_BYTES], *numbers = frame + FRAME_BYTES + WORD_BYTES;
 
@@ -466,15 +469,15 @@ static bool read_totals(struct archive_reader *reader, int64_t size, struct err 
 	if (load_frame(frame, MAGIC_TOTALS, totals_word) != NUMBERS_BYTES)
 		return fail_as_damaged(reader->path, "it has no totals at its end", err);
 
-	reader->totals = (struct archive_totals){.rows = (int64_t)load64(numbers),
-	    .bytes = (int64_t)load64(numbers + 8),
+	reader->totals = (struct archive_totals){.rows = (int64_t)load_word(numbers),
+	    .bytes = (int64_t)load_word(numbers + 8),
 	    .file_bytes = size};
 	snprintf(reader->totals.checksum, sizeof reader->totals.checksum,
-	    "%016" PRIx64 "%016" PRIx64, load64(numbers + 16), load64(numbers + 24));
+	    "%016" PRIx64 "%016" PRIx64, load_word(numbers + 16), load_word(numbers + 24));
 	return true;
 }
 
-static bool read_header(struct archive_reader *reader, int64_t size, struct err *err)
+static bool read_archive_header(struct archive_reader *reader, int64_t size, struct err *err)
 {
 	unsigned char frame[FRAME_BYTES + WORD_BYTES];
 	int64_t length;
@@ -488,7 +491,7 @@ static bool read_header(struct archive_reader *reader, int64_t size, struct err 
 		return err_set(err, ERR_REJECT, "%s is no archive of outbox-relay", reader->path);
 
 	/* the totals come first, since they tell a file that was cut from a damaged one */
-	if (!read_totals(reader, size, err))
+	if (!read_archive_totals(reader, size, err))
 		return false;
 	reader->left = size - (int64_t)sizeof frame - length - TOTALS_BYTES;
 	if (reader->left < 0)
@@ -499,7 +502,7 @@ static bool read_header(struct archive_reader *reader, int64_t size, struct err 
 		   fail_on_disk(reader->path, "read", err));
 }
 
-static bool begin_reading(struct archive_reader *reader, struct err *err)
+static bool begin_archive_reading(struct archive_reader *reader, struct err *err)
 {
 	struct stat stat;
 
@@ -512,7 +515,7 @@ static bool begin_reading(struct archive_reader *reader, struct err *err)
 		return fail_on_disk(reader->path, "read", err);
 	if (!S_ISREG(stat.st_mode))
 		return err_set(err, ERR_REJECT, "%s is no file", reader->path);
-	if (!read_header(reader, stat.st_size, err))
+	if (!read_archive_header(reader, stat.st_size, err))
 		return false;
 
 	reader->zstd = ZSTD_createDCtx();
@@ -527,7 +530,7 @@ struct archive_reader *archive_reader_open(const char *path, struct err *err)
 	struct archive_reader *reader = xcalloc(1, sizeof *reader);
 
 	reader->path = xstrdup(path);
-	if (begin_reading(reader, err))
+	if (begin_archive_reading(reader, err))
 		return reader;
 	archive_reader_close(reader);
 	return NULL;
@@ -624,7 +627,7 @@ static bool is_stopped(int fd)
 	return poll(&stop, 1, 0) > 0;
 }
 
-static bool read_to_end(struct archive_reader *reader, int stop_fd, struct err *err)
+static bool read_archive_to_end(struct archive_reader *reader, int stop_fd, struct err *err)
 {
 	const void *data;
 	size_t length;
@@ -644,7 +647,7 @@ bool archive_file_check(
     const char *path, int stop_fd, struct archive_totals *ret_totals, struct err *err)
 {
 	struct archive_reader *reader = archive_reader_open(path, err);
-	bool whole = reader && read_to_end(reader, stop_fd, err);
+	bool whole = reader && read_archive_to_end(reader, stop_fd, err);
 
 	if (whole)
 		*ret_totals = reader->totals;

@@ -33,8 +33,12 @@ bool archive_totals_equal(const struct archive_totals *a, const struct archive_t
 
 struct archive_writer;
 
-/* Makes or empties the file, with mode 0600. The header has at most ARCHIVE_HEADER_MOST bytes. */
-struct archive_writer *archive_writer_open(const char *path, const char *header, struct err *err);
+/*
+ * Makes or empties the file, with mode 0600. Errors call it by its label, which stays the same when
+ * the next try has another path. The header has at most ARCHIVE_HEADER_MOST bytes.
+ */
+struct archive_writer *archive_writer_open(
+    const char *path, const char *label, const char *header, struct err *err);
 /* Bytes of the COPY, in pieces of any length. */
 bool archive_writer_put(
     struct archive_writer *writer, const void *data, size_t length, struct err *err) MUST_CHECK;

@@ -79,6 +79,7 @@ static bool judge_archive_outcome(struct archiver *archiver, const struct archiv
 		report_archived(archiver, archive, totals, path);
 		return true;
 	}
+
 	/* somebody reads the table, such as a dump; the checked file stays */
 	if (text_equal(outcome, "busy")) {
 		archiver->busy = true;
@@ -164,7 +165,10 @@ static bool write_archive_file(struct archiver *archiver, const struct archive_t
 	    {"table", attempt->table, true}, {"columns", attempt->columns, true}, {0}};
 	owned_text char *sql = schema_text(sql_archive_copy, archiver->postgres->schema);
 	owned_text char *script = script_fill(sql, places);
-	struct archive_writer *writer = archive_writer_open(attempt->part, attempt->header, err);
+	owned_text char *label = xformat(
+	    "the archive of %s in %s", attempt->archive->name, archiver->postgres->archive_path);
+	struct archive_writer *writer =
+	    archive_writer_open(attempt->part, label, attempt->header, err);
 	bool done = writer && copy_rows(archiver, writer, script, err) &&
 		    archive_writer_end(writer, ret_totals, err);
 
@@ -172,7 +176,7 @@ static bool write_archive_file(struct archiver *archiver, const struct archive_t
 	return done;
 }
 
-/* From the file, whole under its final name, comes what the database is told. */
+/* The database stores the totals that were read from the file under its final name. */
 static bool check_written_file(struct archiver *archiver, const struct archive_try *attempt,
     const struct archive_totals *written, struct err *err)
 {

@@ -341,6 +341,7 @@ static bool judge_restore_end(
 {
 	if (text_equal(outcome, "restored"))
 		return true;
+
 	if (text_equal(outcome, "busy"))
 		return err_set(err, ERR_RETRY,
 		    "%s: a lock was not to be had without making writers wait; try again",

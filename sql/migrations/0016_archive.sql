@@ -134,7 +134,7 @@ end $$;
 -- 'missing' (another relay has finished it). Takes no transaction id, since the file may take minutes.
 create function outbox.archive_lock(of_id bigint, of_file text default null) returns text
 	language plpgsql security definer
-	set search_path = pg_catalog, pg_temp set lock_timeout = '5s' as $$
+	set search_path = pg_catalog, pg_temp set lock_timeout = '5s' set row_security = off as $$
 declare
 	table_name text := (select a.leaf from outbox.archive a where a.id = of_id and a.state in ('waiting', 'written'));
 begin
@@ -170,7 +170,7 @@ create function outbox.archive_header(of_id bigint) returns text language sql st
 create function outbox.archive_begin(of_id bigint, of_host text, of_folder text, out outcome text,
 	out new_file text, out old_file text, out header text, out table_name text, out columns text) returns record
 	language plpgsql security definer
-	set search_path = pg_catalog, pg_temp as $$
+	set search_path = pg_catalog, pg_temp set row_security = off as $$
 declare
 	leaf text;
 begin
@@ -224,7 +224,7 @@ end $$;
 create function outbox.archive_finish(of_id bigint, of_file text, rows_of_file bigint, bytes_of_rows bigint,
 	bytes_of_file bigint, checksum_of_file text) returns text
 	language plpgsql security definer
-	set search_path = pg_catalog, pg_temp as $$
+	set search_path = pg_catalog, pg_temp set row_security = off as $$
 begin
 	update outbox.archive a set state = 'written', row_count = rows_of_file, bytes = bytes_of_rows,
 		file_bytes = bytes_of_file, checksum = checksum_of_file, changed_at = clock_timestamp()
@@ -308,7 +308,7 @@ begin
 	-- Attaching the table later need not read it.
 	execute format('alter table outbox.%I add constraint restored check (%I >= %L and %2$I < %4$L)', next_leaf,
 		outbox.partition_time_column(to_table), lower, upper);
-	execute format('grant select, insert on outbox.%I to %I', next_leaf, outbox.archive_caller());
+	execute format('grant insert on outbox.%I to %I', next_leaf, outbox.archive_caller());
 	update outbox.archive a set state = 'loading', leaf = next_leaf, changed_at = clock_timestamp()
 		where a.id = archive_id;
 	outcome := 'begun';
@@ -318,8 +318,8 @@ exception
 end $$;
 
 -- In the transaction that filled the table: has it all rows? No publisher may take them for new messages, also if their
--- transaction ids are of another cluster or of a lost timeline. So if a publisher would, all of them get an id that no
--- transaction ever has (0008_rebase.sql).
+-- transaction ids are of another cluster or of a lost timeline. So if a publisher would, all of them get the id of
+-- frozen rows, 2, which every snapshot shows.
 create function outbox.restore_check(of_id bigint) returns boolean
 	language plpgsql security definer
 	set search_path = pg_catalog, pg_temp set row_security = off as $$
@@ -339,7 +339,7 @@ begin
 	end if;
 	execute format('select outbox.%I($1)', found_archive.of_table || '_holder') into holder using found_archive.leaf;
 	if holder is not null or exists (select from outbox.progress p where p.written_elsewhere) then
-		execute format('update outbox.%I set txid = ''3'' where txid <> ''3''', found_archive.leaf);
+		execute format('update outbox.%I set txid = ''2''', found_archive.leaf);
 	end if;
 	execute format('revoke insert on outbox.%I from %I', found_archive.leaf, outbox.archive_caller());
 	return true;

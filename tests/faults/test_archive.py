@@ -91,7 +91,7 @@ def restore(database, name=LEAF, *arguments, **settings):
 
 def test_a_partition_is_archived_checked_dropped_restored_and_replayed(
         database, kafka, topic, folder, archives, make_relay, until_published, scale):
-    rows = scale(1_000_000, default=30_000)
+    rows = scale(1_000_000, default=10_000)
     assert database.execute("SELECT outbox.partition_make('message', %s, %s)", OLD) == [("made",)]
     database.execute(ROWS, (topic, rows))
     before = digest(database)
@@ -125,7 +125,7 @@ def test_a_partition_is_archived_checked_dropped_restored_and_replayed(
     assert status == 0, error
 
     def contents(name):
-        return sorted((record.key, record.value, dict(record.headers)["outbox-id"])
+        return sorted((record.key, record.payload, dict(record.headers)["outbox-id"])
                       for record in read_topics(kafka.bootstrap, [name]))
 
     first, again = contents(topic), contents(target)
@@ -196,12 +196,13 @@ def one_line(event, *words):
 def test_a_full_disk_is_reported_with_its_cure_and_loses_nothing(old, folder, archives, make_relay):
     before = digest(old)
     full = disk.Disk(str(folder))
+    (folder / "other").write_bytes(bytes(65536))
     full.fill()
     relay = make_relay(**archives)
     event = relay.wait_event("archive_failed")[0]
     one_line(event, str(folder), "No space left on device", "make room on its disk, or set archive_path")
     held, = tables(old)
-    assert digest(old, held) == before and os.listdir(folder) == []
+    assert digest(old, held) == before and os.listdir(folder) == ["other"]
     assert relay.metric("relay_archive_waiting") == 1
     wait_for(lambda: "No space left" in relay.get("/readyz?verbose")[1], 30, "the problem in the report")
     full.free()
@@ -317,7 +318,7 @@ def test_rows_that_come_late_are_archived_in_a_file_of_their_own(old, folder, ar
     # the partition is gone: they go to the default one, which upkeep moves to a new one of the old name
     old.execute(ROWS, ("t", 7))
     acknowledge(old)
-    wait_for(lambda: len(old.execute("SELECT FROM outbox.archive WHERE state = 'archived'")) == 2, 60,
+    wait_for(lambda: old.execute("SELECT count(*) FROM outbox.archive WHERE state = 'archived'") == [(2,)], 60,
              "the second archive")
     assert sorted(old.execute("SELECT name, row_count FROM outbox.archive")) == [(LEAF, 7), (LEAF, 2000)]
     assert len(os.listdir(folder)) == 2
@@ -370,7 +371,8 @@ def test_a_role_without_rights_on_tables_archives_and_restores(old, login, folde
     status, output, error = run_command(["partition", "restore", LEAF], settings)
     assert status == 0, error
     assert digest(old) == before and relay.stop() == 0
-    assert old.execute(f"SELECT relacl::text FROM pg_class WHERE relname = '{LEAF}'")[0][0].count("a") >= 0
+    # what it was granted for the work is gone
+    assert old.execute(f"SELECT relacl FROM pg_class WHERE relname = '{LEAF}'") in ([(None,)], [("{postgres=arwdDxt/postgres}",)])
 
 
 def test_archive_without_a_folder_is_refused(old):
