@@ -70,7 +70,7 @@ static_assert(sizeof options / sizeof *options - 1 <= CALL_OPTIONS, "a call has 
 static const struct command command_bench = {
     .name = "bench",
     .arguments = "[KIND…|all]",
-    .most_arguments = 15,
+    .most_arguments = 16,
     .summary = "Measures outbox-relay on your Postgres and Kafka, compared with their limits.",
     .description =
 	"Creates a schema and a topic of its own with 6 partitions, fills them with JSON of "
@@ -121,6 +121,10 @@ static const struct command command_bench = {
 	"bytes instead of 16: the messages that the relay parks per second. Last, the peak "
 	"memory of a relay that takes over and publishes to each of many topics, compared with a "
 	"bare producer of librdkafka (the kind open, which is of no use alone).\n"
+	"archive: a partition of a million rows at most is written to a compressed file below "
+	"TMPDIR, read again and checked, and its table dropped, as `retention = archive` does "
+	"it: bytes of payload per second. The bound is 100 MB/s, or the rate at which the disk "
+	"makes plain bytes durable, if that is lower. Then the partition is restored.\n"
 	"lookback: pairs of prepare and commit per second, half of them at least a second apart, "
 	"from their topic (filled before, with 6 partitions) through Postgres to the topic of "
 	"messages, by the broker's timestamps, and CPU. With undecided prepares in the table: "

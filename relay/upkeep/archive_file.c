@@ -21,7 +21,7 @@
 #include "text.h"
 
 enum {
-	LEVEL = 3,
+	LEVEL = 1, /* 2 to 3 times as fast as level 3, for about the same size of JSON */
 	BUFFER_BYTES = 1 << 20,
 	MAGIC_HEADER = 0x184D2A50,
 	MAGIC_TOTALS = 0x184D2A5E,
