@@ -21,7 +21,7 @@ enum { DISK_MB = 256, WANTED_MB_PER_S = 100, STEP_MS = 60000, DAY_MS = 24 * 3600
 struct archive_place {
 	struct bench place;
 	struct postgres_settings settings;
-	char folder[256], name[64]; /* name: of the partition with the rows */
+	char folder[256], name[64]; /* name: the partition with the rows */
 	int64_t payload, rows;
 };
 
@@ -94,7 +94,7 @@ static bool detach_archived(struct archive_place *archived, struct err *err)
 		   partition_outcome_name(outcome));
 }
 
-static bool run_archiver(struct archive_place *archived, double *ret_rate, struct err *err)
+static bool archive_partition(struct archive_place *archived, double *ret_rate, struct err *err)
 {
 	struct archiver *archiver = archiver_start(&archived->settings, -1);
 	int64_t begun = clock_us();
@@ -132,7 +132,7 @@ static bool measure_archive(struct archive_place *archived, double disk, struct 
 	char name[80];
 
 	if (!fill_archived(archived, err) || !detach_archived(archived, err) ||
-	    !run_archiver(archived, &archive, err) || !run_restore(archived, &restore, err))
+	    !archive_partition(archived, &archive, err) || !run_restore(archived, &restore, err))
 		return false;
 	snprintf(
 	    name, sizeof name, "archive, payloads of %lld bytes", (long long)archived->payload);

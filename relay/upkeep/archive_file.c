@@ -86,7 +86,7 @@ struct copy_scan {
 	unsigned char part[19]; /* a number, or the signature, that a piece has begun */
 	size_t part_length;
 	int64_t skip; /* bytes of the field, or of the extension, still to come */
-	int fields;   /* of the row, still to come */
+	int fields;   /* fields of the row that are still to come */
 	int64_t rows;
 };
 
@@ -175,7 +175,7 @@ static void scan_copy(struct copy_scan *scan, const void *data, size_t length)
 
 /* --- totals --------------------------------------------------------------------------------- */
 
-/* What the writer and the reader of a stream know of it. */
+/* The numbers of a stream that its writer and its reader compute. */
 struct stream_sums {
 	struct copy_scan scan;
 	XXH3_state_t *hash; /* its alignment is larger than that of malloc */

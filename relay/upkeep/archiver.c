@@ -101,7 +101,7 @@ static void remove_old_file(const struct archiver *archiver, const char *file)
 	owned_text char *path = xformat("%s/%s", archiver->postgres->archive_path, file);
 	owned_text char *part = xformat("%s.part", path);
 
-	/* of a try that ended early; its absence is the usual case */
+	/* they exist only if the try ended early */
 	(void)unlink(path);
 	(void)unlink(part);
 }

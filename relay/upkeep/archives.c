@@ -167,7 +167,7 @@ static const char *source_folder(
 
 	if (request->folder)
 		return request->folder;
-	/* of another host, whose files may have been copied to the folder of this one */
+	/* another host wrote the file, which may have been copied to the folder of this one */
 	if (access(recorded, F_OK) != 0 && request->archive_path[0])
 		return request->archive_path;
 	return archive->folder;

@@ -39,7 +39,7 @@ char *archive_place(const struct archive *archive);
 void archive_host(char *ret_host, size_t size);
 
 struct restore_request {
-	const char *name;         /* of the partition, or of the file */
+	const char *name;         /* the partition's name, or the file's */
 	const char *folder;       /* NULL: as recorded, or else the next one */
 	const char *archive_path; /* "" */
 	int64_t keep_ms;          /* upkeep leaves the partition for so long */

@@ -13,8 +13,8 @@
 --   restored  the rows are in a partition again, until kept_until, and in the file
 --
 -- A detached table gets a name of its own, since rows of its time may still arrive and get a partition
--- of the old name. Whoever works on an archive holds a lock on its table, so that two relays do not write
--- it at once; and each try has a file name of its own, so that a relay whose connection was lost cannot
+-- of the old name. A relay that works on an archive holds a lock on its table, so that two relays do not
+-- write it at once. Each try has a file name of its own, so that a relay whose connection was lost cannot
 -- replace the file of the next one.
 
 create table outbox.archive (
@@ -239,7 +239,7 @@ end $$;
 
 -- Makes an empty table for the rows of a file, which the caller may fill: outcome 'begun', 'there' (the rows are in
 -- a partition now), 'waiting' (in a detached table), 'overlaps' (`detail`: the partition in its range), 'table' and
--- 'column' (`detail`: what this schema does not have), 'busy'.
+-- 'column' (`detail`: the name that this schema does not have), 'busy'.
 create function outbox.restore_begin(header jsonb, rows_of_file bigint, bytes_of_rows bigint, bytes_of_file bigint,
 	checksum_of_file text, of_host text, of_folder text, of_file text, out outcome text, out detail text,
 	out archive_id bigint, out table_name text, out columns text) returns record
@@ -259,7 +259,7 @@ begin
 		detail := coalesce(to_table, 'null');
 		return;
 	end if;
-	-- Of the same name and the same type; columns that came later get their defaults.
+	-- Columns match by name and type. Columns that came later get their defaults.
 	detail := (select string_agg(format('%s %s', h.part ->> 0, h.part ->> 1), ', ')
 		from jsonb_array_elements(header -> 'columns') h (part)
 		where not exists (select from pg_attribute c where c.attrelid = format('outbox.%I', to_table)::regclass
@@ -290,7 +290,7 @@ begin
 		return;
 	end if;
 
-	-- What a restore that was interrupted left behind.
+	-- An interrupted restore left its table behind.
 	if known.state = 'loading' then
 		execute format('drop table if exists outbox.%I', known.leaf);
 	end if;
