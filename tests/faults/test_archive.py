@@ -380,6 +380,19 @@ def test_archive_without_a_folder_is_refused(old):
     assert status == 78 and "name their folder with archive_path" in error and error.count("\n") == 1
 
 
+def test_the_doctor_checks_the_folder(old, folder):
+    def doctor(path):
+        return run_command(["doctor", "--json"], {
+            "DATABASE_URL": old.dsn, "OUTBOX_RELAY_POSTGRES_RETENTION": "archive",
+            "OUTBOX_RELAY_POSTGRES_ARCHIVE_PATH": path,
+            "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:9"})[1]
+
+    assert "archive_path" not in doctor(folder) and os.listdir(folder) == []
+    report = doctor(folder / "missing")
+    assert "missing cannot be written: No such file or directory" in report
+    assert "make the folder, or correct archive_path" in report
+
+
 def test_dropping_by_hand_does_not_bypass_the_archive(old, folder):
     dropping = partition(old, "drop", LEAF, "--yes", "--reason=x", retention="archive", archive_path=folder)
     assert dropping[0] == 65 and "`retention = archive` keeps its rows in a file" in dropping[2]
