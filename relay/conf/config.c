@@ -165,6 +165,11 @@ static bool finish_databases(
 			    "retention",
 			    "archive writes partitions to files: name their folder with "
 			    "archive_path");
+		/* commands look for the files from other folders than the relay's */
+		if (postgres->archive_path[0] && postgres->archive_path[0] != '/')
+			return config_source_refuse(err, source, CONFIG_POSTGRES, postgres->name,
+			    "archive_path",
+			    "it is no absolute path; write for example /var/lib/outbox-relay");
 	}
 	return true;
 }

@@ -316,7 +316,7 @@ struct archive_writer *archive_writer_open(
 	writer->buffer = xmalloc(BUFFER_BYTES);
 	begin_sums(&writer->sums, header);
 	/* payloads are inside: nobody else may read it */
-	writer->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	writer->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (writer->fd < 0)
 		fail_on_disk(label, "written", err);
 	else if (start_compressor(writer, err) && write_header(writer, header, err))
@@ -401,13 +401,28 @@ void archive_writer_close(struct archive_writer *writer)
 	free(writer);
 }
 
+/* Never over another file: it may be the only one of another partition. As rename(2). */
+static int rename_anew(int folder, const char *from, const char *to)
+{
+	if (renameat2(folder, from, folder, to, RENAME_NOREPLACE) == 0)
+		return 0;
+	/* not every file system knows the flag */
+	if (errno != EINVAL && errno != ENOSYS)
+		return -1;
+	if (faccessat(folder, to, F_OK, 0) == 0) {
+		errno = EEXIST;
+		return -1;
+	}
+	return renameat(folder, from, folder, to);
+}
+
 bool archive_file_keep(const char *folder, const char *from, const char *to, struct err *err)
 {
 	owned_fd int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	if (fd < 0)
 		return fail_on_disk(folder, "opened", err);
-	if (renameat(fd, from, fd, to) != 0)
+	if (rename_anew(fd, from, to) != 0)
 		return fail_on_disk(folder, "changed", err);
 	return fsync(fd) == 0 || fail_on_disk(folder, "made durable", err);
 }

@@ -34,8 +34,8 @@ bool archive_totals_equal(const struct archive_totals *a, const struct archive_t
 struct archive_writer;
 
 /*
- * Makes or empties the file, with mode 0600. Errors call it by its label, which stays the same when
- * the next try has another path. The header has at most ARCHIVE_HEADER_MOST bytes.
+ * Makes the file, which must not exist, with mode 0600. Errors call it by its label, which stays
+ * the same when the next try has another path. The header has at most ARCHIVE_HEADER_MOST bytes.
  */
 struct archive_writer *archive_writer_open(
     const char *path, const char *label, const char *header, struct err *err);
@@ -48,7 +48,10 @@ bool archive_writer_end(
 /* Closes the file; one that has not come to its end is removed. NULL is fine. */
 void archive_writer_close(struct archive_writer *writer);
 
-/* Gives a file its final name, and makes that durable; both names are of this folder. */
+/*
+ * Gives a file its final name, and makes that durable; both names are of this folder. A file that
+ * has the final name already is not replaced.
+ */
 bool archive_file_keep(
     const char *folder, const char *from, const char *to, struct err *err) MUST_CHECK;
 

@@ -6,6 +6,7 @@
 #include "archiver.h"
 
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include "archives.h"
@@ -330,8 +331,10 @@ static bool archive_waiting_tables(struct archiver *archiver, struct err *err)
 static int64_t note_archive_failure(
     struct archiver *archiver, const struct err *err, int64_t now_ms)
 {
-	/* The same failure is logged once, not at each try. */
-	if (!text_equal(archiver->problem, err->message))
+	struct pollfd stop = {.fd = archiver->stop_fd, .events = POLLIN};
+
+	/* The same failure is logged once, not at each try; and a stop is none. */
+	if (poll(&stop, 1, 0) == 0 && !text_equal(archiver->problem, err->message))
 		log_error("archive_failed", {"database", LOG_TEXT(archiver->postgres->name)},
 		    {"error", LOG_TEXT(err->message)},
 		    {"consequence",

@@ -25,7 +25,6 @@ create table outbox.archive (
 	to_at      timestamptz not null,
 	state      text collate "C" not null check (state in ('waiting', 'written', 'archived', 'loading', 'restored')),
 	leaf       text collate "C",
-	tries      int not null default 0,
 	host       text,
 	folder     text,
 	file       text,
@@ -44,10 +43,9 @@ comment on column outbox.archive.from_at is 'Start of the partition''s time rang
 comment on column outbox.archive.to_at is 'End of the partition''s time range, which is not part of it.';
 comment on column outbox.archive.state is 'waiting, written, archived, loading or restored.';
 comment on column outbox.archive.leaf is 'Table that holds the rows; null: they are in the file only.';
-comment on column outbox.archive.tries is 'How often a relay began to write a file. Each try has its own file name.';
 comment on column outbox.archive.host is 'Host of the relay that wrote the file.';
 comment on column outbox.archive.folder is 'archive_path of that relay.';
-comment on column outbox.archive.file is 'Name of the file in the folder.';
+comment on column outbox.archive.file is 'Name of the file in the folder. Each try to write it has another one.';
 comment on column outbox.archive.row_count is 'Number of rows in the file.';
 comment on column outbox.archive.bytes is 'Size of the uncompressed data.';
 comment on column outbox.archive.file_bytes is 'Size of the file.';
@@ -155,12 +153,18 @@ exception
 		return 'missing';
 end $$;
 
+-- The name of a type in a header: of a domain the type below it, which has the same bytes in a COPY and whose name
+-- does not depend on the schema's.
+create function outbox.archive_type(of_type oid) returns text language sql stable
+	set search_path = pg_catalog, pg_temp as $$
+	select format_type(coalesce(nullif(t.typbasetype, 0), t.oid), null) from pg_type t where t.oid = of_type $$;
+
 -- The header of a file: the table, its range and its columns, by which a restore finds its way in a later schema.
 create function outbox.archive_header(of_id bigint) returns text language sql stable
 	set search_path = pg_catalog, pg_temp set timezone = 'UTC' set datestyle = 'ISO' as $$
 	select jsonb_build_object('table', a.of_table, 'partition', a.name, 'from', a.from_at, 'to', a.to_at,
 		'server', current_setting('server_version'), 'columns', (
-			select jsonb_agg(jsonb_build_array(c.attname, format_type(c.atttypid, c.atttypmod)) order by c.attnum)
+			select jsonb_agg(jsonb_build_array(c.attname, outbox.archive_type(c.atttypid)) order by c.attnum)
 			from pg_attribute c where c.attrelid = format('outbox.%I', a.leaf)::regclass
 				and c.attnum > 0 and not c.attisdropped))::text
 	from outbox.archive a where a.id = of_id $$;
@@ -179,8 +183,9 @@ begin
 		return;
 	end if;
 	select a.file, a.leaf into old_file, leaf from outbox.archive a where a.id = of_id;
-	update outbox.archive a set state = 'waiting', tries = a.tries + 1, host = of_host, folder = of_folder,
-		file = a.name || '-' || a.id || case when a.tries = 0 then '' else '-' || a.tries end || '.copy.zst',
+	-- Random, since files of several databases may be in one folder.
+	update outbox.archive a set state = 'waiting', host = of_host, folder = of_folder,
+		file = format('%s-%s-%s.copy.zst', a.name, a.id, left(gen_random_uuid()::text, 8)),
 		row_count = null, bytes = null, file_bytes = null, checksum = null, changed_at = clock_timestamp()
 		where a.id = of_id returning a.file into new_file;
 	header := outbox.archive_header(of_id);
@@ -264,7 +269,7 @@ begin
 		from jsonb_array_elements(header -> 'columns') h (part)
 		where not exists (select from pg_attribute c where c.attrelid = format('outbox.%I', to_table)::regclass
 			and c.attnum > 0 and not c.attisdropped and c.attname = h.part ->> 0
-			and format_type(c.atttypid, c.atttypmod) = h.part ->> 1));
+			and outbox.archive_type(c.atttypid) = h.part ->> 1));
 	if detail is not null then
 		outcome := 'column';
 		return;

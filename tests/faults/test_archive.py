@@ -108,7 +108,7 @@ def test_a_partition_is_archived_checked_dropped_restored_and_replayed(
     # the tools of others read it, too: a COPY in zstd
     plain = subprocess.run(["zstd", "-dc", path], capture_output=True, check=True).stdout
     assert plain.startswith(b"PGCOPY\n\xff\r\n\0") and len(plain) == int(event["bytes"])
-    assert relay.metric("relay_archive_waiting") == 0
+    relay.wait_for(lambda: relay.metric("relay_archive_waiting") == 0)
     assert relay.metric("relay_archived_bytes_total") == len(plain)
     listed = json.loads(partition(database, "list", "--json", "--table=message")[1])
     assert [(each["state"], each["rows"], each["place"]) for each in listed
@@ -376,8 +376,28 @@ def test_a_role_without_rights_on_tables_archives_and_restores(old, login, folde
 
 
 def test_archive_without_a_folder_is_refused(old):
-    status, _, error = partition(old, "list", retention="archive")
-    assert status == 78 and "name their folder with archive_path" in error and error.count("\n") == 1
+    for settings, words in [({}, "name their folder with archive_path"),
+                            ({"archive_path": "archive"}, "it is no absolute path")]:
+        status, _, error = partition(old, "list", retention="archive", **settings)
+        assert status == 78 and words in error and error.count("\n") == 1, error
+
+
+def test_a_partition_of_the_look_back_is_archived_and_restored(database, folder, archives, make_relay):
+    assert database.execute("SELECT outbox.partition_make('lookback', %s, %s)", OLD) == [("made",)]
+    for kind, columns, values in [
+            ("prepare", "source_partition, source_offset, topic, key, payload, headers, check_at, digest, event_id",
+             "0, n, 't', 'k', 'x', '{\"a\": 1}', now(), 'd', gen_random_uuid()"),
+            ("decision", "decision, source, decided_at", "'rollback', 'operator', now()")]:
+        database.execute(
+            f"INSERT INTO outbox.lookback (biz_type, biz_id, prepared_at, kind, section, {columns})"
+            f" SELECT 'order', n, '2020-01-01 12:00Z', '{kind}', 'shop', {values} FROM generate_series(1, 50) n")
+    rows = "SELECT l::text FROM outbox.lookback l ORDER BY 1"
+    before = database.execute(rows)
+    relay = make_relay(**archives)
+    until_archived(database)
+    assert database.execute(rows) == []
+    assert "lookback_p20200101 restored: 100 rows" in restore(database, "lookback_p20200101")
+    assert database.execute(rows) == before and len(before) == 100 and relay.stop() == 0
 
 
 def test_the_doctor_checks_the_folder(old, folder):

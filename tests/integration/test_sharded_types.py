@@ -37,10 +37,9 @@ def topics(kafka, topic):
 def relay(databases, topics, make_relay, tmp_path):
     sections = []
     for name, each in databases.items():
-        (tmp_path / name).mkdir()
         sections += [
             (f'postgres "{name}"', {"dsn": each.dsn, "retain": "1s", "retention": "archive",
-                                    "archive_path": tmp_path / name, "upkeep_interval": "100ms"}),
+                                    "archive_path": tmp_path, "upkeep_interval": "100ms"}),
             (f'publisher "{name}"', {"postgres": name, "topics": topics[name], "max_attempts": 1}),
             (f'check "{name}"', {"url": "http://127.0.0.1:9/"}),
             (f'lookback "{name}"', {
@@ -111,7 +110,7 @@ def test_each_business_type_is_decided_in_its_own_database(databases, topics, ka
             kafka.bootstrap, [topics[name]])} == keys, 60, "the committed messages")
 
 
-def test_each_database_archives_into_its_own_folder(databases, topics, relay, tmp_path):
+def test_both_databases_archive_into_one_folder(databases, topics, relay, tmp_path):
     for name, each in databases.items():
         each.execute("SELECT outbox.partition_make('message', '2020-01-01', '2020-01-02')")
         each.execute("INSERT INTO outbox.message (created_at, topic, key, payload) VALUES "
@@ -119,5 +118,10 @@ def test_each_database_archives_into_its_own_folder(databases, topics, relay, tm
     for name, each in databases.items():
         wait_for(lambda each=each: each.execute("SELECT state, folder FROM outbox.archive"), 60, "the archive")
         wait_for(lambda each=each, name=name: each.execute("SELECT state, folder FROM outbox.archive") == [
-            ("archived", str(tmp_path / name))], 60, "the file")
-        assert len(list((tmp_path / name).iterdir())) == 1
+            ("archived", str(tmp_path))], 60, "the file")
+    # the partitions have the same name and number
+    assert len(list(tmp_path.iterdir())) == 2
+    for name, each in databases.items():
+        status, _, error = run_command(["partition", "restore", "message_p20200101"], {"DATABASE_URL": each.dsn})
+        assert status == 0, error
+        assert each.execute("SELECT topic FROM outbox.message WHERE created_at < '2021-01-01'") == [(topics[name],)]
