@@ -220,7 +220,14 @@ const struct config_row config_rows[] = {
 	{CHECK(url), .type = CONFIG_TEXT, .default_value = "",
 		.help = "URL that the relay calls (http, grpc), for example "
 		    "https://shop.example/lookback. Empty: the relay calls only the URLs that "
-		    "messages name."},
+		    "messages name. gRPC services may have several addresses: grpc://shop (from "
+		    "the DNS records SRV of _grpc._tcp.shop), grpc://shop:50051 (all addresses of "
+		    "the name), grpc://10.0.0.1:50051,10.0.0.2:50051; grpcs:// is the same with "
+		    "TLS. These forms set transport = grpc."},
+	{CHECK(name_servers), .type = CONFIG_TEXT, .default_value = "",
+		.help = "Name servers that resolve url = grpc://NAME, for example 10.0.0.2 or "
+			"127.0.0.1:5353, separated by commas. Empty: those of the system "
+			"(/etc/resolv.conf)."},
 	{CHECK(dsn), .type = CONFIG_TEXT, .default_value = "",
 		.help = "Connection string or URI of the business's database for libpq (sql)."},
 	{CONFIG_CHECK, "dsn_file", CONFIG_FILE, .default_value = "",
@@ -389,10 +396,26 @@ const struct config_row config_rows[] = {
 		.help = "Treatment of a message without an id. dead-letter: it is sent to the "
 			"dead-letter topic. process: it is delivered as if its id were unique. "
 			"fail: its partition is blocked."},
-	{DELIVER(rules), .type = CONFIG_LINES, .default_value = "",
-		.help = "Rate limits of messages, lines as in docs/guide/rules.md, separated by |."},
-	{CONFIG_DELIVER, "rules_file", CONFIG_FILE, .default_value = "",
-		.help = "File that holds the rules, one per line."},
+	{DELIVER(rules), .type = CONFIG_LINES, .default_value = "", .reloadable = true,
+		.help = "Rate limits of messages, lines as in docs/guide/rules.md, separated by "
+			"|, or one JSON object."},
+	{CONFIG_DELIVER, "rules_file", CONFIG_FILE, .default_value = "", .reloadable = true,
+		.help = "File that holds the rules: one per line, or one JSON object. A reload "
+			"reads it again."},
+	{DELIVER(rules_store), .type = CONFIG_TEXT, .default_value = "",
+		.help = "Server that holds the records of the rules, so that a limit holds for "
+			"all partitions and processes, for example \"redis "
+			"url=redis://127.0.0.1 name=push\" (docs/guide/rules.md). Empty: the "
+			"records are in `path`, and a limit holds for each partition."},
+	{DELIVER(user), .type = CONFIG_TEXT, .default_value = "",
+		.help = "User of a message, for rules in JSON and for a Redis Cluster, for example "
+			"header:user."},
+	{DELIVER(content), .type = CONFIG_TEXT, .default_value = "payload",
+		.help = "Content of a message, for rules in JSON."},
+	{DELIVER(channel), .type = CONFIG_TEXT, .default_value = "topic",
+		.help = "Channel of a message, for rules in JSON."},
+	{DELIVER(zone), .type = CONFIG_TEXT, .default_value = "UTC",
+		.help = "Time zone whose calendar day counts, for rules in JSON."},
 	{DELIVER(concurrency), .type = CONFIG_INTEGER, .default_value = "256", .low = 1,
 		.high = 10000,
 		.help = "Maximum number of messages that are delivered concurrently. Messages "

@@ -15,6 +15,9 @@ void check_metrics_destroy(struct check_metrics *metrics); /* NULL is fine */
 
 void check_metrics_answer(
     struct check_metrics *metrics, int service, const struct check_answer *answer, int id_count);
+/* The addresses of a service that has several. */
+void check_metrics_addresses(
+    struct check_metrics *metrics, int service, const struct transport_addresses *addresses);
 /* Shows a host before it was ever asked. */
 void check_metrics_host(struct check_metrics *metrics, const char *host);
 /*
@@ -28,4 +31,4 @@ int check_metrics_note(struct check_metrics *metrics, const struct schedule *sch
 void check_metrics_type(struct check_metrics *metrics, const struct check_type_figures *figures);
 /* Counts the results of a settlement. */
 void check_metrics_settled(
-    struct check_metrics *metrics, int64_t won, int64_t lost, int64_t strange, int64_t parked);
+    struct check_metrics *metrics, const struct check_settled *settled, int64_t parked);

@@ -146,7 +146,7 @@ static void every_key_is_read(void **state)
 		  "resume = none\n"
 		  "retry_first = 10ms\nretry_max = 1d\nmax_attempts = 1000000\n"
 		  "[topic \"orders\"]\non_refusal = stop\nheaders = none\n"
-		  "[check \"shop\"]\ntransport = grpc\nurl = http://shop:1\n"
+		  "[check \"shop\"]\nurl = grpc://shop\nname_servers = 10.0.0.2\n"
 		  "types = orders\nsecret = whsec_x\nbatch = 100\nrate = 0\n"
 		  "retry_after_max = 1d\n"
 		  "[lookback \"shop\"]\ntypes = orders,  returns\n"
@@ -188,6 +188,7 @@ static void every_key_is_read(void **state)
 	assert_int_equal(config_topic_headers(config, "orders"), TOPIC_HEADERS_NONE);
 	assert_int_equal(config_topic_headers(config, "other"), TOPIC_HEADERS_FULL);
 	assert_int_equal(config->checks[0].transport, CHECK_GRPC);
+	assert_string_equal(config->checks[0].name_servers, "10.0.0.2");
 	assert_string_equal(config->checks[0].origin, "relay.ini:32");
 	assert_int_equal(config->checks[0].rate, 0);
 	assert_int_equal(config->checks[0].batch, 100);
@@ -963,8 +964,10 @@ static void what_changes_of_a_deliver_needs_a_restart(void **state)
 	    "[deliver \"a\"]\nrules = daily name=a| daily name=b\n", "");
 	assert_fixed("[deliver \"a\"]\nrules = daily name=a\nretry_topics = b=1s\n",
 	    "[deliver \"a\"]\nrules = daily name=b\nretry_topics = b=2s\nurl = http://x/\n",
-	    "deliver.a.url: restart to apply\ndeliver.a.rules: restart to apply\n"
-	    "deliver.a.retry_topics: restart to apply\n");
+	    "deliver.a.url: restart to apply\ndeliver.a.retry_topics: restart to apply\n");
+	assert_fixed("[deliver \"a\"]\nuser = key\nrules_store = redis name=a\n",
+	    "[deliver \"a\"]\nuser = topic\nrules_store = redis name=b\n",
+	    "deliver.a.rules_store: restart to apply\ndeliver.a.user: restart to apply\n");
 	assert_fixed("[deliver \"a\"]\n", "[deliver \"b\"]\n",
 	    "deliver.a: removed, restart to apply\ndeliver.b: added, restart to apply\n");
 }
