@@ -82,7 +82,8 @@ static void add_part_row(
 	add_rule_number(store, REFUSES, part->rule->action != OUTBOX_RULES_PASS);
 	add_rule_number(store, MOST, part->rule->most);
 	add_rule_number(store, WITHIN, span->within_ms);
-	add_rule_number(store, OLDEST, part->oldest_ms);
+	/* as long as the row, for partitions that lag behind others (rules_redis.c) */
+	add_rule_number(store, OLDEST, part->oldest_ms - store->keep_ms);
 	add_rule_number(
 	    store, LIVE, span->until_ms - question->time_ms + part->rule->late_ms + store->keep_ms);
 	/* A piece that is not used is empty. */

@@ -5,9 +5,11 @@
  * cluster a key is NAME:RULE:{USER}:HASH, so that one node has all keys of a message.
  *
  * A set has at most the `most` messages of each interval or day, since refused messages are not
- * added. The script removes members that are too old to matter. The server removes the whole set
- * when its last message has stopped to matter, and `late` and `keep` have passed since the message
- * was recorded.
+ * added (a rule that only counts adds all). The script removes members that stopped to matter
+ * `late` and `keep` before the newest one: a partition that lags so far behind others is still
+ * judged exactly, and a message that comes again after so long is still known. The server removes
+ * the whole set when its last message has stopped to matter, and `late` and `keep` have passed
+ * since the message was recorded.
  *
  * A bare counter would count a message twice that is delivered again after a crash; a set knows it.
  */
@@ -183,7 +185,7 @@ static void add_part_words(
 
 	add_number_word(store, part->rule->action != OUTBOX_RULES_PASS);
 	add_number_word(store, part->rule->most);
-	add_number_word(store, part->oldest_ms);
+	add_number_word(store, part->oldest_ms - store->keep_ms);
 	add_number_word(
 	    store, span->until_ms - question->time_ms + part->rule->late_ms + store->keep_ms);
 	add_number_word(store, span->within_ms);

@@ -99,6 +99,22 @@ def test_a_message_that_comes_again_is_not_counted_again(store, kind):
 
 
 @pytest.mark.parametrize("kind", STORES)
+def test_a_partition_may_lag_by_late_and_keep(store, kind):
+    """The user's later messages of another partition do not make the server forget the earlier ones."""
+    line = "sliding name=few most=2 within=1m late=10m key=key action=drop"
+    now = int(time.time() * 1000) - 3_600_000
+    with opened(f"{store(kind)} keep=30m", line) as rules:
+        assert rules.check((0, now, "u"), (1, now + 1, "u")) == ["pass", "pass"]
+        rules.ask("partition", 1)
+        assert rules.check((0, now + 39 * 60_000, "u")) == ["pass"]
+        # another partition, and a consumer that has crashed before it handled what it admitted
+        rules.ask("partition", 2)
+        assert rules.check((0, now + 2, "u")) == ["drop"]
+        rules.ask("partition", 0)
+        assert rules.check((0, now, "u"), (1, now + 1, "u")) == ["again", "again"]
+
+
+@pytest.mark.parametrize("kind", STORES)
 def test_a_refused_message_is_recorded_by_no_rule(store, kind):
     lines = ["sliding name=one most=1 within=1h key=key action=drop",
              "sliding name=three most=3 within=1h key=\"topic,key\" action=drop"]
