@@ -14,6 +14,7 @@
 struct rule {
 	const struct rule_type *type;
 	char *name;
+	size_t line; /* which of the lines it is from, from 0: a JSON object has several rules */
 	int64_t most, late_ms;
 	const char *acts;                /* the word of its action */
 	enum outbox_rules_action action; /* PASS: the rule only counts */

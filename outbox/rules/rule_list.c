@@ -47,9 +47,12 @@ bool rule_list_parse(struct rule_list *list, const char *const *lines, size_t co
 	for (size_t i = 0; i < count; i++) {
 		if (ret_wrong)
 			*ret_wrong = i;
+		size_t first = list->count;
 		if (!(rules_article_is(lines[i]) ? add_article(list, lines[i], places, err)
 						 : add_rule(list, lines[i], err)))
 			return false;
+		for (size_t k = first; k < list->count; k++)
+			list->rules[k]->line = i;
 	}
 	return true;
 }

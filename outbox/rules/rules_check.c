@@ -34,8 +34,12 @@ bool rules_wanted_check(const struct rules_wanted *wanted, int *ret_wrong, struc
 	if (wanted->store && !rules_shared_check_line(wanted->store, err))
 		return err_prefix(err, "rules_store");
 
-	good = rule_list_parse(&list, wanted->lines, wanted->count, &wanted->places, &wrong, err) &&
-	       (!wanted->store || rules_shared_check_list(&list, err));
+	good = rule_list_parse(&list, wanted->lines, wanted->count, &wanted->places, &wrong, err);
+	if (good && wanted->store &&
+	    !rules_shared_check_list(wanted->store, wanted->places.user, &list, &wrong, err)) {
+		good = false;
+		wrong = list.rules[wrong]->line;
+	}
 	if (!good && ret_wrong)
 		*ret_wrong = (int)wrong;
 	rule_list_finish(&list);

@@ -43,17 +43,6 @@ bool rules_shared_check_line(const char *line, struct err *err)
 	return good;
 }
 
-bool rules_shared_check_list(const struct rule_list *list, struct err *err)
-{
-	for (size_t i = 0; i < list->count; i++)
-		if (list->rules[i]->most > RULES_STORE_MOST)
-			return err_set(err, ERR_CONFIG,
-			    "rule %zu: most is %lld, and a shared store counts up to %d: lower it, "
-			    "or leave rules_store out",
-			    i + 1, (long long)list->rules[i]->most, RULES_STORE_MOST);
-	return true;
-}
-
 static bool open_store(struct rules_shared *shared, const char *line, struct err *err)
 {
 	struct rules_store_spec spec;
@@ -91,36 +80,74 @@ void rules_shared_close(struct rules_shared *shared)
 	free(shared);
 }
 
-/* --- one user in each message --------------------------------------------------------------- */
+/* --- which rules it can judge by ------------------------------------------------------------ */
 
-static bool refuse_without_user(const struct rule_list *list, size_t number, struct err *err)
+static bool check_most(const struct rule_list *list, size_t *ret_wrong, struct err *err)
 {
-	const struct rule *rule = list->rules[number];
-
-	return err_set(err, ERR_CONFIG,
-	    "rule %zu: key=\"%.100s\" does not have the user: in a Redis Cluster all keys of a "
-	    "message belong to one user, which chooses their node; set user, for example "
-	    "user = header:user, and name it in the key of each rule",
-	    number + 1, rule->expression);
+	for (size_t i = 0; i < list->count; i++)
+		if (list->rules[i]->most > RULES_STORE_MOST) {
+			*ret_wrong = i;
+			return err_set(err, ERR_CONFIG,
+			    "rule %zu: most is %lld, and a shared store counts up to %d: lower it, "
+			    "or leave rules_store out",
+			    i + 1, (long long)list->rules[i]->most, RULES_STORE_MOST);
+		}
+	return true;
 }
 
-bool rules_shared_accept(
-    const struct rules_shared *shared, const struct rule_list *list, struct err *err)
+static bool check_one_user(
+    const struct rule_key *user, const struct rule_list *list, size_t *ret_wrong, struct err *err)
 {
-	if (!rules_shared_check_list(list, err))
-		return false;
-	if (!shared->type->needs_user(shared->store))
-		return true;
-
 	for (size_t i = 0; i < list->count; i++) {
 		const struct rule *rule = list->rules[i];
 		/* Without a user, the only key of all rules does the same. */
 		bool same = text_equal(rule->expression, list->rules[0]->expression);
 
-		if (shared->user ? !rule_key_has(rule->key, shared->user) : !same)
-			return refuse_without_user(list, i, err);
+		if (user ? rule_key_has(rule->key, user) : same)
+			continue;
+		*ret_wrong = i;
+		return err_set(err, ERR_CONFIG,
+		    "rule %zu: key=\"%.100s\" does not have the user: in a Redis Cluster all keys "
+		    "of a "
+		    "message belong to one user, which chooses their node; set user, for example "
+		    "user = header:user, and name it in the key of each rule",
+		    i + 1, rule->expression);
 	}
 	return true;
+}
+
+/* Only a cluster has several addresses (redis_servers.c, refuse_mixture). A cluster
+ * with one address shows only when it is connected. */
+static bool names_cluster(const char *line)
+{
+	OWNED(rules_store_spec_finish) struct rules_store_spec spec = {0};
+	OWNED(redis_address_finish) struct redis_address address = {0};
+	struct err ignored;
+
+	return rules_store_spec_parse(line, &spec, &ignored) && spec.server.url &&
+	       redis_address_parse(&spec.server, &address, &ignored) && address.seed_count > 1 &&
+	       !address.master;
+}
+
+bool rules_shared_check_list(const char *line, const char *user, const struct rule_list *list,
+    size_t *ret_wrong, struct err *err)
+{
+	struct rule_key *key = user && user[0] ? rule_key_parse(user, err) : NULL;
+	bool good = (!user || !user[0] || key) && check_most(list, ret_wrong, err) &&
+		    (!names_cluster(line) || check_one_user(key, list, ret_wrong, err));
+
+	rule_key_destroy(key);
+	return good;
+}
+
+bool rules_shared_accept(
+    const struct rules_shared *shared, const struct rule_list *list, struct err *err)
+{
+	size_t ignored;
+
+	return check_most(list, &ignored, err) &&
+	       (!shared->type->needs_user(shared->store) ||
+		   check_one_user(shared->user, list, &ignored, err));
 }
 
 /* --- questions ------------------------------------------------------------------------------ */

@@ -11,8 +11,12 @@ struct rules_shared;
 
 /* Checks the line of the store, and connects to nothing. */
 bool rules_shared_check_line(const char *line, struct err *err) MUST_CHECK;
-/* Checks what no server must be asked for: each rule has a limit that a shared store can count. */
-bool rules_shared_check_list(const struct rule_list *list, struct err *err) MUST_CHECK;
+/*
+ * Checks what no server must be asked for: each rule has a limit that a shared store can count, and
+ * on a cluster with several addresses the user in its key. ret_wrong: number of the wrong rule.
+ */
+bool rules_shared_check_list(const char *line, const char *user, const struct rule_list *list,
+    size_t *ret_wrong, struct err *err) MUST_CHECK;
 
 /* user: the expression of the user; NULL: not given. ERR_CONFIG, or the errors of the
  * store. */

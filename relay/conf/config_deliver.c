@@ -1,4 +1,7 @@
-/* Checks [deliver] sections, each alone and with one another. */
+/*
+ * Checks [deliver] sections, each alone and with one another, and reads a file of rules. Begin at
+ * config_deliver_finish.
+ */
 #include <stdlib.h>
 #include <string.h>
 #include "cleanup.h"
@@ -192,12 +195,23 @@ const struct config_deliver *config_find_deliver(
 	return found;
 }
 
+#define EMPTY_RULES                                                                                \
+	"is empty, as a write that failed leaves it; if no rules are meant, write the comment "    \
+	"# none into it"
+
+static bool has_no_rules(const char *text)
+{
+	return text[strspn(text, " \t\r\n")] == '\0';
+}
+
 bool config_rules_read(const char *path, struct config_list *ret_rules, struct err *err)
 {
 	OWNED(text_finish) struct text warnings = {0};
 	owned_text char *text = config_source_read_file(path, &warnings, err);
 	struct config_deliver section = {.rules = {0}};
 
+	if (text && has_no_rules(text))
+		return err_set(err, ERR_CONFIG, "%s: " EMPTY_RULES, path);
 	if (!text ||
 	    !config_value_set(&section, config_rows_find(CONFIG_DELIVER, "rules"), text, err))
 		return false;
@@ -205,14 +219,18 @@ bool config_rules_read(const char *path, struct config_list *ret_rules, struct e
 	return true;
 }
 
-/* For errors in its lines. */
-static void note_rules_file(const struct config_source *source, struct config_deliver *deliver)
+/* For errors in its lines. An empty file would end all limits. */
+static bool note_rules_file(
+    const struct config_source *source, struct config_deliver *deliver, struct err *err)
 {
 	const struct config_section *section =
 	    config_source_find(source, CONFIG_DELIVER, deliver->name);
 	const struct config_entry *entry = config_source_entry(section, "rules");
 
 	deliver->rules_file = entry ? xstrdup(entry->file) : NULL;
+	return !entry || !entry->file || !has_no_rules(entry->value) ||
+	       config_source_refuse(err, source, CONFIG_DELIVER, deliver->name, "rules",
+		   "%s " EMPTY_RULES, entry->file);
 }
 
 bool config_deliver_finish(
@@ -222,8 +240,8 @@ bool config_deliver_finish(
 		struct config_deliver *deliver = &config->delivers[i];
 
 		derive_deliver_settings(deliver);
-		note_rules_file(source, deliver);
-		if (!check_deliver_topics(source, deliver, err) ||
+		if (!note_rules_file(source, deliver, err) ||
+		    !check_deliver_topics(source, deliver, err) ||
 		    !check_batch(source, deliver, err) || !check_failures(source, deliver, err) ||
 		    !compare_with_lookbacks(config, source, deliver, err))
 			return false;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "cleanup.h"
 #include "units.h"
 
 enum { SCHEMA_LENGTH = 40 };
@@ -232,6 +233,37 @@ static size_t line_length(const char *text)
 	return length;
 }
 
+/* The object ends with its last brace, outside of strings; without it, at the end of the text. */
+static size_t object_length(const char *text)
+{
+	bool quoted = false;
+	int depth = 0;
+	size_t length = 0;
+
+	for (; text[length]; length++) {
+		if (quoted && text[length] == '\\' && text[length + 1])
+			length++;
+		else if (text[length] == '"')
+			quoted = !quoted;
+		else if (!quoted && text[length] == '{')
+			depth++;
+		else if (!quoted && text[length] == '}' && --depth == 0)
+			return length + 1;
+	}
+	return length;
+}
+
+/* With a line end for each line before it, so that its errors name their line of the text. */
+static void list_add_object(struct config_list *list, const char *at, size_t length, int number)
+{
+	OWNED(text_finish) struct text object = {0};
+
+	for (int i = 1; i < number; i++)
+		text_add(&object, "\n");
+	text_append(&object, at, length);
+	list_add(list, object.data, object.length);
+}
+
 /* Adds the entry, which begins at `at`, with the number of its line in the text. */
 static void add_line_entry(
     struct config_list *list, const char *text, const char *at, size_t length)
@@ -242,7 +274,15 @@ static void add_line_entry(
 		number += *text == '\n';
 	list->lines = xrealloc(list->lines, (size_t)(list->count + 1) * sizeof *list->lines);
 	list->lines[list->count] = number;
-	list_add(list, at, length);
+	if (*at == '{')
+		list_add_object(list, at, length, number);
+	else
+		list_add(list, at, length);
+}
+
+static size_t entry_length(const char *at)
+{
+	return *at == '#' ? strcspn(at, "\n") : *at == '{' ? object_length(at) : line_length(at);
 }
 
 static void set_lines(struct config_list *list, const char *text)
@@ -251,13 +291,11 @@ static void set_lines(struct config_list *list, const char *text)
 	const char *at = text;
 
 	config_list_finish(list);
-	/* A JSON object is one entry, with the lines before it: its errors name their line. */
-	if (text[strspn(text, " \t\r\n")] == '{') {
-		add_line_entry(list, text, text, strlen(text));
-		return;
-	}
+	/* some editors begin a file of UTF-8 with its signature */
+	if (strncmp(at, "\xef\xbb\xbf", 3) == 0)
+		at += 3;
 	for (at += strspn(at, separators); *at; at += strspn(at, separators)) {
-		size_t whole = *at == '#' ? strcspn(at, "\n") : line_length(at), length = whole;
+		size_t whole = entry_length(at), length = whole;
 
 		while (length > 0 && strchr(separators, at[length - 1]))
 			length--;

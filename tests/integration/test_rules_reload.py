@@ -15,6 +15,7 @@ from support.inbox import produce
 from support.process import free_port
 from support.redis import Redis
 from support.relay import run_command
+from support.sidecar import configuration
 
 BOSS = "token-of-an-operator"
 QUOTA = "sliding name=quota most={most} within={within} late=1d key={key} action=drop"
@@ -181,7 +182,7 @@ def test_rules_come_to_a_section_without_any_and_leave_it(make_sidecar, kafka, t
         relay.wait_for(lambda: len(relay.events("inbox_assigned")) == 2)
         send(10)
         relay.wait_for(lambda: counts() == [13, 7])
-        reload(2)
+        reload(2, "# none")
         send(20)
         relay.wait_for(lambda: counts() == [23, 7])
 
@@ -194,10 +195,14 @@ WRONG = [
      'rules.txt: .*member "deduplication_30" is no rule; there are deduplication_10'),
     (['{', '"deduplication_20":{"num":5', ''], "rules.txt: .*line 2, column 27: .*write for example"),
     (['{"deduplication_20":{"num":5}}'], "rules.txt: .*user is missing: .*user = header:user"),
+    (["# push", "", "{", '"deduplication_20":{"num":5', ""], "rules.txt: .*line 4, column 27: "),
+    # as a write to a full disk leaves it: all limits would end
+    ([""], "rules.txt is empty, .*write the comment # none"),
 ]
 
 
-@pytest.mark.parametrize("lines, words", WRONG, ids=["line", "member", "syntax", "user"])
+@pytest.mark.parametrize("lines, words", WRONG,
+                         ids=["line", "member", "syntax", "user", "syntax-behind-a-comment", "empty"])
 def test_a_broken_file_changes_nothing_and_says_where(make_sidecar, kafka, topic, tmp_path, lines, words):
     file = tmp_path / "rules.txt"
     write(file, QUOTA.format(most=2, within="1h", key="topic"))
@@ -213,6 +218,34 @@ def test_a_broken_file_changes_nothing_and_says_where(make_sidecar, kafka, topic
         produce(kafka.bootstrap, topic, [(f"id-{i}", "k", "{}", 0) for i in range(1, 5)])
         relay.wait_for(lambda: relay.metric("relay_deliver_refused_total") == 3)
         assert application.ids == ["id-0", "id-1"]
+
+
+@pytest.mark.parametrize("store, wrong, words", [
+    ("redis url=redis://127.0.0.1 name=push", "most=10001 within=1h key=key", "rule 2: most is 10001"),
+    ("redis url=redis://127.0.0.1:1,127.0.0.1:2 name=push", "most=1 within=1h key=topic",
+     'rule 2: key="topic" does not have the user: .*in the key of each rule'),
+])
+def test_a_rule_that_the_store_cannot_judge_is_told_with_its_line(tmp_path, store, wrong, words):
+    rules, file = tmp_path / "rules.txt", tmp_path / "relay.ini"
+    file.write_text(configuration("127.0.0.1:1", "orders", tmp_path / "state", "http://127.0.0.1:1/",
+                                  {"rules_file": rules, "rules_store": store, "user": "header:user"}))
+    good = "sliding name={} most=1 within=1h key=\"topic,header:user\" action=drop"
+    write(rules, "# push", good.format("a"), f"sliding name=b {wrong} action=drop".replace(
+        "key=key", "key=header:user"), good.format("c"))
+    status, _, error = run_command(["rules", "check", "--config", str(file)], {})
+    assert status == 78 and re.search(f"rules.txt:3: .*{words}", error), error
+    write(rules, "# push", good.format("a"), good.format("c"))
+    assert run_command(["rules", "check", "--config", str(file)], {})[0] == 0
+
+
+def test_json_may_stand_behind_comments_and_other_rules(tmp_path):
+    rules = tmp_path / "rules.json"
+    rules.write_text("\ufeff# push\n{\n\"deduplication_10\": {\"num\": 1, \"time\": 300}\n}\n"
+                     "sliding name=a most=1 within=1h key=key action=drop\n"
+                     '{"deduplication_20":{"num":5}}\n', encoding="utf-8")
+    status, out, error = run_command(["rules", "check", str(rules)], {})
+    assert (status, error) == (0, "")
+    assert re.findall(r"^  (\S+):", out, re.M) == ["deduplication_10", "a", "deduplication_20"]
 
 
 def test_rules_check_and_reload(make_sidecar, kafka, topic, tmp_path, server):
