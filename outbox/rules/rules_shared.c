@@ -1,6 +1,6 @@
 /*
  * Read rules_shared_judge: it makes a question from each message that a rule has a key for
- * (ask_about_message), has the store answer all questions in one round trip, and makes the verdicts
+ * (ask_about_message), has the store answer the questions (judge_portions), and makes the verdicts
  * from the answers (judge_question).
  */
 #include "rules_shared.h"
@@ -15,9 +15,14 @@
 #include "rules_store.h"
 #include "text.h"
 
+/* Questions of one round trip: at the beginning, and at most. */
+enum { FIRST_PORTION = 125, MOST_PORTION = 1000 };
+
 struct rules_shared {
 	const struct rules_store_type *type;
 	struct rules_store *store;
+	int64_t timeout_ms;
+	size_t portion;
 	struct rule_key *user; /* NULL: not given */
 	struct text bytes;
 	/* of the current call */
@@ -49,6 +54,8 @@ static bool open_store(struct rules_shared *shared, const char *line, struct err
 
 	if (rules_store_spec_parse(line, &spec, err)) {
 		shared->type = spec.type;
+		shared->timeout_ms = spec.timeout_ms;
+		shared->portion = FIRST_PORTION;
 		shared->store = spec.type->open(&spec, err);
 	}
 	rules_store_spec_finish(&spec);
@@ -281,6 +288,36 @@ static void judge_question(const struct rule_list *list, const struct rules_ques
 		judge_part(list, &question->parts[i], ret_verdict);
 }
 
+/* A round trip takes a few percent of the timeout, or is made smaller. */
+static void fit_portion(struct rules_shared *shared, size_t count, int64_t took_ms)
+{
+	if (took_ms > shared->timeout_ms / 4 && shared->portion > 1)
+		shared->portion /= 2;
+	else if (took_ms < shared->timeout_ms / 16 && count == shared->portion &&
+		 shared->portion < MOST_PORTION)
+		shared->portion *= 2;
+}
+
+/*
+ * The timeout is for each portion. If a batch that takes longer than the timeout went in one piece,
+ * it would fail, be tried again, and fail for ever: the server judges its refused messages anew
+ * each time, and a database undoes its work. A message takes long if a key has thousands of others.
+ */
+static bool judge_portions(struct rules_shared *shared, size_t count, struct err *err)
+{
+	for (size_t first = 0, size; first < count; first += size) {
+		int64_t begin_ms = clock_ms();
+
+		size = count - first < shared->portion ? count - first : shared->portion;
+		bool judged =
+		    shared->type->judge(shared->store, &shared->questions[first], size, err);
+		fit_portion(shared, size, judged ? clock_ms() - begin_ms : shared->timeout_ms);
+		if (!judged)
+			return false;
+	}
+	return true;
+}
+
 bool rules_shared_judge(struct rules_shared *shared, const struct rule_list *list,
     const struct outbox_rules_message *messages, size_t count, int64_t now_ms,
     struct outbox_rules_verdict *ret_verdicts, struct err *err)
@@ -299,7 +336,7 @@ bool rules_shared_judge(struct rules_shared *shared, const struct rule_list *lis
 		ret_verdicts[i] =
 		    (struct outbox_rules_verdict){.rule = question->count > 0 ? 0 : -1};
 	}
-	if (asked && !shared->type->judge(shared->store, shared->questions, asked, err))
+	if (!judge_portions(shared, asked, err))
 		return false;
 
 	for (size_t i = 0, next = 0; i < count; i++)

@@ -259,6 +259,25 @@ def test_a_wrong_setting_is_told_with_the_cure(tmp_path, settings, words):
     assert status == 78 and words in error and "billing" in error and error.count("\n") == 1, error
 
 
+@pytest.mark.parametrize("kind", ["redis", "postgres"])
+def test_a_batch_that_takes_longer_than_the_timeout_gets_its_verdicts(store, kind):
+    """A thousand messages of a user who has a thousand others on both sides: each takes long."""
+    line = "sliding name=many most=2000 within=10m late=1d key=key action=drop"
+    now = int(time.time() * 1000) - 3_600_000
+    around = [(i, now + (i % 2 * 400_000 - 200_000) + i // 2, "u") for i in range(2000)]
+
+    def judge(messages):
+        for _ in range(20):
+            with contextlib.suppress(DedupError):
+                return set(rules.check(*messages))
+        return None
+
+    with opened(f"{store(kind)} timeout=100ms", line) as rules:
+        for batch in (around[:1000], around[1000:]):
+            assert judge(batch) <= {"pass", "again"}
+        assert judge([(2000 + i, now, "u") for i in range(1000)]) == {"drop"}
+
+
 # --- a server that is away -----------------------------------------------------------------------
 
 
