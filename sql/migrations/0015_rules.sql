@@ -4,8 +4,9 @@
 -- `postgres`. A row has the admitted messages of one key of one rule: their times, in milliseconds since
 -- 1970, and a mark that identifies each.
 --
--- The row is its own lock. rules_judge first makes and locks the rows of all keys of its messages, in
--- the order of their keys, so that two calls with common keys wait for each other and do not deadlock.
+-- The row is its own lock. rules_judge first makes or locks the rows of all keys of its messages, in one
+-- statement and in the order of their keys, so that two calls with common keys wait for each other and do
+-- not deadlock.
 -- Each later statement has a snapshot that is newer than these locks, and sees all that the call before
 -- has recorded. That holds only in READ COMMITTED.
 --
@@ -40,23 +41,16 @@ begin
 	perform outbox.consumer_check(of_name);
 end $$;
 
--- Makes and locks the rows. A row that another call has removed in between is made once more.
+-- Makes the rows, or locks those that exist: a conflict locks the row also if it is not updated. One
+-- statement does both, since a call could remove a row between two. Then a call would make it with later
+-- rows locked, and deadlock with one that has made it before, and waits for the later ones.
 create function outbox.rules_lock(of_name text, of_keys bytea[]) returns void language plpgsql
 	set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off as $$
-declare
-	wanted bytea[] := array(select distinct k.key from unnest(of_keys) as k (key) order by k.key);
-	locked int := -1;
 begin
-	while locked <> cardinality(wanted) loop
-		insert into outbox.rule_record (name, key, kept_until)
-		select of_name, k.key, clock_timestamp() + interval '1 hour'
-		from unnest(wanted) with ordinality as k (key, n) order by k.n
-		on conflict do nothing;
-
-		perform from outbox.rule_record r
-		where r.key = any(wanted) and r.name = of_name order by r.key for update;
-		get diagnostics locked = row_count;
-	end loop;
+	insert into outbox.rule_record as r (name, key, kept_until)
+	select of_name, k.key, clock_timestamp() + interval '1 hour'
+	from (select distinct u.key from unnest(of_keys) as u (key)) k order by k.key
+	on conflict (key, name) do update set kept_until = r.kept_until where false;
 end $$;
 
 -- Would one more message be too many? within 0: at most `most` in the pieces together, each from its

@@ -2,6 +2,9 @@
 store that they share."""
 
 import contextlib
+import itertools
+import random
+import threading
 import time
 
 import pytest
@@ -276,6 +279,33 @@ def test_a_batch_that_takes_longer_than_the_timeout_gets_its_verdicts(store, kin
         for batch in (around[:1000], around[1000:]):
             assert judge(batch) <= {"pass", "again"}
         assert judge([(2000 + i, now, "u") for i in range(1000)]) == {"drop"}
+
+
+def test_calls_of_the_same_users_do_not_deadlock_while_rows_are_removed(database, scale, chance):
+    lines = ["sliding name=few most=3 within=10m key=key action=drop",
+             "sliding name=all most=9 within=10m key=\"topic,key\" action=drop"]
+    end, judged = time.monotonic() + scale(20, default=4), []
+
+    def judge(partition, keys):
+        with opened(f'postgres name=push dsn="{database.dsn}"', *lines) as rules:
+            rules.ask("partition", partition)
+            for first in itertools.count(step=40):
+                if time.monotonic() > end:
+                    return judged.append(partition)
+                now = int(time.time() * 1000)
+                rules.check(*((first + i, now, f"k{keys.randrange(60)}") for i in range(40)))
+
+    threads = [threading.Thread(target=judge, args=(number, random.Random(chance.random())))
+               for number in range(4)]
+    for thread in threads:
+        thread.start()
+    while time.monotonic() < end:
+        # the next call of anybody removes them
+        database.execute("update outbox.rule_record set kept_until = '2000-01-01' where ctid = any(array("
+                         "select ctid from outbox.rule_record where random() < 0.3 for update skip locked))")
+    for thread in threads:
+        thread.join()
+    assert sorted(judged) == [0, 1, 2, 3]
 
 
 # --- a server that is away -----------------------------------------------------------------------
