@@ -755,9 +755,9 @@ bool inbox_partition_log(
 /* --- the rules ------------------------------------------------------------------------------ */
 
 /* A message of a retry topic was admitted before: to judge it again would count it twice. */
-static bool is_judged(const struct inbox_partition *assigned, const struct item *item)
+bool inbox_partition_must_judge(const struct inbox_partition *assigned, const struct item *item)
 {
-	return item->fate == FATE_HANDLE && !item->judged &&
+	return assigned->rules->open && item->fate == FATE_HANDLE && !item->judged &&
 	       !(assigned->retry >= 0 && item->redelivered);
 }
 
@@ -779,7 +779,7 @@ static bool judge_arrived(struct inbox_partition *assigned, size_t count, struct
 	size_t judging = 0;
 
 	for (size_t i = 0; i < count; i++, item = item->link)
-		if (is_judged(assigned, item)) {
+		if (inbox_partition_must_judge(assigned, item)) {
 			messages[judging] = message_of(item);
 			judged[judging++] = item;
 		}
@@ -789,6 +789,18 @@ static bool judge_arrived(struct inbox_partition *assigned, size_t count, struct
 
 	for (size_t i = 0; i < judging; i++)
 		apply_verdict(judged[i], &verdicts[i]);
+	return true;
+}
+
+bool inbox_partition_judge(struct inbox_partition *assigned, struct item *item, struct err *err)
+{
+	const struct outbox_rules_message message = message_of(item);
+	struct outbox_rules_verdict verdict;
+	struct outbox_error error;
+
+	if (!outbox_rules_check(assigned->rules->open, &message, 1, &verdict, &error))
+		return outbox_error_take(&error, err);
+	apply_verdict(item, &verdict);
 	return true;
 }
 

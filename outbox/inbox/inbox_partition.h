@@ -132,6 +132,11 @@ bool inbox_partition_open_rules(const struct inbox_settings *settings, const cha
 /* Queries the store again about an item that waits until its copy ends (FATE_ASK). */
 bool inbox_partition_ask_again(
     struct inbox_partition *assigned, struct item *item, struct err *err);
+/* Must the rules judge the item before it is handled? */
+bool inbox_partition_must_judge(const struct inbox_partition *assigned, const struct item *item);
+/* For an item that could not be judged when it was admitted, since its id was being handled. */
+bool inbox_partition_judge(
+    struct inbox_partition *assigned, struct item *item, struct err *err) MUST_CHECK;
 /* Records the items in `logging`. True: the items in ret_items are recorded. */
 bool inbox_partition_log(
     struct inbox_partition *assigned, struct item_list *ret_items, struct err *err);

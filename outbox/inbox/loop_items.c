@@ -119,6 +119,26 @@ static void ask_store_again(struct loop *loop, struct item *item)
 		advance_item(loop, item);
 }
 
+/*
+ * The message waited for another one of its id, or for a consumer that has crashed: nobody may have
+ * judged it.
+ */
+static void judge_late_item(struct loop *loop, struct item *item)
+{
+	struct inbox_partition *assigned = item->assigned;
+	struct err err;
+
+	/* one question that waits for a timeout is enough: others may wait here */
+	if (loop_cannot_admit(assigned))
+		loop_rest(loop, item, AGAIN_MS);
+	else if (inbox_partition_judge(assigned, item, &err))
+		advance_item(loop, item);
+	else {
+		loop_trouble_until(loop, &assigned->rules->trouble_until, &err);
+		loop_rest(loop, item, AGAIN_MS);
+	}
+}
+
 /* For a message of a retry topic: the partition gives no further messages until this one is due.
  * -1: it is due. */
 static int64_t wait_of(const struct item *item)
@@ -164,7 +184,10 @@ static void advance_item(struct loop *loop, struct item *item)
 
 	switch (item->fate) {
 	case FATE_HANDLE:
-		make_item_ready(loop, item);
+		if (inbox_partition_must_judge(item->assigned, item))
+			judge_late_item(loop, item);
+		else
+			make_item_ready(loop, item);
 		break;
 	case FATE_ASK:
 		ask_store_again(loop, item);

@@ -339,6 +339,32 @@ def test_messages_wait_for_the_server_and_none_is_lost(kafka, topic):
     assert len({effect.id for effect in effects.all()}) == len(effects.all()) == 15
 
 
+def test_a_message_that_waited_for_its_id_is_judged(kafka, topic, servers):
+    """A consumer took the ids of fifty messages, could not judge them, and was killed."""
+    effects = Effects()
+    with Redis() as server:
+        settings = {"effects": effects.path, "path": None, "commit_every_ms": 100,
+                    "dedup": f"{servers('redis')} name={topic}-ids window=1h lease=12s",
+                    "rules_store": f"redis url={server.url} name=push timeout=200ms",
+                    "rules": ["sliding name=few most=5 within=1h key=header:user action=drop"]}
+        first = Inbox(kafka.bootstrap, topic, [topic], **settings)
+        try:
+            first.wait_event("inbox_assigned")
+            server.pause()
+            produce(kafka.bootstrap, topic, [(f"u-{i}", f"k{i}", "", None, [("user", b"u")])
+                                             for i in range(50)])
+            first.wait_event("inbox_waits")
+        finally:
+            first.kill()
+            server.resume()
+        second = Inbox(kafka.bootstrap, topic, [topic], **settings)
+        try:
+            second.wait_stats(handled=5, refused=45)
+        finally:
+            second.close()
+    assert len(effects.all()) == 5
+
+
 def test_a_consumer_may_start_before_the_server(kafka, topic):
     produce(kafka.bootstrap, topic, [(f"u-{i}", f"k{i}", "", None, [("user", b"u")]) for i in range(20)])
     server = Redis()
