@@ -271,9 +271,12 @@ bool inbox_settings_check_rules(
 	    .lines = rules,
 	    .count = count_texts(rules),
 	    .places = {given->user, given->content, given->channel, given->zone}};
+	int wrong;
 
-	return rules_wanted_check(&wanted, NULL, err) &&
-	       check_inbox_path(settings, wanted.count > 0 && !wanted.store, err);
+	/* an error of another setting names it */
+	if (!rules_wanted_check(&wanted, &wrong, err))
+		return wrong >= 0 && err_prefix(err, "rules");
+	return check_inbox_path(settings, wanted.count > 0 && !wanted.store, err);
 }
 
 char **inbox_settings_copy_rules(const char *const *rules)
