@@ -57,8 +57,8 @@ const struct command command_rules_reload = {
 	"Calls the process at [api] listen, with the first of operate_tokens. The process reads "
 	"its configuration file and `rules_file` again, and takes nothing but the rules. Rules "
 	"that keep their name and key keep their records. If anything is wrong, the command prints "
-	"the place and the cure, and the process keeps its rules. SIGHUP does the same, and "
-	"reloads the other settings, too.\n",
+	"the place and the cure, and the section keeps its rules, as do those behind it. SIGHUP "
+	"does the same, but changes all sections or none, and reloads the other settings, too.\n",
     .options = rules_reload_options,
     .example = "outbox-relay rules reload --section orders",
     .run = run_rules_reload,
