@@ -77,8 +77,9 @@ alter table outbox.unique_ledger attach partition outbox.unique_ledger_default d
 
 -- Topics of keys that still need this partition; null: there is none. A row is needed until its window has passed, and
 -- the row of a message with while_pending until the message is published as well. Such a message has the txid of its
--- row, so that a shard that has not published it is recognised as in outbox.message_holder. The row does not
--- have the shard of the message: it stays until all shards have published. The newest rows are checked first, because they usually decide.
+-- row, so that a shard that has not published it is recognised as in outbox.message_holder. The row does not have the
+-- shard of the message: it stays until all shards have published. The newest rows are checked first, because they usually
+-- decide.
 create function outbox.unique_ledger_holder(leaf text) returns text language plpgsql
 	set enable_seqscan = on set jit = off as $$
 declare
