@@ -257,9 +257,10 @@ static void add_outbox_attributes(struct deliver_event *event,
 	add_event_attribute(event, "outboxtopic", origin->topic, false);
 	if (is_integer(origin->partition))
 		add_event_attribute(event, "outboxpartition", origin->partition, true);
-	/* integers of CloudEvents have 32 bits */
+	/* integers of CloudEvents have 32 bits: offset and token are texts */
 	add_event_attribute(event, "outboxoffset", origin->offset, false);
 	add_event_attribute(event, "outboxattempt", integer_text(event, message->attempt), true);
+	add_event_attribute(event, DELIVER_TOKEN, event->token, false);
 	if (!message->payload)
 		add_event_attribute(event, "outboxtombstone", "true", true);
 }
@@ -383,6 +384,7 @@ void deliver_event_init(struct deliver_event *event, const struct outbox_inbox_m
 	event->length = message->payload ? message->payload_length : 0;
 	event->known_json = event->structured = false;
 	event->memory = (struct arena){0};
+	event->token = message->token ? integer_text(event, message->token) : NULL;
 	event->content_type = given_content_type(event, message);
 	/* Its attributes are in the payload: others beside them could contradict those. */
 	if (take_structured(event))

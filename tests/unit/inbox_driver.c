@@ -8,9 +8,10 @@
  *   dsn=...         or a row of the table effect (id, key, payload, partition); with take in the
  *                   same transaction as the id
  *   spans=1         with dsn: a row of the table span (id, token, pid, began, ended) when the
- * handler begins, which is completed at its end. The table `target` (id, token) refuses tokens
- * below the largest one; what is refused is finished as "wait" delay=MS        handlers take that
- * long at most, by chance noop=1          handlers do nothing and have no effect
+ *                   handler begins, which is completed at its end. The table target (id, token)
+ *                   refuses tokens below the largest one: such a message is finished as "wait"
+ *   delay=MS        handlers take that long at most, by chance
+ *   noop=1          handlers do nothing and have no effect
  *
  * What a payload says is done: words "retry=N" (the first N tries fail), "wait=MS" (once), "dead",
  * "slow=MS", "never", "twice" (finished two times), "foreign" (as well as a ticket of nobody),
