@@ -13,7 +13,13 @@
 #include "text.h"
 
 enum {
-	REQUEST = 256,  /* ids in one request: a short one holds up no other message */
+	REQUEST = 256, /* ids in one request: a short one holds up no other message */
+	/*
+	 * Releases wait for others, since a request may cost the server a transaction, and only a
+	 * copy of a message that is done waits for them.
+	 */
+	RELEASE_MS = 10,
+	RELEASE_MANY = 64,
 	AGAIN_MS = 500, /* after the server failed */
 };
 
@@ -31,7 +37,8 @@ struct claimer {
 	struct item_list asked, granted, refused;
 	struct outbox_claim *released; /* the server does not know it yet */
 	size_t released_count, released_capacity;
-	size_t held; /* claims that were granted and not released */
+	int64_t release_at; /* clock_ms: when the first of them is due */
+	size_t held;        /* claims that were granted and not released */
 	bool in_request, over;
 	bool failed;
 	struct err err;
@@ -43,16 +50,35 @@ static struct timespec time_in(int64_t ms)
 {
 	struct timespec at;
 	clock_gettime(CLOCK_MONOTONIC, &at);
+	ms = ms > 0 ? ms : 0;
 	int64_t ns = at.tv_nsec + ms * 1000000;
 	at.tv_sec += ns / 1000000000;
 	at.tv_nsec = ns % 1000000000;
 	return at;
 }
 
-static bool has_claimer_work(const struct claimer *claimer)
+static bool releases_are_due(const struct claimer *claimer)
 {
-	return claimer->released_count > 0 ||
-	       (claimer->asked.first && claimer->held < claimer->most);
+	return claimer->released_count >= RELEASE_MANY ||
+	       (claimer->released_count > 0 && clock_ms() >= claimer->release_at);
+}
+
+/* With many messages the claims are taken some at a time, and not one as each handler ends. */
+static bool takes_are_due(const struct claimer *claimer)
+{
+	size_t some = claimer->most / 4 + 1;
+	size_t wanted = claimer->asked.count < some ? claimer->asked.count : some;
+	return wanted > 0 && claimer->held + wanted <= claimer->most;
+}
+
+static void wait_for_asked(struct claimer *claimer)
+{
+	if (claimer->released_count == 0) {
+		pthread_cond_wait(&claimer->work, &claimer->mutex);
+		return;
+	}
+	struct timespec until = time_in(claimer->release_at - clock_ms());
+	(void)pthread_cond_timedwait(&claimer->work, &claimer->mutex, &until);
 }
 
 /* Called with the mutex. False: the claimer ends. */
@@ -65,8 +91,8 @@ static bool wait_for_claimer_work(struct claimer *claimer, bool answered)
 		       pthread_cond_timedwait(&claimer->work, &claimer->mutex, &until) == 0)
 			;
 	}
-	while (!claimer->over && !has_claimer_work(claimer))
-		pthread_cond_wait(&claimer->work, &claimer->mutex);
+	while (!claimer->over && !takes_are_due(claimer) && !releases_are_due(claimer))
+		wait_for_asked(claimer);
 	return !claimer->over;
 }
 
@@ -85,6 +111,7 @@ struct claimer_round {
 static void begin_claimer_round(struct claimer *claimer, struct claimer_round *round)
 {
 	size_t count = claimer->released_count < REQUEST ? claimer->released_count : REQUEST;
+	count = releases_are_due(claimer) ? count : 0;
 	memcpy(round->released, claimer->released, count * sizeof *round->released);
 	claimer->released_count -= count;
 	memmove(claimer->released, claimer->released + count,
@@ -240,6 +267,8 @@ static void add_released(struct claimer *claimer, struct item *item)
 		claimer->released = xrealloc(
 		    claimer->released, claimer->released_capacity * sizeof *claimer->released);
 	}
+	if (claimer->released_count == 0)
+		claimer->release_at = clock_ms() + RELEASE_MS;
 	claimer->released[claimer->released_count++] = item->claim;
 	claimer->held--;
 	item->claim = (struct outbox_claim){0};

@@ -179,13 +179,13 @@ static void free_loop(struct loop *loop)
 	free(loop);
 }
 
-/* Claims for twice as many messages as handlers have: the next ones are claimed when a handler
- * becomes free, and no more, since other consumers may want the ids. */
+/* Claims for as many messages as handlers have, and for twice as many that come next: they are
+ * claimed when a handler becomes free. Not for more, since other consumers may want the ids. */
 static bool make_claimer(struct loop *loop, struct err *err)
 {
 	const struct outbox_inbox_settings *given = &loop->settings->given;
 	const struct claimer_settings settings = {.line = given->claims,
-	    .most = 2 * (size_t)given->concurrency + (size_t)given->batch,
+	    .most = 3 * (size_t)given->concurrency + (size_t)given->batch,
 	    .wake_fd = loop->wake_fd};
 	if (!given->claims)
 		return true;

@@ -43,17 +43,19 @@ create function outbox.claim_next_token() returns bigint language sql
 		(extract(epoch from clock_timestamp()) * 1000000)::bigint)) $$;
 
 -- For each id, in order: its claim's token; null: another holder has the id. If an id comes twice in
--- the call, only the first one is claimed. Waits only while another call takes or renews one of the ids; all
+-- the call, only the first one is claimed. The ids share a token, since tokens of one id only are compared. Waits only while another call takes or renews one of the ids; all
 -- callers lock rows in the order of their keys.
 create function outbox.claim_take_many(name text, ids bytea[], lease interval) returns bigint[]
 	language sql security definer set search_path = pg_catalog, pg_temp set row_security = off as $$
 	select outbox.claim_guard(claim_take_many.name, claim_take_many.lease);
-	with wanted as (
+	with next as materialized (
+		select outbox.claim_next_token() as token
+	), wanted as (
 		select w.id, min(w.n) as n from unnest(ids) with ordinality as w (id, n) group by w.id
 	), taken as (
 		insert into outbox.claim as c (name, id, token, expires_at)
-		select claim_take_many.name, w.id, outbox.claim_next_token(), clock_timestamp() + lease
-		from wanted w order by w.id
+		select claim_take_many.name, w.id, n.token, clock_timestamp() + lease
+		from wanted w cross join next n order by w.id
 		on conflict on constraint claim_pkey do update
 			set token = greatest(excluded.token, c.token + 1), expires_at = clock_timestamp() + lease
 			where c.expires_at <= clock_timestamp()
