@@ -59,8 +59,7 @@ static void store_claim_number(void *context, size_t number, const struct redis_
 	((int64_t *)context)[number] = answer->number;
 }
 
-static bool take_redis_claim(
-    struct claims_store *claims, const void *id, size_t length, int64_t *ret_token, struct err *err)
+static void say_take(struct claims_store *claims, const struct claims_id *id)
 {
 	static const char script[] =
 	    "local time = redis.call('TIME') "
@@ -69,50 +68,65 @@ static bool take_redis_claim(
 	    "if not redis.call('SET', KEYS[1], token, 'NX', 'PX', ARGV[1]) then return 0 end "
 	    "redis.call('SET', KEYS[2], token) return tonumber(token)";
 
-	owned_text char *token_key = xformat("%s:token:{%d}", claims->name, bucket_of(id, length));
-	if (!redis_session_begin(&claims->server, err))
-		return false;
-
+	owned_text char *token_key =
+	    xformat("%s:token:{%d}", claims->name, bucket_of(id->id, id->length));
 	const struct redis_word words[] = {redis_word("EVAL"), redis_word(script), redis_word("2"),
-	    redis_claim_key(claims, id, length), redis_word(token_key),
+	    redis_claim_key(claims, id->id, id->length), redis_word(token_key),
 	    redis_word(claims->lease_ms)};
 	redis_session_say(&claims->server, redis_word(token_key), words, 6);
-	return redis_session_hear(&claims->server, store_claim_number, ret_token, err);
 }
 
-static bool renew_redis_claims(struct claims_store *claims, const struct claims_id *ids,
-    size_t count, bool *ret_held, struct err *err)
+static void store_token(void *context, size_t number, const struct redis_answer *answer)
+{
+	((struct claims_id *)context)[number].token = answer->number;
+}
+
+static bool take_redis_claims(
+    struct claims_store *claims, struct claims_id *ids, size_t count, struct err *err)
+{
+	if (!redis_session_begin(&claims->server, err))
+		return false;
+	for (size_t i = 0; i < count; i++)
+		say_take(claims, &ids[i]);
+	return redis_session_hear(&claims->server, store_token, ids, err);
+}
+
+/* Reads the answers to the commands of a call: 1 if the claim was held. */
+static bool hear_held(struct claims_store *claims, size_t count, bool *ret_held, struct err *err)
 {
 	int64_t *held = xcalloc(count, sizeof *held);
-	bool good = redis_session_begin(&claims->server, err);
-
-	for (size_t i = 0; good && i < count; i++) {
-		owned_text char *token = xformat("%lld", (long long)ids[i].token);
-		redis_session_say_renew(&claims->server,
-		    redis_claim_key(claims, ids[i].id, ids[i].length), redis_word(token),
-		    redis_word(claims->lease_ms));
-	}
-
-	good = good && redis_session_hear(&claims->server, store_claim_number, held, err);
+	bool good = redis_session_hear(&claims->server, store_claim_number, held, err);
 	for (size_t i = 0; good && i < count; i++)
 		ret_held[i] = held[i] == 1;
 	free(held);
 	return good;
 }
 
-static bool release_redis_claim(
-    struct claims_store *claims, const struct claims_id *id, bool *ret_held, struct err *err)
+static bool renew_redis_claims(struct claims_store *claims, const struct claims_id *ids,
+    size_t count, bool *ret_held, struct err *err)
 {
-	int64_t removed = 0;
-	owned_text char *token = xformat("%lld", (long long)id->token);
 	if (!redis_session_begin(&claims->server, err))
 		return false;
-	redis_session_say_remove(
-	    &claims->server, redis_claim_key(claims, id->id, id->length), redis_word(token));
-	if (!redis_session_hear(&claims->server, store_claim_number, &removed, err))
+	for (size_t i = 0; i < count; i++) {
+		owned_text char *token = xformat("%lld", (long long)ids[i].token);
+		redis_session_say_renew(&claims->server,
+		    redis_claim_key(claims, ids[i].id, ids[i].length), redis_word(token),
+		    redis_word(claims->lease_ms));
+	}
+	return hear_held(claims, count, ret_held, err);
+}
+
+static bool release_redis_claims(struct claims_store *claims, const struct claims_id *ids,
+    size_t count, bool *ret_held, struct err *err)
+{
+	if (!redis_session_begin(&claims->server, err))
 		return false;
-	*ret_held = removed == 1;
-	return true;
+	for (size_t i = 0; i < count; i++) {
+		owned_text char *token = xformat("%lld", (long long)ids[i].token);
+		redis_session_say_remove(&claims->server,
+		    redis_claim_key(claims, ids[i].id, ids[i].length), redis_word(token));
+	}
+	return hear_held(claims, count, ret_held, err);
 }
 
 const struct claims_store_type redis_claims = {
@@ -123,7 +137,7 @@ const struct claims_store_type redis_claims = {
 	1 << CLAIMS_URL | 1 << CLAIMS_NAME},
     .open = open_redis_claims,
     .close = close_redis_claims,
-    .take = take_redis_claim,
+    .take = take_redis_claims,
     .renew = renew_redis_claims,
-    .release = release_redis_claim,
+    .release = release_redis_claims,
 };

@@ -642,9 +642,9 @@ static bool is_asked(const struct inbox_partition *assigned, const struct item *
 	       (!item->known || assigned->own.dedup);
 }
 
-static void apply_state(
-    struct inbox_partition *assigned, struct item *item, enum outbox_dedup_state state)
+void inbox_partition_apply_state(struct item *item, enum outbox_dedup_state state)
 {
+	struct inbox_partition *assigned = item->assigned;
 	item->checked = true;
 	item->fate = state == OUTBOX_DEDUP_NEW       ? FATE_HANDLE
 		     : state == OUTBOX_DEDUP_PENDING ? FATE_ASK
@@ -654,6 +654,15 @@ static void apply_state(
 	assigned->pending += item->pending;
 }
 
+void inbox_partition_forget_state(struct item *item)
+{
+	struct inbox_partition *assigned = item->assigned;
+	assigned->store->pending -= item->pending;
+	assigned->pending -= item->pending;
+	item->pending = false;
+	item->fate = FATE_ASK;
+}
+
 bool inbox_partition_ask_again(struct inbox_partition *assigned, struct item *item, struct err *err)
 {
 	const struct outbox_dedup_id id = inbox_partition_id(item);
@@ -661,7 +670,7 @@ bool inbox_partition_ask_again(struct inbox_partition *assigned, struct item *it
 	struct outbox_error error;
 	if (!outbox_dedup_check(assigned->store->dedup, &id, 1, &state, &error))
 		return outbox_error_take(&error, err);
-	apply_state(assigned, item, state);
+	inbox_partition_apply_state(item, state);
 	return true;
 }
 
@@ -703,7 +712,7 @@ static bool check_arrived(struct inbox_partition *assigned, size_t count, struct
 		return outbox_error_take(&error, err);
 	}
 	for (size_t i = 0; i < asking; i++)
-		apply_state(assigned, asked[i], states[i]);
+		inbox_partition_apply_state(asked[i], states[i]);
 	return true;
 }
 

@@ -116,6 +116,10 @@ bool inbox_partition_admit(struct inbox_partition *assigned, const struct inbox_
 /* Queries the store again about an item that waits until its copy ends (FATE_ASK). */
 bool inbox_partition_ask_again(
     struct inbox_partition *assigned, struct item *item, struct err *err);
+/* Sets the fate of an item by the store's answer about its id. */
+void inbox_partition_apply_state(struct item *item, enum outbox_dedup_state state);
+/* The id was given back to the store, which must be queried again before the item is handled. */
+void inbox_partition_forget_state(struct item *item);
 /* Records the items in `logging`. True: the items in ret_items are recorded. */
 bool inbox_partition_log(
     struct inbox_partition *assigned, struct item_list *ret_items, struct err *err);

@@ -7,6 +7,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include "claims_store.h"
+#include "cleanup.h"
 #include "kafka_conf.h"
 #include "rules_spec.h"
 #include "text.h"
@@ -83,10 +85,12 @@ static void copy_all(struct inbox_settings *settings)
 	settings->rule_count = count_texts(given->rules);
 	given->group = xstrdup(given->group);
 	given->dedup = xstrdup(given->dedup);
+	given->claims = xstrdup(given->claims);
 	given->path = xstrdup(given->path);
 	given->id = xstrdup(given->id ? given->id : "header:outbox-id");
 	given->dead_letters = xstrdup(given->dead_letters);
 	given->rules = (const char *const *)copy_texts(given->rules, 0);
+
 	copy_kafka(settings);
 	copy_retries(settings);
 	copy_topics(settings);
@@ -257,6 +261,13 @@ static bool check_inbox_rules(const struct inbox_settings *settings, struct err 
 	return true;
 }
 
+static bool check_inbox_claims(const struct inbox_settings *settings, struct err *err)
+{
+	OWNED(claims_spec_finish) struct claims_spec spec = {0};
+	const char *line = settings->given.claims;
+	return !line || claims_spec_parse(line, &spec, err) || err_prefix(err, "claims = %s", line);
+}
+
 static bool check_inbox_path(const struct inbox_settings *settings, struct err *err)
 {
 	if (settings->given.path || (!settings->local && settings->rule_count == 0))
@@ -277,8 +288,8 @@ struct inbox_settings *inbox_settings_create(
 	copy_all(settings);
 	if (check_names(settings, err) && check_numbers(&settings->given, err) &&
 	    check_retries(settings, err) && check_inbox_dedup(settings, err) &&
-	    check_inbox_rules(settings, err) && check_inbox_path(settings, err) &&
-	    kafka_conf_check(&settings->kafka, false, err))
+	    check_inbox_claims(settings, err) && check_inbox_rules(settings, err) &&
+	    check_inbox_path(settings, err) && kafka_conf_check(&settings->kafka, false, err))
 		return settings;
 	inbox_settings_destroy(settings);
 	return NULL;
@@ -301,6 +312,7 @@ void inbox_settings_destroy(struct inbox_settings *settings)
 	dedup_spec_finish(&settings->spec);
 	free((char *)given->group);
 	free((char *)given->dedup);
+	free((char *)given->claims);
 	free((char *)given->path);
 	free((char *)given->id);
 	free((char *)given->dead_letters);

@@ -150,6 +150,11 @@ static void make_item_ready(struct loop *loop, struct item *item)
 		loop_rest(loop, item, wait);
 		return;
 	}
+
+	if (loop->claimer && item->public.id) {
+		loop_claim(loop, item);
+		return;
+	}
 	item_move(item, ITEM_READY);
 	item->out = true;
 	item_list_add(&loop->ready, item);
@@ -229,6 +234,7 @@ void loop_take_end(struct loop *loop, struct item *item)
 	int64_t first_ms = loop->settings->given.retry_first_ms;
 
 	item->out = false;
+	loop_end_claim(loop, item);
 	switch (item->result) {
 	case OUTBOX_INBOX_DONE:
 		loop->stats.handled++;

@@ -41,6 +41,7 @@ static struct outbox_inbox_settings make_inbox_settings(
 	    .group = section->group,
 	    .topics = made->topics,
 	    .dedup = text_or_none(section->dedup),
+	    .claims = text_or_none(section->claims),
 	    .path = text_or_none(section->path),
 	    .id = section->id,
 	    .without_id = section->without_id,

@@ -78,6 +78,13 @@ static const struct metric_row deliver_rows[] = {
 	"Memory of dedup."},
     {"relay_deliver_dedup_disk_bytes", METRIC_GAUGE, STATS(dedup_disk_bytes),
 	"Disk space of dedup."},
+    {"relay_deliver_claims_refused_total", METRIC_COUNTER, STATS(claims_refused),
+	"Claims that were refused because another process had the id; the message waits and is "
+	"claimed again."},
+    {"relay_deliver_claims_lost_total", METRIC_COUNTER, STATS(claims_lost),
+	"Claims that ended while the application had the message.",
+	.alert = "it rises: the process was paused, or the server of the claims was away, for "
+		 "longer than the lease"},
 };
 
 const struct metric_table deliver_metric_table = {

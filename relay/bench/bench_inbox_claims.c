@@ -1,0 +1,105 @@
+/*
+ * The part inbox with claims: handlers of 5 ms whose ids are claimed, in turns with the same
+ * handlers without claims. Redis and PostgreSQL are measured if the options name them.
+ */
+#include "bench_inbox.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+#include "cleanup.h"
+#include "text.h"
+
+enum { SECONDS = 5, KINDS = 2 };
+
+/* Kinds of `consume`, and how many messages are handled at once. */
+static const struct {
+	const char *kind;
+	int at_once;
+} slow_kinds[KINDS] = {{"slow-16", 16}, {"slow", BENCH_SLOW_AT_ONCE}};
+
+static bool consume_claimed(struct bench *bench, const char *kind, const char *claims,
+    int64_t count, double *ret_rate, struct err *err)
+{
+	owned_text char *messages = xformat("%lld", (long long)count);
+	const char *const arguments[] = {"consume", kind, "--topic", bench->topic, "--messages",
+	    messages, claims ? "--claims" : NULL, claims, NULL};
+	struct bench_child child = {0};
+	struct rusage usage;
+	double span_us;
+
+	if (!bench_child_tells(bench, &child, arguments, &usage, &span_us, err))
+		return false;
+	*ret_rate = (double)count * 1e6 / span_us;
+	bench_say("%s%s: %.0f messages/s, CPU %.2f s", kind, claims ? " with claims" : "",
+	    *ret_rate, bench_cpu_of_usage(&usage));
+	return true;
+}
+
+static bool measure_kind(
+    struct bench *bench, int number, const char *where, const char *claims, struct err *err)
+{
+	const char *kind = slow_kinds[number].kind;
+	double with[BENCH_MOST_RUNS], without[BENCH_MOST_RUNS];
+	int64_t possible = SECONDS * slow_kinds[number].at_once * 1000000LL / BENCH_SLOW_US;
+	int64_t all = bench->options.messages, count = possible < all ? possible : all;
+	int runs = (int)bench->options.runs;
+	owned_text char *name = xformat(
+	    "handlers of 5 ms, %d at once, with claims in %s", slow_kinds[number].at_once, where);
+
+	for (int run = 0; run < runs; run++)
+		if (!consume_claimed(bench, kind, NULL, count, &without[run], err) ||
+		    !consume_claimed(bench, kind, claims, count, &with[run], err))
+			return false;
+	bench_judge_pairs(bench, name, "messages/s", with, without, runs, '>', 0.5);
+	return true;
+}
+
+static bool measure_claims(
+    struct bench *bench, const char *where, const char *claims, struct err *err)
+{
+	for (int i = 0; i < KINDS; i++)
+		if (!measure_kind(bench, i, where, claims, err))
+			return false;
+	return true;
+}
+
+static bool measure_redis(struct bench *bench, struct err *err)
+{
+	owned_text char *claims =
+	    xformat("redis url=%s name=b%d lease=30s", bench->options.redis, (int)getpid());
+	return measure_claims(bench, "Redis", claims, err);
+}
+
+static bool measure_postgres(struct bench *bench, struct err *err)
+{
+	const struct postgres_settings postgres = {.dsn = (char *)bench->options.dsn};
+	struct bench here = *bench, schema = *bench;
+
+	here.postgres = &postgres;
+	OWNED(owned_pg_destroy) struct pg *pg = here.pg = bench_connect(&postgres, err);
+	bool good = pg && bench_place_beside(&here, 2, &schema, err);
+	if (good) {
+		owned_text char *claims =
+		    xformat("postgres dsn=\"%s\" schema=%s name=bench lease=30s", postgres.dsn,
+			schema.schema);
+		good = measure_claims(bench, "PostgreSQL", claims, err);
+	}
+	/* the schema may exist even if making it has failed half way */
+	if (pg)
+		bench_schema_drop(&schema);
+	return good;
+}
+
+bool bench_inbox_claims(struct bench *bench, struct err *err)
+{
+	if (!bench->options.redis)
+		bench_say("claims in Redis are not measured: name a server with --redis");
+	else if (!measure_redis(bench, err))
+		return false;
+
+	if (!bench->options.dsn)
+		bench_say("claims in PostgreSQL are not measured: name a database with --dsn");
+	else if (!measure_postgres(bench, err))
+		return false;
+	return true;
+}
