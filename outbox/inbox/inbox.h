@@ -141,6 +141,14 @@ struct outbox_inbox_settings {
 	 * claim, the message waits. A message without an id is not claimed. NULL: no claims.
 	 */
 	const char *claims;
+	/*
+	 * The database that the messages come from, a line such as "postgres
+	 * dsn=postgresql://billing@db/shop schema=outbox": the inbox reports each handled message
+	 * (header outbox-id) there with outbox.unique_done before it commits the offset, so that
+	 * the unique key of a writer with while_pending => 'done' may be used again. Set it in one
+	 * group of a topic. Dead letters are not reported. NULL: no reports.
+	 */
+	const char *report;
 	const char *const *rules; /* lines (rules.h), NULL-ended; limits hold for each partition */
 
 	int concurrency; /* maximum number of messages in progress; default 16 */
@@ -238,6 +246,8 @@ struct outbox_inbox_stats {
 	uint64_t dedup_alarms_total;
 	uint64_t claims_refused; /* how often another consumer had the claim; the message waited */
 	uint64_t claims_lost;    /* that ended while a handler had the message */
+	uint64_t reported;       /* handled messages, with settings.report */
+	uint64_t unreported;     /* handled messages that are not reported yet, now */
 };
 OUTBOX_PUBLIC void outbox_inbox_stats(
     struct outbox_inbox *inbox, struct outbox_inbox_stats *ret_stats);

@@ -443,6 +443,7 @@ void inbox_partition_close(struct inbox_partition *assigned)
 	close_state(assigned);
 	assigned->store->partitions--;
 	offsets_finish(&assigned->offsets);
+	text_finish(&assigned->handled);
 	free(assigned);
 }
 
@@ -928,13 +929,23 @@ bool inbox_partition_checkpoint(
 		    "topics of fewer publishers and shards",
 		    length, COMMIT_TEXT_MARK);
 	}
-	length = commit_text_write(&assigned->offsets, mark, assigned->text);
+	length = commit_text_write(&assigned->offsets, mark, assigned->next_text);
+	assigned->next = assigned->offsets.done;
+	assigned->prepared = true;
 	assigned->mark_length = strlen(mark);
-	assigned->committed = assigned->offsets.done;
 	assigned->taken = 0;
 	if (commit_text_is_full(assigned->stops & STOP_TEXT, length, assigned->mark_length))
 		assigned->stops |= STOP_TEXT;
 	else
 		assigned->stops &= ~(unsigned)STOP_TEXT;
 	return true;
+}
+
+struct subscription_place inbox_partition_take_commit(struct inbox_partition *assigned)
+{
+	assigned->prepared = false;
+	assigned->committed = assigned->next;
+	text_copy(assigned->text, sizeof assigned->text, assigned->next_text);
+	return (struct subscription_place){
+	    assigned->topic, assigned->partition, assigned->committed, assigned->text};
 }

@@ -10,6 +10,7 @@
 #include "claims_store.h"
 #include "cleanup.h"
 #include "kafka_conf.h"
+#include "report_spec.h"
 #include "rules_spec.h"
 #include "text.h"
 
@@ -86,6 +87,7 @@ static void copy_all(struct inbox_settings *settings)
 	given->group = xstrdup(given->group);
 	given->dedup = xstrdup(given->dedup);
 	given->claims = xstrdup(given->claims);
+	given->report = xstrdup(given->report);
 	given->path = xstrdup(given->path);
 	given->id = xstrdup(given->id ? given->id : "header:outbox-id");
 	given->dead_letters = xstrdup(given->dead_letters);
@@ -268,6 +270,14 @@ static bool check_inbox_claims(const struct inbox_settings *settings, struct err
 	return !line || claims_spec_parse(line, &spec, err) || err_prefix(err, "claims = %s", line);
 }
 
+/* The line is not repeated: its dsn may have a password. */
+static bool check_inbox_report(const struct inbox_settings *settings, struct err *err)
+{
+	OWNED(report_spec_finish) struct report_spec spec = {0};
+	const char *line = settings->given.report;
+	return !line || report_spec_parse(line, &spec, err) || err_prefix(err, "report");
+}
+
 static bool check_inbox_path(const struct inbox_settings *settings, struct err *err)
 {
 	if (settings->given.path || (!settings->local && settings->rule_count == 0))
@@ -286,10 +296,12 @@ struct inbox_settings *inbox_settings_create(
 	settings->given = *given;
 	dedup_spec_init(&settings->spec, NULL);
 	copy_all(settings);
+
 	if (check_names(settings, err) && check_numbers(&settings->given, err) &&
 	    check_retries(settings, err) && check_inbox_dedup(settings, err) &&
-	    check_inbox_claims(settings, err) && check_inbox_rules(settings, err) &&
-	    check_inbox_path(settings, err) && kafka_conf_check(&settings->kafka, false, err))
+	    check_inbox_claims(settings, err) && check_inbox_report(settings, err) &&
+	    check_inbox_rules(settings, err) && check_inbox_path(settings, err) &&
+	    kafka_conf_check(&settings->kafka, false, err))
 		return settings;
 	inbox_settings_destroy(settings);
 	return NULL;
@@ -313,6 +325,7 @@ void inbox_settings_destroy(struct inbox_settings *settings)
 	free((char *)given->group);
 	free((char *)given->dedup);
 	free((char *)given->claims);
+	free((char *)given->report);
 	free((char *)given->path);
 	free((char *)given->id);
 	free((char *)given->dead_letters);

@@ -75,6 +75,7 @@ struct item {
 	bool checked;     /* the store was queried */
 	bool pending;     /* its id is pending in the store */
 	bool judged;      /* the rules were queried */
+	bool handled;     /* it ended in a way that is reported (settings.report) */
 	bool known;       /* it was finished before, and only its id must be remembered */
 	bool redelivered; /* it has the header outbox-group */
 };

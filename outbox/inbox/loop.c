@@ -16,6 +16,7 @@
 #include "logging.h"
 #include "loop_private.h"
 #include "redelivery.h"
+#include "reporter.h"
 #include "subscription.h"
 #include "text.h"
 #include "worker_pool.h"
@@ -163,6 +164,7 @@ static void *run_inbox_loop(void *context)
 static void free_loop(struct loop *loop)
 {
 	worker_pool_destroy(loop->workers);
+	reporter_destroy(loop->reporter);
 	claimer_destroy(loop->claimer); /* handlers need their claims until they return */
 	redelivery_destroy(loop->redelivery);
 	subscription_destroy(loop->subscription, CLOSE_MS);
@@ -193,6 +195,15 @@ static bool make_claimer(struct loop *loop, struct err *err)
 	return loop->claimer;
 }
 
+static bool make_reporter(struct loop *loop, struct err *err)
+{
+	const char *line = loop->settings->given.report;
+	if (!line)
+		return true;
+	loop->reporter = reporter_create(line, loop->wake_fd, err);
+	return loop->reporter;
+}
+
 static bool make_loop_parts(struct loop *loop, struct outbox_inbox *inbox, struct err *err)
 {
 	const struct outbox_inbox_settings *given = &loop->settings->given;
@@ -212,7 +223,7 @@ static bool make_loop_parts(struct loop *loop, struct outbox_inbox *inbox, struc
 	    .not_committed = loop_on_not_committed,
 	    .context = loop};
 
-	if (!make_claimer(loop, err))
+	if (!make_claimer(loop, err) || !make_reporter(loop, err))
 		return false;
 	loop->redelivery = redelivery_create(&loop->settings->kafka, given->group);
 	loop->workers = worker_pool_create(&workers, err);

@@ -29,7 +29,9 @@ struct loop {
 	struct subscription *subscription;
 	struct worker_pool *workers;
 	struct redelivery *redelivery;
-	struct claimer *claimer; /* NULL: ids are not claimed */
+	struct claimer *claimer;   /* NULL: ids are not claimed */
+	struct reporter *reporter; /* NULL: handled messages are not reported */
+	uint64_t report_mark;      /* reporter_add's, of the prepared commits */
 
 	struct inbox_partition_store common;
 	struct inbox_partition **partitions;
@@ -128,6 +130,10 @@ void loop_look_at_pauses(struct loop *loop); /* also for new partitions */
 /* Makes changes durable and commits them. wait: blocks until the coordinator has answered. */
 void loop_commit(struct loop *loop, bool wait);
 void loop_commit_in_time(struct loop *loop);
+/* The message is reported before its offset is committed. */
+void loop_note_handled(struct loop *loop, const struct item *item);
+/* Reports are too far behind: nothing more is read. */
+bool loop_is_unreported(const struct loop *loop);
 /* Writes the stores' logs from memory to the kernel. */
 void loop_flush_in_time(struct loop *loop);
 /* Asks whether the partitions are still ours, when the subscription has to know. */

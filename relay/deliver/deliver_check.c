@@ -10,6 +10,7 @@
 #include "deliver_text.h"
 #include "http_sender.h"
 #include "pg.h"
+#include "report_spec.h"
 #include "rule_key.h"
 #include "rules_spec.h"
 #include "text.h"
@@ -71,12 +72,30 @@ static bool dedup_is_exposed(const struct config_deliver *section)
 	       pg_dsn_is_exposed(spec.dsn);
 }
 
+static bool check_deliver_report(const struct config_deliver *section, struct err *err)
+{
+	OWNED(report_spec_finish) struct report_spec spec = {0};
+	struct err why;
+
+	return !section->report[0] || report_spec_parse(section->report, &spec, &why) ||
+	       refuse_deliver_key(section, err, "report", why.message);
+}
+
+static bool report_is_exposed(const struct config_deliver *section)
+{
+	OWNED(report_spec_finish) struct report_spec spec = {0};
+	struct err why;
+
+	return section->report[0] && report_spec_parse(section->report, &spec, &why) &&
+	       pg_dsn_is_exposed(spec.dsn ? spec.dsn : "");
+}
+
 bool deliver_dsn_is_exposed(const struct config_deliver *section)
 {
 	OWNED(claims_spec_finish) struct claims_spec spec = {0};
 	struct err why;
 
-	return dedup_is_exposed(section) ||
+	return dedup_is_exposed(section) || report_is_exposed(section) ||
 	       (section->claims[0] && claims_spec_parse(section->claims, &spec, &why) && spec.dsn &&
 		   pg_dsn_is_exposed(spec.dsn));
 }
@@ -143,7 +162,8 @@ bool deliver_check(const struct config_deliver *section, struct err *err)
 	return http_sender_check(section, err) && check_id(section, err) &&
 	       check_event_source(section, err) &&
 	       check_deliver_dedup(section, &dedup_is_local, err) &&
-	       check_deliver_claims(section, err) && check_deliver_rules(section, err) &&
+	       check_deliver_claims(section, err) && check_deliver_report(section, err) &&
+	       check_deliver_rules(section, err) &&
 	       check_deliver_path(section, dedup_is_local, err) && check_dedup_dsn(section, err) &&
 	       deliver_inbox_check(section, err);
 }

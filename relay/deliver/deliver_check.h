@@ -10,6 +10,6 @@ bool deliver_check(const struct config_deliver *section, struct err *err) MUST_C
  */
 char *deliver_missing_folder(const struct config_deliver *section);
 
-/* Whether the line of dedup or of claims has a dsn by which ids go unencrypted to another machine
- * (pg.h). */
+/* Whether the line of dedup, of claims or of reports has a dsn by which ids go unencrypted to
+ * another machine (pg.h). */
 bool deliver_dsn_is_exposed(const struct config_deliver *section);

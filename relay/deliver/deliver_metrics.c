@@ -85,6 +85,11 @@ static const struct metric_row deliver_rows[] = {
 	"Claims that ended while the application had the message.",
 	.alert = "it rises: the process was paused, or the server of the claims was away, for "
 		 "longer than the lease"},
+    {"relay_deliver_reported_total", METRIC_COUNTER, STATS(reported),
+	"Handled messages that were reported to their database (key report)."},
+    {"relay_deliver_unreported", METRIC_GAUGE, STATS(unreported),
+	"Handled messages that are not reported yet. Their offsets are not committed.",
+	.alert = "it rises for minutes: the database of the key report is away or refuses"},
 };
 
 const struct metric_table deliver_metric_table = {

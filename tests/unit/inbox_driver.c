@@ -96,8 +96,8 @@ static const struct string {
 	const char *name;
 	const char **text;
 } strings[] = {{"group", &settings.group}, {"dedup", &settings.dedup}, {"claims", &settings.claims},
-    {"path", &settings.path}, {"id", &settings.id}, {"dead_letters", &settings.dead_letters},
-    {"dsn", &dsn}};
+    {"report", &settings.report}, {"path", &settings.path}, {"id", &settings.id},
+    {"dead_letters", &settings.dead_letters}, {"dsn", &dsn}};
 
 static void add(const char **list, const char *item)
 {
@@ -410,12 +410,13 @@ static void print_stats(struct outbox_inbox *inbox)
 	       " abandoned=%" PRIu64 " commits=%" PRIu64 " failed_commits=%" PRIu64
 	       " filter_hits=%" PRIu64 " false_hits=%" PRIu64 " dedup_memory_bytes=%" PRIu64
 	       " dedup_disk_bytes=%" PRIu64 " dedup_alarms=%d dedup_alarms_total=%" PRIu64
-	       " claims_refused=%" PRIu64 " claims_lost=%" PRIu64 "\n",
+	       " claims_refused=%" PRIu64 " claims_lost=%" PRIu64 " reported=%" PRIu64
+	       " unreported=%" PRIu64 "\n",
 	    s.partitions, s.blocked, s.messages, s.bytes, s.in_progress, s.oldest_ms, s.paused,
 	    s.handled, s.duplicates, s.refused, s.retries, s.retry_records, s.dead_letters,
 	    s.rebalances, s.abandoned, s.commits, s.failed_commits, s.filter_hits, s.false_hits,
 	    s.dedup_memory_bytes, s.dedup_disk_bytes, s.dedup_alarms, s.dedup_alarms_total,
-	    s.claims_refused, s.claims_lost);
+	    s.claims_refused, s.claims_lost, s.reported, s.unreported);
 }
 
 static void obey(struct outbox_inbox *inbox, const char *command, const char *word)
