@@ -267,6 +267,7 @@ static void add_released(struct claimer *claimer, struct item *item)
 		claimer->released = xrealloc(
 		    claimer->released, claimer->released_capacity * sizeof *claimer->released);
 	}
+
 	if (claimer->released_count == 0)
 		claimer->release_at = clock_ms() + RELEASE_MS;
 	claimer->released[claimer->released_count++] = item->claim;

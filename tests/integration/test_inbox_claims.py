@@ -109,17 +109,34 @@ def test_a_consumer_that_is_stopped_for_longer_than_its_lease_has_no_effect(worl
     """Its handlers have begun, and only the token tells the target so. It lost the claims of messages
     that waited for a handler, too: those are claimed again."""
     count = scale(100, 16)
-    one, two = world.open_two(concurrency=8)
+    pair = {inbox.process.pid: inbox for inbox in world.open_two(concurrency=8)}
     world.produce(count, slow=3 * LEASE)
-    world.wait_spans(8, f"pid = {one.process.pid}")
+    world.wait_spans(8, "true")
+    one = pair.pop(world.database.execute("select pid from span limit 1")[0][0])
+    (two,) = pair.values()
     one.pause()
-    world.wait_spans(1, f"pid = {two.process.pid} and id in (select id from span where pid = {one.process.pid})")
+    taken_over = f"""pid = {two.process.pid} and exists (select from span a
+        where a.id = span.id and a.token < span.token and a.pid = {one.process.pid} and a.ended is null)"""
+    world.wait_spans(1, taken_over)
     one.resume()
     one.wait_stats(claims_lost=1)
     world.wait_spans(2 * count)
     world.judge()
     assert world.spans(f"pid = {one.process.pid} and ended is null")
     assert one.wait_event("inbox_claim_lost") and not two.events("inbox_claim_lost")
+
+
+def test_each_try_has_a_larger_token(world):
+    """The claim ends with the try: the next one may be another consumer's."""
+    inbox = world.open(partitions=2, batch=8, retry_first_ms=10)
+    produce(world.kafka.bootstrap, world.topic,
+            [(f"id-{i}", f"key-{i}", "retry=2", 0) for i in range(20)])
+    world.wait_spans(20)
+    spans = world.spans()
+    judge(spans)
+    assert len(spans) == 60 and len({span.id for span in spans}) == 20
+    inbox.wait_stats(handled=20)
+    assert inbox.stats()["claims_lost"] == 0
 
 
 def test_the_claims_of_a_killed_consumer_end_with_their_leases(world):
