@@ -224,6 +224,7 @@ static bool run_compared(const struct call *call, const struct publisher_setting
 		    &(struct bench_consumption){.kind = call->arguments[1],
 			.topic = topic,
 			.claims = call_text(call, "claims", NULL),
+			.report = call_text(call, "report", NULL),
 			.messages = call_number(call, "messages", 1)},
 		    err);
 	if (call->argument_count == 2 && text_equal(kind, "open"))

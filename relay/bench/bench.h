@@ -333,7 +333,8 @@ bool bench_dedup(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_inbox(struct bench *bench, struct err *err) MUST_CHECK;
 /* `outbox-relay-bench consume KIND`: a consumer that the part inbox measures as a child process. */
 struct bench_consumption {
-	const char *kind, *topic, *claims; /* claims: a line of claims.h; NULL: none */
+	const char *kind, *topic;
+	const char *claims, *report; /* lines, as in inbox.h; NULL: none */
 	int64_t messages;
 };
 bool bench_consume(const struct kafka_settings *kafka, const struct bench_consumption *what,

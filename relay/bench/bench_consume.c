@@ -123,6 +123,7 @@ static bool consume_topic(const struct kafka_settings *kafka, const struct kind 
 	    .context = &consumed,
 	    .dedup = dedup,
 	    .claims = what->claims,
+	    .report = what->report,
 	    .path = folder,
 	    .concurrency = kind->concurrency,
 	    .batch = kind->batch};
