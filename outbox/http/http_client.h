@@ -101,6 +101,11 @@ struct http_request {
 	enum http_method method;
 	enum http_protocol protocol;
 	const char *url;
+	/*
+	 * Another address for the host of the URL, as CURLOPT_CONNECT_TO has it ("::10.0.0.1:");
+	 * the name for Host and the certificate stays. NULL: that of the URL.
+	 */
+	const char *connect_to;
 	const struct http_header *headers;
 	size_t header_count;
 	const void *body; /* POST; NOT copied: must stay valid until the response was taken */

@@ -178,6 +178,7 @@ void http_exchange_destroy(struct exchange *exchange)
 {
 	if (exchange->easy)
 		curl_easy_cleanup(exchange->easy);
+	curl_slist_free_all(exchange->connect_to);
 	free(exchange->lines);
 	text_finish(&exchange->line_text);
 	text_finish(&exchange->body);

@@ -17,7 +17,8 @@ struct exchange {
 	CURL *easy;
 	struct curl_slist *lines; /* the request's header lines: room for line_room */
 	size_t line_room;
-	struct text line_text; /* the text of the lines */
+	struct text line_text;         /* the text of the lines */
+	struct curl_slist *connect_to; /* NULL: none, see http_request.connect_to */
 	struct http_limits limits;
 	struct text body;
 	struct text answer_headers; /* name NUL value NUL … of the final answer */

@@ -12,8 +12,17 @@ bool http_reach(const char *url, const struct http_networks *networks, int timeo
     struct text *ret_what, struct text *ret_refused) MUST_CHECK;
 
 /*
- * The part of http_reach that needs neither a resolver nor a connection: checks a host that is an
- * address or localhost. True for other names.
+ * The same for a URL that service_url_is accepts: asks the name servers, and connects to each
+ * address. *ret_refused has all the refused ones ("10.2.0.7, 10.2.0.8"). *ret_cure: what to do,
+ * unless an address is refused.
+ */
+bool http_reach_service(const char *url, const char *name_servers,
+    const struct http_networks *networks, int timeout_ms, struct text *ret_what,
+    struct text *ret_refused, const char **ret_cure) MUST_CHECK;
+
+/*
+ * The part of both that needs neither a resolver nor a connection: checks a host that is an
+ * address or localhost, and the addresses of a list. True for other names.
  */
 bool http_reach_literal(const char *url, const struct http_networks *networks,
     struct text *ret_what, struct text *ret_refused) MUST_CHECK;

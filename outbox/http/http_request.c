@@ -162,6 +162,19 @@ static bool set_limits(CURL *easy, const struct http_limits *limits)
 	return good;
 }
 
+/* libcurl does not copy the list, so the exchange keeps it. */
+static bool set_connect_to(struct exchange *exchange, const char *connect_to)
+{
+	if (!connect_to && !exchange->connect_to)
+		return true;
+	curl_slist_free_all(exchange->connect_to);
+	exchange->connect_to = connect_to ? curl_slist_append(NULL, connect_to) : NULL;
+	if (connect_to && !exchange->connect_to)
+		return false;
+	return curl_easy_setopt(exchange->easy, CURLOPT_CONNECT_TO, exchange->connect_to) ==
+	       CURLE_OK;
+}
+
 static bool is_plain(const struct http_request *request)
 {
 	return strncasecmp(request->url, "http:", 5) == 0;
@@ -196,7 +209,8 @@ bool http_request_set(struct exchange *exchange, const struct http_request *requ
 	SET(CURLOPT_FRESH_CONNECT, 0L);
 	SET(CURLOPT_PIPEWAIT, 1L);
 	SET(CURLOPT_HTTP_VERSION, exchange->only_kept ? (long)CURL_HTTP_VERSION_2 : version);
-	return good && set_method(easy, request) && set_request_headers(exchange, request) &&
+	return good && set_connect_to(exchange, request->connect_to) && set_method(easy, request) &&
+	       set_request_headers(exchange, request) &&
 	       (is_plain(request) || set_request_tls(exchange, request->tls)) &&
 	       set_limits(easy, &request->limits);
 }

@@ -1,7 +1,6 @@
 /*
- * writer: a transaction that changes a row and calls outbox.publish, compared with the same
- * transaction that inserts into a plain table, as fast as 4 connections go, in short runs that take
- * turns.
+ * writer: a transaction that changes a row and writes a message, as fast as 4 connections go. Each
+ * comparison is two ways to write the message, in short runs that take turns.
  */
 #include "bench_load.h"
 
@@ -10,12 +9,18 @@
 
 enum { CONNECTIONS = 4, SHORT_US = 1000000 };
 
+struct comparison {
+	const char *name;
+	const char *what, *sql; /* the way that is judged */
+	const char *beside, *beside_sql;
+	double bound; /* smallest ratio of the rates */
+};
+
 static bool run_once(
-    struct bench *bench, bool publishes, int64_t first, double *ret_rate, struct err *err)
+    struct bench *bench, const char *sql, int64_t first, double *ret_rate, struct err *err)
 {
 	const struct bench_step steps[] = {{"begin", BENCH_TAKES_NOTHING},
-	    {sql_bench_order, BENCH_TAKES_ORDER},
-	    {publishes ? sql_bench_publish : sql_bench_plain, BENCH_TAKES_ROW},
+	    {sql_bench_order, BENCH_TAKES_ORDER}, {sql, BENCH_TAKES_ROW},
 	    {"commit", BENCH_TAKES_NOTHING}, {NULL, BENCH_TAKES_NOTHING}};
 	const struct bench_load load = {.steps = steps,
 	    .connections = CONNECTIONS,
@@ -30,26 +35,45 @@ static bool run_once(
 	return true;
 }
 
-bool bench_writer(struct bench *bench, struct err *err)
+static bool compare_writers(
+    struct bench *bench, const struct comparison *comparison, struct err *err)
 {
-	double publish[BENCH_PAIRS], plain[BENCH_PAIRS], warm;
+	double rates[BENCH_PAIRS], beside[BENCH_PAIRS], warm;
 
 	/* one run of each ahead, which does not count, so that both begin with warm caches */
-	if (!bench_empty_table(bench, err) || !run_once(bench, true, 0, &warm, err) ||
-	    !run_once(bench, false, 0, &warm, err))
+	if (!bench_empty_table(bench, err) || !run_once(bench, comparison->sql, 0, &warm, err) ||
+	    !run_once(bench, comparison->beside_sql, 0, &warm, err))
 		return false;
+
 	for (int pair = 0; pair < BENCH_PAIRS; pair++) {
 		for (int turn = 0; turn < 2; turn++) {
-			bool publishes = turn == pair % 2;
+			bool judged = turn == pair % 2;
 
-			if (!run_once(bench, publishes, pair * 1000,
-				publishes ? &publish[pair] : &plain[pair], err))
+			if (!run_once(bench, judged ? comparison->sql : comparison->beside_sql,
+				pair * 1000, judged ? &rates[pair] : &beside[pair], err))
 				return false;
 		}
-		bench_say("outbox.publish %.0f, plain table %.0f transactions/s", publish[pair],
-		    plain[pair]);
+		bench_say("%s %.0f, %s %.0f transactions/s", comparison->what, rates[pair],
+		    comparison->beside, beside[pair]);
 	}
-	bench_judge_pairs(bench, "writer with outbox.publish, beside a plain table", "tx/s",
-	    publish, plain, BENCH_PAIRS, '>', 0.8);
+	bench_judge_pairs(
+	    bench, comparison->name, "tx/s", rates, beside, BENCH_PAIRS, '>', comparison->bound);
+	return true;
+}
+
+bool bench_writer(struct bench *bench, struct err *err)
+{
+	const struct comparison comparisons[] = {
+	    {"writer with outbox.publish, beside a plain table", "outbox.publish",
+		sql_bench_publish, "plain table", sql_bench_plain, 0.8},
+	    {"writer without a unique key, beside a function that takes none", "outbox.publish",
+		sql_bench_publish, "function without unique keys", sql_bench_publish_bare, 0.98},
+	    {"writer with a unique key, beside one without", "unique key", sql_bench_publish_unique,
+		"none", sql_bench_publish, 0.5},
+	};
+
+	for (size_t i = 0; i < sizeof comparisons / sizeof *comparisons; i++)
+		if (!compare_writers(bench, &comparisons[i], err))
+			return false;
 	return true;
 }

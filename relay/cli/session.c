@@ -70,7 +70,8 @@ const char *session_table(const struct call *call)
 bool session_check_table(const struct call *call, struct err *err)
 {
 	return !call_flag(call, "table") || session_table(call) ||
-	       err_set(err, ERR_REJECT, "--table is message, lookback or processed, not \"%s\"",
+	       err_set(err, ERR_REJECT,
+		   "--table is message, lookback, processed or unique_ledger, not \"%s\"",
 		   call_text(call, "table", NULL));
 }
 

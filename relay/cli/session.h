@@ -44,7 +44,7 @@ const char *session_table(const struct call *call);
 bool session_check_table(const struct call *call, struct err *err) MUST_CHECK;
 #define SESSION_TABLE_OPTION                                                                       \
 	{                                                                                          \
-		"table", "TABLE", "message, lookback or processed (default: all three)."           \
+		"table", "TABLE", "message, lookback, processed or unique_ledger (default: all)."  \
 	}
 
 /* The [publisher] section of --publisher; without it the only one, or "main". */

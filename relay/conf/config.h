@@ -67,7 +67,8 @@ struct config_check {
 	char *name;
 	char *origin; /* where it was declared, for messages */
 	enum check_transport transport;
-	char *url;                /* http, grpc; "": only the URLs that messages bring */
+	char *url; /* http, grpc (service_url.h too); "": only the URLs that messages bring */
+	char *name_servers;       /* that resolve url = grpc://NAME; "": those of the system */
 	char *dsn, *function;     /* sql */
 	int read_only;            /* sql: 1: the function may not write */
 	struct config_list types; /* types whose messages may use this section; empty: any */

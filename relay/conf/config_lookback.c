@@ -1,6 +1,7 @@
 /* Checks [lookback] and [check] sections with one another. */
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include "cleanup.h"
 #include "config_source.h"
 
@@ -112,6 +113,16 @@ static bool finish_lookback(
 	return true;
 }
 
+/* The scheme of these URLs says the transport, so that url = grpc://shop is all to write. */
+static void set_transport_of_url(struct config_check *check)
+{
+	bool is_grpc = strncasecmp(check->url, "grpc://", 7) == 0 ||
+		       strncasecmp(check->url, "grpcs://", 8) == 0;
+
+	if (check->transport == CHECK_HTTP && is_grpc)
+		check->transport = CHECK_GRPC;
+}
+
 static bool check_batch_of_ids(
     const struct config_source *source, const struct config_check *check, struct err *err)
 {
@@ -130,9 +141,11 @@ static bool check_batch_of_ids(
 bool config_lookback_finish(
     struct config *config, const struct config_source *source, struct err *err)
 {
-	for (int i = 0; i < config->check_count; i++)
+	for (int i = 0; i < config->check_count; i++) {
+		set_transport_of_url(&config->checks[i]);
 		if (!check_batch_of_ids(source, &config->checks[i], err))
 			return false;
+	}
 	for (int i = 0; i < config->lookback_count; i++) {
 		struct config_lookback *lookback = &config->lookbacks[i];
 

@@ -216,7 +216,14 @@ const struct config_row config_rows[] = {
 	{CHECK(url), .type = CONFIG_TEXT, .default_value = "",
 		.help = "URL that the relay calls (http, grpc), for example "
 		    "https://shop.example/lookback. Empty: the relay calls only the URLs that "
-		    "messages name."},
+		    "messages name. gRPC services may have several addresses: grpc://shop (from "
+		    "the DNS records SRV of _grpc._tcp.shop), grpc://shop:50051 (all addresses of "
+		    "the name), grpc://10.0.0.1:50051,10.0.0.2:50051; grpcs:// is the same with "
+		    "TLS. These forms set transport = grpc."},
+	{CHECK(name_servers), .type = CONFIG_TEXT, .default_value = "",
+		.help = "Name servers that resolve url = grpc://NAME, for example 10.0.0.2 or "
+			"127.0.0.1:5353, separated by commas. Empty: those of the system "
+			"(/etc/resolv.conf)."},
 	{CHECK(dsn), .type = CONFIG_TEXT, .default_value = "",
 		.help = "Connection string or URI of the business's database for libpq (sql)."},
 	{CONFIG_CHECK, "dsn_file", CONFIG_FILE, .default_value = "",

@@ -10,6 +10,7 @@
 #include <strings.h>
 #include <unistd.h>
 #include "checks_reach.h"
+#include "service_url.h"
 #include "http_guard.h"
 #include "http_sign.h"
 #include "pg.h"
@@ -240,16 +241,20 @@ static void check_service_url(const struct service *service)
 		add_service_finding(service, PREFLIGHT_FAIL,
 		    "set url, or in allow the destinations that messages may bring",
 		    "no service can be called: neither url nor allow is set");
+	if (service_url_is(url))
+		checks_reach_service(service->report, service->place, url,
+		    service->check->name_servers, service->check->networks);
 	/* an empty list refuses every URL; this is its refusal of a well-formed URL */
-	if (*url && !http_guard_url(&none, url, &refusal) &&
-	    !text_equal(refusal.code, "not_listed"))
+	else if (*url && !http_guard_url(&none, url, &refusal) &&
+		 !text_equal(refusal.code, "not_listed"))
 		preflight_add(
 		    service->report, PREFLIGHT_FAIL, service->place, NULL, "url: %s", refusal.text);
 	else if (*url && service->check->transport != CHECK_SQL)
 		checks_reach(service->report, service->place, url, service->check->networks);
-	if (strncasecmp(url, "http:", 5) == 0 || strcasestr(service->check->allow, "http:"))
+	if (strncasecmp(url, "http:", 5) == 0 || strncasecmp(url, "grpc:", 5) == 0 ||
+	    strcasestr(service->check->allow, "http:"))
 		add_service_finding(service, PREFLIGHT_WARN,
-		    "ask at https://, or within a network that is trusted",
+		    "ask at https:// or grpcs://, or within a network that is trusted",
 		    "what decides goes over the network without TLS: whoever is between can "
 		    "decide");
 }

@@ -41,6 +41,27 @@ void checks_reach(
 	http_networks_finish(&allowed);
 }
 
+void checks_reach_service(struct preflight *report, const char *place, const char *url,
+    const char *name_servers, const char *networks)
+{
+	struct http_networks allowed = {0};
+	OWNED(text_finish) struct text what = {0}, refused = {0};
+	owned_text char *cure = NULL;
+	const char *other_cure;
+	struct err err;
+
+	/* a list that is wrong is a finding of its own */
+	if (!http_networks_parse(networks, &allowed, &err))
+		return;
+	if (!http_reach_service(
+		url, name_servers, &allowed, REACH_MS, &what, &refused, &other_cure)) {
+		cure = refused.length ? missing_line(networks, &refused) : xstrdup(other_cure);
+		preflight_add(report, refused.length ? PREFLIGHT_FAIL : PREFLIGHT_WARN, place, cure,
+		    "url: %s", text_string(&what));
+	}
+	http_networks_finish(&allowed);
+}
+
 bool checks_reach_literal(const char *url, const char *networks, struct text *ret_what)
 {
 	struct http_networks allowed = {0};

@@ -12,3 +12,6 @@ bool checks_reach_literal(const char *url, const char *networks, struct text *re
 /* networks is the key of the section, as it is written. */
 void checks_reach(
     struct preflight *report, const char *place, const char *url, const char *networks);
+/* The same for a URL that service_url_is accepts. */
+void checks_reach_service(struct preflight *report, const char *place, const char *url,
+    const char *name_servers, const char *networks);

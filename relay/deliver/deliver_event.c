@@ -244,19 +244,15 @@ static const char *time_of(struct deliver_event *event, const struct origin *ori
 	return copy_event_text(event, text);
 }
 
-static bool is_integer(const char *text)
-{
-	int64_t ignored;
-
-	return text_to_int64(text, INT64_MIN, INT64_MAX, &ignored);
-}
-
 static void add_outbox_attributes(struct deliver_event *event,
     const struct outbox_inbox_message *message, const struct origin *origin)
 {
+	int64_t partition;
+
 	add_event_attribute(event, "outboxtopic", origin->topic, false);
-	if (is_integer(origin->partition))
-		add_event_attribute(event, "outboxpartition", origin->partition, true);
+	/* written anew, since "007" of a header is no number of JSON */
+	if (text_to_int64(origin->partition, 0, INT32_MAX, &partition))
+		add_event_attribute(event, "outboxpartition", integer_text(event, partition), true);
 	/* integers of CloudEvents have 32 bits: offset and token are texts */
 	add_event_attribute(event, "outboxoffset", origin->offset, false);
 	add_event_attribute(event, "outboxattempt", integer_text(event, message->attempt), true);

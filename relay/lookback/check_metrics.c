@@ -82,6 +82,17 @@ void check_metrics_answer(
 			    METRIC_LABELLED(metrics->series.checks, name, names[i]), counts[i]);
 }
 
+void check_metrics_addresses(
+    struct check_metrics *metrics, int service, const struct transport_addresses *addresses)
+{
+	const char *name = metrics->config->checks[service].name;
+	struct metric *family = metrics->series.addresses;
+
+	metric_set(METRIC_LABELLED(family, name, "working"), addresses->working);
+	metric_set(METRIC_LABELLED(family, name, "failing"), addresses->failing);
+	metric_set(METRIC_LABELLED(family, name, "refused"), addresses->refused);
+}
+
 /* --- hosts ---------------------------------------------------------------------------------- */
 
 static struct shown *find_shown(struct check_metrics *metrics, const char *host)

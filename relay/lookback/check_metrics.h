@@ -15,6 +15,9 @@ void check_metrics_destroy(struct check_metrics *metrics); /* NULL is fine */
 
 void check_metrics_answer(
     struct check_metrics *metrics, int service, const struct check_answer *answer, int id_count);
+/* The addresses of a service that has several. */
+void check_metrics_addresses(
+    struct check_metrics *metrics, int service, const struct transport_addresses *addresses);
 /* Shows a host before it was ever asked. */
 void check_metrics_host(struct check_metrics *metrics, const char *host);
 /*

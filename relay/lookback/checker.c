@@ -566,6 +566,19 @@ static void hear_all(struct checker *checker, int64_t now)
 
 /* --- the loop ------------------------------------------------------------------------------- */
 
+static void note_addresses(struct checker *checker)
+{
+	struct transport_addresses addresses;
+
+	for (int i = 0; i < checker->options.config->check_count; i++) {
+		const struct service *service = &checker->services[i];
+
+		if (service->transport && service->kind->addresses &&
+		    service->kind->addresses(service->transport, &addresses))
+			check_metrics_addresses(checker->metrics, i, &addresses);
+	}
+}
+
 static void note_checker_status(struct checker *checker, int64_t now)
 {
 	struct schedule_figures figures = schedule_figures(checker->schedule);
@@ -581,6 +594,7 @@ static void note_checker_status(struct checker *checker, int64_t now)
 		return;
 	checker->status_at = now + STATUS_MS;
 	tripped = check_metrics_note(checker->metrics, checker->schedule, now, &failing);
+	note_addresses(checker);
 	pthread_mutex_lock(&checker->mutex);
 	checker->status.loop_ms = now;
 	checker->status.works = works;

@@ -18,6 +18,9 @@ static void name_host(const struct config_check *check, const char *url, char *h
 	/* It has no URL, and its dsn may hold a password: the section names the host. */
 	if (check->transport == CHECK_SQL)
 		snprintf(host, size, "sql %s", check->name);
+	/* The service as a whole; each of its addresses has a breaker of its own (balancer.h). */
+	else if (strncasecmp(url, "grpc", 4) == 0)
+		snprintf(host, size, "grpc %s", check->name);
 	else
 		snprintf(host, size, "%.*s%s", length, begin,
 		    has_port                            ? ""

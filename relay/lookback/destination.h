@@ -9,7 +9,8 @@ enum { DESTINATION_HOST = 320 };
 
 struct destination {
 	int service;                 /* its place among the [check] sections; -1: none */
-	char host[DESTINATION_HOST]; /* "host:port", of a database "sql <section>" */
+	char host[DESTINATION_HOST]; /* "host:port"; "sql <section>" of a database, "grpc <section>"
+					of grpc:// */
 	struct refusal refusal;      /* why none */
 };
 

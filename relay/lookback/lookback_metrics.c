@@ -37,6 +37,13 @@ static const struct metric_row lookback_rows[] = {
 	"Circuit breaker state: 0 closed, 1 half open, 2 open. The first 100 hosts are shown.",
 	.labels = {{"host", "the host of the business"}},
 	.alert = "2 for minutes: the business does not answer, or fails"},
+    {"relay_lookback_addresses", METRIC_GAUGE, SERIES(addresses),
+	"Addresses of a service that is [called by its name](../guide/service-names.md). failing: "
+	"its "
+	"circuit breaker is not closed. refused: it is not public, and `networks` does not list "
+	"it.",
+	.labels = {{SERVICE}, {"state", "`working`, `failing`, `refused`"}},
+	.alert = "working at 0: no address of the service works"},
     {"relay_lookback_late_answers_total", METRIC_COUNTER, SERIES(late_answers),
 	"Ids whose answer was ignored because the claim of the checker had expired."},
     {"relay_lookback_lost_decisions_total", METRIC_COUNTER, SERIES(lost_decisions),

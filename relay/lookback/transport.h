@@ -64,6 +64,12 @@ struct check_answer {
 
 struct transport;
 
+/* The addresses of a service that has several, by their state. */
+struct transport_addresses {
+	int working, failing; /* failing: the breaker is not closed */
+	int refused;          /* left out by the guard */
+};
+
 /* Rows of one table (transport.c); the functions of one transport. */
 struct transport_kind {
 	/*
@@ -92,6 +98,9 @@ struct transport_kind {
 	 * Refuses the settings that `open` would refuse, without a connection; files may be read.
 	 */
 	bool (*check)(const struct config_check *check, struct err *err);
+	/* False: the service is one URL or database. NULL: always so. */
+	bool (*addresses)(
+	    const struct transport *transport, struct transport_addresses *ret_addresses);
 };
 
 const struct transport_kind *transport_kind_of(enum check_transport transport);

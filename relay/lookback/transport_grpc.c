@@ -210,6 +210,7 @@ static const struct http_header headers[] = {
 
 static const struct web_dialect dialect = {
     .protocol = HTTP_2,
+    .takes_services = true,
     .headers = headers,
     .header_count = 2,
     .timeout_header = "grpc-timeout",
@@ -238,4 +239,5 @@ const struct transport_kind transport_grpc = {.open = open_grpc,
     .deadline = web_deadline,
     .step = web_step,
     .take = web_take,
-    .release = web_release};
+    .release = web_release,
+    .addresses = web_addresses};

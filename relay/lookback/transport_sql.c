@@ -583,9 +583,9 @@ static bool check_settings(const struct config_check *check, struct err *err)
 	    "it is not for transport = sql: its dsn says how a database is reached (sslmode, "
 	    "sslrootcert, sslcert, …)";
 	const struct check_unfit unfit[] = {{"url", check->url, remote},
-	    {"allow", check->allow, remote}, {"networks", check->networks, security},
-	    {"secret", check->secret, security}, {"old_secret", check->old_secret, security},
-	    {"tls_ca", check->tls_ca, security},
+	    {"name_servers", check->name_servers, remote}, {"allow", check->allow, remote},
+	    {"networks", check->networks, security}, {"secret", check->secret, security},
+	    {"old_secret", check->old_secret, security}, {"tls_ca", check->tls_ca, security},
 	    {"tls_certificate", check->tls_certificate, security},
 	    {"tls_key", check->tls_key, security}};
 

@@ -4,12 +4,17 @@
  */
 #include "transport_web.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+#include "cleanup.h"
 #include "clock.h"
 #include "hex.h"
 #include "http_peer.h"
+#include "http_service.h"
 #include "wire.h"
 
 enum {
@@ -18,10 +23,19 @@ enum {
 	HEADERS = 8,
 };
 
+/* A call to a service with several addresses may wait for one, and may try several. */
+enum call_state { CALL_SENT, CALL_WAITS, CALL_ENDED };
+
 struct call {
 	struct reply reply; /* first */
 	struct call *next, *before;
 	struct text url, body;
+	/* with a service only */
+	bool is_balanced;
+	enum call_state state;
+	struct http_service_call tries;
+	int64_t asked_at;
+	bool was_sent; /* to an address that failed */
 };
 
 struct transport {
@@ -30,8 +44,11 @@ struct transport {
 	struct http_client *client;
 	struct http_peer peer;
 	struct http_limits limits;
-	char timeout[24];
 	struct call *calls; /* all that were not released */
+	/* The addresses of the section's own url; NULL: that is a plain URL. */
+	struct http_service *service;
+	int epoll_fd;       /* with a service: its descriptor and the client's */
+	int waiting, ended; /* calls in these states */
 };
 
 /* --- settings ------------------------------------------------------------------------------- */
@@ -44,6 +61,8 @@ static bool check_configured_url(const struct transport *transport, struct err *
 	struct err why = {0};
 	bool located;
 
+	if (transport->service)
+		return true;
 	if (!check->url[0]) {
 		if (check->allow[0])
 			return true;
@@ -71,7 +90,8 @@ static bool set_client(struct transport *transport, struct err *err)
 	const struct config_check *check = transport->check;
 	int host = (int)check->host_in_flight;
 	int all = check->allow[0] ? MOST_REQUESTS : host;
-	const struct http_client_settings settings = {.max_in_flight = all,
+	const struct http_client_settings settings = {
+	    .max_in_flight = all + (transport->service ? 1 : 0), /* see try_elsewhere */
 	    .max_connections = all,
 	    .max_host_connections = host,
 	    .user_agent = "outbox-relay/" RELAY_VERSION,
@@ -81,7 +101,6 @@ static bool set_client(struct transport *transport, struct err *err)
 	    .connect_timeout_ms = (int)check->connect_timeout_ms,
 	    .max_body = (size_t)check->max_answer,
 	    .max_headers = MOST_HEADER_BYTES};
-	snprintf(transport->timeout, sizeof transport->timeout, "%" PRId64 "m", check->timeout_ms);
 	transport->client = http_client_create(&settings, err);
 	return transport->client;
 }
@@ -89,7 +108,7 @@ static bool set_client(struct transport *transport, struct err *err)
 static bool set_service_peer(struct transport *transport, struct err *err)
 {
 	const struct config_check *check = transport->check;
-	const struct http_peer_texts texts = {.url = check->url,
+	const struct http_peer_texts texts = {.url = service_url_is(check->url) ? "" : check->url,
 	    .networks = check->networks,
 	    .secret = check->secret,
 	    .old_secret = check->old_secret,
@@ -103,6 +122,50 @@ static bool set_service_peer(struct transport *transport, struct err *err)
 	       check_refuse(check, err, key, "%s", why.message);
 }
 
+static bool add_to_epoll(const struct transport *transport, int fd)
+{
+	struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
+
+	return fd < 0 || epoll_ctl(transport->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+/* The loop waits for one descriptor of a transport, so that of the client is put into an epoll. */
+static bool join_descriptors(struct transport *transport, struct err *err)
+{
+	if (!transport->service)
+		return true;
+	transport->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (transport->epoll_fd >= 0 &&
+	    add_to_epoll(transport, http_client_fd(transport->client)) &&
+	    add_to_epoll(transport, http_service_fd(transport->service)))
+		return true;
+	return err_set(err, ERR_FATAL, "no descriptor for a service: %s", strerror(errno));
+}
+
+static bool set_service(struct transport *transport, struct err *err)
+{
+	const struct config_check *check = transport->check;
+	const struct check_unfit unfit[] = {{"name_servers", check->name_servers,
+	    "only url = grpc://NAME asks name servers; remove it, or set that"}};
+	owned_text char *section = xformat("check %s", check->name);
+	const struct http_service_settings settings = {.section = section,
+	    .url = check->url,
+	    .name_servers = check->name_servers,
+	    .networks = &transport->peer.networks,
+	    .breaker_failures = check->breaker_failures,
+	    .breaker_pause_ms = check->breaker_pause_ms};
+	const char *key;
+	struct err why;
+
+	if (!service_url_is(check->url))
+		return check_has_none(check, unfit, 1, err);
+	if (!transport->dialect->takes_services)
+		return check_refuse(
+		    check, err, "url", "grpc:// is called by gRPC; set transport = grpc");
+	transport->service = http_service_open(&settings, &key, &why);
+	return transport->service || check_refuse(check, err, key, "%s", why.message);
+}
+
 static bool set_up_web(struct transport *transport, struct err *err)
 {
 	const struct config_check *check = transport->check;
@@ -110,8 +173,9 @@ static bool set_up_web(struct transport *transport, struct err *err)
 	    {"dsn", check->dsn, "only transport = sql asks a database; remove it, or set that"}};
 
 	return check_has_none(check, unfit, 1, err) && set_service_peer(transport, err) &&
-	       check_configured_url(transport, err) && check_allow(check, err) &&
-	       set_client(transport, err);
+	       set_service(transport, err) && check_configured_url(transport, err) &&
+	       check_allow(check, err) && set_client(transport, err) &&
+	       join_descriptors(transport, err);
 }
 
 struct transport *web_open(
@@ -121,6 +185,7 @@ struct transport *web_open(
 
 	transport->dialect = dialect;
 	transport->check = check;
+	transport->epoll_fd = -1;
 	if (set_up_web(transport, err))
 		return transport;
 	web_close(transport);
@@ -139,8 +204,16 @@ bool web_check(const struct web_dialect *dialect, const struct config_check *che
 
 /* --- asking --------------------------------------------------------------------------------- */
 
+static void set_call_state(struct transport *transport, struct call *call, enum call_state state)
+{
+	transport->waiting += (state == CALL_WAITS) - (call->state == CALL_WAITS);
+	transport->ended += (state == CALL_ENDED) - (call->state == CALL_ENDED);
+	call->state = state;
+}
+
 static void forget_call(struct transport *transport, struct call *call)
 {
+	set_call_state(transport, call, CALL_SENT);
 	if (call->before)
 		call->before->next = call->next;
 	else
@@ -195,9 +268,12 @@ static bool sign_call(const struct transport *transport, const struct call *call
 	    count, err);
 }
 
-static bool send_call(struct transport *transport, struct call *call, struct err *err)
+static bool send_call(struct transport *transport, struct call *call, const char *connect_to,
+    int64_t timeout_ms, struct err *err)
 {
 	const struct web_dialect *dialect = transport->dialect;
+	struct http_limits limits = transport->limits;
+	char timeout[24];
 	struct http_header headers[HEADERS];
 	struct http_signature signature = {0};
 	struct text name = {0};
@@ -206,9 +282,10 @@ static bool send_call(struct transport *transport, struct call *call, struct err
 
 	for (int i = 0; i < dialect->header_count; i++)
 		headers[count++] = dialect->headers[i];
+	limits.timeout_ms = (int)timeout_ms;
+	snprintf(timeout, sizeof timeout, "%" PRId64 "m", timeout_ms);
 	if (dialect->timeout_header)
-		headers[count++] =
-		    (struct http_header){dialect->timeout_header, transport->timeout};
+		headers[count++] = (struct http_header){dialect->timeout_header, timeout};
 
 	add_question_name(&name, call->reply.question);
 	sent = sign_call(transport, call, text_string(&name), &signature, headers, &count, err);
@@ -216,12 +293,13 @@ static bool send_call(struct transport *transport, struct call *call, struct err
 			   &(struct http_request){.method = HTTP_POST,
 			       .protocol = dialect->protocol,
 			       .url = text_string(&call->url),
+			       .connect_to = connect_to,
 			       .headers = headers,
 			       .header_count = count,
 			       .body = text_string(&call->body),
 			       .body_length = call->body.length,
 			       .tls = &transport->peer.tls,
-			       .limits = transport->limits,
+			       .limits = limits,
 			       .opaque = call},
 			   err);
 
@@ -230,23 +308,166 @@ static bool send_call(struct transport *transport, struct call *call, struct err
 	return sent;
 }
 
+/* --- services ------------------------------------------------------------------------------ */
+
+static void end_without_response(
+    struct transport *transport, struct call *call, const char *failure, const char *error)
+{
+	reply_fail(&call->reply, failure, "%s", error);
+	call->reply.answer.sent = call->was_sent;
+	call->reply.answer.total_us = (clock_ms() - call->asked_at) * 1000;
+	set_call_state(transport, call, CALL_ENDED);
+}
+
+static int64_t time_left(const struct transport *transport, const struct call *call, int64_t now)
+{
+	return call->asked_at + transport->check->timeout_ms - now;
+}
+
+/* Sends the call to an address that it has not tried. */
+static bool try_address(
+    struct transport *transport, struct call *call, int64_t now, struct err *err)
+{
+	OWNED(text_finish) struct text url = {0}, connect_to = {0};
+
+	if (time_left(transport, call, now) < 1)
+		return err_set(err, ERR_RETRY, "no time is left");
+	if (!http_service_begin(transport->service, now, &call->tries, &url, &connect_to))
+		return err_set(err, ERR_RETRY, "there is no other address");
+
+	text_clear(&call->url);
+	if (transport->dialect->locate(text_string(&url), &call->url, err) &&
+	    send_call(transport, call, connect_to.length ? text_string(&connect_to) : NULL,
+		time_left(transport, call, now), err)) {
+		set_call_state(transport, call, CALL_SENT);
+		return true;
+	}
+	http_service_end(transport->service, now, &call->tries, BREAKER_NEITHER, NULL);
+	return false;
+}
+
+/* Sends the calls that wait for the first list of addresses, or ends them. */
+static void serve_waiting(struct transport *transport, int64_t now)
+{
+	const char *error, *failure = http_service_failure(transport->service, &error);
+	bool looks = text_equal(failure, "resolve_timeout");
+	struct err err;
+
+	for (struct call *call = transport->calls; call; call = call->next) {
+		if (call->state != CALL_WAITS ||
+		    (looks && now < call->asked_at + transport->check->connect_timeout_ms))
+			continue;
+		if (failure)
+			end_without_response(transport, call, failure, error);
+		else if (!try_address(transport, call, now, &err))
+			end_without_response(transport, call, "not_sent", err.message);
+	}
+}
+
+static bool ask_balanced(struct transport *transport, struct call *call, struct err *err)
+{
+	/* The client counts only the calls that were sent. */
+	if (http_client_in_flight(transport->client) + transport->waiting >=
+	    (transport->check->allow[0] ? MOST_REQUESTS : transport->check->host_in_flight))
+		return err_set(
+		    err, ERR_RETRY, "%d requests wait for an address", transport->waiting);
+	transport->dialect->write(call->reply.question, &call->body);
+	call->is_balanced = true;
+	call->asked_at = clock_ms();
+	set_call_state(transport, call, CALL_WAITS);
+	serve_waiting(transport, call->asked_at);
+	return true;
+}
+
+/* The service said nothing: another address gets the request at once. */
+static bool is_connection_lost(const struct http_response *response)
+{
+	static const char *const lost[] = {
+	    "connect", "connect_timeout", "tls", "closed", "address_refused"};
+
+	for (size_t i = 0; i < sizeof lost / sizeof *lost; i++)
+		if (text_equal(response->failure, lost[i]))
+			return true;
+	return false;
+}
+
+/* The response as evidence about the address. */
+static enum breaker_outcome outcome_of(
+    const struct http_response *response, const struct check_answer *answer)
+{
+	static const char *const ours[] = {"url", "queue_timeout", "internal", "address_refused"};
+
+	for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
+		if (text_equal(response->failure, ours[i]))
+			return BREAKER_NEITHER;
+	return answer->reached ? BREAKER_SUCCESS : BREAKER_FAILURE;
+}
+
+/*
+ * The service as a whole works if another address answered meanwhile: then this failure must not
+ * open its breaker.
+ */
+static void judge_address(
+    struct transport *transport, struct call *call, const struct http_response *response)
+{
+	struct check_answer *answer = &call->reply.answer;
+	owned_text char *error = xstrdup(answer->error);
+
+	http_service_end(
+	    transport->service, clock_ms(), &call->tries, outcome_of(response, answer), error);
+	answer->sent |= call->was_sent;
+	answer->total_us = (clock_ms() - call->asked_at) * 1000;
+	if (response->failure)
+		reply_fail(&call->reply, response->failure, "%s (%s)", error, call->tries.address);
+	if (!answer->reached)
+		answer->reached = http_service_answered_since(transport->service, call->asked_at);
+}
+
+/* True: the call goes on at another address; the response was released. */
+static bool try_elsewhere(
+    struct transport *transport, struct call *call, struct http_response *response)
+{
+	int64_t now = clock_ms();
+	struct err err;
+
+	if (!call->is_balanced || !is_connection_lost(response))
+		return false;
+	http_service_end(transport->service, now, &call->tries,
+	    text_equal(response->failure, "address_refused") ? BREAKER_NEITHER : BREAKER_FAILURE,
+	    response->error);
+	call->was_sent |= response->sent;
+	/* The client has room for it beside this response (set_client). */
+	if (!try_address(transport, call, now, &err))
+		return false;
+	http_client_release(transport->client, response);
+	return true;
+}
+
+/* --- questions ------------------------------------------------------------------------------ */
+
 bool web_ask(struct transport *transport, const struct check_question *question, struct err *err)
 {
 	const char *url = question->url ? question->url : transport->check->url;
 	struct call *call;
+	bool asked;
 
 	if (!url[0])
 		return err_set(err, ERR_REJECT,
 		    "[check \"%s\"] has no url, and the message brings none",
 		    transport->check->name);
 	call = remember_call(transport, question);
-	if (transport->dialect->locate(url, &call->url, err)) {
-		transport->dialect->write(question, &call->body);
-		if (send_call(transport, call, err))
-			return true;
+	if (transport->service && !question->url) {
+		asked = ask_balanced(transport, call, err);
+	} else {
+		asked = transport->dialect->locate(url, &call->url, err);
+		if (asked)
+			transport->dialect->write(question, &call->body);
+		asked =
+		    asked && send_call(transport, call, NULL, transport->check->timeout_ms, err);
 	}
-	forget_call(transport, call);
-	return false;
+	if (!asked)
+		forget_call(transport, call);
+	return asked;
 }
 
 /* --- answers -------------------------------------------------------------------------------- */
@@ -267,19 +488,40 @@ static void fill_answer(
 	/* A peer that answers too much works; is_well knows the status only after `read`. */
 	answer->reached = (!response->failure || text_equal(response->failure, "too_large")) &&
 			  transport->dialect->is_well(&call->reply, response);
+	if (call->is_balanced)
+		judge_address(transport, call, response);
+}
+
+/* A call that ended without a response; NULL: none. */
+static struct check_answer *take_ended(struct transport *transport)
+{
+	struct call *call = transport->ended ? transport->calls : NULL;
+
+	while (call && call->state != CALL_ENDED)
+		call = call->next;
+	if (!call)
+		return NULL;
+	set_call_state(transport, call, CALL_SENT);
+	return &call->reply.answer;
 }
 
 struct check_answer *web_take(struct transport *transport)
 {
-	struct http_response *response = http_client_take(transport->client);
-	struct call *call;
+	struct check_answer *ended = take_ended(transport);
+	struct http_response *response;
 
-	if (!response)
-		return NULL;
-	call = response->opaque;
-	fill_answer(transport, call, response);
-	http_client_release(transport->client, response);
-	return &call->reply.answer;
+	if (ended)
+		return ended;
+	while ((response = http_client_take(transport->client))) {
+		struct call *call = response->opaque;
+
+		if (try_elsewhere(transport, call, response))
+			continue;
+		fill_answer(transport, call, response);
+		http_client_release(transport->client, response);
+		return &call->reply.answer;
+	}
+	return take_ended(transport);
 }
 
 void web_release(struct transport *transport, struct check_answer *answer)
@@ -289,17 +531,61 @@ void web_release(struct transport *transport, struct check_answer *answer)
 
 int web_fd(const struct transport *transport)
 {
-	return http_client_fd(transport->client);
+	return transport->service ? transport->epoll_fd : http_client_fd(transport->client);
+}
+
+static int64_t waiting_deadline(const struct transport *transport)
+{
+	int64_t due = INT64_MAX;
+
+	if (transport->ended)
+		return 0;
+	for (const struct call *call = transport->waiting ? transport->calls : NULL; call;
+	     call = call->next) {
+		int64_t at = call->asked_at + transport->check->connect_timeout_ms;
+
+		if (call->state == CALL_WAITS && at < due)
+			due = at;
+	}
+	return due;
 }
 
 int64_t web_deadline(const struct transport *transport)
 {
-	return http_client_deadline(transport->client);
+	int64_t due = http_client_deadline(transport->client), at;
+
+	if (!transport->service)
+		return due;
+	at = http_service_deadline(transport->service);
+	if (at < due)
+		due = at;
+	at = waiting_deadline(transport);
+	return at < due ? at : due;
 }
 
 void web_step(struct transport *transport, int64_t now_ms)
 {
 	http_client_step(transport->client, now_ms);
+	if (!transport->service)
+		return;
+	http_service_step(transport->service, now_ms);
+	if (transport->waiting)
+		serve_waiting(transport, now_ms);
+}
+
+bool web_addresses(const struct transport *transport, struct transport_addresses *ret_addresses)
+{
+	const struct balancer_address *address;
+
+	*ret_addresses = (struct transport_addresses){0};
+	if (!transport->service)
+		return false;
+	for (int i = 0; (address = http_service_address(transport->service, i)); i++) {
+		ret_addresses->working += !address->breaker.tripped;
+		ret_addresses->failing += address->breaker.tripped;
+	}
+	ret_addresses->refused = http_service_refused(transport->service);
+	return true;
 }
 
 void web_close(struct transport *transport)
@@ -310,6 +596,9 @@ void web_close(struct transport *transport)
 	http_client_destroy(transport->client);
 	while (transport->calls)
 		forget_call(transport, transport->calls);
+	http_service_close(transport->service);
+	if (transport->epoll_fd >= 0)
+		close(transport->epoll_fd);
 	http_peer_finish(&transport->peer);
 	free(transport);
 }

@@ -9,6 +9,7 @@
 
 struct web_dialect {
 	enum http_protocol protocol;
+	bool takes_services; /* url may be a name or a list: grpc://shop */
 	const struct http_header *headers;
 	int header_count;
 	const char *timeout_header; /* header for our timeout, "10000m"; NULL: none */
@@ -43,3 +44,4 @@ int64_t web_deadline(const struct transport *transport);
 void web_step(struct transport *transport, int64_t now_ms);
 struct check_answer *web_take(struct transport *transport);
 void web_release(struct transport *transport, struct check_answer *answer);
+bool web_addresses(const struct transport *transport, struct transport_addresses *ret_addresses);

@@ -13,7 +13,8 @@
 /* So many at once: a wrong setting must not fill the system catalogs. */
 enum { MOST_MADE_AT_ONCE = 64 };
 
-const char *const partition_tables[PARTITION_TABLES] = {"message", "lookback", "processed"};
+const char *const partition_tables[PARTITION_TABLES] = {
+    "message", "lookback", "processed", "unique_ledger"};
 
 static const char *const outcome_names[PARTITION_OUTCOMES] = {
     [PARTITION_MADE] = "made",

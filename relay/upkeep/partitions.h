@@ -10,8 +10,8 @@
 #include "config.h"
 #include "pg.h"
 
-enum { PARTITION_TABLES = 3 };
-/* "message", "lookback", "processed" */
+enum { PARTITION_TABLES = 4 };
+/* "message", "lookback", "processed", "unique_ledger" */
 extern const char *const partition_tables[PARTITION_TABLES];
 
 enum partition_outcome {
@@ -86,7 +86,8 @@ bool partition_count_rows(struct pg *pg, const char *schema, const char *table,
 /*
  * Who keeps the partition; "" for nobody. For the message table: "main/0" (publisher and shard) or
  * "no publisher"; for the look-back's: the section of an undecided prepare; for the processed ids':
- * the consumer whose window has not passed. size: bytes of ret_holder.
+ * the consumer whose window has not passed; for the unique keys': the topic of such a key. size:
+ * bytes of ret_holder.
  */
 bool partition_holder(struct pg *pg, const char *schema, const char *name, char *ret_holder,
     size_t size, struct err *err) MUST_CHECK;

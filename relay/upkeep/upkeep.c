@@ -158,6 +158,13 @@ static void report_held(struct table *table, const char *partition, const char *
 		    {"table", LOG_TEXT(table->name)});
 }
 
+/* The ledger of unique keys: a row that no key needs has no use, and each partition slows down
+ * writers of keys. */
+static bool is_ledger(const struct table *table)
+{
+	return text_equal(table->name, "unique_ledger");
+}
+
 /*
  * *ret_outcome BUSY: it may be held or not. An emptied one is held by nobody, also while it cannot
  * be dropped.
@@ -167,7 +174,7 @@ static bool retire_partition(struct table *table, const char *name, bool *parent
 {
 	const char *schema = table->settings->schema;
 
-	if (table->settings->retention == RETENTION_DETACH) {
+	if (table->settings->retention == RETENTION_DETACH && !is_ledger(table)) {
 		*ret_outcome = PARTITION_BUSY;
 		if (*parent_busy) /* one try a step: the parent's lock is what writers need */
 			return true;
@@ -219,7 +226,8 @@ static bool tell_holder(struct table *table, const char *partition, struct err *
 
 static bool drop_behind(struct table *table, const struct partition_list *list, struct err *err)
 {
-	int64_t horizon_us = list->now_us - table->settings->retain_ms * 1000;
+	int64_t retained_us = list->now_us - table->settings->retain_ms * 1000;
+	int64_t horizon_us = is_ledger(table) ? list->now_us : retained_us;
 	bool parent_busy = false, unknown = false, held = false;
 
 	for (int i = 0; i < list->count; i++) {
@@ -234,10 +242,13 @@ static bool drop_behind(struct table *table, const struct partition_list *list, 
 		unknown |= outcome == PARTITION_BUSY;
 		if (outcome != PARTITION_HELD)
 			continue;
-		/* The oldest held partition is the one to report. */
-		if (!held && !tell_holder(table, partition->name, err))
-			return false;
-		held = true;
+		/* The oldest held partition is the one to report. Of the ledger, one that is not
+		 * older than the retention is held by usual windows. */
+		if (!held && partition->to_us <= retained_us) {
+			if (!tell_holder(table, partition->name, err))
+				return false;
+			held = true;
+		}
 		if (keeps_what_follows(table))
 			break;
 	}

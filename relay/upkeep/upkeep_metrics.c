@@ -3,7 +3,7 @@
 #include <pthread.h>
 
 #define SERIES(member) METRIC_FIELD(struct upkeep_metrics, member)
-#define TABLE "table", "`message`, `lookback`, `processed`"
+#define TABLE "table", "`message`, `lookback`, `processed`, `unique_ledger`"
 
 static const struct metric_row upkeep_rows[] = {
     {"relay_partitions", METRIC_GAUGE, SERIES(partitions),
@@ -22,7 +22,7 @@ static const struct metric_row upkeep_rows[] = {
 	.alert = "above 0: `outbox-relay partition list` shows who needs the rows; watch the disk"},
     {"relay_partition_changes_total", METRIC_COUNTER, SERIES(changes),
 	"Calls that change partitions, by their outcome.",
-	.labels = {{"table", "`message`, `lookback`, `processed`, `log`"},
+	.labels = {{"table", "`message`, `lookback`, `processed`, `unique_ledger`, `log`"},
 	    {"outcome", "`made`, `exists`, `overlaps`, `default_not_empty`, `name_taken`, "
 			"`emptied`, `held`, `dropped`, `not_empty`, `detached`, `moved`, `empty`, "
 			"`missing`, `busy`"}}},

@@ -1,1 +1,1 @@
-truncate outbox.message, outbox.bench_plain
+truncate outbox.message, outbox.unique_ledger, outbox.bench_plain

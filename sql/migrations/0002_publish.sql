@@ -6,19 +6,25 @@
 -- anew at each call.
 
 create function outbox.publish(topic text, key text, payload text, headers jsonb default null,
-	event_id uuid default null, deliver_at timestamptz default null)
+	event_id uuid default null, deliver_at timestamptz default null, unique_key text default null,
+	within interval default null, while_pending text default null)
 	returns uuid language plpgsql as $$
 begin
 	event_id := coalesce(publish.event_id, outbox.new_event_id());
+	if publish.unique_key is not null then
+		return outbox.publish_unique(topic, key, null, payload, null, headers, event_id, deliver_at, unique_key, within,
+			while_pending, false);
+	end if;
 	insert into outbox.message (event_id, topic, key, payload, headers, deliver_at)
 	values (publish.event_id, publish.topic, publish.key, publish.payload, publish.headers, publish.deliver_at);
 	return publish.event_id;
 end $$;
-comment on function outbox.publish(text, text, text, jsonb, uuid, timestamptz) is 'Writes a message in the '
+comment on function outbox.publish(text, text, text, jsonb, uuid, timestamptz, text, interval, text) is 'Writes a message in the '
 	'transaction of the caller and returns its event id. A key or payload may be text, bytea, json, jsonb, uuid, an '
 	'integer or numeric type, or another scalar type: bytea is published as it is, every other value as its text. '
 	'Arrays, rows, ranges, dates, times, intervals and domains over bytea are refused: cast them. A null payload is '
-	'a tombstone. Only an INSERT can set `partition`.';
+	'a tombstone. Only an INSERT can set `partition`. With a unique key that another message of the topic has, it '
+	'returns the event id of that message and writes nothing.';
 
 -- Types of arguments that need no further look.
 create function outbox.publishable_types() returns regtype[] immutable parallel safe language sql as $$
@@ -52,21 +58,31 @@ declare
 	key_type text;
 	payload_type text;
 	headers_type text;
+	-- of key, key_bytes, payload and payload_bytes, two are null
+	write text := '
+		if publish.unique_key is not null then
+			return outbox.publish_unique(topic, %1$s, %2$s, %3$s, %4$s, publish.headers::pg_catalog.jsonb, event_id,
+				deliver_at, unique_key, within, while_pending, false);
+		end if;
+		insert into outbox.message (event_id, topic, key, key_bytes, payload, payload_bytes, headers, deliver_at)
+		values (publish.event_id, publish.topic, %1$s, %2$s, %3$s, %4$s, publish.headers::pg_catalog.jsonb,
+			publish.deliver_at);';
+	as_text text[] := array['publish.key::pg_catalog.text', 'publish.payload::pg_catalog.text'];
+	as_bytes text[] := array['publish.key', 'publish.payload'];
 begin
 	foreach key_type in array array['text', 'anyelement'] loop
 		foreach payload_type in array array['text', 'anycompatible'] loop
 			foreach headers_type in array array['jsonb', 'json', 'text'] loop
 				continue when key_type = 'text' and payload_type = 'text' and headers_type = 'jsonb';
 				execute format('create function outbox.publish(topic text, key %s, payload %s, headers %s,
-	event_id uuid default null, deliver_at timestamptz default null)
+	event_id uuid default null, deliver_at timestamptz default null, unique_key text default null,
+	within interval default null, while_pending text default null)
 	returns uuid language plpgsql as $body$
 begin
 	event_id := coalesce(publish.event_id, outbox.new_event_id());', key_type, payload_type,
 					headers_type || case when headers_type = 'jsonb' then ' default null' else '' end)
-				|| case when key_type = 'text' and payload_type = 'text' then '
-	insert into outbox.message (event_id, topic, key, payload, headers, deliver_at)
-	values (publish.event_id, publish.topic, publish.key, publish.payload,
-		publish.headers::pg_catalog.jsonb, publish.deliver_at);
+				|| case when key_type = 'text' and payload_type = 'text' then
+					format(write, as_text[1], 'null', as_text[2], 'null') || '
 	return publish.event_id;
 end ' else '
 	if pg_catalog.pg_typeof(publish.key) operator(pg_catalog.<>) all (outbox.publishable_types())
@@ -77,28 +93,18 @@ end ' else '
 	end if;
 	if pg_catalog.pg_typeof(publish.key) operator(pg_catalog.=) ''pg_catalog.bytea''::pg_catalog.regtype
 		and pg_catalog.pg_typeof(publish.payload) operator(pg_catalog.=) ''pg_catalog.bytea''::pg_catalog.regtype
-	then
-		insert into outbox.message (event_id, topic, key_bytes, payload_bytes, headers, deliver_at)
-		values (publish.event_id, publish.topic, publish.key, publish.payload,
-			publish.headers::pg_catalog.jsonb, publish.deliver_at);
-	elsif pg_catalog.pg_typeof(publish.key) operator(pg_catalog.=) ''pg_catalog.bytea''::pg_catalog.regtype then
-		insert into outbox.message (event_id, topic, key_bytes, payload, headers, deliver_at)
-		values (publish.event_id, publish.topic, publish.key, publish.payload::pg_catalog.text,
-			publish.headers::pg_catalog.jsonb, publish.deliver_at);
-	elsif pg_catalog.pg_typeof(publish.payload) operator(pg_catalog.=) ''pg_catalog.bytea''::pg_catalog.regtype then
-		insert into outbox.message (event_id, topic, key, payload_bytes, headers, deliver_at)
-		values (publish.event_id, publish.topic, publish.key::pg_catalog.text, publish.payload,
-			publish.headers::pg_catalog.jsonb, publish.deliver_at);
-	else
-		insert into outbox.message (event_id, topic, key, payload, headers, deliver_at)
-		values (publish.event_id, publish.topic, publish.key::pg_catalog.text, publish.payload::pg_catalog.text,
-			publish.headers::pg_catalog.jsonb, publish.deliver_at);
+	then' || format(write, 'null', as_bytes[1], 'null', as_bytes[2]) || '
+	elsif pg_catalog.pg_typeof(publish.key) operator(pg_catalog.=) ''pg_catalog.bytea''::pg_catalog.regtype then'
+					|| format(write, 'null', as_bytes[1], as_text[2], 'null') || '
+	elsif pg_catalog.pg_typeof(publish.payload) operator(pg_catalog.=) ''pg_catalog.bytea''::pg_catalog.regtype then'
+					|| format(write, as_text[1], 'null', 'null', as_bytes[2]) || '
+	else' || format(write, as_text[1], 'null', as_text[2], 'null') || '
 	end if;
 	return publish.event_id;
 end ' end || '$body$';
-				execute format('comment on function outbox.publish(text, %s, %s, %s, uuid, timestamptz) is %L', key_type,
-					payload_type, headers_type, obj_description(
-						'outbox.publish(text, text, text, jsonb, uuid, timestamptz)'::regprocedure, 'pg_proc'));
+				execute format('comment on function outbox.publish(text, %s, %s, %s, uuid, timestamptz, text, interval, '
+					'text) is %L', key_type, payload_type, headers_type, obj_description('outbox.publish(text, text, text, '
+						'jsonb, uuid, timestamptz, text, interval, text)'::regprocedure, 'pg_proc'));
 			end loop;
 		end loop;
 	end loop;

@@ -54,7 +54,8 @@ create function outbox.partition_takes(at timestamptz) returns boolean
 -- with an index that begins with it.
 create function outbox.partitioned(out name text, out time_column text)
 	returns setof record immutable parallel safe language sql as $$
-	values ('message', 'created_at'), ('lookback', 'prepared_at'), ('processed', 'record_at') $$;
+	values ('message', 'created_at'), ('lookback', 'prepared_at'), ('processed', 'record_at'),
+		('unique_ledger', 'at') $$;
 comment on function outbox.partitioned() is 'Returns the tables that are partitioned by time, with the column of '
 	'each.';
 

@@ -210,6 +210,11 @@ begin
 	-- the future would look like one that has just come, until that future is there.
 	update outbox.lookback l set txid = '3' where l.txid >= pg_snapshot_xmax(pg_current_snapshot());
 	update outbox.processed p set txid = '3' where p.txid >= pg_snapshot_xmax(pg_current_snapshot());
+	-- The row of a unique key is judged as its message is, if it waits for that.
+	update outbox.unique_ledger l set txid = '3' where l.txid >= pg_snapshot_xmax(pg_current_snapshot())
+		or l.waits_for is not null and l.message_id is not null;
+	update outbox.unique_ledger l set txid = m.txid from outbox.message m
+		where l.waits_for is not null and m.id = l.message_id and m.created_at = l.at and m.event_id = l.event_id;
 
 	-- the start of a publisher can no longer be determined here, and serves only for reports
 	update outbox.publisher set start = '3:3:';

@@ -4,8 +4,8 @@
 -- all with --no-roles. Grant the roles to your own roles: GRANT outbox_writer TO shop.
 --
 --   outbox_writer    writes messages: by outbox.publish, INSERT or COPY of the columns that are its own
---   outbox_consumer  tells copies of messages from the first, by the functions of outbox.processed, and
---                    claims ids (outbox.claim)
+--   outbox_consumer  tells copies of messages from the first, by the functions of outbox.processed, claims
+--                    ids (outbox.claim), and reports messages as handled (outbox.unique_done)
 --   outbox_relay     reads messages, keeps the log; changes partitions by functions, owns nothing
 --   outbox_reader    sees everything but payloads
 
@@ -35,18 +35,23 @@ grant insert (event_id, topic, key, payload, headers, partition, deliver_at, key
 -- of all messages: an INSERT may return them. Object mappers that reflect the table return each column with a default.
 grant select (id, event_id, created_at, txid) on outbox.message to outbox_writer;
 grant execute on function
-	outbox.publish(text, text, text, jsonb, uuid, timestamptz),
-	outbox.publish(text, text, text, json, uuid, timestamptz),
-	outbox.publish(text, text, text, text, uuid, timestamptz),
-	outbox.publish(text, text, anycompatible, jsonb, uuid, timestamptz),
-	outbox.publish(text, text, anycompatible, json, uuid, timestamptz),
-	outbox.publish(text, text, anycompatible, text, uuid, timestamptz),
-	outbox.publish(text, anyelement, text, jsonb, uuid, timestamptz),
-	outbox.publish(text, anyelement, text, json, uuid, timestamptz),
-	outbox.publish(text, anyelement, text, text, uuid, timestamptz),
-	outbox.publish(text, anyelement, anycompatible, jsonb, uuid, timestamptz),
-	outbox.publish(text, anyelement, anycompatible, json, uuid, timestamptz),
-	outbox.publish(text, anyelement, anycompatible, text, uuid, timestamptz),
+	outbox.publish(text, text, text, jsonb, uuid, timestamptz, text, interval, text),
+	outbox.publish(text, text, text, json, uuid, timestamptz, text, interval, text),
+	outbox.publish(text, text, text, text, uuid, timestamptz, text, interval, text),
+	outbox.publish(text, text, anycompatible, jsonb, uuid, timestamptz, text, interval, text),
+	outbox.publish(text, text, anycompatible, json, uuid, timestamptz, text, interval, text),
+	outbox.publish(text, text, anycompatible, text, uuid, timestamptz, text, interval, text),
+	outbox.publish(text, anyelement, text, jsonb, uuid, timestamptz, text, interval, text),
+	outbox.publish(text, anyelement, text, json, uuid, timestamptz, text, interval, text),
+	outbox.publish(text, anyelement, text, text, uuid, timestamptz, text, interval, text),
+	outbox.publish(text, anyelement, anycompatible, jsonb, uuid, timestamptz, text, interval, text),
+	outbox.publish(text, anyelement, anycompatible, json, uuid, timestamptz, text, interval, text),
+	outbox.publish(text, anyelement, anycompatible, text, uuid, timestamptz, text, interval, text),
+	outbox.publish_batch(text, text[], text[], text[], interval, text, jsonb[], uuid[], timestamptz, bytea[], bytea[]),
+	outbox.publish_unique(text, text, bytea, text, bytea, jsonb, uuid, timestamptz, text, interval, text, boolean),
+	outbox.unique_take(text, text, interval, text, boolean),
+	outbox.unique_lock(text, text[], interval, text),
+	outbox.unique_note(bigint, text, text, uuid, bigint, timestamptz, interval, text),
 	outbox.message_state_of(uuid, timestamptz) to outbox_writer;
 
 grant execute on function
@@ -59,12 +64,14 @@ grant execute on function
 	outbox.claim_take_many(text, bytea[], interval),
 	outbox.claim_renew(text, bytea[], bigint[], interval),
 	outbox.claim_release(text, bytea, bigint),
-	outbox.claim_release_many(text, bytea[], bigint[]) to outbox_consumer;
+	outbox.claim_release_many(text, bytea[], bigint[]),
+	outbox.unique_done(uuid[]) to outbox_consumer;
 
 grant select on outbox.message, outbox.message_default, outbox.publisher, outbox.log, outbox.progress,
 	outbox.message_state, outbox.migration to outbox_relay;
 grant select, insert on outbox.lookback to outbox_relay;
-grant select on outbox.lookback_default, outbox.processed, outbox.processed_default to outbox_relay;
+grant select on outbox.lookback_default, outbox.processed, outbox.processed_default,
+	outbox.unique_ledger, outbox.unique_ledger_default to outbox_relay;
 grant select, insert, delete on outbox.lookback_log, outbox.lookback_conflict to outbox_relay;
 grant select, insert, update, delete on outbox.lookback_overdue to outbox_relay;
 grant insert on outbox.log to outbox_relay;
@@ -97,8 +104,8 @@ grant select (biz_type, biz_id, prepared_at, kind, txid, section, source_partiti
 grant select (biz_type, biz_id, prepared_at, kind) on outbox.lookback_default to outbox_reader;
 grant select on outbox.lookback_log, outbox.lookback_overdue, outbox.lookback_conflict
 	to outbox_reader;
-grant select on outbox.processed, outbox.processed_default, outbox.claim, outbox.consumer
-	to outbox_reader;
+grant select on outbox.processed, outbox.processed_default, outbox.unique_ledger, outbox.unique_ledger_default,
+	outbox.claim, outbox.consumer to outbox_reader;
 grant execute on function outbox.partitioned(), outbox.partitions(text), outbox.log_partitions(),
 	outbox.partition_time_column(text), outbox.partition_default_rows(text, bigint),
 	outbox.shard_of(bytea, int), outbox.shard_of(text, bytea, int), outbox.shard_numbers(int),

@@ -6,6 +6,7 @@ with schema as (
 	('message', 'select'), ('message_default', 'select'),
 	('lookback', 'select'), ('lookback', 'insert'), ('lookback_default', 'select'),
 	('processed', 'select'), ('processed_default', 'select'),
+	('unique_ledger', 'select'), ('unique_ledger_default', 'select'),
 	('lookback_log', 'select'), ('lookback_log', 'insert'), ('lookback_log', 'delete'),
 	('lookback_overdue', 'select'), ('lookback_overdue', 'insert'), ('lookback_overdue', 'update'),
 	('lookback_overdue', 'delete'), ('lookback_conflict', 'select'), ('lookback_conflict', 'insert'),
@@ -29,7 +30,7 @@ with schema as (
 			'partition_holder', 'partition_empty', 'partition_drop', 'partition_detach',
 			'partition_rehome', 'log_partitions', 'log_partitions_due', 'log_partition_rows',
 			'log_partition_make', 'log_partition_drop', 'lookback_holder',
-			'processed_holder',
+			'processed_holder', 'unique_ledger_holder',
 			'lookback_progress', 'lookback_known', 'lookback_decide', 'lookback_promote',
 			'lookback_apply', 'lookback_claim', 'lookback_settle', 'lookback_is',
 			'lookback_operate', 'lookback_carry_out', 'lookback_tidy', 'upkeep_begin', 'upkeep_holders')

@@ -86,8 +86,12 @@ def test_status_names_a_partition_without_a_leader_before_it_is_stalled(database
 
     wait_for(said, LONG, "a word about the partition")
     assert states(database) == {}
-    status, output, _ = run_command(["doctor"], settings)
-    assert status == 1 and "no leader: " in output and "start the brokers that hold its replicas" in output
+
+    def doctor_says(): # it may ask another broker, which hears of the death later
+        status, output, _ = run_command(["doctor"], settings)
+        return status == 1 and "no leader: " in output and "start the brokers that hold its replicas" in output
+
+    wait_for(doctor_says, LONG, "a check that fails")
 
 
 @pytest.mark.rotated

@@ -88,7 +88,7 @@ def test_a_retention_that_detaches_keeps_rows_from_being_dropped(settings, datab
     assert old not in leaves(database)
 
 
-@pytest.mark.parametrize("table, word", [("lookback", "undecided"), ("processed", "window")])
+@pytest.mark.parametrize("table, word", [("lookback", "undecided"), ("processed", "window"), ("unique_ledger", "window")])
 def test_other_tables_have_words_of_their_own(settings, database, table, word):
     if table == "lookback":
         database.execute(
@@ -96,6 +96,8 @@ def test_other_tables_have_words_of_their_own(settings, database, table, word):
             " source_offset, topic, key, payload, headers, check_at, digest, event_id)"
             " VALUES ('order', '1', now(), 'prepare', 'shop', 0, 0, 't', 'k', 'p', '{}', now(), 'd',"
             " gen_random_uuid())")
+    elif table == "unique_ledger":
+        database.execute("SELECT outbox.publish('t', 'k', 'p', unique_key => 'a')")
     else:
         connection = database.connect()
         with connection.cursor() as cursor:

@@ -81,7 +81,7 @@ def test_a_lock_of_the_messages_makes_numbers_unknown(database, settings):
         holder.close()
     found, = report_of(settings)["postgres"]
     assert found["unknown"] == [] and found["shards"][0]["unknown"] is None and found["shards"][0]["unpublished"] == "0"
-    assert {row["name"].split("_")[0] for row in found["partitions"]} == {"message", "lookback", "processed"}
+    assert {row["name"].split("_")[0] for row in found["partitions"]} == {"message", "lookback", "processed", "unique"}
 
 
 class Speechless(http.server.BaseHTTPRequestHandler):

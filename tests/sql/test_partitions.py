@@ -104,7 +104,25 @@ class Processed:
         database.execute("update outbox.processed set kept_until = '-infinity'")
 
 
-TABLES = [Message, Lookback, Processed]
+class UniqueLedger:
+    name, time, holder = "unique_ledger", "at", "orders"
+    id, id_type = "unique_key", "text"
+    write = """select outbox.publish('orders', 'k', 'p', unique_key => gen_random_uuid()::text, within => '1 day')"""
+
+    @staticmethod
+    def insert(cursor, at=OLD_AT, payload=None):
+        key = random.randbytes(16).hex()
+        cursor.execute("insert into outbox.unique_ledger (key, at, event_id, message_id, topic, unique_key, kept_until) "
+                       "values (0, %s, gen_random_uuid(), 1, 'orders', %s, 'infinity')", (at, key))
+        return key
+
+    @staticmethod
+    def release(database):
+        """As if the window had passed."""
+        database.execute("update outbox.unique_ledger set kept_until = '-infinity'")
+
+
+TABLES = [Message, Lookback, Processed, UniqueLedger]
 for each in TABLES:
     each.leaf = f"{each.name}_p20200101"
 
@@ -472,7 +490,7 @@ def test_a_foreign_table_is_never_touched(database):
     database.execute("create table outbox.precious (n int)")
     database.execute("create table public.message_p20200101 (n int)")
     for name in ("precious", "message_p20200101", "message_default", "message", "lookback_default",
-                 "processed_default",
+                 "processed_default", "unique_ledger_default",
                  "x\"; drop"):
         for function in ("partition_empty", "partition_drop", "partition_detach"):
             assert call(database, function, name) == "missing"
@@ -749,13 +767,17 @@ def test_moving_many_rows_beside_writers_fails_no_insert_and_hides_no_row(
         uncovered.execute("insert into outbox.processed (name, id, key, record_at, kept_until) "
                           "select 'many', int8send(i), i, now() - i * interval '1 second', 'infinity' "
                           "from generate_series(1, %s) i", (count,))
+    elif table is UniqueLedger:
+        uncovered.execute("insert into outbox.unique_ledger (key, at, event_id, message_id, topic, unique_key, kept_until) "
+                          "select i, now() - i * interval '1 second', gen_random_uuid(), i, 'many', i::text, 'infinity' "
+                          "from generate_series(1, %s) i", (count,))
     else:
         uncovered.execute(table.prepare.format(
             id="i", at="now() - i * interval '1 second'", payload="'x'").replace(
             "values (", "select ").replace("gen_random_uuid()) returning biz_id",
             f"gen_random_uuid() from generate_series(1, {count}) i"))
     first = {Message: "id <= %s", Lookback: "length(biz_id) < 36 and %s > 0",
-             Processed: "name = 'many' and %s > 0"}[table]
+             Processed: "name = 'many' and %s > 0", UniqueLedger: "topic = 'many' and %s > 0"}[table]
     ending = threading.Event()
     seen = []
 

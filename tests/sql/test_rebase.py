@@ -249,6 +249,31 @@ def test_the_partitions_of_what_was_processed_go_after_the_rebase(carried):
     assert copy.execute("SELECT outbox.partition_empty(%s)", (leaf,)) == [("emptied",)]
 
 
+def test_unique_keys_are_taken_after_the_rebase_as_before_and_their_partitions_go(carried):
+    """The pending one until it is published, the published one not, and the one with a window for as long as that."""
+    def publish(database, key, **arguments):
+        texts = "".join(f", {name} => '{value}'" for name, value in arguments.items())
+        return database.execute(f"SELECT outbox.publish('t', 'k', 'p', unique_key => '{key}'{texts})::text")[0][0]
+
+    ticks = reader(carried)
+    waits = {"while_pending": "published", "within": "1 second"}
+    published = publish(carried, "published", **waits)
+    publish_all(ticks)
+    pending, kept = publish(carried, "pending", **waits), publish(carried, "kept")
+    copy = carried.carry()
+    copy.execute(REBASE)
+    leaf = copy.execute("SELECT tableoid::regclass::text FROM outbox.unique_ledger")[0][0].split(".")[1]
+    assert publish(copy, "pending", **waits) == pending and publish(copy, "kept") == kept
+    copy.execute("UPDATE outbox.unique_ledger SET kept_until = '-infinity'")
+    assert copy.execute("SELECT outbox.partition_empty(%s)", (leaf,)) == [("held",)]
+    ticks = reader(copy)
+    publish_all(ticks)
+    assert publish(copy, "pending", **waits) != pending and publish(copy, "published", **waits) != published
+    publish_all(ticks)
+    copy.execute("UPDATE outbox.unique_ledger SET kept_until = '-infinity'")
+    assert copy.execute("SELECT outbox.partition_empty(%s)", (leaf,)) == [("emptied",)]
+
+
 def test_rows_without_their_log_are_noticed_by_their_transactions(carried):
     """The log was not carried along, or the publishers were dropped and made anew: rows of a far future
     would be missed until it comes."""

@@ -365,6 +365,37 @@ static void what_was_processed_goes_when_its_window_has_passed(void **state)
 	    0);
 }
 
+/* `retain` is 30 days, and a partition that is detached stays as a table. */
+static void unique_keys_go_when_their_window_has_passed_whatever_the_retention(void **state)
+{
+	struct stage *stage = *state;
+	const struct upkeep_table *ledger = &upkeep_status(stage->upkeep)->tables[3];
+	stage->postgres.partition_every_ms = HOUR_MS;
+	stage->postgres.retain_ms = INT64_C(30) * 24 * HOUR_MS;
+	stage->postgres.retention = RETENTION_DETACH;
+	upkeep_reload(stage->upkeep, &stage->postgres);
+	run(stage,
+	    "select outbox.publish('orders', 'k', 'p', unique_key => 'a', within => '10 days')");
+	run(stage, "update outbox.unique_ledger set at = now() - interval '5 days', "
+		   "kept_until = now() + interval '5 days'");
+	assert_int_equal(step(stage), INTERVAL_MS);
+	assert_string_equal(problem(stage), "");
+	/* that is usual, and no news */
+	assert_string_equal(ledger->held, "");
+	assert_int_equal(ask(stage, "select count(*) from outbox.unique_ledger"), 1);
+
+	run(stage, "update outbox.unique_ledger set kept_until = now()");
+	assert_int_equal(step(stage), INTERVAL_MS);
+	assert_int_equal(ask(stage, "select count(*) from outbox.unique_ledger"), 0);
+	assert_int_equal(ask(stage, "select count(*) from outbox.partitions('unique_ledger') where "
+				    "to_at < now()"),
+	    0);
+	assert_int_equal(ask(stage, "select count(*) from pg_class where relname like "
+				    "'unique_ledger_p%' and not relispartition and relnamespace = "
+				    "'outbox'::regnamespace and relkind = 'r'"),
+	    0);
+}
+
 static void upkeep_of_one_table_that_fails_keeps_the_other_from_nothing(void **state)
 {
 	struct stage *stage = *state;
@@ -552,6 +583,7 @@ int main(void)
 	    TEST(the_look_backs_partitions_are_kept_as_well),
 	    TEST(an_undecided_prepare_keeps_its_partition_and_no_younger_one),
 	    TEST(what_was_processed_goes_when_its_window_has_passed),
+	    TEST(unique_keys_go_when_their_window_has_passed_whatever_the_retention),
 	    TEST(upkeep_of_one_table_that_fails_keeps_the_other_from_nothing),
 	    TEST(the_logs_partitions_are_made_and_dropped),
 	    TEST(the_log_is_looked_at_every_15_seconds_or_more_often),

@@ -35,7 +35,7 @@ class Asker:
         self.ended = False
         self.last = None  # what it said at its end
         self.errors = ""
-        self.expected = ""  # of the one line of its log; "": it writes none
+        self.expected = ""  # of the one line of its log; "": it writes none; a list: of its lines
         self.threads = [threading.Thread(target=target, daemon=True)
                         for target in (self._read, self._read_errors)]
         for thread in self.threads:
@@ -105,5 +105,6 @@ class Asker:
             thread.join(WAIT)
         assert status == 0, (status, self.errors)
         lines = self.errors.splitlines()
-        assert len(lines) == bool(self.expected) and all(self.expected in line for line in lines), self.errors
+        expected = self.expected if isinstance(self.expected, list) else [self.expected] * bool(self.expected)
+        assert len(lines) == len(expected) and all(map(str.__contains__, lines, expected)), self.errors
         return self.last

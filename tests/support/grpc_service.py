@@ -24,7 +24,7 @@ class GrpcService:
     """answer(request, context) is called for each request and returns a response, or its bytes;
     parse turns the bytes of a request into what it gets."""
 
-    def __init__(self, answer, parse, credentials=None, **options):
+    def __init__(self, answer, parse, credentials=None, host="127.0.0.1", port=0, **options):
         self.server = grpc.server(ThreadPoolExecutor(8), **options)
         handler = grpc.unary_unary_rpc_method_handler(
             answer, request_deserializer=parse,
@@ -32,9 +32,9 @@ class GrpcService:
             else response.SerializeToString())
         self.server.add_generic_rpc_handlers([
             grpc.method_handlers_generic_handler("lookback.v1.Checker", {"Check": handler})])
-        self.port = self.server.add_secure_port("127.0.0.1:0", credentials) if credentials \
-            else self.server.add_insecure_port("127.0.0.1:0")
-        self.url = f"{'https' if credentials else 'http'}://127.0.0.1:{self.port}"
+        self.port = self.server.add_secure_port(f"{host}:{port}", credentials) if credentials \
+            else self.server.add_insecure_port(f"{host}:{port}")
+        self.url = f"{'https' if credentials else 'http'}://{host}:{self.port}"
 
     def __enter__(self):
         self.server.start()

@@ -14,10 +14,11 @@ promtool=$cache/promtool-1/promtool    # and test_alerts.py there
 
 declare -A packages=(
 	[build]="gcc libc6-dev meson ninja-build pkg-config python3 libpq-dev librdkafka-dev
-		libssl-dev libcurl4-openssl-dev libjansson-dev libinih-dev uthash-dev
+		libssl-dev libcurl4-openssl-dev libc-ares-dev libjansson-dev libinih-dev uthash-dev
 		libprotobuf-c-dev protobuf-c-compiler libmicrohttpd-dev libxxhash-dev libhiredis-dev zlib1g-dev libcmocka-dev"
 	[postgres]="postgresql-15 postgresql-client-15 python3-psycopg2"
 	[redis]="redis-tools python3-redis python3-venv ca-certificates"
+	[rabbitmq]="rabbitmq-server librabbitmq-dev python3-pika"
 	[mariadb]="mariadb-server-core mariadb-client-core python3-pymysql"
 	[node]="nodejs"
 	[npm]="nodejs npm"
@@ -50,6 +51,27 @@ installed() {
 	[ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
 }
 
+as_root() {
+	if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
+}
+
+# Debian asks this script before a package starts a server. One that is there is the administrator's.
+policy=/usr/sbin/policy-rc.d
+
+# Keeps RabbitMQ and Erlang from starting theirs, now and with the machine. Tests start their own.
+forbid_servers() {
+	if [ -e "$policy" ] && ! grep -q "of tests/support/install.sh" "$policy"; then
+		local answer=0
+		"$policy" rabbitmq-server start >/dev/null 2>&1 || answer=$?
+		[ $answer = 101 ] || die "$policy lets rabbitmq-server start as soon as it is installed.
+  Install rabbitmq-server yourself, or let that script exit with 101 meanwhile."
+		return
+	fi
+	trap 'as_root rm -f "$policy"' EXIT # however we end
+	printf '#!/bin/sh\n# of tests/support/install.sh, while it installs\nexit 101\n' |
+		as_root install /dev/stdin "$policy"
+}
+
 install_packages() {
 	local missing=() package run=()
 	for package in "$@"; do
@@ -61,15 +83,17 @@ install_packages() {
 		command -v sudo >/dev/null || die "packages are missing and neither root nor sudo is" \
 			"at hand. As root, run:
   apt-get update && apt-get install --no-install-recommends ${missing[*]}"
-		run=(sudo)
 	fi
-	run+=(env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300)
+	run=(as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300)
 	echo "install: ${missing[*]}"
 	# A stale package list may still do; only the install itself decides.
 	"${run[@]}" update </dev/null >/dev/null || echo "install: apt-get update failed, going on" >&2
+	[[ " ${missing[*]} " != *" rabbitmq-server "* ]] || forbid_servers
 	"${run[@]}" install -y --no-install-recommends "${missing[@]}" </dev/null >/dev/null ||
 		die "apt-get could not install: ${missing[*]}
   Its message is above. Is the package source reachable (apt-get update)?"
+	[[ " ${missing[*]} " != *" rabbitmq-server "* ]] || ! command -v systemctl >/dev/null ||
+		as_root systemctl --quiet disable rabbitmq-server.service epmd.service epmd.socket
 }
 
 # keep_folder FRESH FINAL: only a complete folder ever carries the final name; another run may have been faster.

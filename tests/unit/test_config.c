@@ -146,7 +146,7 @@ static void every_key_is_read(void **state)
 		  "resume = none\n"
 		  "retry_first = 10ms\nretry_max = 1d\nmax_attempts = 1000000\n"
 		  "[topic \"orders\"]\non_refusal = stop\nheaders = none\n"
-		  "[check \"shop\"]\ntransport = grpc\nurl = http://shop:1\n"
+		  "[check \"shop\"]\nurl = grpc://shop\nname_servers = 10.0.0.2\n"
 		  "types = orders\nsecret = whsec_x\nbatch = 100\nrate = 0\n"
 		  "retry_after_max = 1d\n"
 		  "[lookback \"shop\"]\ntypes = orders,  returns\n"
@@ -188,6 +188,7 @@ static void every_key_is_read(void **state)
 	assert_int_equal(config_topic_headers(config, "orders"), TOPIC_HEADERS_NONE);
 	assert_int_equal(config_topic_headers(config, "other"), TOPIC_HEADERS_FULL);
 	assert_int_equal(config->checks[0].transport, CHECK_GRPC);
+	assert_string_equal(config->checks[0].name_servers, "10.0.0.2");
 	assert_string_equal(config->checks[0].origin, "relay.ini:32");
 	assert_int_equal(config->checks[0].rate, 0);
 	assert_int_equal(config->checks[0].batch, 100);

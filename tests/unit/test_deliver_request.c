@@ -376,6 +376,23 @@ static void a_redelivered_record_that_says_nonsense_hurts_nobody(void **state)
 	deliver_request_finish(&request);
 }
 
+static void an_origin_with_leading_zeros_becomes_a_number_of_json(void **state)
+{
+	const struct outbox_rules_header zeros = header("outbox-origin-partition", "0007");
+	struct outbox_inbox_message one = message("7", "x");
+	struct deliver_request request;
+	json_t *event;
+
+	(void)state;
+	one.headers = &zeros;
+	one.header_count = 1;
+	request = requested(&structured, &one);
+	event = parsed(&request);
+	assert_int_equal(json_number_value(json_object_get(event, "outboxpartition")), 7);
+	json_decref(event);
+	deliver_request_finish(&request);
+}
+
 static void a_message_without_payload_is_told_from_an_empty_one(void **state)
 {
 	struct outbox_inbox_message tombstone = message("7", NULL), empty = message("7", "");
@@ -644,6 +661,7 @@ int main(void)
 	    cmocka_unit_test(no_more_attributes_are_taken_than_a_server_takes_headers),
 	    cmocka_unit_test(a_redelivered_record_says_where_its_message_was_first),
 	    cmocka_unit_test(a_redelivered_record_that_says_nonsense_hurts_nobody),
+	    cmocka_unit_test(an_origin_with_leading_zeros_becomes_a_number_of_json),
 	    cmocka_unit_test(a_message_without_payload_is_told_from_an_empty_one),
 	    cmocka_unit_test(an_id_that_is_no_text_has_a_name_made_of_it),
 	    cmocka_unit_test(an_id_that_cannot_be_signed_stays_that_of_the_event),

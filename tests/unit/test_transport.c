@@ -28,6 +28,7 @@ static struct config_check settings(enum check_transport transport, char *url)
 	    .origin = origin,
 	    .transport = transport,
 	    .url = url,
+	    .name_servers = nothing,
 	    .dsn = nothing,
 	    .function = function,
 	    .allow = nothing,

@@ -290,7 +290,8 @@ static bool check_outbox_schema(
 	       (check_message_ids(subject, err) && check_bytea_output(subject, err) &&
 		   check_partitions(subject, "message", err) &&
 		   check_partitions(subject, "lookback", err) &&
-		   check_partitions(subject, "processed", err));
+		   check_partitions(subject, "processed", err) &&
+		   check_partitions(subject, "unique_ledger", err));
 }
 
 bool preflight_postgres(struct preflight *report, struct pg *pg,

@@ -96,6 +96,7 @@ static void find_need(struct dropping *dropping, const char *table)
 {
 	OWNED(text_finish) struct text what = {0};
 	bool is_message = text_equal(table, "message"), is_lookback = text_equal(table, "lookback");
+	bool is_unique = text_equal(table, "unique_ledger");
 	const char *word = is_message ? "unpublished" : is_lookback ? "undecided" : "window";
 
 	/* the database looks again when it drops: a need may come after this plan */
@@ -105,6 +106,7 @@ static void find_need(struct dropping *dropping, const char *table)
 	text_addf(&what,
 	    is_message    ? "it holds rows that %s has not published"
 	    : is_lookback ? "it holds a prepare of section %s that is undecided"
+	    : is_unique   ? "it holds unique keys of topic %s that are in use"
 			  : "it holds ids of consumer %s whose window has not passed",
 	    dropping->holder);
 	add_contradiction(dropping, word, text_string(&what));

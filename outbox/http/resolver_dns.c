@@ -1,0 +1,460 @@
+/*
+ * DNS, by c-ares. A lookup is begin_dns, then step_dns until no query is pending:
+ *
+ *   with a port     the addresses of the name, from the hosts file or from DNS
+ *   without one     the SRV records of _grpc._tcp.NAME, or of NAME itself (as Consul has them); the
+ *                   addresses of their targets are in the additional section or asked for
+ *
+ * Each lookup has a channel of its own, so that it reads resolv.conf anew and asks from new ports.
+ * c-ares gives no time to live of SRV records: dns_answer.c reads it from the raw answer.
+ */
+#include "resolver.h"
+
+#include <arpa/nameser.h>
+#include <ares.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+#include "cleanup.h"
+#include "clock.h"
+#include "dns_answer.h"
+#include "http_list.h"
+
+enum {
+	TRY_MS = 500, /* the first; each further try waits twice as long */
+	TRIES = 4,
+	EVENTS = 16,
+	MOST_TARGETS = 64,
+};
+
+struct target {
+	struct resolver *resolver;
+	char name[DNS_NAME];
+	int priority, weight, port;
+};
+
+struct resolver {
+	const struct service_url *url;
+	char *servers; /* for c-ares; "": those of the system */
+	int epoll_fd;
+	ares_channel channel;
+	bool is_open;           /* the channel */
+	bool closing;           /* callbacks come because the channel is being closed */
+	int pending;            /* queries */
+	bool service_is_itself; /* the SRV records of the plain name are asked for */
+	struct target targets[MOST_TARGETS];
+	int target_count;
+	struct resolver_result result;
+	uint32_t ttl_s;
+	/* Why there is no address: the last failure. unclear: no answer came, so there may be one.
+	 */
+	struct text why;
+	bool unclear;
+};
+
+/* --- the channel --------------------------------------------------------------------------- */
+
+static void on_ares_socket(void *context, ares_socket_t fd, int readable, int writable)
+{
+	const struct resolver *resolver = context;
+	struct epoll_event event = {.data.fd = fd};
+
+	event.events = (readable ? EPOLLIN : 0u) | (writable ? EPOLLOUT : 0u);
+	if (!event.events)
+		epoll_ctl(resolver->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+	else if (epoll_ctl(resolver->epoll_fd, EPOLL_CTL_MOD, fd, &event) != 0)
+		epoll_ctl(resolver->epoll_fd, EPOLL_CTL_ADD, fd, &event);
+}
+
+static int open_channel(struct resolver *resolver)
+{
+	struct ares_options options = {.timeout = TRY_MS,
+	    .tries = TRIES,
+	    .sock_state_cb = on_ares_socket,
+	    .sock_state_cb_data = resolver};
+	int status = ares_init_options(&resolver->channel, &options,
+	    ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES | ARES_OPT_SOCK_STATE_CB);
+
+	resolver->is_open = status == ARES_SUCCESS;
+	if (status == ARES_SUCCESS && *resolver->servers)
+		status = ares_set_servers_ports_csv(resolver->channel, resolver->servers);
+	return status;
+}
+
+/* Ends the queries that are pending. */
+static void close_channel(struct resolver *resolver)
+{
+	resolver->closing = true;
+	if (resolver->is_open)
+		ares_destroy(resolver->channel);
+	resolver->is_open = resolver->closing = false;
+	resolver->pending = 0;
+}
+
+/* --- the result of a query ----------------------------------------------------------------- */
+
+static bool is_no_record(int status)
+{
+	return status == ARES_ENODATA || status == ARES_ENOTFOUND;
+}
+
+static void note_failure(struct resolver *resolver, const char *name, const char *type, int status)
+{
+	text_clear(&resolver->why);
+	if (is_no_record(status)) {
+		text_addf(&resolver->why, "DNS has no %s record of %s", type, name);
+		return;
+	}
+	resolver->unclear = true;
+	text_addf(&resolver->why, "the name servers did not answer about the %s record of %s: %s",
+	    type, name, ares_strerror(status));
+}
+
+static void note_ttl(struct resolver *resolver, uint32_t ttl_s)
+{
+	if (ttl_s < resolver->ttl_s)
+		resolver->ttl_s = ttl_s;
+}
+
+static void add_address_found(struct resolver *resolver, const struct target *target, int family,
+    const void *bytes, uint32_t ttl_s)
+{
+	struct resolver_result *result = &resolver->result;
+	struct service_address address = service_address_make(family, bytes, target->port);
+
+	note_ttl(resolver, ttl_s);
+	if (result->count == SERVICE_ADDRESSES)
+		return;
+	address.priority = target->priority;
+	address.weight = target->weight;
+	result->rows[result->count++] = address;
+}
+
+static int family_of_type(int type)
+{
+	return type == ns_t_a ? AF_INET : type == ns_t_aaaa ? AF_INET6 : AF_UNSPEC;
+}
+
+/* --- names with a port --------------------------------------------------------------------- */
+
+static void on_host(void *context, int status, int timeouts, struct ares_addrinfo *found)
+{
+	struct resolver *resolver = context;
+	const struct target target = {.port = resolver->url->port};
+
+	(void)timeouts;
+	if (resolver->closing)
+		return;
+	resolver->pending--;
+	if (status != ARES_SUCCESS)
+		note_failure(resolver, resolver->url->name, "address", status);
+	for (const struct ares_addrinfo_node *node = found ? found->nodes : NULL; node;
+	     node = node->ai_next) {
+		uint32_t ttl_s = node->ai_ttl > 0 ? (uint32_t)node->ai_ttl : 0;
+
+		if (node->ai_family == AF_INET)
+			add_address_found(resolver, &target, AF_INET,
+			    &((const struct sockaddr_in *)(const void *)node->ai_addr)->sin_addr,
+			    ttl_s);
+		else if (node->ai_family == AF_INET6)
+			add_address_found(resolver, &target, AF_INET6,
+			    &((const struct sockaddr_in6 *)(const void *)node->ai_addr)->sin6_addr,
+			    ttl_s);
+	}
+	ares_freeaddrinfo(found);
+}
+
+/* --- SRV records --------------------------------------------------------------------------- */
+
+static void on_target(void *context, int status, int timeouts, unsigned char *bytes, int length)
+{
+	const struct target *target = context;
+	struct resolver *resolver = target->resolver;
+	owned_text struct dns_answer *answer = NULL;
+
+	(void)timeouts;
+	if (resolver->closing)
+		return;
+	resolver->pending--;
+	if (status == ARES_SUCCESS) {
+		answer = xmalloc(sizeof *answer);
+		if (!dns_answer_parse(bytes, (size_t)length, answer))
+			status = ARES_EBADRESP;
+	}
+	if (status != ARES_SUCCESS) {
+		note_failure(resolver, target->name, "address", status);
+		return;
+	}
+
+	note_ttl(resolver, answer->ttl_s);
+	/* The name may be an alias, so the owner of the records is not compared. */
+	for (int i = 0; i < answer->count; i++) {
+		const struct dns_record *row = &answer->records[i];
+
+		if (!row->is_extra && family_of_type(row->type) != AF_UNSPEC)
+			add_address_found(
+			    resolver, target, family_of_type(row->type), row->address, row->ttl_s);
+	}
+}
+
+/* Names of DNS are the same in any case, and with a dot at their end. */
+static bool is_same_name(const char *one, const char *other)
+{
+	size_t one_length = strlen(one), other_length = strlen(other);
+
+	one_length -= one_length && one[one_length - 1] == '.';
+	other_length -= other_length && other[other_length - 1] == '.';
+	return one_length == other_length && strncasecmp(one, other, one_length) == 0;
+}
+
+/* Returns whether the answer has addresses of the target besides its SRV record. */
+static bool take_extra_addresses(
+    struct resolver *resolver, const struct target *target, const struct dns_answer *answer)
+{
+	bool found = false;
+
+	for (int i = 0; i < answer->count; i++) {
+		const struct dns_record *row = &answer->records[i];
+
+		if (!row->is_extra || family_of_type(row->type) == AF_UNSPEC ||
+		    !is_same_name(row->owner, target->name))
+			continue;
+		add_address_found(
+		    resolver, target, family_of_type(row->type), row->address, row->ttl_s);
+		found = true;
+	}
+	return found;
+}
+
+static void add_target(
+    struct resolver *resolver, const struct dns_record *row, const struct dns_answer *answer)
+{
+	struct target *target = &resolver->targets[resolver->target_count];
+
+	if (resolver->target_count == MOST_TARGETS)
+		return;
+	resolver->target_count++;
+	*target = (struct target){.resolver = resolver,
+	    .priority = row->priority,
+	    .weight = row->weight,
+	    .port = row->port};
+	text_copy(target->name, sizeof target->name, row->target);
+	if (take_extra_addresses(resolver, target, answer))
+		return;
+	resolver->pending += 2;
+	ares_query(resolver->channel, target->name, ns_c_in, ns_t_a, on_target, target);
+	ares_query(resolver->channel, target->name, ns_c_in, ns_t_aaaa, on_target, target);
+}
+
+static void ask_for_service(struct resolver *resolver);
+
+static void take_services(struct resolver *resolver, const struct dns_answer *answer)
+{
+	bool refused = false;
+	int services = 0;
+
+	note_ttl(resolver, answer->ttl_s);
+	for (int i = 0; i < answer->count; i++) {
+		const struct dns_record *row = &answer->records[i];
+
+		if (row->type != ns_t_srv || row->is_extra)
+			continue;
+		services++;
+		/* RFC 2782: the target "." says that there is no such service. */
+		refused |= text_equal(row->target, ".");
+		if (!text_equal(row->target, ".") && row->port > 0)
+			add_target(resolver, row, answer);
+	}
+	if (resolver->target_count)
+		return;
+	text_clear(&resolver->why);
+	text_addf(&resolver->why, "%s",
+	    refused    ? "its SRV record says that there is no such service (target \".\")"
+	    : services ? "its SRV records have no port"
+		       : "the answer of DNS has no SRV record");
+}
+
+static void on_service(void *context, int status, int timeouts, unsigned char *bytes, int length)
+{
+	struct resolver *resolver = context;
+	owned_text struct dns_answer *answer = NULL;
+	owned_text char *name = NULL;
+
+	(void)timeouts;
+	if (resolver->closing)
+		return;
+	resolver->pending--;
+	if (status == ARES_SUCCESS) {
+		answer = xmalloc(sizeof *answer);
+		if (!dns_answer_parse(bytes, (size_t)length, answer))
+			status = ARES_EBADRESP;
+	}
+	if (status == ARES_SUCCESS) {
+		take_services(resolver, answer);
+		return;
+	}
+
+	if (is_no_record(status) && !resolver->service_is_itself) {
+		resolver->service_is_itself = true;
+		ask_for_service(resolver);
+		return;
+	}
+	/* The error names the documented record. */
+	name = xformat(
+	    "%s%s", resolver->url->name[0] == '_' ? "" : "_grpc._tcp.", resolver->url->name);
+	note_failure(resolver, name, "SRV", status);
+}
+
+static void ask_for_service(struct resolver *resolver)
+{
+	owned_text char *name =
+	    xformat("%s%s", resolver->service_is_itself ? "" : "_grpc._tcp.", resolver->url->name);
+
+	resolver->pending++;
+	ares_search(resolver->channel, name, ns_c_in, ns_t_srv, on_service, resolver);
+}
+
+/* --- a lookup ------------------------------------------------------------------------------ */
+
+static void begin_dns(struct resolver *resolver)
+{
+	const struct ares_addrinfo_hints hints = {
+	    .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = ARES_AI_NOSORT};
+	int status;
+
+	resolver->result.count = resolver->target_count = 0;
+	resolver->ttl_s = INT32_MAX;
+	resolver->unclear = false;
+	/* A name that begins like this is the name of a SRV record already. */
+	resolver->service_is_itself = resolver->url->name[0] == '_';
+	text_clear(&resolver->why);
+
+	status = open_channel(resolver);
+	if (status != ARES_SUCCESS) {
+		resolver->unclear = true;
+		text_addf(&resolver->why, "c-ares cannot start: %s", ares_strerror(status));
+		return;
+	}
+	if (!resolver->url->port) {
+		ask_for_service(resolver);
+		return;
+	}
+	resolver->pending++;
+	ares_getaddrinfo(resolver->channel, resolver->url->name, NULL, &hints, on_host, resolver);
+}
+
+static void serve_channel(struct resolver *resolver)
+{
+	struct epoll_event events[EVENTS];
+	int count = epoll_wait(resolver->epoll_fd, events, EVENTS, 0);
+
+	for (int i = 0; i < count; i++) {
+		uint32_t seen = events[i].events;
+		int fd = events[i].data.fd;
+
+		/* An error is read and written, so that c-ares meets it. */
+		ares_process_fd(resolver->channel,
+		    seen & (EPOLLIN | EPOLLERR | EPOLLHUP) ? fd : ARES_SOCKET_BAD,
+		    seen & (EPOLLOUT | EPOLLERR) ? fd : ARES_SOCKET_BAD);
+	}
+	ares_process_fd(resolver->channel, ARES_SOCKET_BAD, ARES_SOCKET_BAD);
+}
+
+static enum resolver_progress step_dns(
+    struct resolver *resolver, struct resolver_result *ret_result, struct err *err)
+{
+	if (resolver->pending && resolver->is_open)
+		serve_channel(resolver);
+	if (resolver->pending)
+		return RESOLVER_RUNS;
+
+	close_channel(resolver);
+	if (!resolver->result.count) {
+		err_set(err, resolver->unclear ? ERR_RETRY : ERR_REJECT, "%s",
+		    text_string(&resolver->why));
+		return RESOLVER_FAILED;
+	}
+	*ret_result = resolver->result;
+	ret_result->ttl_ms = (int64_t)resolver->ttl_s * 1000;
+	return RESOLVER_FOUND;
+}
+
+static int dns_fd(const struct resolver *resolver)
+{
+	return resolver->epoll_fd;
+}
+
+static int64_t dns_deadline(const struct resolver *resolver)
+{
+	struct timeval left, *next;
+
+	if (!resolver->pending)
+		return 0;
+	next = ares_timeout(resolver->channel, NULL, &left);
+	/* Rounded up, or the loop would turn without end for a fraction of a millisecond. */
+	return next ? clock_ms() + (int64_t)next->tv_sec * 1000 + next->tv_usec / 1000 + 1
+		    : INT64_MAX;
+}
+
+/* --- life ---------------------------------------------------------------------------------- */
+
+static void close_dns(struct resolver *resolver)
+{
+	if (!resolver)
+		return;
+	close_channel(resolver);
+	if (resolver->epoll_fd >= 0)
+		close(resolver->epoll_fd);
+	text_finish(&resolver->why);
+	free(resolver->servers);
+	free(resolver);
+}
+
+/* Opens a channel only to see whether c-ares takes the servers. */
+static bool check_servers(struct resolver *resolver, struct err *err)
+{
+	int status = open_channel(resolver);
+
+	close_channel(resolver);
+	if (status == ARES_SUCCESS)
+		return true;
+	return err_set(err, *resolver->servers ? ERR_CONFIG : ERR_FATAL,
+	    "\"%.200s\" is not a list of addresses (%s); write for example 10.0.0.2 or "
+	    "127.0.0.1:5353",
+	    resolver->servers, ares_strerror(status));
+}
+
+static struct resolver *open_dns(
+    const struct service_url *url, const char *servers, struct err *err)
+{
+	struct resolver *resolver = xcalloc(1, sizeof *resolver);
+	OWNED(text_finish) struct text list = {0};
+
+	for (;;) {
+		owned_text char *entry = http_list_next(&servers);
+
+		if (!entry)
+			break;
+		text_addf(&list, "%s%s", list.length ? "," : "", entry);
+	}
+	resolver->url = url;
+	resolver->servers = xstrdup(text_string(&list));
+	resolver->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (resolver->epoll_fd < 0)
+		err_set(err, ERR_FATAL, "no descriptor for a resolver: %s", strerror(errno));
+	else if (check_servers(resolver, err))
+		return resolver;
+	close_dns(resolver);
+	return NULL;
+}
+
+const struct resolver_kind resolver_dns = {.open = open_dns,
+    .close = close_dns,
+    .begin = begin_dns,
+    .fd = dns_fd,
+    .deadline = dns_deadline,
+    .step = step_dns};

@@ -1,0 +1,2 @@
+-- $1 topic text, $2 key text, $3 payload text
+select outbox.bench_publish($1::text, $2::text, $3::text)
