@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#include "cleanup.h"
 #include "clock.h"
 #include "fault.h"
 #include "hex.h"
@@ -26,7 +27,7 @@ struct reporter {
 	pthread_t thread;
 	bool runs;
 	/* only for the thread */
-	char *sql; /* with the name of the schema inserted */
+	char *schema, *sql; /* sql: with the schema's name inserted */
 	struct postgres_session server;
 	struct pg_column ids;
 
@@ -78,14 +79,30 @@ static size_t fill_reported(struct reporter *reporter)
 	return count;
 }
 
+/* The usual advice is the doctor, which does not know this dsn. */
+static void name_missing_role(const struct reporter *reporter, struct err *err)
+{
+	owned_text char *problem = xstrdup(err->message);
+	char *advice = strstr(problem, "; ");
+	if (advice)
+		*advice = '\0';
+	err_set(err, ERR_DENIED, "%s; grant the role %s_consumer to this login", problem,
+	    reporter->schema);
+}
+
 static bool send_reports(struct reporter *reporter, struct err *err)
 {
 	const struct pg_param params[] = {pg_column_param(&reporter->ids)};
+	char sqlstate[6];
+
 	fault_point("inbox_to_report");
 	struct pg_result *answer =
-	    postgres_session_ask(&reporter->server, reporter->sql, params, 1, NULL, err);
+	    postgres_session_ask(&reporter->server, reporter->sql, params, 1, sqlstate, err);
 	pg_result_destroy(answer);
 	fault_point("inbox_reported");
+
+	if (!answer && text_equal(sqlstate, "42501"))
+		name_missing_role(reporter, err);
 	return answer;
 }
 
@@ -193,7 +210,8 @@ static bool start_reporter(struct reporter *reporter, const char *line, struct e
 	OWNED(report_spec_finish) struct report_spec spec = {0};
 	if (!report_spec_parse(line, &spec, err))
 		return false;
-	reporter->sql = schema_text(sql_unique_done, spec.schema ? spec.schema : "outbox");
+	reporter->schema = xstrdup(spec.schema ? spec.schema : "outbox");
+	reporter->sql = schema_text(sql_unique_done, reporter->schema);
 	postgres_session_init(
 	    &reporter->server, spec.dsn, (int)spec.timeout_ms, POSTGRES_SESSION_ANY);
 	reporter->runs = pthread_create(&reporter->thread, NULL, run_reporter, reporter) == 0;
@@ -226,6 +244,7 @@ void reporter_destroy(struct reporter *reporter)
 	postgres_session_finish(&reporter->server);
 	pg_column_finish(&reporter->ids);
 	text_finish(&reporter->waiting);
+	free(reporter->schema);
 	free(reporter->sql);
 	pthread_cond_destroy(&reporter->work);
 	pthread_cond_destroy(&reporter->outcome);

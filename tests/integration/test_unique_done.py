@@ -156,7 +156,7 @@ def test_a_login_that_may_not_report_is_told_the_cure(database, make_inbox, logi
     wrong, right = (login(role)["DATABASE_URL"] for role in ("outbox_writer", "outbox_consumer"))
     inbox = make_inbox(report=f"postgres dsn={wrong}")
     line, = inbox.wait_event("inbox_reports_wait")  # before the first message
-    assert "permission denied for function unique_done" in line and "doctor" in line
+    assert "permission denied for function unique_done" in line and "grant the role outbox_consumer" in line
     inbox.close()
     inbox = make_inbox(report=f"postgres dsn={right}")
     inbox.wait_stats(partitions=6)
