@@ -104,6 +104,13 @@ def test_every_form_of_publish_takes_a_unique_key(database, cursor):
             assert plain[1:] == unique[1:], form
 
 
+def test_a_window_is_a_day_unless_it_is_given(database, cursor):
+    publish(cursor, "a", within=None)
+    publish(cursor, "b")
+    batch(cursor, ["c"], within=None)
+    assert database.execute("select kept_until - at = interval '24 hours' from outbox.unique_ledger") == [(True,)] * 3
+
+
 def test_a_window_ends(database, cursor):
     first = publish(cursor, "a", within="1 second")
     ids = {first}
