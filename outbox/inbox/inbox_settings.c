@@ -318,6 +318,7 @@ struct inbox_settings *inbox_settings_create(
 	settings->given = *given;
 	dedup_spec_init(&settings->spec, NULL);
 	copy_all(settings);
+
 	if (check_names(settings, err) && check_numbers(&settings->given, err) &&
 	    check_retries(settings, err) && check_inbox_dedup(settings, err) &&
 	    check_inbox_claims(settings, err) &&
