@@ -136,8 +136,7 @@ static enum outcome handle_order(struct consumer *consumer, const struct order *
 
 /* --- the lists ------------------------------------------------------------------------------ */
 
-/* Removes the order from this consumer's list, or moves it: to the end of the queue, or QUEUE:dead.
- */
+/* Removes the order from this consumer's list, or moves it: to the queue, or to QUEUE:dead. */
 static bool end_order(struct consumer *consumer, const struct order *order, enum outcome outcome)
 {
 	if (outcome == CHARGED)
@@ -165,9 +164,9 @@ static bool take_order(struct consumer *consumer)
 }
 
 /*
- * Whoever works on an order has its claim. If the claim is free, the owner of the list is dead, or
- * has not claimed the order yet: moved too early, the order is in the queue once more, and is
- * charged once all the same.
+ * A consumer holds the claim while it works on the order. If the claim is free, the owner of the
+ * list is dead, or about to claim or to remove the order. In these cases the queue has the order
+ * once more, and it is charged once all the same.
  */
 static bool recover_order(struct consumer *consumer, const char *owner, const redisReply *entry)
 {

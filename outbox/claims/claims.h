@@ -22,7 +22,10 @@
  * Stores: redis (SET NX PX and scripts that compare; a failover may lose claims, and then only the
  * token shows it) and postgres (a table of the schema, docs/explain/dedup.md).
  *
- * Any thread may call; one call at a time goes to the server.
+ * Any thread may call; one call at a time goes to the server. Functions that fail return false
+ * (NULL) and fill *error, which may be NULL. The id of a claim has 1 to 1,024 bytes of any value.
+ *
+ * docs/examples/rabbitmq.c and docs/examples/redis_queue.c are complete consumers.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -48,8 +51,9 @@ OUTBOX_PUBLIC struct outbox_claims *outbox_claims_open(
 OUTBOX_PUBLIC void outbox_claims_close(struct outbox_claims *claims);
 
 /*
- * ret_taken false: another process or this one holds the id. OUTBOX_RETRY: the outcome is unknown;
- * if the server has granted the claim, the id is free after the lease.
+ * ret_taken false: another process or this one holds the id; ask again later, or let the queue
+ * deliver the message again. OUTBOX_REJECT: the id is empty or too long. OUTBOX_RETRY: the outcome
+ * is unknown; if the server has granted the claim, the id is free after the lease.
  */
 OUTBOX_PUBLIC bool outbox_claims_take(struct outbox_claims *claims, const void *id, size_t length,
     struct outbox_claim *ret_claim, bool *ret_taken, struct outbox_error *error);

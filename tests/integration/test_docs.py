@@ -41,6 +41,10 @@ def test_the_page_of_the_configuration_is_fresh():
     assert page("reference/configuration.md") == printed("config", "--print-reference")
 
 
+SERVICES = """\
+[check "billing"]
+url = grpc://billing
+"""
 DELIVER = """\
 [deliver "billing"]
 topics = {topic}
@@ -98,7 +102,7 @@ def shown_metrics(relay):
 def test_every_metric_is_explained_and_every_explained_one_exists(
         database, topic, make_relay, tmp_path):
     explained = explained_metrics()
-    (tmp_path / "relay.ini").write_text((CONFIG + DELIVER).format(topic=topic))
+    (tmp_path / "relay.ini").write_text((CONFIG + SERVICES + DELIVER).format(topic=topic))
     port = free_port()
     relay = make_relay(config=tmp_path / "relay.ini", api_listen=port,
                        api_send_tokens=TOKEN).wait_ready()
@@ -149,11 +153,12 @@ def test_the_settings_of_dedup_are_those_of_the_program():
     assert explained == taken
 
 
-@pytest.mark.parametrize("name,part", [("dedup", "example"), ("inbox", "example handle"),
-                                       ("inbox", "example settings")])
-def test_the_examples_in_c_are_shown_as_they_are(name, part):
+@pytest.mark.parametrize("name,part,example", [
+    ("dedup", "example", "dedup"), ("inbox", "example handle", "inbox"), ("inbox", "example settings", "inbox"),
+    ("other-queues", "example rabbitmq", "rabbitmq")])
+def test_the_examples_in_c_are_shown_as_they_are(name, part, example):
     shown = between(f"guide/{name}.md", part).removeprefix("```c\n").removesuffix("\n```\n")
-    assert shown in (DOCS / f"examples/{name}.c").read_text(encoding="utf-8")
+    assert shown in (DOCS / f"examples/{example}.c").read_text(encoding="utf-8")
 
 
 def test_the_example_of_dedup_handles_each_message_once(tmp_path):

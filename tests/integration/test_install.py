@@ -45,7 +45,8 @@ def test_a_default_build_needs_no_tests():
 
 
 def test_there_are_compile_lines():
-    assert {line.split()[1] for _, line in LINES} == {"dedup.c", "inbox.c", "lookback.c"}
+    assert {line.split()[1] for _, line in LINES} == {
+        "dedup.c", "inbox.c", "lookback.c", "rabbitmq.c", "redis_queue.c"}
 
 
 @pytest.mark.parametrize("page, line", LINES)
@@ -58,4 +59,15 @@ def test_a_compile_line_works_as_it_stands(installed, tmp_path, page, line):
     done = subprocess.run(line, shell=True, cwd=tmp_path, capture_output=True, text=True,
                           env={**os.environ, "PKG_CONFIG_PATH": metadata})
     assert done.returncode == 0, f"{page}: {line}: {done.stderr}"
-    assert (tmp_path / "a.out").exists()
+    named = re.search(r" -o (\S+)", line)
+    assert (tmp_path / (named[1] if named else "a.out")).exists()
+
+
+def test_the_library_of_dedup_has_no_kafka_inside(installed):
+    def links_kafka(name):
+        path, = glob.glob(f"{installed}/lib/**/{name}.so", recursive=True)
+        needed = subprocess.run(["ldd", path], capture_output=True, text=True, check=True).stdout
+        assert "libpq" in needed
+        return "rdkafka" in needed
+
+    assert links_kafka("liboutbox-inbox") and not links_kafka("liboutbox")

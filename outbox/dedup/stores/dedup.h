@@ -16,14 +16,16 @@
  * pending until the id is done or released. Only a done id drops a copy. Done ids are durable after
  * the next checkpoint (with `sequence` only those before the first position that is open). Commit
  * no offset before that checkpoint, and none beyond a message that is not done: then each message
- * whose id is lost in a crash comes again and is handled again.
+ * whose id is lost in a crash comes again and is handled again. A queue without offsets, such as
+ * RabbitMQ, acknowledges a message after the checkpoint instead (docs/examples/rabbitmq.c).
  *
  * The line begins with the store that remembers the ids. docs/reference/dedup.md compares the
  * stores and has all settings; outbox_dedup_promise() has the promises of each store in words. A
  * store that takes some new ids for done ones is lossy, and must be enabled with the word `lossy`.
  *
- * Owned by one thread at a time. Functions that fail return false (NULL), fill *error, and have
- * changed nothing unless their comment says otherwise; a failed check never answers "new".
+ * Owned by one thread at a time. Functions that fail return false (NULL), fill *error (which may be
+ * NULL), and have changed nothing unless their comment says otherwise; a failed check never answers
+ * "new".
  */
 #include <stdbool.h>
 #include <stddef.h>
