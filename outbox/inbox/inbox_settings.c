@@ -99,6 +99,7 @@ static void copy_all(struct inbox_settings *settings)
 	given->content = xstrdup(given->content);
 	given->channel = xstrdup(given->channel);
 	given->zone = xstrdup(given->zone);
+
 	copy_kafka(settings);
 	copy_retries(settings);
 	copy_topics(settings);

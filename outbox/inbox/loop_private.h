@@ -1,8 +1,7 @@
 #pragma once
 /*
  * Shared by the files of a loop: loop.c (the thread), loop_items.c, loop_claims.c, loop_reading.c,
- * loop_rules.c,
- * loop_commits.c, loop_partitions.c.
+ * loop_rules.c, loop_commits.c, loop_partitions.c.
  *
  * Only the loop's thread uses these, except for the members that the mutex guards. Functions may
  * block on stores, and on other things only where the comment says so. A function that returns no
