@@ -78,7 +78,7 @@ static_assert(sizeof options / sizeof *options - 1 <= CALL_OPTIONS, "a call has 
 static const struct command command_bench = {
     .name = "bench",
     .arguments = "[KIND…|all]",
-    .most_arguments = 16,
+    .most_arguments = 17,
     .summary = "Measures outbox-relay on your Postgres and Kafka, compared with their limits.",
     .description =
 	"Creates a schema and a topic of its own with 6 partitions, fills them with JSON of "
