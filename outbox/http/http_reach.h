@@ -13,7 +13,7 @@ bool http_reach(const char *url, const struct http_networks *networks, int timeo
 
 /*
  * The same for a URL that service_url_is accepts: asks the name servers, and connects to each
- * address. *ret_refused has all the refused ones ("10.2.0.7, 10.2.0.8"). *ret_cure: what to do,
+ * address. *ret_refused has all the refused ones ("10.2.0.7, 10.2.0.8"). *ret_cure is the advice,
  * unless an address is refused.
  */
 bool http_reach_service(const char *url, const char *name_servers,

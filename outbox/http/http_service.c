@@ -16,6 +16,8 @@
 enum {
 	TTL_MIN_MS = 1000,
 	TTL_MAX_MS = 300000,
+	EARLY_PARTS = 5,     /* a lookup begins with the last fifth of the time to live */
+	EARLY_MIN_MS = 300,  /* a fifth of a short time would not leave enough for a lookup */
 	AGAIN_MIN_MS = 1000, /* after a failed lookup, doubled each time */
 	AGAIN_MAX_MS = 30000,
 	REFUSED_BYTES = 400,
@@ -121,7 +123,7 @@ static void log_trouble(struct http_service *service, const char *error, const c
 
 static void take_addresses(struct http_service *service, int64_t now)
 {
-	int64_t ttl_ms = service->result.ttl_ms;
+	int64_t ttl_ms = service->result.ttl_ms, early_ms;
 	int allowed = keep_allowed(service);
 
 	/* New addresses are to be used within the time to live of the old ones, so a bit earlier.
@@ -130,8 +132,9 @@ static void take_addresses(struct http_service *service, int64_t now)
 		ttl_ms = TTL_MIN_MS;
 	if (ttl_ms > TTL_MAX_MS)
 		ttl_ms = TTL_MAX_MS;
+	early_ms = ttl_ms / EARLY_PARTS > EARLY_MIN_MS ? ttl_ms / EARLY_PARTS : EARLY_MIN_MS;
 	service->next_at =
-	    service->result.ttl_ms == INT64_MAX ? INT64_MAX : now + ttl_ms - ttl_ms / 10;
+	    service->result.ttl_ms == INT64_MAX ? INT64_MAX : now + ttl_ms - early_ms;
 	service->again_ms = 0;
 	balancer_update(&service->balancer, service->result.rows, allowed);
 
@@ -185,7 +188,9 @@ void http_service_step(struct http_service *service, int64_t now)
 	if (progress == RESOLVER_RUNS)
 		return;
 	service->looking = false;
-	if (progress == RESOLVER_FOUND)
+	/* The last list is better than a part of the new one. */
+	if (progress == RESOLVER_FOUND &&
+	    !(service->result.is_partial && balancer_size(&service->balancer)))
 		take_addresses(service, now);
 	else
 		take_lookup_failure(service, now, &err);

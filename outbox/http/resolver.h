@@ -15,6 +15,8 @@ struct resolver_result {
 	struct service_address rows[SERVICE_ADDRESSES];
 	int count;
 	int64_t ttl_ms; /* how long the addresses hold; INT64_MAX: for ever */
+	/* There may be more, as a part of the lookup failed; the error says which. */
+	bool is_partial;
 };
 
 enum resolver_progress {
@@ -45,5 +47,5 @@ struct resolver_kind {
 
 extern const struct resolver_kind resolver_list, resolver_dns;
 const struct resolver_kind *resolver_kind_of(const struct service_url *url);
-/* What to do about a failed lookup with an error of this kind. */
+/* The advice for a failed lookup with an error of this kind. */
 const char *resolver_cure(const struct service_url *url, enum err_kind kind);

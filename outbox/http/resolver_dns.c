@@ -31,10 +31,14 @@ enum {
 	MOST_TARGETS = 64,
 };
 
+static const char service_prefix[] = "_grpc._tcp.";
+
 struct target {
 	struct resolver *resolver;
 	char name[DNS_NAME];
 	int priority, weight, port;
+	int found;    /* addresses */
+	bool unclear; /* a query about it failed */
 };
 
 struct resolver {
@@ -42,10 +46,11 @@ struct resolver {
 	char *servers; /* for c-ares; "": those of the system */
 	int epoll_fd;
 	ares_channel channel;
-	bool is_open;           /* the channel */
-	bool closing;           /* callbacks come because the channel is being closed */
-	int pending;            /* queries */
-	bool service_is_itself; /* the SRV records of the plain name are asked for */
+	bool is_open; /* the channel */
+	bool closing; /* callbacks come because the channel is being closed */
+	int pending;  /* queries */
+	char **asked; /* the names whose SRV records are asked for, one after the other */
+	int asked_count, asked_next;
 	struct target targets[MOST_TARGETS];
 	int target_count;
 	struct resolver_result result;
@@ -102,6 +107,12 @@ static bool is_no_record(int status)
 	return status == ARES_ENODATA || status == ARES_ENOTFOUND;
 }
 
+/* c-ares reports SERVFAIL of all servers as a refused connection. */
+static bool is_server_failure(int status)
+{
+	return status == ARES_ESERVFAIL || status == ARES_ECONNREFUSED;
+}
+
 static void note_failure(struct resolver *resolver, const char *name, const char *type, int status)
 {
 	text_clear(&resolver->why);
@@ -120,13 +131,14 @@ static void note_ttl(struct resolver *resolver, uint32_t ttl_s)
 		resolver->ttl_s = ttl_s;
 }
 
-static void add_address_found(struct resolver *resolver, const struct target *target, int family,
-    const void *bytes, uint32_t ttl_s)
+static void add_address_found(
+    struct resolver *resolver, struct target *target, int family, const void *bytes, uint32_t ttl_s)
 {
 	struct resolver_result *result = &resolver->result;
 	struct service_address address = service_address_make(family, bytes, target->port);
 
 	note_ttl(resolver, ttl_s);
+	target->found++;
 	if (result->count == SERVICE_ADDRESSES)
 		return;
 	address.priority = target->priority;
@@ -144,7 +156,7 @@ static int family_of_type(int type)
 static void on_host(void *context, int status, int timeouts, struct ares_addrinfo *found)
 {
 	struct resolver *resolver = context;
-	const struct target target = {.port = resolver->url->port};
+	struct target target = {.port = resolver->url->port};
 
 	(void)timeouts;
 	if (resolver->closing)
@@ -152,6 +164,9 @@ static void on_host(void *context, int status, int timeouts, struct ares_addrinf
 	resolver->pending--;
 	if (status != ARES_SUCCESS)
 		note_failure(resolver, resolver->url->name, "address", status);
+	for (const struct ares_addrinfo_cname *alias = found ? found->cnames : NULL; alias;
+	     alias = alias->next)
+		note_ttl(resolver, alias->ttl > 0 ? (uint32_t)alias->ttl : 0);
 	for (const struct ares_addrinfo_node *node = found ? found->nodes : NULL; node;
 	     node = node->ai_next) {
 		uint32_t ttl_s = node->ai_ttl > 0 ? (uint32_t)node->ai_ttl : 0;
@@ -172,7 +187,7 @@ static void on_host(void *context, int status, int timeouts, struct ares_addrinf
 
 static void on_target(void *context, int status, int timeouts, unsigned char *bytes, int length)
 {
-	const struct target *target = context;
+	struct target *target = context;
 	struct resolver *resolver = target->resolver;
 	owned_text struct dns_answer *answer = NULL;
 
@@ -187,6 +202,7 @@ static void on_target(void *context, int status, int timeouts, unsigned char *by
 	}
 	if (status != ARES_SUCCESS) {
 		note_failure(resolver, target->name, "address", status);
+		target->unclear |= !is_no_record(status);
 		return;
 	}
 
@@ -213,7 +229,7 @@ static bool is_same_name(const char *one, const char *other)
 
 /* Returns whether the answer has addresses of the target besides its SRV record. */
 static bool take_extra_addresses(
-    struct resolver *resolver, const struct target *target, const struct dns_answer *answer)
+    struct resolver *resolver, struct target *target, const struct dns_answer *answer)
 {
 	bool found = false;
 
@@ -248,6 +264,12 @@ static void add_target(
 	resolver->pending += 2;
 	ares_query(resolver->channel, target->name, ns_c_in, ns_t_a, on_target, target);
 	ares_query(resolver->channel, target->name, ns_c_in, ns_t_aaaa, on_target, target);
+}
+
+/* A name that begins like this is the name of an SRV record already. */
+static bool has_service_prefix(const struct resolver *resolver)
+{
+	return resolver->url->name[0] == '_';
 }
 
 static void ask_for_service(struct resolver *resolver);
@@ -298,24 +320,82 @@ static void on_service(void *context, int status, int timeouts, unsigned char *b
 		return;
 	}
 
-	if (is_no_record(status) && !resolver->service_is_itself) {
-		resolver->service_is_itself = true;
+	/* A search domain of the system may have broken name servers: the next name may be right.
+	 */
+	if ((is_no_record(status) || is_server_failure(status)) &&
+	    resolver->asked_next < resolver->asked_count) {
+		resolver->unclear |= !is_no_record(status);
 		ask_for_service(resolver);
 		return;
 	}
 	/* The error names the documented record. */
 	name = xformat(
-	    "%s%s", resolver->url->name[0] == '_' ? "" : "_grpc._tcp.", resolver->url->name);
-	note_failure(resolver, name, "SRV", status);
+	    "%s%s", has_service_prefix(resolver) ? "" : service_prefix, resolver->url->name);
+	note_failure(resolver, name, "SRV", resolver->unclear ? ARES_ESERVFAIL : status);
 }
 
 static void ask_for_service(struct resolver *resolver)
 {
-	owned_text char *name =
-	    xformat("%s%s", resolver->service_is_itself ? "" : "_grpc._tcp.", resolver->url->name);
-
 	resolver->pending++;
-	ares_search(resolver->channel, name, ns_c_in, ns_t_srv, on_service, resolver);
+	ares_query(resolver->channel, resolver->asked[resolver->asked_next++], ns_c_in, ns_t_srv,
+	    on_service, resolver);
+}
+
+/* --- names of services --------------------------------------------------------------------- */
+
+static void add_asked(struct resolver *resolver, const char *prefix, const char *domain)
+{
+	resolver->asked =
+	    xrealloc(resolver->asked, (size_t)(resolver->asked_count + 1) * sizeof(char *));
+	resolver->asked[resolver->asked_count++] = xformat(
+	    "%s%s%s%s", prefix, resolver->url->name, domain ? "." : "", domain ? domain : "");
+}
+
+static void forget_asked(struct resolver *resolver)
+{
+	for (int i = 0; i < resolver->asked_count; i++)
+		free(resolver->asked[i]);
+	free(resolver->asked);
+	resolver->asked = NULL;
+	resolver->asked_count = resolver->asked_next = 0;
+}
+
+static int count_dots(const char *name)
+{
+	int dots = 0;
+
+	for (; *name; name++)
+		dots += *name == '.';
+	return dots;
+}
+
+/*
+ * With the search domains of the system, in the order of resolv.conf(5). ares_search would do the
+ * same, and then say that there is no record when a name server had failed in between.
+ */
+static void list_asked(struct resolver *resolver, const char *prefix)
+{
+	struct ares_options options = {0};
+	int mask = 0, dots = count_dots(prefix) + count_dots(resolver->url->name);
+	bool is_known = ares_save_options(resolver->channel, &options, &mask) == ARES_SUCCESS;
+	bool is_first = !is_known || dots >= options.ndots;
+
+	if (is_first)
+		add_asked(resolver, prefix, NULL);
+	for (int i = 0; is_known && i < options.ndomains; i++)
+		add_asked(resolver, prefix, options.domains[i]);
+	if (!is_first)
+		add_asked(resolver, prefix, NULL);
+	if (is_known)
+		ares_destroy_options(&options);
+}
+
+static void list_services(struct resolver *resolver)
+{
+	forget_asked(resolver);
+	if (!has_service_prefix(resolver))
+		list_asked(resolver, service_prefix);
+	list_asked(resolver, "");
 }
 
 /* --- a lookup ------------------------------------------------------------------------------ */
@@ -326,11 +406,10 @@ static void begin_dns(struct resolver *resolver)
 	    .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = ARES_AI_NOSORT};
 	int status;
 
-	resolver->result.count = resolver->target_count = 0;
+	resolver->result = (struct resolver_result){0};
+	resolver->target_count = 0;
 	resolver->ttl_s = INT32_MAX;
 	resolver->unclear = false;
-	/* A name that begins like this is the name of a SRV record already. */
-	resolver->service_is_itself = resolver->url->name[0] == '_';
 	text_clear(&resolver->why);
 
 	status = open_channel(resolver);
@@ -340,6 +419,7 @@ static void begin_dns(struct resolver *resolver)
 		return;
 	}
 	if (!resolver->url->port) {
+		list_services(resolver);
 		ask_for_service(resolver);
 		return;
 	}
@@ -380,6 +460,12 @@ static enum resolver_progress step_dns(
 	}
 	*ret_result = resolver->result;
 	ret_result->ttl_ms = (int64_t)resolver->ttl_s * 1000;
+	/* Only if both of its queries brought none: some name servers always fail about AAAA. */
+	for (int i = 0; i < resolver->target_count; i++)
+		if (resolver->targets[i].unclear && !resolver->targets[i].found)
+			ret_result->is_partial = true;
+	if (ret_result->is_partial)
+		err_set(err, ERR_RETRY, "%s", text_string(&resolver->why));
 	return RESOLVER_FOUND;
 }
 
@@ -409,6 +495,7 @@ static void close_dns(struct resolver *resolver)
 	close_channel(resolver);
 	if (resolver->epoll_fd >= 0)
 		close(resolver->epoll_fd);
+	forget_asked(resolver);
 	text_finish(&resolver->why);
 	free(resolver->servers);
 	free(resolver);

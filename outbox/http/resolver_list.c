@@ -51,6 +51,7 @@ static enum resolver_progress step_list(
 	    ret_result->rows, url->addresses, (size_t)url->address_count * sizeof *url->addresses);
 	ret_result->count = url->address_count;
 	ret_result->ttl_ms = INT64_MAX;
+	ret_result->is_partial = false;
 	return RESOLVER_FOUND;
 }
 

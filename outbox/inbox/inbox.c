@@ -74,6 +74,17 @@ bool outbox_inbox_works(struct outbox_inbox *inbox, struct outbox_error *error)
 	return loop_works(inbox->loop, &err) || fail_inbox(error, &err);
 }
 
+bool outbox_inbox_change_rules(
+    struct outbox_inbox *inbox, const char *const *rules, struct outbox_error *error)
+{
+	struct err err;
+
+	if (!inbox_settings_check_rules(inbox->settings, rules, &err))
+		return fail_inbox(error, &err);
+	loop_change_rules(inbox->loop, rules);
+	return true;
+}
+
 /* --- what handlers call --------------------------------------------------------------------- */
 
 bool outbox_inbox_finish(struct outbox_inbox *inbox, const struct outbox_inbox_end *ends,

@@ -129,7 +129,15 @@ struct outbox_inbox_settings {
 	 * `dedup` must be a postgres line.
 	 */
 	bool take;
-	const char *const *rules; /* lines (rules.h), NULL-ended; limits hold for each partition */
+	/*
+	 * Lines, or one JSON object (rules.h), NULL-ended. Without rules_store the records lie
+	 * below `path`, and limits hold for each partition. rules_store: the line of a server that
+	 * has the records, and limits hold for all partitions and processes. Messages of a retry
+	 * topic are not judged again.
+	 */
+	const char *const *rules;
+	const char *rules_store;
+	const char *user, *content, *channel, *zone; /* struct outbox_rules_settings */
 
 	int concurrency; /* maximum number of messages in progress; default 16 */
 	int batch;       /* maximum number of messages in one call of the handler; default 1 */
@@ -196,6 +204,14 @@ OUTBOX_PUBLIC bool outbox_inbox_take(struct outbox_inbox *inbox, struct pg_conn 
 
 /* Pauses this topic (NULL: all topics), or resumes it. Messages in memory are still handled. */
 OUTBOX_PUBLIC void outbox_inbox_pause(struct outbox_inbox *inbox, const char *topic, bool pause);
+
+/*
+ * Replaces settings.rules, in all partitions, before the next messages are judged; the records of
+ * rules that keep their name and key are kept (outbox_rules_change). OUTBOX_CONFIG: a line is
+ * wrong, and nothing is changed. If a disk has no room, the change is tried again until it has.
+ */
+OUTBOX_PUBLIC bool outbox_inbox_change_rules(
+    struct outbox_inbox *inbox, const char *const *rules, struct outbox_error *error);
 
 struct outbox_inbox_stats {
 	/* now */

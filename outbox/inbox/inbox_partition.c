@@ -132,24 +132,38 @@ static bool open_partition_store(const struct inbox_settings *settings,
 	return assigned->own.dedup || outbox_error_take(&error, err);
 }
 
-static bool open_rules(const struct inbox_settings *settings, struct inbox_partition *assigned,
+bool inbox_partition_open_rules(const struct inbox_settings *settings, const char *path,
+    struct inbox_partition_rules *rules, struct err *err)
+{
+	const struct outbox_inbox_settings *given = &settings->given;
+	const struct outbox_rules_settings wanted = {.path = path,
+	    .store = given->rules_store,
+	    .lines = given->rules,
+	    .count = settings->rule_count,
+	    .user = given->user,
+	    .content = given->content,
+	    .channel = given->channel,
+	    .zone = given->zone};
+	struct outbox_error error;
+
+	rules->open = outbox_rules_open_as(&wanted, &error);
+	return rules->open || outbox_error_take(&error, err);
+}
+
+static bool open_own_rules(const struct inbox_settings *settings, struct inbox_partition *assigned,
     const char *folder, struct err *err)
 {
-	struct outbox_error error;
-	if (settings->rule_count == 0)
-		return true;
 	owned_text char *path = xformat("%s/rules", folder);
-	assigned->rules =
-	    outbox_rules_open(path, settings->given.rules, settings->rule_count, &error);
-	return assigned->rules || outbox_error_take(&error, err);
+	return !inbox_settings_local_rules(settings) ||
+	       inbox_partition_open_rules(settings, path, &assigned->own_rules, err);
 }
 
 static void close_state(struct inbox_partition *assigned)
 {
 	outbox_dedup_close(assigned->own.dedup);
-	outbox_rules_close(assigned->rules);
+	outbox_rules_close(assigned->own_rules.open);
 	assigned->own.dedup = NULL;
-	assigned->rules = NULL;
+	assigned->own_rules.open = NULL;
 }
 
 static bool open_in(const struct inbox_settings *settings, struct inbox_partition *assigned,
@@ -159,7 +173,7 @@ static bool open_in(const struct inbox_settings *settings, struct inbox_partitio
 	owned_text char *folder = folder_of(group, assigned, number);
 	if (make_folder(settings->given.path, err) && make_folder(group, err) &&
 	    make_folder(folder, err) && open_partition_store(settings, assigned, folder, err) &&
-	    open_rules(settings, assigned, folder, err))
+	    open_own_rules(settings, assigned, folder, err))
 		return true;
 	close_state(assigned);
 	return false;
@@ -168,7 +182,7 @@ static bool open_in(const struct inbox_settings *settings, struct inbox_partitio
 static bool open_folder(
     const struct inbox_settings *settings, struct inbox_partition *assigned, struct err *err)
 {
-	if (!settings->local && settings->rule_count == 0)
+	if (!settings->local && !inbox_settings_local_rules(settings))
 		return true;
 	for (int number = 0; number < FOLDERS; number++) {
 		if (open_in(settings, assigned, number, err))
@@ -234,8 +248,8 @@ static int64_t offset_of_state(
 		outbox_dedup_stats(assigned->own.dedup, &dedup);
 		offset = dedup.offset;
 	}
-	if (assigned->rules) {
-		outbox_rules_stats(assigned->rules, &rules);
+	if (assigned->own_rules.open) {
+		outbox_rules_stats(assigned->own_rules.open, &rules);
 		offset = rules.offset < offset ? rules.offset : offset;
 	}
 	return offset;
@@ -415,12 +429,13 @@ static bool is_subscribed(const struct inbox_settings *settings, struct inbox_pa
 }
 
 struct inbox_partition *inbox_partition_open(const struct inbox_settings *settings,
-    struct inbox_partition_store *common, struct subscription *subscription,
+    struct inbox_partition_common common, struct subscription *subscription,
     struct subscription_place *place, struct err *err)
 {
 	struct inbox_partition *assigned = xcalloc(1, sizeof *assigned);
 	assigned->partition = place->partition;
-	assigned->store = common ? common : &assigned->own;
+	assigned->store = common.store ? common.store : &assigned->own;
+	assigned->rules = common.rules ? common.rules : &assigned->own_rules;
 	assigned->store->partitions++;
 	if (is_subscribed(settings, assigned, place->topic, err) &&
 	    begin_partition(settings, assigned, subscription, place, err))
@@ -739,9 +754,11 @@ bool inbox_partition_log(
 
 /* --- the rules ------------------------------------------------------------------------------ */
 
-static bool is_judged(const struct item *item)
+/* A message of a retry topic was admitted before: to judge it again would count it twice. */
+static bool is_judged(const struct inbox_partition *assigned, const struct item *item)
 {
-	return item->fate == FATE_HANDLE && !item->judged;
+	return item->fate == FATE_HANDLE && !item->judged &&
+	       !(assigned->retry >= 0 && item->redelivered);
 }
 
 static void apply_verdict(struct item *item, const struct outbox_rules_verdict *verdict)
@@ -762,11 +779,12 @@ static bool judge_arrived(struct inbox_partition *assigned, size_t count, struct
 	size_t judging = 0;
 
 	for (size_t i = 0; i < count; i++, item = item->link)
-		if (is_judged(item)) {
+		if (is_judged(assigned, item)) {
 			messages[judging] = message_of(item);
 			judged[judging++] = item;
 		}
-	if (judging && !outbox_rules_check(assigned->rules, messages, judging, verdicts, &error))
+	if (judging &&
+	    !outbox_rules_check(assigned->rules->open, messages, judging, verdicts, &error))
 		return outbox_error_take(&error, err);
 
 	for (size_t i = 0; i < judging; i++)
@@ -845,12 +863,15 @@ static size_t pending_room(
 }
 
 bool inbox_partition_admit(struct inbox_partition *assigned, const struct inbox_settings *settings,
-    struct item_list *ret_items, struct err *err)
+    struct item_list *ret_items, int64_t **ret_trouble, struct err *err)
 {
 	for (size_t count;
 	     (count = meet_first(assigned, settings, pending_room(assigned, settings))) > 0;) {
-		if (!check_arrived(assigned, count, err) ||
-		    (assigned->rules && !judge_arrived(assigned, count, err)))
+		*ret_trouble = &assigned->store->trouble_until;
+		if (!check_arrived(assigned, count, err))
+			return false;
+		*ret_trouble = &assigned->rules->trouble_until;
+		if (assigned->rules->open && !judge_arrived(assigned, count, err))
 			return false;
 		while (count-- > 0)
 			item_list_add(ret_items, item_list_take(&assigned->arrived));
@@ -889,8 +910,8 @@ static bool make_partition_durable(
 	struct outbox_error error;
 	int64_t done = assigned->offsets.done,
 		offset = settings->by_position ? done : known_to(assigned);
-	if (assigned->rules &&
-	    !outbox_rules_checkpoint(assigned->rules, known_to(assigned), &error))
+	if (assigned->own_rules.open &&
+	    !outbox_rules_checkpoint(assigned->own_rules.open, known_to(assigned), &error))
 		return outbox_error_take(&error, err);
 	if (assigned->store->dedup &&
 	    !outbox_dedup_checkpoint(assigned->store->dedup, offset, &error))

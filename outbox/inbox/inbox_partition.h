@@ -25,6 +25,12 @@ struct inbox_partition_store {
 	} told;
 };
 
+/* Rules, of one partition or of all. */
+struct inbox_partition_rules {
+	struct outbox_rules *open; /* NULL: none */
+	int64_t trouble_until;     /* clock_ms: they did not answer, and are not queried before */
+};
+
 /* Why the loop takes no new records from a partition. */
 enum inbox_partition_stop {
 	STOP_TEXT = 1 << 0,    /* the text of the commit gets too long */
@@ -57,8 +63,8 @@ struct inbox_partition {
 	int32_t partition;
 	int retry; /* number of its retry topic; -1: none */
 	uint64_t salt;
-	struct inbox_partition_store own, *store; /* store: its own, or the common one */
-	struct outbox_rules *rules;               /* NULL: none */
+	struct inbox_partition_store own, *store;       /* store: its own, or the common one */
+	struct inbox_partition_rules own_rules, *rules; /* rules: its own, or the common ones */
 
 	struct offsets offsets;
 	int64_t read;      /* offset behind the last record that has arrived */
@@ -79,12 +85,17 @@ struct inbox_partition {
 	bool paused;    /* in librdkafka, which may have refused to pause or resume it */
 };
 
+/* The store and the rules of all partitions; NULL: each partition has its own. */
+struct inbox_partition_common {
+	struct inbox_partition_store *store;
+	struct inbox_partition_rules *rules;
+};
 /*
- * place: the commit; its offset is replaced by that of the first record to read. common: the store
- * of all partitions, or NULL. ERR_RETRY: try again later; after any other error, never.
+ * place: the commit; its offset is replaced by that of the first record to read. ERR_RETRY: try
+ * again later; after any other error, never.
  */
 struct inbox_partition *inbox_partition_open(const struct inbox_settings *settings,
-    struct inbox_partition_store *common, struct subscription *subscription,
+    struct inbox_partition_common common, struct subscription *subscription,
     struct subscription_place *place, struct err *err);
 /* The caller first sets the fields that the new state needs. */
 void inbox_partition_move(struct inbox_partition *assigned, enum inbox_partition_state state);
@@ -109,10 +120,15 @@ bool inbox_partition_arrive(
 /*
  * Queries the store and the rules about the items that have arrived and sets the fate of each.
  * Stops where the store has no room, or where an item is too far behind an unfinished one. Items
- * leave in order. ERR_RETRY: some may have left.
+ * leave in order. ERR_RETRY: some may have left. ret_trouble: on failure, the trouble_until of the
+ * store or of the rules, whichever failed.
  */
 bool inbox_partition_admit(struct inbox_partition *assigned, const struct inbox_settings *settings,
-    struct item_list *ret_items, struct err *err);
+    struct item_list *ret_items, int64_t **ret_trouble, struct err *err);
+/* Opens rules, with `path` as their folder, or with the server of the settings. NULL: there are
+ * none (ERR_CONFIG and so on: or they cannot be opened). */
+bool inbox_partition_open_rules(const struct inbox_settings *settings, const char *path,
+    struct inbox_partition_rules *rules, struct err *err) MUST_CHECK;
 /* Queries the store again about an item that waits until its copy ends (FATE_ASK). */
 bool inbox_partition_ask_again(
     struct inbox_partition *assigned, struct item *item, struct err *err);

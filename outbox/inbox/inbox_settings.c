@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "kafka_conf.h"
-#include "rules_spec.h"
+#include "rules_check.h"
 #include "text.h"
 
 enum {
@@ -81,12 +81,19 @@ static void copy_all(struct inbox_settings *settings)
 {
 	struct outbox_inbox_settings *given = &settings->given;
 	settings->rule_count = count_texts(given->rules);
+
 	given->group = xstrdup(given->group);
 	given->dedup = xstrdup(given->dedup);
 	given->path = xstrdup(given->path);
 	given->id = xstrdup(given->id ? given->id : "header:outbox-id");
 	given->dead_letters = xstrdup(given->dead_letters);
+
 	given->rules = (const char *const *)copy_texts(given->rules, 0);
+	given->rules_store = xstrdup(given->rules_store);
+	given->user = xstrdup(given->user);
+	given->content = xstrdup(given->content);
+	given->channel = xstrdup(given->channel);
+	given->zone = xstrdup(given->zone);
 	copy_kafka(settings);
 	copy_retries(settings);
 	copy_topics(settings);
@@ -246,24 +253,49 @@ static bool check_inbox_dedup(struct inbox_settings *settings, struct err *err)
 		   err, ERR_CONFIG, "take needs a line of postgres, and dedup = %s", given->dedup);
 }
 
-static bool check_inbox_rules(const struct inbox_settings *settings, struct err *err)
+static bool check_inbox_path(
+    const struct inbox_settings *settings, bool local_rules, struct err *err)
 {
-	for (size_t i = 0; i < settings->rule_count; i++) {
-		struct rule *rule = rules_spec_parse(settings->given.rules[i], err);
-		if (!rule)
-			return err_prefix(err, "rules, line %zu", i + 1);
-		rules_spec_destroy(rule);
-	}
-	return true;
-}
-
-static bool check_inbox_path(const struct inbox_settings *settings, struct err *err)
-{
-	if (settings->given.path || (!settings->local && settings->rule_count == 0))
+	if (settings->given.path || (!settings->local && !local_rules))
 		return true;
 	return err_set(err, ERR_CONFIG,
 	    "path is missing: say in which folder the state of %s is kept",
 	    settings->local ? settings->given.dedup : "the rules");
+}
+
+bool inbox_settings_check_rules(
+    const struct inbox_settings *settings, const char *const *rules, struct err *err)
+{
+	const struct outbox_inbox_settings *given = &settings->given;
+	const struct rules_wanted wanted = {.store = given->rules_store,
+	    .lines = rules,
+	    .count = count_texts(rules),
+	    .places = {given->user, given->content, given->channel, given->zone}};
+
+	return rules_wanted_check(&wanted, NULL, err) &&
+	       check_inbox_path(settings, wanted.count > 0 && !wanted.store, err);
+}
+
+char **inbox_settings_copy_rules(const char *const *rules)
+{
+	return copy_texts(rules, 0);
+}
+
+void inbox_settings_free_rules(char **rules)
+{
+	free_texts(rules);
+}
+
+void inbox_settings_take_rules(struct inbox_settings *settings, char **rules)
+{
+	free_texts((char **)settings->given.rules);
+	settings->given.rules = (const char *const *)rules;
+	settings->rule_count = count_texts(settings->given.rules);
+}
+
+bool inbox_settings_local_rules(const struct inbox_settings *settings)
+{
+	return settings->rule_count > 0 && !settings->given.rules_store;
 }
 
 /* --- life ----------------------------------------------------------------------------------- */
@@ -277,7 +309,7 @@ struct inbox_settings *inbox_settings_create(
 	copy_all(settings);
 	if (check_names(settings, err) && check_numbers(&settings->given, err) &&
 	    check_retries(settings, err) && check_inbox_dedup(settings, err) &&
-	    check_inbox_rules(settings, err) && check_inbox_path(settings, err) &&
+	    inbox_settings_check_rules(settings, settings->given.rules, err) &&
 	    kafka_conf_check(&settings->kafka, false, err))
 		return settings;
 	inbox_settings_destroy(settings);
@@ -296,6 +328,11 @@ void inbox_settings_destroy(struct inbox_settings *settings)
 	free_texts(settings->topics);
 	free(settings->told);
 	free_texts((char **)given->rules);
+	free((char *)given->rules_store);
+	free((char *)given->user);
+	free((char *)given->content);
+	free((char *)given->channel);
+	free((char *)given->zone);
 	kafka_settings_finish(&settings->kafka);
 	rule_key_destroy(settings->id_key);
 	dedup_spec_finish(&settings->spec);

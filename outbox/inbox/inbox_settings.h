@@ -24,6 +24,17 @@ struct inbox_settings {
 	size_t rule_count;
 };
 
+/* Could the settings have these lines as rules? NULL-ended, as the others; NULL: none. */
+bool inbox_settings_check_rules(
+    const struct inbox_settings *settings, const char *const *rules, struct err *err) MUST_CHECK;
+char **inbox_settings_copy_rules(const char *const *rules);
+void inbox_settings_free_rules(char **rules); /* NULL is fine */
+/* Replaces the lines; the settings own them then. */
+void inbox_settings_take_rules(struct inbox_settings *settings, char **rules);
+
+/* Do the records of the rules lie in the folders of the partitions? False also without rules. */
+bool inbox_settings_local_rules(const struct inbox_settings *settings);
+
 struct inbox_settings *inbox_settings_create(
     const struct outbox_inbox_settings *given, struct err *err);
 void inbox_settings_destroy(struct inbox_settings *settings); /* NULL is fine */

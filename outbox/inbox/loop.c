@@ -48,24 +48,39 @@ void loop_fail(struct loop *loop, const struct err *err)
 		LOG_TEXT("the inbox has ended; its messages go to other members of the group")});
 }
 
-void loop_trouble(struct loop *loop, struct inbox_partition_store *store, const struct err *err)
+void loop_trouble_until(struct loop *loop, int64_t *trouble_until, const struct err *err)
 {
-	store->trouble_until = clock_ms() + AGAIN_MS;
+	*trouble_until = clock_ms() + AGAIN_MS;
 	if (err->kind == ERR_CONFIG)
 		loop_fail(loop, err);
 	else if (err->kind != ERR_FATAL)
 		loop_tell(loop, "inbox_waits", err);
 	else if (!loop->again_at) {
-		loop->again_at = store->trouble_until;
+		loop->again_at = *trouble_until;
 		log_error("inbox_begins_again", {"group", LOG_TEXT(loop->settings->given.group)},
 		    {"error", LOG_TEXT(err->message)},
 		    {"consequence", LOG_TEXT("the partitions are opened again, from their files")});
 	}
 }
 
+void loop_trouble(struct loop *loop, struct inbox_partition_store *store, const struct err *err)
+{
+	loop_trouble_until(loop, &store->trouble_until, err);
+}
+
+static bool is_trouble(int64_t trouble_until)
+{
+	return trouble_until && clock_ms() < trouble_until;
+}
+
 bool loop_is_in_trouble(const struct inbox_partition *assigned)
 {
-	return assigned->store->trouble_until && clock_ms() < assigned->store->trouble_until;
+	return is_trouble(assigned->store->trouble_until);
+}
+
+bool loop_cannot_admit(const struct inbox_partition *assigned)
+{
+	return loop_is_in_trouble(assigned) || is_trouble(assigned->rules->trouble_until);
 }
 
 /* --- the thread ----------------------------------------------------------------------------- */
@@ -110,6 +125,7 @@ static void run_turn(struct loop *loop)
 	loop_take_timers(loop);
 
 	loop_apply_pauses(loop);
+	loop_apply_rules(loop);
 	loop_read_events(loop);
 	if (loop_may_read(loop))
 		loop_read_records(loop);
@@ -167,6 +183,8 @@ static void free_loop(struct loop *loop)
 	for (size_t i = 0; i < loop->paused_count; i++)
 		free(loop->paused[i]);
 	free(loop->paused);
+	inbox_settings_free_rules(loop->new_rules);
+	inbox_settings_free_rules(loop->next_rules);
 
 	key_queues_finish(&loop->key_queues);
 	item_pool_finish(&loop->pool);
@@ -200,7 +218,7 @@ static bool make_loop_parts(struct loop *loop, struct outbox_inbox *inbox, struc
 }
 
 struct loop *loop_create(
-    const struct inbox_settings *settings, struct outbox_inbox *inbox, struct err *err)
+    struct inbox_settings *settings, struct outbox_inbox *inbox, struct err *err)
 {
 	struct loop *loop = xcalloc(1, sizeof *loop);
 
@@ -274,6 +292,17 @@ void loop_pause(struct loop *loop, const char *topic, bool pause)
 {
 	pthread_mutex_lock(&loop->mutex);
 	set_paused(loop, topic ? topic : "", pause);
+	pthread_mutex_unlock(&loop->mutex);
+	wake_loop(loop);
+}
+
+void loop_change_rules(struct loop *loop, const char *const *rules)
+{
+	char **copies = inbox_settings_copy_rules(rules);
+
+	pthread_mutex_lock(&loop->mutex);
+	inbox_settings_free_rules(loop->new_rules);
+	loop->new_rules = copies;
 	pthread_mutex_unlock(&loop->mutex);
 	wake_loop(loop);
 }

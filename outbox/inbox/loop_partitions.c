@@ -53,9 +53,19 @@ static void close_partitions(struct loop *loop)
 
 	outbox_dedup_close(loop->common.dedup);
 	loop->common = (struct inbox_partition_store){0};
+	outbox_rules_close(loop->common_rules.open);
+	loop->common_rules = (struct inbox_partition_rules){0};
 }
 
-static bool open_common(struct loop *loop, struct err *err)
+static bool open_common_rules(struct loop *loop, struct err *err)
+{
+	const struct inbox_settings *settings = loop->settings;
+
+	return settings->rule_count == 0 || !settings->given.rules_store ||
+	       inbox_partition_open_rules(settings, NULL, &loop->common_rules, err);
+}
+
+static bool open_common_store(struct loop *loop, struct err *err)
 {
 	const struct inbox_settings *settings = loop->settings;
 	struct outbox_error error;
@@ -70,8 +80,10 @@ static bool open_common(struct loop *loop, struct err *err)
 static struct inbox_partition *open_one(
     struct loop *loop, struct subscription_place *place, struct err *err)
 {
-	struct inbox_partition *assigned = inbox_partition_open(loop->settings,
-	    loop->common.dedup ? &loop->common : NULL, loop->subscription, place, err);
+	const struct inbox_partition_common common = {loop->common.dedup ? &loop->common : NULL,
+	    loop->common_rules.open ? &loop->common_rules : NULL};
+	struct inbox_partition *assigned =
+	    inbox_partition_open(loop->settings, common, loop->subscription, place, err);
 	if (assigned)
 		loop->partitions[loop->partition_count++] = assigned;
 	return assigned;
@@ -94,7 +106,7 @@ static bool open_partitions(
 	loop->partitions = xcalloc((size_t)count + 1, sizeof *loop->partitions);
 	loop->late = xcalloc((size_t)count + 1, sizeof *loop->late);
 	loop->late_at = 0;
-	if (!open_common(loop, err))
+	if (!open_common_store(loop, err) || !open_common_rules(loop, err))
 		return false;
 
 	int away = -1; /* the first that is away; the later ones are tried before it */

@@ -1,7 +1,7 @@
 #pragma once
 /*
- * Shared by the files of a loop: loop.c (the thread), loop_items.c, loop_reading.c, loop_commits.c,
- * loop_partitions.c.
+ * Shared by the files of a loop: loop.c (the thread), loop_items.c, loop_reading.c, loop_rules.c,
+ * loop_commits.c, loop_partitions.c.
  *
  * Only the loop's thread uses these, except for the members that the mutex guards. Functions may
  * block on stores, and on other things only where the comment says so. A function that returns no
@@ -22,7 +22,7 @@ struct late {
 };
 
 struct loop {
-	const struct inbox_settings *settings;
+	struct inbox_settings *settings;
 	pthread_t thread;
 	bool runs;
 	int wake_fd;
@@ -31,6 +31,7 @@ struct loop {
 	struct redelivery *redelivery;
 
 	struct inbox_partition_store common;
+	struct inbox_partition_rules common_rules;
 	struct inbox_partition **partitions;
 	int partition_count;
 	struct late *late; /* assigned partitions that could not be opened yet */
@@ -54,7 +55,11 @@ struct loop {
 	struct outbox_inbox_stats stats;
 	int64_t again_at; /* when to open the partitions again; 0: never */
 
+	char **next_rules; /* lines that some partitions do not have yet; NULL: none */
+	int64_t rules_at;  /* when to give them these lines */
+
 	pthread_mutex_t mutex; /* guards the members below */
+	char **new_rules;      /* of loop_change_rules, not yet seen by the loop; NULL: none */
 	bool over, ended;
 	struct err why;
 	struct outbox_inbox_stats shown;
@@ -73,8 +78,12 @@ void loop_fail(struct loop *loop, const struct err *err);
  * again, which finds out what it has lost. A wrong configuration ends the loop.
  */
 void loop_trouble(struct loop *loop, struct inbox_partition_store *store, const struct err *err);
+/* The same, for the trouble_until of a store or of rules. */
+void loop_trouble_until(struct loop *loop, int64_t *trouble_until, const struct err *err);
 /* The partition's store did not answer, and must not be queried yet. */
 bool loop_is_in_trouble(const struct inbox_partition *assigned);
+/* The same, of its store or its rules. */
+bool loop_cannot_admit(const struct inbox_partition *assigned);
 
 /* --- loop_items.c --------------------------------------------------------------------------- */
 /*
@@ -113,6 +122,10 @@ void loop_apply_stops(struct loop *loop);
 /* Carries out the requests of loop_pause since the last call. */
 void loop_apply_pauses(struct loop *loop);
 void loop_look_at_pauses(struct loop *loop); /* also for new partitions */
+
+/* --- loop_rules.c --------------------------------------------------------------------------- */
+/* Gives all partitions the lines of loop_change_rules. */
+void loop_apply_rules(struct loop *loop);
 
 /* --- loop_commits.c ------------------------------------------------------------------------- */
 /* Makes changes durable and commits them. wait: blocks until the coordinator has answered. */

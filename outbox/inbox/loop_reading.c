@@ -163,13 +163,15 @@ void loop_admit(struct loop *loop)
 	for (int i = 0; i < loop->partition_count; i++) {
 		struct inbox_partition *assigned = loop->partitions[i];
 		struct item_list admitted = {0};
-		if (!assigned->arrived.first || loop_is_in_trouble(assigned))
+		int64_t *trouble;
+		if (!assigned->arrived.first || loop_cannot_admit(assigned))
 			continue;
-		bool well = inbox_partition_admit(assigned, loop->settings, &admitted, &err);
+		bool well =
+		    inbox_partition_admit(assigned, loop->settings, &admitted, &trouble, &err);
 		for (struct item *item; (item = item_list_take(&admitted));)
 			loop_enter(loop, item);
 		if (!well)
-			loop_trouble(loop, assigned->store, &err);
+			loop_trouble_until(loop, trouble, &err);
 	}
 }
 

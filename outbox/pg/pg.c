@@ -53,7 +53,9 @@ bool pg_report(struct pg *pg, const PGresult *error, struct err *err)
 {
 	const char *sqlstate = PQresultErrorField(error, PG_DIAG_SQLSTATE);
 	const char *message = PQresultErrorField(error, PG_DIAG_MESSAGE_PRIMARY);
+	const char *detail = PQresultErrorField(error, PG_DIAG_MESSAGE_DETAIL);
 	snprintf(pg->sqlstate, sizeof pg->sqlstate, "%s", sqlstate ? sqlstate : "");
+	snprintf(pg->detail, sizeof pg->detail, "%s", detail ? detail : "");
 	return failure_of_statement(pg->place, pg->sqlstate,
 	    message ? message : PQresultErrorMessage(error),
 	    PQresultErrorField(error, PG_DIAG_MESSAGE_HINT), err);
@@ -516,6 +518,11 @@ bool pg_cancel(struct pg *pg, struct err *err)
 const char *pg_sqlstate(const struct pg *pg)
 {
 	return pg->sqlstate;
+}
+
+const char *pg_detail(const struct pg *pg)
+{
+	return pg->detail;
 }
 
 int pg_backend(const struct pg *pg)

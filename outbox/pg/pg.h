@@ -266,6 +266,12 @@ DEFINE_OWNED(struct pg_result, pg_result_destroy)
 
 /* The server's SQLSTATE of the last error ("" if there was none), to recognise special cases. */
 const char *pg_sqlstate(const struct pg *pg);
+/*
+ * The DETAIL of the last error, by which functions of the schema name rows; "": none. A longer one
+ * is cut.
+ */
+enum { PG_DETAIL_SIZE = 512 };
+const char *pg_detail(const struct pg *pg);
 int pg_server_version(const struct pg *pg); /* 150008; 0 while not connected */
 /*
  * The process that accepted the connection. If pg_backend_pid() returns another one, a pooler is

@@ -29,6 +29,7 @@ struct pg {
 	bool flooded;                   /* the limit was exceeded */
 
 	char sqlstate[SQLSTATE_SIZE];
+	char detail[PG_DETAIL_SIZE];
 	struct err
 	    farewell; /* why the connection must be given up, e.g. the server's FATAL; or "" */
 	char place[320];

@@ -30,6 +30,20 @@ struct rule {
 	uint64_t seen, exceeded, keyless;
 };
 
+/*
+ * Which occurrences matter to a message: `most` of them in the pieces are too many (daily), or
+ * `most` neighbours that lie with the message in one interval of within_ms (sliding).
+ */
+enum { RULE_MOST_PIECES = 4 };
+struct rule_span {
+	int64_t within_ms; /* 0: daily */
+	struct {
+		int64_t begin_ms, end_ms; /* half-open */
+	} pieces[RULE_MOST_PIECES];
+	int count;
+	int64_t until_ms; /* the message matters to no message of this time or later */
+};
+
 struct rule_type {
 	struct spec_type spec; /* its name and its own settings, which are stored in its struct */
 	size_t size;           /* size of its struct, whose first member is a struct rule */
@@ -39,6 +53,8 @@ struct rule_type {
 	bool (*exceeds)(struct rule *rule, const struct occurrences_key *known, int64_t time_ms);
 	/* The earliest time that matters to messages of this time and later. */
 	int64_t (*oldest)(const struct rule *rule, int64_t time_ms);
+	/* The time that exceeds looks at, for a store that judges somewhere else. */
+	void (*span)(struct rule *rule, int64_t time_ms, struct rule_span *ret_span);
 };
 
 /* The settings that all rules share, as rows for struct spec_type: all of them, and the required

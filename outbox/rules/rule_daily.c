@@ -8,14 +8,14 @@
 #include "text.h"
 #include "time_zone.h"
 
-enum { SECOND = 1000, DAY = 86400, MOST_PIECES = 4, FURTHEST = 26 * 3600 };
+enum { SECOND = 1000, DAY = 86400, FURTHEST = 26 * 3600 };
 
 /* A day, in UTC. */
 struct day {
 	int64_t number; /* days since 1970-01-01 in the zone */
 	struct {
 		int64_t begin_ms, end_ms;
-	} pieces[MOST_PIECES];
+	} pieces[RULE_MOST_PIECES];
 	int count;
 };
 
@@ -79,7 +79,7 @@ static void find_day(const struct time_zone *zone, int64_t number, struct day *r
 		struct zone_span span = time_zone_span(zone, at);
 		int64_t begin = later_bound(span.begin, number * DAY - span.offset);
 		int64_t end = earlier_bound(span.end, (number + 1) * DAY - span.offset);
-		if (begin < end && ret_day->count < MOST_PIECES) {
+		if (begin < end && ret_day->count < RULE_MOST_PIECES) {
 			ret_day->pieces[ret_day->count].begin_ms = begin * SECOND;
 			ret_day->pieces[ret_day->count++].end_ms = end * SECOND;
 		}
@@ -124,6 +124,19 @@ static int64_t oldest_of_day(const struct rule *rule, int64_t time_ms)
 	return time_zone_day_begin(zone, number) * SECOND;
 }
 
+static void span_day(struct rule *rule, int64_t time_ms, struct rule_span *ret_span)
+{
+	const struct day *day = day_of((struct daily *)rule, time_ms);
+
+	*ret_span = (struct rule_span){.count = day->count, .until_ms = time_ms + 1};
+	for (int i = 0; i < day->count; i++) {
+		ret_span->pieces[i].begin_ms = day->pieces[i].begin_ms;
+		ret_span->pieces[i].end_ms = day->pieces[i].end_ms;
+		if (day->pieces[i].end_ms > ret_span->until_ms)
+			ret_span->until_ms = day->pieces[i].end_ms;
+	}
+}
+
 const struct rule_type rule_daily = {
     .spec = {"daily", rule_settings, RULE_TAKES, RULE_NEEDS, daily_settings},
     .size = sizeof(struct daily),
@@ -131,4 +144,5 @@ const struct rule_type rule_daily = {
     .finish = finish_daily,
     .exceeds = exceeds_day,
     .oldest = oldest_of_day,
+    .span = span_day,
 };

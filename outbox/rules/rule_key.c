@@ -282,3 +282,32 @@ void rule_key_destroy(struct rule_key *key)
 	}
 	free(key);
 }
+
+/* --- comparison ----------------------------------------------------------------------------- */
+
+static bool steps_equal(const struct part *a, const struct part *b)
+{
+	for (size_t i = 0; i < a->step_count; i++)
+		if (!text_equal(a->steps[i].member, b->steps[i].member) ||
+		    a->steps[i].index != b->steps[i].index)
+			return false;
+	return true;
+}
+
+static bool parts_equal(const struct part *a, const struct part *b)
+{
+	return a->source == b->source && text_equal(a->name, b->name) &&
+	       a->step_count == b->step_count && steps_equal(a, b);
+}
+
+bool rule_key_has(const struct rule_key *key, const struct rule_key *other)
+{
+	for (size_t i = 0; i < other->count; i++) {
+		bool found = false;
+		for (size_t k = 0; k < key->count; k++)
+			found |= parts_equal(&key->parts[k], &other->parts[i]);
+		if (!found)
+			return false;
+	}
+	return true;
+}

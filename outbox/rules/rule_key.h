@@ -25,6 +25,9 @@ struct rule_key;
 /* NULL: ERR_CONFIG, and the error says what is wrong and how to write it. */
 struct rule_key *rule_key_parse(const char *expression, struct err *err);
 void rule_key_destroy(struct rule_key *key);
+/* Does the key have all parts of the other one? Then messages with different values of the other
+ * one have different keys. */
+bool rule_key_has(const struct rule_key *key, const struct rule_key *other);
 
 /* A message, and its payload as JSON, which is parsed when a key first asks for it. */
 struct rule_message {

@@ -58,10 +58,20 @@ static int64_t oldest_of_stretch(const struct rule *rule, int64_t time_ms)
 	return time_ms - within_of(rule) + 1;
 }
 
+static void span_stretch(struct rule *rule, int64_t time_ms, struct rule_span *ret_span)
+{
+	int64_t within_ms = within_of(rule);
+	*ret_span = (struct rule_span){.within_ms = within_ms,
+	    .pieces = {{time_ms - within_ms + 1, time_ms + within_ms}},
+	    .count = 1,
+	    .until_ms = time_ms + within_ms};
+}
+
 const struct rule_type rule_sliding = {
     .spec = {"sliding", rule_settings, RULE_TAKES, RULE_NEEDS, sliding_settings},
     .size = sizeof(struct sliding),
     .check = check_sliding,
     .exceeds = exceeds_stretch,
     .oldest = oldest_of_stretch,
+    .span = span_stretch,
 };

@@ -12,6 +12,7 @@
 #include "outbox_error.h"
 #include "rules_log.h"
 #include "rules_private.h"
+#include "rules_shared.h"
 #include "rules_spec.h"
 #include "text.h"
 
@@ -22,9 +23,10 @@ struct look {
 };
 
 struct outbox_rules {
-	struct rule **rules;
-	size_t count;
-	struct look *looks; /* results for the current message */
+	struct rule_list list;
+	struct rule_places places;   /* texts of its own */
+	struct rules_shared *shared; /* a server has the records; NULL: the log has them */
+	struct look *looks;          /* results for the current message */
 	struct text key;
 	struct rules_log *log;
 	int64_t newest_ms;
@@ -35,42 +37,6 @@ static bool fail_rules(struct outbox_error *error, const struct err *err)
 {
 	outbox_error_of(err, error);
 	return false;
-}
-
-/* --- lines ---------------------------------------------------------------------------------- */
-
-static bool check_rule_name(
-    const struct outbox_rules *rules, const struct rule *rule, struct err *err)
-{
-	for (size_t i = 0; i < rules->count; i++)
-		if (text_equal(rules->rules[i]->name, rule->name))
-			return err_set(err, ERR_CONFIG,
-			    "name=%s is that of rule %zu, too: what is known of a rule goes by its "
-			    "name; give each its own",
-			    rule->name, i + 1);
-	return true;
-}
-
-static bool add_rule(struct outbox_rules *rules, const char *line, struct err *err)
-{
-	struct rule *rule = rules_spec_parse(line, err);
-	if (!rule || !check_rule_name(rules, rule, err)) {
-		rules_spec_destroy(rule);
-		return err_prefix(err, "rule %zu", rules->count + 1);
-	}
-	rules->rules[rules->count++] = rule;
-	return true;
-}
-
-static bool add_rules(
-    struct outbox_rules *rules, const char *const *lines, size_t count, struct err *err)
-{
-	rules->rules = xcalloc(count, sizeof *rules->rules);
-	rules->looks = xcalloc(count, sizeof *rules->looks);
-	while (rules->count < count)
-		if (!add_rule(rules, lines[rules->count], err))
-			return false;
-	return true;
 }
 
 /* --- keys ----------------------------------------------------------------------------------- */
@@ -124,8 +90,8 @@ static void restore_occurrence(void *context, const struct key_entry *entry)
 	struct outbox_rules *rules = reading->rules;
 
 	note_newest(rules, entry->time_ms);
-	for (size_t i = 0; i < rules->count; i++) {
-		struct rule *rule = rules->rules[i];
+	for (size_t i = 0; i < rules->list.count; i++) {
+		struct rule *rule = rules->list.rules[i];
 		/* No break: two rules may have the same tag (tag_hash). */
 		if (rule->tag == (uint32_t)(entry->hash.low >> 32))
 			occurrences_load(
@@ -136,8 +102,8 @@ static void restore_occurrence(void *context, const struct key_entry *entry)
 
 static bool uses_width(const struct outbox_rules *rules, int width)
 {
-	for (size_t i = 0; i < rules->count; i++)
-		if (rules->rules[i]->width == width)
+	for (size_t i = 0; i < rules->list.count; i++)
+		if (rules->list.rules[i]->width == width)
 			return true;
 	return false;
 }
@@ -218,43 +184,171 @@ static bool open_log(struct outbox_rules *rules, const char *path, struct err *e
 	if (!rules->log)
 		return false;
 
-	for (size_t i = 0; i < rules->count; i++)
-		prepare_rule(rules->rules[i], rules_log_seed(rules->log));
+	for (size_t i = 0; i < rules->list.count; i++)
+		prepare_rule(rules->list.rules[i], rules_log_seed(rules->log));
 	if (!restore_rules(rules, err))
 		return false;
 
-	for (size_t i = 0; i < rules->count; i++)
-		if (!settle_rule(rules, rules->rules[i], err))
+	for (size_t i = 0; i < rules->list.count; i++)
+		if (!settle_rule(rules, rules->list.rules[i], err))
 			return false;
 	/* In this order: moved occurrences are durable before their earlier logs are removed. */
 	return rules_log_checkpoint(rules->log, rules_log_offset(rules->log), err) &&
 	       remove_unused(rules, err);
 }
 
-struct outbox_rules *outbox_rules_open(
-    const char *path, const char *const *lines, size_t count, struct outbox_error *error)
+static bool set_rule_lines(
+    struct outbox_rules *rules, const struct outbox_rules_settings *settings, struct err *err)
+{
+	rules->places = (struct rule_places){xstrdup(settings->user), xstrdup(settings->content),
+	    xstrdup(settings->channel), xstrdup(settings->zone)};
+	if (!rule_list_parse(
+		&rules->list, settings->lines, settings->count, &rules->places, NULL, err))
+		return false;
+	rules->looks = xcalloc(rules->list.count + 1, sizeof *rules->looks);
+	return true;
+}
+
+static bool open_records(
+    struct outbox_rules *rules, const struct outbox_rules_settings *settings, struct err *err)
+{
+	if (!settings->store)
+		return open_log(rules, settings->path, err);
+	rules->shared = rules_shared_open(settings->store, settings->user, err);
+	return rules->shared && rules_shared_accept(rules->shared, &rules->list, err);
+}
+
+struct outbox_rules *outbox_rules_open_as(
+    const struct outbox_rules_settings *settings, struct outbox_error *error)
 {
 	struct err err;
 	struct outbox_rules *rules = xcalloc(1, sizeof *rules);
 	rules->newest_ms = -1;
-	if (add_rules(rules, lines, count, &err) && open_log(rules, path, &err))
+	if (set_rule_lines(rules, settings, &err) && open_records(rules, settings, &err))
 		return rules;
 	outbox_rules_close(rules);
 	fail_rules(error, &err);
 	return NULL;
 }
 
+struct outbox_rules *outbox_rules_open(
+    const char *path, const char *const *lines, size_t count, struct outbox_error *error)
+{
+	return outbox_rules_open_as(
+	    &(struct outbox_rules_settings){.path = path, .lines = lines, .count = count}, error);
+}
+
+static void free_rule_places(struct rule_places *places)
+{
+	free((char *)places->user);
+	free((char *)places->content);
+	free((char *)places->channel);
+	free((char *)places->zone);
+}
+
 void outbox_rules_close(struct outbox_rules *rules)
 {
 	if (!rules)
 		return;
-	for (size_t i = 0; i < rules->count; i++)
-		rules_spec_destroy(rules->rules[i]);
+	rule_list_finish(&rules->list);
+	rules_shared_close(rules->shared);
 	rules_log_close(rules->log);
+	free_rule_places(&rules->places);
 	text_finish(&rules->key);
 	free(rules->looks);
-	free(rules->rules);
 	free(rules);
+}
+
+/* --- other lines ---------------------------------------------------------------------------- */
+
+/* The rule whose records the new one takes over: one with the same name and key. NULL: none. */
+static struct rule *find_former(const struct outbox_rules *rules, const struct rule *rule)
+{
+	struct rule *former = rule_list_find(&rules->list, rule->name);
+	return former && text_equal(former->expression, rule->expression) ? former : NULL;
+}
+
+/* Nothing was recorded in this width since the rules were opened. */
+static void ignore_entry(void *context, const struct key_entry *entry)
+{
+	(void)context;
+	(void)entry;
+}
+
+/*
+ * Makes all records of the new rules durable, and changes nothing of the old ones. A rule that
+ * stays in its width keeps its log; otherwise its occurrences are written to the log of the new
+ * width. If that fails, the log has some of them twice, which does no harm (occurrences_load).
+ */
+static bool prepare_logs(struct outbox_rules *rules, const struct rule_list *fresh, struct err *err)
+{
+	for (size_t i = 0; i < fresh->count; i++) {
+		struct rule *rule = fresh->rules[i], *former = find_former(rules, rule);
+		struct moving moving = {rules, rule, err, true};
+
+		prepare_rule(rule, rules_log_seed(rules->log));
+		if (!rules_log_has_width(rules->log, rule->width) &&
+		    !rules_log_read(rules->log, rule->width, true, ignore_entry, NULL, err))
+			return false;
+		if (!former || former->width == rule->width)
+			continue;
+		age_rule(rules, rule);
+		occurrences_each(&former->known, move_occurrence, &moving);
+		if (!moving.good)
+			return false;
+		occurrences_settle(&rule->known, rule->oldest_ms);
+	}
+	return rules_log_checkpoint(rules->log, rules_log_offset(rules->log), err);
+}
+
+static void take_over_records(struct outbox_rules *rules, struct rule *rule)
+{
+	struct rule *former = find_former(rules, rule);
+
+	if (!former)
+		return;
+	/* In another width, or on a server, the new rule has them already. */
+	if (rules->log && former->width == rule->width) {
+		rule->known = former->known;
+		former->known = (struct occurrences){0};
+	}
+	rule->seen = former->seen;
+	rule->exceeded = former->exceeded;
+	rule->keyless = former->keyless;
+}
+
+/* Cannot fail: a log that is no longer used, and cannot be removed now, is removed at the next
+ * opening. */
+static void replace_list(struct outbox_rules *rules, struct rule_list *fresh)
+{
+	struct err ignored;
+
+	for (size_t i = 0; i < fresh->count; i++)
+		take_over_records(rules, fresh->rules[i]);
+	rule_list_finish(&rules->list);
+	rules->list = *fresh;
+	*fresh = (struct rule_list){0};
+	rules->looks = xrealloc(rules->looks, (rules->list.count + 1) * sizeof *rules->looks);
+
+	for (int i = 0; rules->log && i < RULES_LOG_WIDTHS; i++)
+		rules_log_keep(rules->log, i, uses_width(rules, i));
+	if (rules->log && !remove_unused(rules, &ignored))
+		return;
+}
+
+bool outbox_rules_change(
+    struct outbox_rules *rules, const char *const *lines, size_t count, struct outbox_error *error)
+{
+	struct rule_list fresh;
+	struct err err;
+	bool good = rule_list_parse(&fresh, lines, count, &rules->places, NULL, &err) &&
+		    (rules->shared ? rules_shared_accept(rules->shared, &fresh, &err)
+				   : prepare_logs(rules, &fresh, &err));
+
+	if (good)
+		replace_list(rules, &fresh);
+	rule_list_finish(&fresh);
+	return good || fail_rules(error, &err);
 }
 
 /* --- a message ------------------------------------------------------------------------------ */
@@ -293,8 +387,8 @@ static bool look_up_message(
 {
 	bool again = false;
 
-	for (size_t i = 0; i < rules->count; i++) {
-		struct rule *rule = rules->rules[i];
+	for (size_t i = 0; i < rules->list.count; i++) {
+		struct rule *rule = rules->list.rules[i];
 		struct look *look = &rules->looks[i];
 		/* A few keys with each message, so that no message waits for long. */
 		occurrences_sweep(&rule->known, rule->oldest_ms);
@@ -310,7 +404,7 @@ static bool look_up_message(
 static void judge_by(struct outbox_rules *rules, size_t number, int64_t time_ms,
     struct outbox_rules_verdict *verdict)
 {
-	struct rule *rule = rules->rules[number];
+	struct rule *rule = rules->list.rules[number];
 	const struct occurrences_key *known =
 	    rules->looks[number].has_key ? occurrences_of(&rule->known, rules->looks[number].hash)
 					 : NULL;
@@ -326,10 +420,10 @@ static void judge_by(struct outbox_rules *rules, size_t number, int64_t time_ms,
 static bool record_all(
     struct outbox_rules *rules, const struct occurrence *occurrence, struct err *err)
 {
-	for (size_t i = 0; i < rules->count; i++) {
+	for (size_t i = 0; i < rules->list.count; i++) {
 		const struct look *look = &rules->looks[i];
 		if (look->has_key && !look->known &&
-		    !record_occurrence(rules, rules->rules[i], look->hash, occurrence, err))
+		    !record_occurrence(rules, rules->list.rules[i], look->hash, occurrence, err))
 			return false;
 	}
 	return true;
@@ -343,27 +437,39 @@ static bool judge_message(struct outbox_rules *rules, const struct outbox_rules_
 
 	*verdict = (struct outbox_rules_verdict){.rule = -1};
 	verdict->again = look_up_message(rules, &message, &occurrence);
-	for (size_t i = 0; i < rules->count && !verdict->again; i++)
+	for (size_t i = 0; i < rules->list.count && !verdict->again; i++)
 		judge_by(rules, i, occurrence.time_ms, verdict);
 
 	/* A refused message is recorded by no rule, so it uses up no limit. */
 	if (verdict->action == OUTBOX_RULES_PASS && !record_all(rules, &occurrence, err))
 		return false;
 
-	rules->verdicts[verdict->action]++;
-	rules->again += verdict->again;
+	return true;
+}
+
+static bool judge_by_log(struct outbox_rules *rules, const struct outbox_rules_message *messages,
+    size_t count, int64_t now_ms, struct outbox_rules_verdict *ret_verdicts, struct err *err)
+{
+	for (size_t i = 0; i < rules->list.count; i++)
+		age_rule(rules, rules->list.rules[i]);
+	for (size_t i = 0; i < count; i++)
+		if (!judge_message(rules, &messages[i], now_ms, &ret_verdicts[i], err))
+			return false;
 	return true;
 }
 
 bool rules_check_at(struct outbox_rules *rules, const struct outbox_rules_message *messages,
     size_t count, int64_t now_ms, struct outbox_rules_verdict *ret_verdicts, struct err *err)
 {
-	for (size_t i = 0; i < rules->count; i++)
-		age_rule(rules, rules->rules[i]);
-	for (size_t i = 0; i < count; i++)
-		if (!judge_message(rules, &messages[i], now_ms, &ret_verdicts[i], err))
-			return false;
-	return true;
+	bool good = rules->shared ? rules_shared_judge(rules->shared, &rules->list, messages, count,
+					now_ms, ret_verdicts, err)
+				  : judge_by_log(rules, messages, count, now_ms, ret_verdicts, err);
+
+	for (size_t i = 0; good && i < count; i++) {
+		rules->verdicts[ret_verdicts[i].action]++;
+		rules->again += ret_verdicts[i].again;
+	}
+	return good;
 }
 
 bool outbox_rules_check(struct outbox_rules *rules, const struct outbox_rules_message *messages,
@@ -379,24 +485,26 @@ bool outbox_rules_check(struct outbox_rules *rules, const struct outbox_rules_me
 bool outbox_rules_checkpoint(struct outbox_rules *rules, int64_t offset, struct outbox_error *error)
 {
 	struct err err;
-	return rules_log_checkpoint(rules->log, offset, &err) || fail_rules(error, &err);
+	/* A server's records are durable as far as the server makes them so. */
+	return rules->shared || rules_log_checkpoint(rules->log, offset, &err) ||
+	       fail_rules(error, &err);
 }
 
 void outbox_rules_stats(const struct outbox_rules *rules, struct outbox_rules_stats *ret_stats)
 {
 	*ret_stats = (struct outbox_rules_stats){
-	    .rules = rules->count,
-	    .disk_bytes = rules_log_bytes(rules->log),
+	    .rules = rules->list.count,
+	    .disk_bytes = rules->log ? rules_log_bytes(rules->log) : 0,
 	    .newest_ms = rules->newest_ms,
-	    .offset = rules_log_offset(rules->log),
+	    .offset = rules->log ? rules_log_offset(rules->log) : -1,
 	    .passed = rules->verdicts[OUTBOX_RULES_PASS],
 	    .dropped = rules->verdicts[OUTBOX_RULES_DROP],
 	    .dead_lettered = rules->verdicts[OUTBOX_RULES_DEAD_LETTER],
 	    .again = rules->again,
 	};
 
-	for (size_t i = 0; i < rules->count; i++) {
-		const struct occurrences *known = &rules->rules[i]->known;
+	for (size_t i = 0; i < rules->list.count; i++) {
+		const struct occurrences *known = &rules->list.rules[i]->known;
 		ret_stats->keys += known->keys;
 		ret_stats->occurrences += known->count;
 		ret_stats->memory_bytes += occurrences_bytes(known);
@@ -406,10 +514,10 @@ void outbox_rules_stats(const struct outbox_rules *rules, struct outbox_rules_st
 bool outbox_rule_stats(
     const struct outbox_rules *rules, size_t number, struct outbox_rule_stats *ret_stats)
 {
-	if (number >= rules->count)
+	if (number >= rules->list.count)
 		return false;
 
-	const struct rule *rule = rules->rules[number];
+	const struct rule *rule = rules->list.rules[number];
 	*ret_stats = (struct outbox_rule_stats){
 	    .name = rule->name,
 	    .keys = rule->known.keys,

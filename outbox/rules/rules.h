@@ -54,6 +54,39 @@ struct outbox_rules;
  */
 OUTBOX_PUBLIC struct outbox_rules *outbox_rules_open(
     const char *path, const char *const *lines, size_t count, struct outbox_error *error);
+
+/*
+ * The records may also be on a server that processes share: then a limit holds for all messages of
+ * a key, in whichever partition and process they are judged. A line such as
+ *
+ *   redis url=redis://127.0.0.1 name=push
+ *
+ * Instead of lines there may be one JSON object, in the form of a push platform:
+ *
+ *   {"deduplication_10":{"num":1,"time":300},"deduplication_20":{"num":5}}
+ *
+ * deduplication_10: messages with the same user and content, at most num in any `time` seconds.
+ * deduplication_20: messages with the same user and channel, at most num a day. user, content,
+ * channel: expressions as in a rule's `key`; defaults: none, payload, topic. zone: of the day.
+ */
+struct outbox_rules_settings {
+	const char *path;  /* the folder; without a store */
+	const char *store; /* the line; NULL: the folder */
+	const char *const *lines;
+	size_t count;
+	const char *user, *content, *channel, *zone; /* NULL: the default */
+};
+/* Errors as of outbox_rules_open; OUTBOX_RETRY also if the server is away. */
+OUTBOX_PUBLIC struct outbox_rules *outbox_rules_open_as(
+    const struct outbox_rules_settings *settings, struct outbox_error *error);
+/*
+ * Replaces the lines. A rule keeps its records and its figures if a rule of the same name and key
+ * is among the new ones, as when the rules are opened with other lines; a verdict's name is valid
+ * until then. On failure nothing is changed: OUTBOX_CONFIG, a line is wrong; OUTBOX_RETRY: the disk
+ * has no room.
+ */
+OUTBOX_PUBLIC bool outbox_rules_change(
+    struct outbox_rules *rules, const char *const *lines, size_t count, struct outbox_error *error);
 /* Closes the rules; records since the last checkpoint may be lost. NULL is fine. */
 OUTBOX_PUBLIC void outbox_rules_close(struct outbox_rules *rules);
 
@@ -93,8 +126,9 @@ struct outbox_rules_verdict {
 
 /*
  * ret_verdicts: one for each message, in their order; each message is judged after the earlier ones
- * are recorded. OUTBOX_RETRY: the disk has no room; some messages may be recorded, and checking all
- * of them again counts no message with an offset twice.
+ * are recorded. OUTBOX_RETRY: the disk has no room, or the server is away; some messages may be
+ * recorded, and checking all of them again counts no message with an offset twice. OUTBOX_FATAL:
+ * the server has lost the records; opening the rules again begins without them.
  */
 OUTBOX_PUBLIC bool outbox_rules_check(struct outbox_rules *rules,
     const struct outbox_rules_message *messages, size_t count,

@@ -93,6 +93,16 @@ bool rules_log_read(struct rules_log *log, int width, bool stays,
 	return place->spans && state_folder_sync(&log->folder, err);
 }
 
+bool rules_log_has_width(const struct rules_log *log, int width)
+{
+	return log->widths[width].spans;
+}
+
+void rules_log_keep(struct rules_log *log, int width, bool stays)
+{
+	log->widths[width].stays = stays;
+}
+
 /* Removes the logs before the head: they have the head's seed, and would be refused without the
  * head. Before the logs it removes the list of required files. */
 static void empty_log_folder(int folder)

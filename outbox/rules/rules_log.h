@@ -30,6 +30,10 @@ bool rules_log_has(const struct rules_log *log, int width);
 bool rules_log_read(struct rules_log *log, int width, bool stays,
     void (*see)(void *context, const struct key_entry *entry), void *context,
     struct err *err) MUST_CHECK;
+/* Has rules_log_read read this width? */
+bool rules_log_has_width(const struct rules_log *log, int width);
+/* Changes whether a width that was read will be removed. */
+void rules_log_keep(struct rules_log *log, int width, bool stays);
 /* Removes the files of a width, whose records are durable elsewhere. */
 bool rules_log_remove(struct rules_log *log, int width, struct err *err) MUST_CHECK;
 

@@ -163,9 +163,8 @@ static bool check_marks(
 	if (!heard || !look.lost)
 		return heard;
 	return err_set(err, ERR_FATAL,
-	    "%s: it was started without its data, or emptied: the done ids are lost; open the "
-	    "store "
-	    "again to continue without them",
+	    "%s: it was started without its data, or emptied: what the store had there is lost; "
+	    "open the store again to continue without it",
 	    place);
 }
 

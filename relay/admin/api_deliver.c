@@ -1,11 +1,13 @@
 /*
- * The sections of the sidecar in this process: lists their states, and pauses or resumes one.
- * Requests are answered at once, from memory.
+ * The sections of the sidecar in this process: lists their states, and pauses or resumes one,
+ * or reloads its rules. Requests are answered at once.
  */
 #include <string.h>
 #include "api_private.h"
 #include "cleanup.h"
 #include "logging.h"
+
+DEFINE_OWNED(struct config, config_destroy)
 
 enum { MOST_REASON = 500 };
 
@@ -39,7 +41,7 @@ void api_deliver_list_begin(struct api_call *call)
 	api_answer(call, 200, json_pack("{s:o}", "sections", sections));
 }
 
-/* --- pause and resume ------------------------------------------------------------------------ */
+/* --- orders --------------------------------------------------------------------------------- */
 
 /* Texts of the body. */
 struct order {
@@ -50,8 +52,10 @@ static bool is_valid_order(struct api_call *call, const struct order *order)
 {
 	size_t length = order->reason ? strlen(order->reason) : 0;
 
-	if (!text_equal(order->verb, "pause") && !text_equal(order->verb, "resume"))
-		api_refuse(call, 400, "bad_value", "verb is none of pause and resume");
+	if (!text_equal(order->verb, "pause") && !text_equal(order->verb, "resume") &&
+	    !text_equal(order->verb, "reload_rules"))
+		api_refuse(
+		    call, 400, "bad_value", "verb is none of pause, resume and reload_rules");
 	else if (!order->section)
 		api_refuse(call, 400, "bad_value", "section names no [deliver] section");
 	else if (length == 0 || length > MOST_REASON)
@@ -71,6 +75,23 @@ static struct deliver *find_deliver_section(struct api_call *call, const char *n
 	return NULL;
 }
 
+static void reload_rules(struct api_call *call, const struct order *order, struct deliver *deliver)
+{
+	struct err err;
+	OWNED(owned_config_destroy)
+	struct config *fresh = config_load(api_config(call->api)->path, &err);
+	const struct config_deliver *section =
+	    fresh ? config_find_deliver(fresh, order->section, &err) : NULL;
+
+	if (!section || !deliver_change_rules(deliver, section, &err))
+		return api_refuse(call, 400, "bad_rules", "%s", err.message);
+	log_info("deliver_operated", {"verb", LOG_TEXT(order->verb)},
+	    {"section", LOG_TEXT(order->section)}, {"reason", LOG_TEXT(order->reason)},
+	    {"request", LOG_TEXT(call->request_id)});
+	api_answer(call, 200,
+	    json_pack("{s:s, s:i}", "section", order->section, "rules", section->rules.count));
+}
+
 static void obey_order(struct api_call *call, const struct order *order)
 {
 	struct deliver *deliver = find_deliver_section(call, order->section);
@@ -80,6 +101,8 @@ static void obey_order(struct api_call *call, const struct order *order)
 	if (!deliver)
 		return api_refuse(
 		    call, 404, "not_found", "no such [deliver] section runs in this process");
+	if (text_equal(order->verb, "reload_rules"))
+		return reload_rules(call, order, deliver);
 	deliver_pause(deliver, pause);
 	log_info("deliver_operated", {"verb", LOG_TEXT(order->verb)},
 	    {"section", LOG_TEXT(order->section)}, {"reason", LOG_TEXT(order->reason)},

@@ -183,6 +183,12 @@ static const struct {
     {"OR002", 404, "not_found", "nothing that is chosen is undecided; nothing was done"},
     {"OR005", 409, "decided_meanwhile",
 	"some of it was decided meanwhile, by somebody else; nothing was done"},
+    {"OR007", 409, "key_held",
+	"an open transaction has the unique key of one of them; nothing was done"},
+    {"OR008", 400, "too_many_keys",
+	"more than 1000 of them have unique keys, which is the maximum of a transaction; nothing "
+	"was "
+	"done: choose fewer"},
     {"22007", 400, "bad_value", "from or to is no time"},
     {"22008", 400, "bad_value", "from or to is no time"},
 };

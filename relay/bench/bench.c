@@ -66,6 +66,7 @@ static const struct part {
     {"lookback", bench_lookback},
     {"inbox", bench_inbox, .needs = KAFKA},
     {"dedup", bench_dedup, .needs = NOTHING},
+    {"rules", bench_rules, .needs = NOTHING},
 };
 
 static bool is_part_wanted(const struct call *call, const char *name)

@@ -330,6 +330,7 @@ bool bench_idle(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_table(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_growth(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_dedup(struct bench *bench, struct err *err) MUST_CHECK;
+bool bench_rules(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_inbox(struct bench *bench, struct err *err) MUST_CHECK;
 /* `outbox-relay-bench consume KIND`: a consumer that the part inbox measures as a child process. */
 bool bench_consume(const struct kafka_settings *kafka, const char *kind, const char *topic,

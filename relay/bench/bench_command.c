@@ -41,13 +41,15 @@ static const struct command_option options[] = {
 	"handler read fewer.",
 	1000, 1000000000},
     {"ids", "N",
-	"Ids of each store of `dedup` (default 10000000). The store redis gets a tenth of them.",
+	"Ids of each store of `dedup` (default 10000000). The store redis gets a tenth of them, "
+	"and `rules` judge a hundredth as many messages.",
 	100000, 1000000000},
-    {"redis", "URL", "A Redis server for `dedup`. A database without keys is emptied again."},
+    {"redis", "URL",
+	"A Redis server for `dedup` and `rules`. A database without keys is emptied again."},
     {"redis-cluster", "URL",
 	"All masters of a Redis Cluster for `dedup`, which is compared with the server of "
-	"`redis`."},
-    {"dsn", "DSN", "A database for `dedup`, which creates a schema of its own there."},
+	"`redis`, and for `rules`."},
+    {"dsn", "DSN", "A database for `dedup` and `rules`, which create a schema of their own there."},
     {"runs", "N",
 	"Runs whose median counts. Default: 3; 9 for drains, for consumers that do nothing, for "
 	"`redis` and with undecided prepares; 15 for `table`. writer, memory and idle have a "
@@ -70,7 +72,7 @@ static_assert(sizeof options / sizeof *options - 1 <= CALL_OPTIONS, "a call has 
 static const struct command command_bench = {
     .name = "bench",
     .arguments = "[KIND…|all]",
-    .most_arguments = 15,
+    .most_arguments = 16,
     .summary = "Measures outbox-relay on your Postgres and Kafka, compared with their limits.",
     .description =
 	"Creates a schema and a topic of its own with 6 partitions, fills them with JSON of "
@@ -151,6 +153,10 @@ static const struct command command_bench = {
 	"same "
 	"ids on a cluster are compared with those on the one server. With --dsn: ids taken in "
 	"transactions are compared with a bare insert into a table with a unique index.\n"
+	"rules: without Kafka. Messages of many users are judged by the two rules of a push "
+	"platform, in batches of 100: at most one of the same content in 300 seconds, and five a "
+	"day; half of them are refused. With the records in a folder, and with --redis, "
+	"--redis-cluster and --dsn on these servers: messages judged per second by one process.\n"
 	"The output shows the bound of each figure that has one, which is the worst value that "
 	"is accepted. The exit status is 1 when a figure is beyond its bound.\n",
     .options = options,

@@ -43,6 +43,16 @@ struct bench_dedup_figures {
 bool bench_dedup_store(const char *line, enum bench_dedup_ids kind, int64_t ids,
     struct bench_dedup_figures *ret_figures, struct err *err) MUST_CHECK;
 
+/* A server, or the masters of a cluster, that is emptied between measurements if it was empty. Keys
+ * of the bench begin with b, its process id, and a dash. */
+struct bench_redis {
+	const char *url;
+	bool may_empty; /* its databases had no keys at the beginning */
+};
+/* option: the one that names the server, for people. */
+bool bench_redis_begin(struct bench_redis *server, const char *option, struct err *err) MUST_CHECK;
+bool bench_redis_empty(const struct bench_redis *server, struct err *err) MUST_CHECK;
+
 bool bench_dedup_filter(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_dedup_window(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_dedup_stores(struct bench *bench, struct err *err) MUST_CHECK;

@@ -135,12 +135,7 @@ static bool ask_for_redisbloom(struct redis *redis, void *context, struct err *e
 
 /* --- measurements --------------------------------------------------------------------------- */
 
-struct server {
-	const char *url;
-	bool may_empty; /* its databases had no keys at the begin */
-};
-
-static bool begin_server(struct server *server, const char *option, struct err *err)
+bool bench_redis_begin(struct bench_redis *server, const char *option, struct err *err)
 {
 	int64_t keys = 0;
 
@@ -162,7 +157,7 @@ static bool begin_server(struct server *server, const char *option, struct err *
  * A server copies its table when the table grows: so each measurement begins with an empty one.
  * Keys that somebody else has written meanwhile are not removed; they end the measurement.
  */
-static bool empty_redis(const struct server *server, struct err *err)
+bool bench_redis_empty(const struct bench_redis *server, struct err *err)
 {
 	owned_text char *ours = xformat("b%d-", (int)getpid());
 
@@ -187,7 +182,7 @@ static const struct {
     {"redis form=bloom window", "lossy form=bloom ids=10M window=30d", false, true},
 };
 
-static bool measure_server(const struct server *server, int form, int turn, int64_t ids,
+static bool measure_server(const struct bench_redis *server, int form, int turn, int64_t ids,
     struct redis_rates *rates, struct err *err)
 {
 	struct bench_dedup_figures figures;
@@ -195,7 +190,8 @@ static bool measure_server(const struct server *server, int form, int turn, int6
 	owned_text char *line = xformat("redis %s name=b%d-%d-%d url=%s timeout=1m",
 	    forms[form].settings, (int)getpid(), form, turn, server->url);
 
-	if (!empty_redis(server, err) || !bench_dedup_store(line, IDS_TEXT, ids, &figures, err))
+	if (!bench_redis_empty(server, err) ||
+	    !bench_dedup_store(line, IDS_TEXT, ids, &figures, err))
 		return false;
 	rates->check[turn] = (double)ids * 1e6 / (double)figures.check_us;
 	rates->done[turn] = (double)ids * 1e6 / (double)figures.done_us;
@@ -240,8 +236,8 @@ static void tell_cluster(struct bench *bench, int form, struct redis_rates *clus
 	bench_judge_pairs(bench, again, "ids/s", cluster->again, single->again, runs, '>', 0.7);
 }
 
-static bool measure_form(struct bench *bench, int form, const struct server *single,
-    const struct server *cluster, struct err *err)
+static bool measure_form(struct bench *bench, int form, const struct bench_redis *single,
+    const struct bench_redis *cluster, struct err *err)
 {
 	struct redis_rates rates, of_cluster;
 	double sets[BENCH_MOST_RUNS];
@@ -250,7 +246,7 @@ static bool measure_form(struct bench *bench, int form, const struct server *sin
 
 	for (int turn = 0; turn < runs; turn++) {
 		if (forms[form].sets &&
-		    (!empty_redis(single, err) ||
+		    (!bench_redis_empty(single, err) ||
 			!run_redis_benchmark(single->url, ids, &sets[turn], err)))
 			return false;
 		if (!measure_server(single, form, turn, ids, &rates, err))
@@ -267,8 +263,8 @@ static bool measure_form(struct bench *bench, int form, const struct server *sin
 
 bool bench_dedup_redis(struct bench *bench, struct err *err)
 {
-	struct server single = {.url = bench->options.redis};
-	struct server cluster = {.url = bench->options.redis_cluster};
+	struct bench_redis single = {.url = bench->options.redis};
+	struct bench_redis cluster = {.url = bench->options.redis_cluster};
 	bool lacks_module = false;
 	struct err after;
 	bool good = true;
@@ -277,8 +273,8 @@ bool bench_dedup_redis(struct bench *bench, struct err *err)
 		bench_say("redis is not measured: name a server with --redis");
 		return true;
 	}
-	if (!begin_server(&single, "redis", err) ||
-	    (cluster.url && !begin_server(&cluster, "redis-cluster", err)))
+	if (!bench_redis_begin(&single, "redis", err) ||
+	    (cluster.url && !bench_redis_begin(&cluster, "redis-cluster", err)))
 		return false;
 
 	good =
@@ -292,7 +288,7 @@ bool bench_dedup_redis(struct bench *bench, struct err *err)
 			good = measure_form(bench, form, &single, &cluster, err);
 	}
 	/* also after a failure, whose error counts */
-	bool emptied = empty_redis(&single, good ? err : &after) &&
-		       (!cluster.url || empty_redis(&cluster, good ? err : &after));
+	bool emptied = bench_redis_empty(&single, good ? err : &after) &&
+		       (!cluster.url || bench_redis_empty(&cluster, good ? err : &after));
 	return good && emptied;
 }

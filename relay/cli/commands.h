@@ -35,6 +35,8 @@
 	X(deliver_pause)                                                                           \
 	X(deliver_redrive)                                                                         \
 	X(deliver_resume)                                                                          \
+	X(rules_check)                                                                             \
+	X(rules_reload)                                                                            \
 	X(dedup_stores)                                                                            \
 	X(dedup_size)                                                                              \
 	X(dedup_stat)                                                                              \

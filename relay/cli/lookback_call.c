@@ -138,6 +138,10 @@ static void print_carried_out(const struct lookback_order *order)
 	    order->done, text_plural(order->done));
 	if (order->done < order->matching)
 		printf("; others decided %" PRId64 " meanwhile", order->matching - order->done);
+	if (order->duplicates > 0)
+		printf("; %" PRId64
+		       " of them wrote no message, since another message has the unique key",
+		    order->duplicates);
 	puts("");
 }
 

@@ -227,11 +227,16 @@ struct config *config_load(const char *path, struct err *err)
 	OWNED(config_source_finish) struct config_source source = {0};
 	owned_text char *ini = NULL;
 
+	struct config *config;
+
 	if (path)
 		ini = config_source_read_file(path, &source.warnings, err);
 	else
 		ini = xstrdup("");
-	return ini ? parse_config(&source, path ? path : "", ini, environ, err) : NULL;
+	config = ini ? parse_config(&source, path ? path : "", ini, environ, err) : NULL;
+	if (config)
+		config->path = xstrdup(path);
+	return config;
 }
 
 /* The list of one kind, with the names and origins in it. */
@@ -269,6 +274,7 @@ void config_destroy(struct config *config)
 	for (int kind = 0; kind < CONFIG_KINDS; kind++)
 		free_sections(config, (enum config_kind)kind);
 	text_finish(&config->warnings);
+	free(config->path);
 	free(config);
 }
 

@@ -42,8 +42,11 @@ enum check_transport { CHECK_HTTP, CHECK_GRPC, CHECK_SQL };
 
 struct config_list {
 	char **items;
+	int *lines; /* of CONFIG_LINES: the line of each item in its text, from 1; otherwise NULL */
 	int count;
 };
+void config_list_copy(struct config_list *to, const struct config_list *from);
+void config_list_finish(struct config_list *list);
 
 struct config;
 
@@ -124,10 +127,13 @@ struct config_deliver {
 	char *path;             /* state folder; "": none */
 	char *id;               /* what identifies a message */
 	enum outbox_inbox_policy without_id;
-	struct config_list rules; /* lines for outbox_rules_open */
-	int64_t concurrency;      /* messages that are handled at once */
-	int64_t connections;      /* requests at once */
-	int64_t memory;           /* bytes of messages */
+	struct config_list rules; /* lines for outbox_rules_open_as */
+	char *rules_file;         /* the file that the rules were read from; NULL: none */
+	char *rules_store;        /* line of the server that has their records; "": the folder */
+	char *user, *content, *channel, *zone; /* struct outbox_rules_settings; "": the default */
+	int64_t concurrency;                   /* messages that are handled at once */
+	int64_t connections;                   /* requests at once */
+	int64_t memory;                        /* bytes of messages */
 	int64_t retry_first_ms, retry_max_ms;
 	int64_t attempts;                /* 0: without end */
 	struct config_list retry_topics; /* as written in the file: "orders.retry=10s" */
@@ -166,6 +172,7 @@ struct config_api {
 };
 
 struct config {
+	char *path; /* of its file; NULL: none */
 	struct postgres_settings *postgres;
 	int postgres_count;
 	struct kafka_settings *kafka;
@@ -223,6 +230,11 @@ char *config_internal_topic(const struct config *config, const char *topic);
 bool config_sender_speaks_for(const struct config_sender *sender,
     const struct config_lookback *lookback, const char *biz_type);
 const struct config_check *config_find_check(const struct config *config, const char *name);
+/* NULL and ERR_CONFIG: there is no such section. */
+const struct config_deliver *config_find_deliver(
+    const struct config *config, const char *name, struct err *err);
+/* Reads a file as the key rules_file does. The caller finishes ret_rules. */
+bool config_rules_read(const char *path, struct config_list *ret_rules, struct err *err) MUST_CHECK;
 /* Does a publisher with exactly-once publish to the topic? */
 bool config_has_transactions(const struct config *config, const struct kafka_settings *kafka);
 bool config_list_has(const struct config_list *list, const char *word);

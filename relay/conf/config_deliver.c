@@ -3,6 +3,7 @@
 #include <string.h>
 #include "cleanup.h"
 #include "config_source.h"
+#include "config_value.h"
 #include "units.h"
 
 enum { TOPIC_LENGTH = 249 };
@@ -180,6 +181,40 @@ static void derive_deliver_settings(struct config_deliver *deliver)
 		deliver->batch = 1;
 }
 
+const struct config_deliver *config_find_deliver(
+    const struct config *config, const char *name, struct err *err)
+{
+	const struct config_deliver *found = config_rows_item_named(config, CONFIG_DELIVER, name);
+
+	if (!found)
+		err_set(err, ERR_CONFIG, "there is no section [deliver \"%.63s\"]%s%s", name,
+		    config->path ? " in " : "", config->path ? config->path : "");
+	return found;
+}
+
+bool config_rules_read(const char *path, struct config_list *ret_rules, struct err *err)
+{
+	OWNED(text_finish) struct text warnings = {0};
+	owned_text char *text = config_source_read_file(path, &warnings, err);
+	struct config_deliver section = {.rules = {0}};
+
+	if (!text ||
+	    !config_value_set(&section, config_rows_find(CONFIG_DELIVER, "rules"), text, err))
+		return false;
+	*ret_rules = section.rules;
+	return true;
+}
+
+/* For errors in its lines. */
+static void note_rules_file(const struct config_source *source, struct config_deliver *deliver)
+{
+	const struct config_section *section =
+	    config_source_find(source, CONFIG_DELIVER, deliver->name);
+	const struct config_entry *entry = config_source_entry(section, "rules");
+
+	deliver->rules_file = entry ? xstrdup(entry->file) : NULL;
+}
+
 bool config_deliver_finish(
     struct config *config, const struct config_source *source, struct err *err)
 {
@@ -187,6 +222,7 @@ bool config_deliver_finish(
 		struct config_deliver *deliver = &config->delivers[i];
 
 		derive_deliver_settings(deliver);
+		note_rules_file(source, deliver);
 		if (!check_deliver_topics(source, deliver, err) ||
 		    !check_batch(source, deliver, err) || !check_failures(source, deliver, err) ||
 		    !compare_with_lookbacks(config, source, deliver, err))
@@ -207,5 +243,6 @@ void config_deliver_free(struct config *config)
 		for (struct outbox_inbox_retry_topic *step = steps; step && step->topic; step++)
 			free((char *)step->topic);
 		free(steps);
+		free(config->delivers[i].rules_file);
 	}
 }

@@ -392,10 +392,26 @@ const struct config_row config_rows[] = {
 		.help = "Treatment of a message without an id. dead-letter: it is sent to the "
 			"dead-letter topic. process: it is delivered as if its id were unique. "
 			"fail: its partition is blocked."},
-	{DELIVER(rules), .type = CONFIG_LINES, .default_value = "",
-		.help = "Rate limits of messages, lines as in docs/guide/rules.md, separated by |."},
-	{CONFIG_DELIVER, "rules_file", CONFIG_FILE, .default_value = "",
-		.help = "File that holds the rules, one per line."},
+	{DELIVER(rules), .type = CONFIG_LINES, .default_value = "", .reloadable = true,
+		.help = "Rate limits of messages, lines as in docs/guide/rules.md, separated by "
+			"|, or one JSON object."},
+	{CONFIG_DELIVER, "rules_file", CONFIG_FILE, .default_value = "", .reloadable = true,
+		.help = "File that holds the rules: one per line, or one JSON object. A reload "
+			"reads it again."},
+	{DELIVER(rules_store), .type = CONFIG_TEXT, .default_value = "",
+		.help = "Server that holds the records of the rules, so that a limit holds for "
+			"all partitions and processes, for example \"redis "
+			"url=redis://127.0.0.1 name=push\" (docs/guide/rules.md). Empty: the "
+			"records are in `path`, and a limit holds for each partition."},
+	{DELIVER(user), .type = CONFIG_TEXT, .default_value = "",
+		.help = "User of a message, for rules in JSON and for a Redis Cluster, for example "
+			"header:user."},
+	{DELIVER(content), .type = CONFIG_TEXT, .default_value = "payload",
+		.help = "Content of a message, for rules in JSON."},
+	{DELIVER(channel), .type = CONFIG_TEXT, .default_value = "topic",
+		.help = "Channel of a message, for rules in JSON."},
+	{DELIVER(zone), .type = CONFIG_TEXT, .default_value = "UTC",
+		.help = "Time zone whose calendar day counts, for rules in JSON."},
 	{DELIVER(concurrency), .type = CONFIG_INTEGER, .default_value = "256", .low = 1,
 		.high = 10000,
 		.help = "Maximum number of messages that are delivered concurrently. Messages "

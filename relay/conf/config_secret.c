@@ -27,7 +27,7 @@ static bool read_entry(struct config_section *section, const struct config_entry
     const char *directory, struct text *warnings, struct err *err)
 {
 	owned_text char *key = config_source_other_key(entry->key), *secret = NULL;
-	owned_text char *origin = xstrdup(entry->origin);
+	owned_text char *origin = xstrdup(entry->origin), *file = xstrdup(entry->value);
 	struct err reason;
 
 	if (!*entry->value)
@@ -42,6 +42,8 @@ static bool read_entry(struct config_section *section, const struct config_entry
 	if (!secret)
 		return config_source_fail(err, origin, section, entry->key, "%s", reason.message);
 	config_source_put(section, key, secret, origin, entry->from_environ);
+	config_source_entry(section, key)->file = file;
+	file = NULL;
 	return true;
 }
 

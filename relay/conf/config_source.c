@@ -13,6 +13,7 @@ static void entry_finish(struct config_entry *entry)
 	free(entry->key);
 	free(entry->value);
 	free(entry->origin);
+	free(entry->file);
 }
 
 void config_source_finish(struct config_source *source)

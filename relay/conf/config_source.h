@@ -10,6 +10,7 @@
 struct config_entry {
 	char *key, *value;
 	char *origin; /* "relay.ini:7" or the name of the variable */
+	char *file;   /* the file that the value was read from, of a *_file key; NULL: none */
 	bool from_environ;
 };
 

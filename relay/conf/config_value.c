@@ -181,12 +181,25 @@ static struct config_list *list_at(const void *item, const struct config_row *ro
 	return (struct config_list *)((const char *)item + row->offset);
 }
 
-static void list_finish(struct config_list *list)
+void config_list_finish(struct config_list *list)
 {
 	for (int i = 0; i < list->count; i++)
 		free(list->items[i]);
 	free(list->items);
+	free(list->lines);
 	*list = (struct config_list){0};
+}
+
+void config_list_copy(struct config_list *to, const struct config_list *from)
+{
+	*to = (struct config_list){0};
+	to->items = xcalloc((size_t)from->count + 1, sizeof *to->items);
+	for (; to->count < from->count; to->count++)
+		to->items[to->count] = xstrdup(from->items[to->count]);
+	if (!from->lines)
+		return;
+	to->lines = xcalloc((size_t)from->count + 1, sizeof *to->lines);
+	memcpy(to->lines, from->lines, (size_t)from->count * sizeof *to->lines);
 }
 
 static void list_add(struct config_list *list, const char *text, size_t length)
@@ -199,7 +212,7 @@ static void set_list(struct config_list *list, const char *text)
 {
 	static const char separators[] = ", \t\r\n";
 
-	list_finish(list);
+	config_list_finish(list);
 	for (text += strspn(text, separators); *text; text += strspn(text, separators)) {
 		size_t length = strcspn(text, separators);
 
@@ -219,18 +232,38 @@ static size_t line_length(const char *text)
 	return length;
 }
 
+/* Adds the entry, which begins at `at`, with the number of its line in the text. */
+static void add_line_entry(
+    struct config_list *list, const char *text, const char *at, size_t length)
+{
+	int number = 1;
+
+	for (; text < at; text++)
+		number += *text == '\n';
+	list->lines = xrealloc(list->lines, (size_t)(list->count + 1) * sizeof *list->lines);
+	list->lines[list->count] = number;
+	list_add(list, at, length);
+}
+
 static void set_lines(struct config_list *list, const char *text)
 {
 	static const char separators[] = "| \t\r\n";
+	const char *at = text;
 
-	list_finish(list);
-	for (text += strspn(text, separators); *text; text += strspn(text, separators)) {
-		size_t whole = line_length(text), length = whole;
+	config_list_finish(list);
+	/* A JSON object is one entry, with the lines before it: its errors name their line. */
+	if (text[strspn(text, " \t\r\n")] == '{') {
+		add_line_entry(list, text, text, strlen(text));
+		return;
+	}
+	for (at += strspn(at, separators); *at; at += strspn(at, separators)) {
+		size_t whole = *at == '#' ? strcspn(at, "\n") : line_length(at), length = whole;
 
-		while (length > 0 && strchr(separators, text[length - 1]))
+		while (length > 0 && strchr(separators, at[length - 1]))
 			length--;
-		list_add(list, text, length);
-		text += whole;
+		if (*at != '#')
+			add_line_entry(list, text, at, length);
+		at += whole;
 	}
 }
 
@@ -289,7 +322,7 @@ void config_value_free(void *item, const struct config_row *row)
 	if (is_text_row(row))
 		replace_text(item, row, NULL);
 	if (is_list(row))
-		list_finish(list_at(item, row));
+		config_list_finish(list_at(item, row));
 }
 
 /* The name of the section that a member points to; a named struct begins with its name. */

@@ -506,6 +506,8 @@ static void apply_configuration(struct daemon *daemon, struct config *fresh)
 		if (daemon->upkeep_workers[i] && settings)
 			upkeep_worker_retune(daemon->upkeep_workers[i], settings);
 	}
+	if (daemon->delivers)
+		delivers_change_rules(daemon->delivers, fresh);
 	/* The configuration of the former reload goes last: until here the publishers had it. */
 	config_destroy(daemon->fresh);
 	daemon->fresh = fresh;
@@ -519,6 +521,11 @@ static void reload_configuration(struct daemon *daemon)
 
 	service_notify("RELOADING=1");
 	fresh = config_load(daemon->options->config_path, &err);
+	/* before anything is applied: a broken file of rules changes nothing */
+	if (fresh && daemon->delivers && !delivers_check_rules(daemon->delivers, fresh, &err)) {
+		config_destroy(fresh);
+		fresh = NULL;
+	}
 	if (fresh) {
 		config_compare(daemon->config, fresh, &fixed);
 		apply_configuration(daemon, fresh);

@@ -2,6 +2,8 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include "deliver_check.h"
+#include "logging.h"
 
 /* In addition to the time that a replaced consumer may take to end. */
 enum { STALLED_MS = 60000 };
@@ -58,6 +60,46 @@ struct deliver *const *delivers_sections(const struct delivers *delivers)
 {
 	return delivers->sections;
 }
+
+/* --- reload --------------------------------------------------------------------------------- */
+
+/* NULL: the new configuration has no such section, which a restart will end. */
+static const struct config_deliver *find_fresh(
+    const struct delivers *delivers, int number, const struct config *fresh)
+{
+	for (int i = 0; i < fresh->deliver_count; i++)
+		if (text_equal(fresh->delivers[i].name, delivers->config->delivers[number].name))
+			return &fresh->delivers[i];
+	return NULL;
+}
+
+bool delivers_check_rules(
+    const struct delivers *delivers, const struct config *fresh, struct err *err)
+{
+	for (int i = 0; i < delivers->config->deliver_count; i++) {
+		const struct config_deliver *section = find_fresh(delivers, i, fresh);
+
+		if (section && !deliver_check_rules(&delivers->config->delivers[i], &section->rules,
+				   section->rules_file, err))
+			return false;
+	}
+	return true;
+}
+
+void delivers_change_rules(struct delivers *delivers, const struct config *fresh)
+{
+	for (int i = 0; i < delivers->config->deliver_count; i++) {
+		const struct config_deliver *section = find_fresh(delivers, i, fresh);
+		struct err err;
+
+		if (section && !deliver_change_rules(delivers->sections[i], section, &err))
+			log_error("deliver_rules_refused", {"section", LOG_TEXT(section->name)},
+			    {"error", LOG_TEXT(err.message)},
+			    {"consequence", LOG_TEXT("the rules stay as they were")});
+	}
+}
+
+/* --- health --------------------------------------------------------------------------------- */
 
 /* Adds the state of a section that works. */
 static void add_state(const struct deliver_status *status, struct text *report)

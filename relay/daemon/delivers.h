@@ -24,6 +24,12 @@ void delivers_destroy(struct delivers *delivers);
 /* As config->delivers. */
 struct deliver *const *delivers_sections(const struct delivers *delivers);
 
+/* Could each section have the rules that a newly loaded configuration gives it? */
+bool delivers_check_rules(
+    const struct delivers *delivers, const struct config *fresh, struct err *err) MUST_CHECK;
+/* Gives them to the sections, after that check. */
+void delivers_change_rules(struct delivers *delivers, const struct config *fresh);
+
 /* One line a section; false: one of them is in trouble. */
 bool delivers_ready(const struct delivers *delivers, struct text *report);
 bool delivers_live(const struct delivers *delivers, int64_t now, struct text *report);

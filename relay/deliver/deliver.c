@@ -23,6 +23,7 @@ enum { TURN_MS = 1000, OPEN_AGAIN_MS = 10000 };
 
 struct deliver {
 	const struct config_deliver *section;
+	struct config_deliver now; /* the section with the rules of now; of the thread */
 	struct http_sender *sender;
 	struct deliver_metrics *metrics;
 	pthread_t thread;
@@ -39,6 +40,8 @@ struct deliver {
 	pthread_mutex_t mutex; /* guards what follows */
 	pthread_cond_t opened;
 	bool stop_asked, pause_asked, resume_asked;
+	bool rules_given; /* new_rules are to be given to the inbox */
+	struct config_list new_rules;
 	bool told;        /* the result of the first open is known */
 	struct err error; /* of the last failure; see status.works */
 	struct deliver_status status;
@@ -142,6 +145,23 @@ static bool note_open(struct deliver *deliver, const struct err *err)
 	return first;
 }
 
+/* Are there rules that the inbox does not have yet? */
+static bool take_rules(struct deliver *deliver)
+{
+	bool given;
+
+	pthread_mutex_lock(&deliver->mutex);
+	given = deliver->rules_given;
+	deliver->rules_given = false;
+	if (given) {
+		config_list_finish(&deliver->now.rules);
+		deliver->now.rules = deliver->new_rules;
+		deliver->new_rules = (struct config_list){0};
+	}
+	pthread_mutex_unlock(&deliver->mutex);
+	return given;
+}
+
 static void try_open(struct deliver *deliver, int64_t now)
 {
 	struct err err;
@@ -150,7 +170,8 @@ static void try_open(struct deliver *deliver, int64_t now)
 	/* Before the inbox exists: a sender at rest would end its first messages unsent. */
 	http_sender_work(deliver->sender);
 	deliver->pausing = false;
-	deliver->inbox = deliver_inbox_open(deliver->section, submit_messages, deliver, &err);
+	take_rules(deliver);
+	deliver->inbox = deliver_inbox_open(&deliver->now, submit_messages, deliver, &err);
 	deliver->open_at = now + OPEN_AGAIN_MS;
 	first = note_open(deliver, deliver->inbox ? NULL : &err);
 	/* deliver_start returns the first error; only later ones need the log. */
@@ -191,6 +212,18 @@ static void apply_pause(struct deliver *deliver)
 	deliver->pausing = asked;
 }
 
+static void apply_rules(struct deliver *deliver)
+{
+	struct err err;
+
+	/* They were checked: only a change of the machine since, as of a time zone, can fail. */
+	if (take_rules(deliver) && !deliver_inbox_change_rules(
+				       deliver->inbox, deliver->section, &deliver->now.rules, &err))
+		log_error("deliver_rules_refused", {"section", LOG_TEXT(deliver->section->name)},
+		    {"error", LOG_TEXT(err.message)},
+		    {"consequence", LOG_TEXT("the rules stay as they were")});
+}
+
 static void look_after(struct deliver *deliver, int64_t now)
 {
 	struct outbox_error error;
@@ -200,6 +233,7 @@ static void look_after(struct deliver *deliver, int64_t now)
 	if (!deliver->inbox)
 		return;
 	apply_pause(deliver);
+	apply_rules(deliver);
 	note_stats(deliver);
 	if (!outbox_inbox_works(deliver->inbox, &error))
 		give_up_inbox(deliver, &error, now);
@@ -264,6 +298,8 @@ static void deliver_free(struct deliver *deliver)
 		close(deliver->wake_fd);
 	pthread_cond_destroy(&deliver->opened);
 	pthread_mutex_destroy(&deliver->mutex);
+	config_list_finish(&deliver->now.rules);
+	config_list_finish(&deliver->new_rules);
 	free(deliver);
 }
 
@@ -301,6 +337,8 @@ struct deliver *deliver_start(const struct config_deliver *section, int event_fd
 		return NULL;
 	deliver = xcalloc(1, sizeof *deliver);
 	deliver->section = section;
+	deliver->now = *section;
+	config_list_copy(&deliver->now.rules, &section->rules);
 	deliver->event_fd = event_fd;
 	deliver->wake_fd = -1;
 	deliver->status.turn_ms = clock_ms();
@@ -353,6 +391,26 @@ void deliver_pause(struct deliver *deliver, bool pause)
 	deliver->resume_asked = !pause;
 	pthread_mutex_unlock(&deliver->mutex);
 	wake_deliver(deliver);
+}
+
+bool deliver_change_rules(
+    struct deliver *deliver, const struct config_deliver *fresh, struct err *err)
+{
+	if (!deliver_check_rules(deliver->section, &fresh->rules, fresh->rules_file, err))
+		return false;
+
+	pthread_mutex_lock(&deliver->mutex);
+	config_list_finish(&deliver->new_rules);
+	config_list_copy(&deliver->new_rules, &fresh->rules);
+	deliver->rules_given = true;
+	pthread_mutex_unlock(&deliver->mutex);
+	wake_deliver(deliver);
+	return true;
+}
+
+const struct config_deliver *deliver_section(const struct deliver *deliver)
+{
+	return deliver->section;
 }
 
 struct deliver_status deliver_status(struct deliver *deliver)

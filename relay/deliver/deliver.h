@@ -28,6 +28,16 @@ void deliver_join(struct deliver *deliver);
 /* Pauses reading of all topics, or resumes it; holds until the process ends. Any thread. */
 void deliver_pause(struct deliver *deliver, bool pause);
 
+/*
+ * Takes the rules of a section of a newly loaded configuration, which the thread gives to the inbox
+ * at once; an inbox that is opened later gets them, too. False: they are wrong (ERR_CONFIG, with
+ * their place), and nothing is changed. deliver_check_rules says so without a change. Any thread.
+ */
+bool deliver_change_rules(
+    struct deliver *deliver, const struct config_deliver *fresh, struct err *err) MUST_CHECK;
+/* The configuration that it was started with; its rules may have been replaced since. */
+const struct config_deliver *deliver_section(const struct deliver *deliver);
+
 /* A copy of the last status that its threads noted. */
 struct deliver_status {
 	bool ended;

@@ -10,7 +10,8 @@
 #include "http_sender.h"
 #include "pg.h"
 #include "rule_key.h"
-#include "rules_spec.h"
+#include "rules_article.h"
+#include "rules_check.h"
 #include "text.h"
 
 static bool refuse_deliver_key(
@@ -69,18 +70,46 @@ static bool check_dedup_dsn(const struct config_deliver *section, struct err *er
 	       refuse_deliver_key(section, err, "dedup", why.message);
 }
 
-static bool check_deliver_rules(const struct config_deliver *section, struct err *err)
+/* Names the line of a file of rules. An error in JSON names its line itself. */
+static bool refuse_rules(const struct config_deliver *section, const struct config_list *rules,
+    const char *rules_file, int wrong, struct err *err)
 {
-	struct err why;
+	owned_text char *why = xstrdup(err->message);
+	owned_text char *place = NULL;
 
-	for (int i = 0; i < section->rules.count; i++) {
-		struct rule *rule = rules_spec_parse(section->rules.items[i], &why);
+	if (!rules_file || wrong < 0)
+		return refuse_deliver_key(section, err, "rules", why);
+	place = rules_article_is(rules->items[wrong])
+		    ? xstrdup(rules_file)
+		    : xformat("%s:%d", rules_file, rules->lines[wrong]);
+	/* a file that is checked alone is of no section */
+	if (!section->name[0])
+		return err_set(err, ERR_CONFIG, "%s: %s", place, why);
+	return err_set(
+	    err, ERR_CONFIG, "%s: [deliver \"%s\"] rules_file: %s", place, section->name, why);
+}
 
-		rules_spec_destroy(rule);
-		if (!rule)
-			return refuse_deliver_key(section, err, "rules", why.message);
-	}
-	return true;
+static const char *text_of(const char *text)
+{
+	return text[0] ? text : NULL;
+}
+
+bool deliver_check_rules(const struct config_deliver *section, const struct config_list *rules,
+    const char *rules_file, struct err *err)
+{
+	const struct rules_wanted wanted = {.store = text_of(section->rules_store),
+	    .lines = (const char *const *)rules->items,
+	    .count = (size_t)rules->count,
+	    .places = {text_of(section->user), text_of(section->content), text_of(section->channel),
+		text_of(section->zone)}};
+	int wrong;
+
+	if (!rules_wanted_check(&wanted, &wrong, err))
+		return refuse_rules(section, rules, rules_file, wrong, err);
+	return rules->count == 0 || section->path[0] || wanted.store ||
+	       refuse_deliver_key(section, err, "path",
+		   "it is empty; say in which folder the records of the rules are kept, or set "
+		   "rules_store");
 }
 
 char *deliver_missing_folder(const struct config_deliver *section)
@@ -100,10 +129,9 @@ static bool check_deliver_path(
 
 	if (missing)
 		return refuse_deliver_key(section, err, "path", missing);
-	if (section->path[0] || (!dedup_is_local && section->rules.count == 0))
-		return true;
-	return refuse_deliver_key(section, err, "path",
-	    "it is empty; say in which folder the state of dedup and rules is kept");
+	return section->path[0] || !dedup_is_local ||
+	       refuse_deliver_key(section, err, "path",
+		   "it is empty; say in which folder the state of dedup and rules is kept");
 }
 
 static bool check_event_source(const struct config_deliver *section, struct err *err)
@@ -121,7 +149,7 @@ bool deliver_check(const struct config_deliver *section, struct err *err)
 	return http_sender_check(section, err) && check_id(section, err) &&
 	       check_event_source(section, err) &&
 	       check_deliver_dedup(section, &dedup_is_local, err) &&
-	       check_deliver_rules(section, err) &&
+	       deliver_check_rules(section, &section->rules, section->rules_file, err) &&
 	       check_deliver_path(section, dedup_is_local, err) && check_dedup_dsn(section, err) &&
 	       deliver_inbox_check(section, err);
 }

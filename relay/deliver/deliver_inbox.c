@@ -45,6 +45,11 @@ static struct outbox_inbox_settings make_inbox_settings(
 	    .id = section->id,
 	    .without_id = section->without_id,
 	    .rules = made->rules,
+	    .rules_store = text_or_none(section->rules_store),
+	    .user = text_or_none(section->user),
+	    .content = text_or_none(section->content),
+	    .channel = text_or_none(section->channel),
+	    .zone = text_or_none(section->zone),
 	    .concurrency = (int)section->concurrency,
 	    .batch = (int)section->batch,
 	    .threads = 1, /* one is enough: the handler only hands messages over */
@@ -109,6 +114,17 @@ bool deliver_inbox_check(const struct config_deliver *section, struct err *err)
 	inbox_settings_destroy(settings);
 	return settings || err_set(err, why.kind, "%s: [deliver \"%s\"] %s", section->origin,
 			       section->name, why.message);
+}
+
+bool deliver_inbox_change_rules(struct outbox_inbox *inbox, const struct config_deliver *section,
+    const struct config_list *rules, struct err *err)
+{
+	const char **lines = texts_of_list(rules);
+	struct outbox_error error;
+	bool good = outbox_inbox_change_rules(inbox, lines, &error);
+
+	free(lines);
+	return good || deliver_inbox_error(section, &error, err);
 }
 
 struct outbox_inbox *deliver_inbox_open(const struct config_deliver *section,

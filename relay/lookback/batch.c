@@ -70,6 +70,7 @@ static const enum pg_column_type column_types[BATCH_COLUMNS] = {
     [BATCH_PREPARE_EXPIRE_MS] = PG_COLUMN_BIGINT,
     [BATCH_PREPARE_DIGEST] = PG_COLUMN_BYTEA,
     [BATCH_PREPARE_EVENT_ID] = PG_COLUMN_UUID,
+    [BATCH_PREPARE_WITHIN_MS] = PG_COLUMN_BIGINT,
     [BATCH_DECISION_PARTITION] = PG_COLUMN_INT,
     [BATCH_DECISION_OFFSET] = PG_COLUMN_BIGINT,
     [BATCH_DEAD_LETTER_PARTITION] = PG_COLUMN_INT,
@@ -337,6 +338,9 @@ static void add_prepare(struct batch *batch, const struct record *record)
 	add_duration(&columns[BATCH_PREPARE_EXPIRE_MS], body->expires_after_ms);
 	pg_column_add_bytes(&columns[BATCH_PREPARE_DIGEST], body->digest, LOOKBACK_DIGEST);
 	pg_column_add_bytes(&columns[BATCH_PREPARE_EVENT_ID], uuid, sizeof uuid);
+	pg_column_add_text(&columns[BATCH_PREPARE_UNIQUE_KEY], body->unique_key);
+	add_duration(&columns[BATCH_PREPARE_WITHIN_MS], body->within_ms);
+	pg_column_add_text(&columns[BATCH_PREPARE_WHILE_PENDING], body->while_pending);
 	batch->figures.prepares++;
 }
 

@@ -145,7 +145,7 @@ bool check_calls_usable(const struct check_calls *calls, enum check_answer_of wh
 	static const char *const shapes[] = {
 	    [CHECK_ANSWER_CLAIMS] = "ittiittbl",
 	    [CHECK_ANSWER_FIGURES] = "illll",
-	    [CHECK_ANSWER_SETTLED] = "iiii",
+	    [CHECK_ANSWER_SETTLED] = "iiiii",
 	};
 
 	if (!pg_has_shape(result, shapes[what], err))
@@ -188,6 +188,7 @@ struct check_settled check_calls_settled(const struct pg_result *result)
 	    .won = pg_int4(result, 0, 0),
 	    .lost = pg_int4(result, 0, 1),
 	    .strange = pg_int4(result, 0, 2),
+	    .duplicates = pg_int4(result, 0, 4),
 	};
 }
 

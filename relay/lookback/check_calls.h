@@ -41,6 +41,7 @@ struct schedule_claimed check_calls_claimed(
     const struct pg_result *result, int row, const char **ret_service);
 struct check_settled {
 	int won, lost, strange;
+	int duplicates; /* of those that won */
 };
 struct check_settled check_calls_settled(const struct pg_result *result);
 /*

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include "logging.h"
 #include "lookback_metrics.h"
+#include "service_url.h"
 
 /* Messages may name any number of hosts: only the first ones are shown. */
 enum { HOSTS_SHOWN = 100 };
@@ -38,6 +39,10 @@ struct check_metrics *check_metrics_create(
 	for (int i = 0; i < config->check_count; i++) {
 		METRIC_LABELLED(metrics->series.checks, config->checks[i].name, "commit");
 		METRIC_LABELLED(metrics->series.check_seconds, config->checks[i].name);
+		/* "working" comes with the first lookup: until then a 0 would be a false alarm. */
+		if (service_url_is(config->checks[i].url))
+			METRIC_LABELLED(
+			    metrics->series.addresses, config->checks[i].name, "failing");
 	}
 	return metrics;
 }
@@ -197,10 +202,11 @@ void check_metrics_type(struct check_metrics *metrics, const struct check_type_f
 }
 
 void check_metrics_settled(
-    struct check_metrics *metrics, int64_t won, int64_t lost, int64_t strange, int64_t parked_rows)
+    struct check_metrics *metrics, const struct check_settled *settled, int64_t parked_rows)
 {
-	metric_add(metrics->check_decisions, (double)won);
-	metric_add(metrics->series.lost_decisions, (double)lost);
-	metric_add(metrics->series.late_answers, (double)strange);
+	metric_add(metrics->check_decisions, (double)settled->won);
+	metric_add(metrics->series.duplicates, (double)settled->duplicates);
+	metric_add(metrics->series.lost_decisions, (double)settled->lost);
+	metric_add(metrics->series.late_answers, (double)settled->strange);
 	metric_add(metrics->series.parks, (double)parked_rows);
 }

@@ -31,4 +31,4 @@ int check_metrics_note(struct check_metrics *metrics, const struct schedule *sch
 void check_metrics_type(struct check_metrics *metrics, const struct check_type_figures *figures);
 /* Counts the results of a settlement. */
 void check_metrics_settled(
-    struct check_metrics *metrics, int64_t won, int64_t lost, int64_t strange, int64_t parked);
+    struct check_metrics *metrics, const struct check_settled *settled, int64_t parked);

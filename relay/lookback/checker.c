@@ -343,7 +343,7 @@ static void take_settled(struct checker *checker, const struct pg_result *result
 		}
 		schedule_release(checker->schedule, row);
 	}
-	check_metrics_settled(checker->metrics, told.won, told.lost, told.strange, parked);
+	check_metrics_settled(checker->metrics, &told, parked);
 	/* Rows that a refused batch left apart go next, before the schedule gives more. */
 	checker->settling = checker->apart;
 	checker->apart = NULL;

@@ -42,6 +42,9 @@ struct journal {
 	char *sql[STATEMENTS];
 	bool prepared; /* the statements are prepared in this session */
 	bool pooled;   /* prepared statements were missing when executed: a pooler is in between */
+	char held[PG_DETAIL_SIZE]; /* places of the decisions that the last statement could not make
+				    */
+	bool full;                 /* only since they were too many for a transaction */
 };
 
 struct journal *journal_create(const struct config_lookback *lookback, const char *reader)
@@ -145,6 +148,12 @@ static struct pg_result *ask_journal(
 	 */
 	journal->pooled |= text_equal(sqlstate, "26000");
 	journal->prepared &= !journal->pooled;
+	/* OR007 and OR008: outbox.lookback_apply cannot make all decisions now. */
+	journal->full = text_equal(sqlstate, "OR008");
+	text_copy(journal->held, sizeof journal->held,
+	    journal->full || text_equal(sqlstate, "OR007") ? pg_detail(journal->pg) : "");
+	if (*journal->held)
+		err->kind = ERR_RETRY;
 	/* OR004: outbox.lookback_apply found the row of another reader. */
 	if (text_equal(sqlstate, "OR004"))
 		err->kind = ERR_FENCED;
@@ -255,7 +264,7 @@ bool journal_apply(struct journal *journal, struct batch *batch, const struct jo
     int count, struct journal_outcome *ret_outcome, struct err *err)
 {
 	enum { BEFORE = 4, ALL = BEFORE + PLACE_ARRAYS + BATCH_COLUMNS };
-	enum { WON, LOST, PROMOTED };
+	enum { WON, LOST, PROMOTED, DUPLICATES };
 	struct pg_array arrays[PLACE_ARRAYS] = {0};
 	owned_text char *most = xformat("%d", PROMOTE_MOST);
 	struct pg_param params[ALL] = {
@@ -274,8 +283,30 @@ bool journal_apply(struct journal *journal, struct batch *batch, const struct jo
 		return false;
 	*ret_outcome = (struct journal_outcome){.won = (int)pg_int(rows, 0, WON),
 	    .lost = (int)pg_int(rows, 0, LOST),
-	    .promoted = (int)pg_int(rows, 0, PROMOTED)};
+	    .promoted = (int)pg_int(rows, 0, PROMOTED),
+	    .duplicates = (int)pg_int(rows, 0, DUPLICATES)};
 	return true;
+}
+
+int journal_held(struct journal *journal, const struct batch *batch, int ret_records[JOURNAL_HELD],
+    bool *ret_full)
+{
+	int count = 0;
+	char *end;
+
+	*ret_full = journal->full;
+	for (const char *at = journal->held; *at && count < JOURNAL_HELD; at = end) {
+		long place = strtol(at, &end, 10);
+		int record = end == at ? -1 : batch_record_of(batch, "decision", (int)place);
+
+		/* The detail is the server's: a place that the batch does not have is no record. */
+		if (end == at)
+			break;
+		if (record >= 0)
+			ret_records[count++] = record;
+	}
+	journal->held[0] = '\0';
+	return count;
 }
 
 bool journal_refused(struct journal *journal, struct batch *batch,

@@ -42,8 +42,9 @@ bool journal_progress(
 bool journal_know(struct journal *journal, struct batch *batch, struct err *err) MUST_CHECK;
 
 struct journal_outcome {
-	int won, lost; /* decisions */
-	int promoted;  /* prepares that are overdue now */
+	int won, lost;  /* decisions */
+	int promoted;   /* prepares that are overdue now */
+	int duplicates; /* committed, but another message has the unique key */
 };
 
 /*
@@ -52,6 +53,15 @@ struct journal_outcome {
  */
 bool journal_apply(struct journal *journal, struct batch *batch, const struct journal_place *places,
     int count, struct journal_outcome *ret_outcome, struct err *err) MUST_CHECK;
+
+/*
+ * After journal_apply failed with ERR_RETRY: the first record of each partition that cannot be
+ * decided now, and why. Returns how many. *ret_full: they only exceed what one transaction can
+ * take, and can be decided in the next one.
+ */
+enum { JOURNAL_HELD = 100 };
+int journal_held(struct journal *journal, const struct batch *batch, int ret_records[JOURNAL_HELD],
+    bool *ret_full);
 
 /*
  * After journal_apply failed with ERR_REJECT: the records of the batch that the tables refuse; one

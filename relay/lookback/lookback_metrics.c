@@ -25,6 +25,10 @@ static const struct metric_row lookback_rows[] = {
 	"Prepares that were decided, by the source of the decision. Decisions of an operator are "
 	"counted by the process whose API received them.",
 	.labels = {{"source", "`message`, `check`, `operator`"}}},
+    {"relay_lookback_duplicates_total", METRIC_COUNTER, SERIES(duplicates),
+	"Prepares that were committed and wrote no message, because another message has their "
+	"unique "
+	"key."},
     {"relay_lookback_checks_total", METRIC_COUNTER, SERIES(checks),
 	"Ids sent to a business in a check, by the answer.",
 	.labels = {{SERVICE},

@@ -4,6 +4,7 @@
 
 struct lookback_metrics {
 	struct metric *records, *batches, *partitions, *promoted, *decisions; /* readers */
+	struct metric *duplicates;
 	struct metric *checks, *check_seconds, *in_flight, *breaker, *late_answers, *lost_decisions;
 	struct metric *addresses;
 	struct metric *parks, *overdue, *parked, *oldest, *unprepared; /* checker */

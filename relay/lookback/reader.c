@@ -601,6 +601,7 @@ static void count_batch(struct reader *reader, const struct journal_outcome *out
 	count_kind(reader, DEAD_LETTER, figures.dead_letters);
 	count_kind(reader, LATE_DECISION, outcome->lost);
 	metric_add(reader->message_decisions, (double)outcome->won);
+	metric_add(reader->metrics.duplicates, (double)outcome->duplicates);
 	metric_add(reader->metrics.promoted, outcome->promoted);
 	metric_add(reader->stored_batches, 1);
 }
@@ -633,15 +634,82 @@ static int list_places(struct reader *reader, struct journal_place *list)
 	for (int i = 0; i < reader->place_count; i++) {
 		struct place *place = &reader->places[i];
 
-		/* on_batch_refused computes the offset of a lone record from `next`. */
-		if (!alone)
+		/*
+		 * on_batch_refused computes the offset of a lone record from `next`. The consumer
+		 * is beyond the `next` of a place that was cut (cut_held_places).
+		 */
+		bool whole = !alone && place->retry_at == 0;
+		if (whole)
 			pass_marks(reader, place);
 		text_copy(place->journal.horizon, JOURNAL_CLOCK,
-		    !alone && is_caught_up(reader, place) ? place->clock : "");
+		    whole && is_caught_up(reader, place) ? place->clock : "");
 		if (place->touched || *place->journal.horizon || (place->noted && note))
 			list[count++] = place->journal;
 	}
 	return count;
+}
+
+/* Drops the records of the place from `offset` on: they are read again later. */
+static void cut_place(struct reader *reader, struct place *place, int64_t offset)
+{
+	int32_t partition = place->journal.partition;
+	int kept = 0;
+
+	place->touched = place->noted = false;
+	place->journal.next = offset;
+	for (int i = 0; i < batch_records(reader->batch); i++) {
+		const struct consumer_record *record = &reader->raws[reader->raw_of[i]].record;
+
+		if (record->partition != partition)
+			continue;
+		if (record->offset >= offset)
+			batch_drop(reader->batch, i);
+		else
+			place->touched = true;
+	}
+
+	/* Their dead letters are written, and logged, when they are read again. */
+	for (int i = 0; i < reader->note_count; i++)
+		if (reader->notes[i].partition != partition || reader->notes[i].offset < offset)
+			reader->notes[kept++] = reader->notes[i];
+	reader->note_count = kept;
+}
+
+/*
+ * Some decisions cannot be made now, usually because an open transaction has the unique key of a
+ * message. Only what lies behind them in their partitions waits for it: everything else of the
+ * batch is stored, and these places are tried again after a pause. False: that is not the reason.
+ */
+static bool cut_held_places(struct reader *reader, const struct err *err)
+{
+	int records[JOURNAL_HELD];
+	bool full;
+	int count = journal_held(reader->journal, reader->batch, records, &full);
+	int64_t retry_at = full ? clock_ms() : clock_ms() + backoff_next_ms(&reader->backoff);
+
+	if (count == 0)
+		return false;
+	batch_again(reader->batch);
+	for (int i = 0; i < count; i++) {
+		const struct consumer_record *record =
+		    &reader->raws[reader->raw_of[records[i]]].record;
+		struct place *place = find_reader_place(reader, record->partition);
+		struct err why = *err;
+
+		if (place->journal.next <= record->offset)
+			continue;
+		cut_place(reader, place, record->offset);
+		place->retry_at = retry_at;
+		err_prefix(&why, "partition %d waits at offset %lld", (int)record->partition,
+		    (long long)record->offset);
+		if (!full)
+			tell_reader_waits(reader, &why);
+	}
+
+	/* The next turn seeks the records that were dropped. */
+	reader->adrift = true;
+	reader->again_at = retry_at < reader->again_at ? retry_at : reader->again_at;
+	return true;
 }
 
 /* Commits the offsets to Kafka, only for people: the database has them already. */
@@ -873,15 +941,22 @@ static bool store_collected(struct reader *reader, struct err *err)
 {
 	owned_text struct journal_place *list =
 	    xcalloc((size_t)reader->place_count + 1, sizeof *list);
-	int count = list_places(reader, list);
 	struct journal_outcome outcome;
+	int count;
+	bool stored;
+
+	/* Each try leaves less of the batch. */
+	do {
+		count = list_places(reader, list);
+		stored = count > 0 && store_batch(reader, list, count, &outcome, err);
+	} while (count > 0 && !stored && err->kind == ERR_RETRY && cut_held_places(reader, err));
 
 	if (count == 0) {
 		if (is_reader_well(reader, false))
 			tell_reader_works(reader);
 		return true;
 	}
-	if (!store_batch(reader, list, count, &outcome, err)) {
+	if (!stored) {
 		/* Offsets or due prepares alone are refused: like an outage, that needs a pause. */
 		if (err->kind == ERR_REJECT && !on_batch_refused(reader, list, count, err))
 			err->kind = ERR_RETRY;

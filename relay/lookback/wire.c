@@ -20,11 +20,13 @@ enum {
 	MOST_TOPIC = 249,
 	MOST_SERVICE = 100,
 	MOST_URL = 2000,
+	MOST_UNIQUE_KEY = 512, /* as outbox.publish */
 	VERSION = 1,
 	DEEPEST = 100,         /* values of JSON within each other */
 	MOST_VALUES = 1000000, /* of a whole message */
 };
 static const int64_t most_ms = INT64_C(3650) * 24 * 3600 * 1000;
+static const int64_t default_within_ms = INT64_C(24) * 3600 * 1000; /* as outbox.publish */
 
 const char *const lookback_op_names[LOOKBACK_OPS] = {
     [LOOKBACK_PREPARE] = "prepare",
@@ -159,6 +161,61 @@ static bool set_duration(struct lookback_request *request, const struct field *f
 	return true;
 }
 
+/* --- unique key of the message --------------------------------------------------------------- */
+
+static bool set_unique_key(struct lookback_request *request, const struct field *field,
+    const struct said *said, struct refusal *refusal)
+{
+	if (said->length <= field->most)
+		return set_text_field(request, field, said, refusal);
+	return refusal_set(refusal, "bad_value",
+	    "%s has %zu bytes; it takes 1 to %zu: send the SHA-256 of a longer one", field->name,
+	    said->length, field->most);
+}
+
+static bool set_within(struct lookback_request *request, const struct field *field,
+    const struct said *said, struct refusal *refusal)
+{
+	if (!set_duration(request, field, said, refusal))
+		return false;
+	/* In a window of 0 no message would ever be the second one. */
+	return request->within_ms > 0 ||
+	       refusal_set(refusal, "bad_value",
+		   "%s is less than 1 ms; it takes 1ms to 3650d, for example 24h", field->name);
+}
+
+static bool set_while_pending(struct lookback_request *request, const struct field *field,
+    const struct said *said, struct refusal *refusal)
+{
+	static const char *const words[] = {"published", "done"};
+
+	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+		if (said->length == strlen(words[i]) &&
+		    memcmp(said->text, words[i], said->length) == 0)
+			return set_text_field(request, field, said, refusal);
+	return refusal_set(refusal, "bad_value", "%s is neither published nor done", field->name);
+}
+
+/*
+ * The default is filled in before the digest: a prepare that names it is equal to one that does
+ * not.
+ */
+static bool complete_unique_key(struct lookback_request *request, struct refusal *refusal)
+{
+	if (request->unique_key) {
+		if (request->within_ms < 0)
+			request->within_ms = default_within_ms;
+		return true;
+	}
+	/* The application believes that its message is unique: better refused than published twice.
+	 */
+	if (request->within_ms >= 0 || request->while_pending)
+		return refusal_set(refusal, "missing_field",
+		    "unique_key is missing, which %s is about",
+		    request->while_pending ? "while_pending" : "within");
+	return true;
+}
+
 /* --- headers of the message ----------------------------------------------------------------- */
 
 static bool has_nul(const json_t *text)
@@ -288,8 +345,16 @@ static const struct field fields[] = {
 	.of_prepare = true},
     {"expires_after", offsetof(struct lookback_request, expires_after_ms), set_duration,
 	.of_prepare = true},
+    {MEMBER(unique_key), set_unique_key, MOST_UNIQUE_KEY, .of_prepare = true},
+    {"within", offsetof(struct lookback_request, within_ms), set_within, .of_prepare = true},
+    {MEMBER(while_pending), set_while_pending, MOST_TYPE, .of_prepare = true},
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
+
+static bool is_duration(const struct field *field)
+{
+	return field->set == set_duration || field->set == set_within;
+}
 
 static bool is_wanted_field(const struct lookback_request *request, const struct field *field)
 {
@@ -388,13 +453,13 @@ static bool read_json_field(struct lookback_request *request, const struct field
 	/* The text as it is, since numbers of a tree would lose digits. */
 	if (field->set == set_headers_field)
 		return keep_headers(request, member->text, member->length, refusal);
-	if (field->set == set_duration && is_number_member(member))
+	if (is_duration(field) && is_number_member(member))
 		return field->set(request, field,
 		    &(const struct said){.number = strtod(member->text, NULL)}, refusal);
 	json_t *string = string_of(member);
 	if (!string)
 		return refusal_set(refusal, "wrong_type", "%s is no string%s", field->name,
-		    field->set == set_duration ? " or number" : "");
+		    is_duration(field) ? " or number" : "");
 	kept = field->set(request, field,
 	    &(const struct said){json_string_value(string), json_string_length(string), 0},
 	    refusal);
@@ -464,7 +529,8 @@ static bool read_json_object(
 		if (is_wanted_field(request, &fields[i]) &&
 		    !read_json_field(request, &fields[i], &body->members[i], refusal))
 			return false;
-	return request->op != LOOKBACK_PREPARE || read_json_payload(request, body, refusal);
+	return request->op != LOOKBACK_PREPARE ||
+	       (complete_unique_key(request, refusal) && read_json_payload(request, body, refusal));
 }
 
 static bool read_json(
@@ -608,6 +674,8 @@ static bool read_header_fields(
 			return false;
 	if (request->op != LOOKBACK_PREPARE)
 		return true;
+	if (!complete_unique_key(request, refusal))
+		return false;
 	request->payload = lookback_bytes_copy(input->value, input->value_length);
 	return pass_headers(request, input, refusal);
 }
@@ -642,6 +710,9 @@ static void seal_request(struct lookback_request *request)
 	add_text_digest(digest, request->check_url);
 	add_digest(digest, &request->check_after_ms, sizeof request->check_after_ms);
 	add_digest(digest, &request->expires_after_ms, sizeof request->expires_after_ms);
+	add_text_digest(digest, request->unique_key);
+	add_digest(digest, &request->within_ms, sizeof request->within_ms);
+	add_text_digest(digest, request->while_pending);
 	EVP_DigestFinal_ex(digest, whole, NULL);
 	EVP_MD_CTX_free(digest);
 	memcpy(request->digest, whole, LOOKBACK_DIGEST);
@@ -662,7 +733,8 @@ static bool has_right_key(const struct lookback_request *request,
 bool lookback_wire_read(const struct lookback_input *input, struct lookback_request *ret_request,
     struct refusal *ret_refusal)
 {
-	*ret_request = (struct lookback_request){.check_after_ms = -1, .expires_after_ms = -1};
+	*ret_request = (struct lookback_request){
+	    .check_after_ms = -1, .expires_after_ms = -1, .within_ms = -1};
 
 	bool in_headers = !input->is_body && find_header(input, "version");
 	bool well =
@@ -692,6 +764,8 @@ void lookback_request_finish(struct lookback_request *request)
 	free(request->headers);
 	free(request->check_service);
 	free(request->check_url);
+	free(request->unique_key);
+	free(request->while_pending);
 	*request = (struct lookback_request){0};
 }
 

@@ -44,7 +44,14 @@ struct lookback_request {
 	char *headers; /* headers of the message, as outbox.message takes them */
 	char *check_service, *check_url;
 	int64_t check_after_ms, expires_after_ms; /* -1: not given */
-	unsigned char digest[LOOKBACK_DIGEST];    /* of all of these: equal when they are */
+	/*
+	 * The message is published only if no other one of its topic has the key (outbox.publish).
+	 * within_ms is -1 without a key, and otherwise always given.
+	 */
+	char *unique_key;    /* UTF-8 without NUL, 1 to 512 bytes */
+	char *while_pending; /* "published" or "done" */
+	int64_t within_ms;
+	unsigned char digest[LOOKBACK_DIGEST]; /* of all of these: equal when they are */
 };
 
 struct lookback_header {

@@ -163,7 +163,7 @@ static bool look_again(struct lookback_order *order, struct err *err)
 
 bool lookback_order_carry_out(struct lookback_order *order, const char *reason, struct err *err)
 {
-	enum { AUDIT, DONE, REFUSED };
+	enum { AUDIT, DONE, REFUSED, DUPLICATES };
 	const struct pg_param params[] = {{order->word}, {order->chosen}, {reason},
 	    {order->selection->id_count > 0 ? "true" : "false"}};
 	OWNED(owned_pg_result_destroy)
@@ -178,5 +178,6 @@ bool lookback_order_carry_out(struct lookback_order *order, const char *reason, 
 		return look_again(order, err);
 	order->id = pg_int(row, 0, AUDIT);
 	order->done = pg_int(row, 0, DONE);
+	order->duplicates = pg_int(row, 0, DUPLICATES);
 	return true;
 }

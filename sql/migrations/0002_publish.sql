@@ -7,7 +7,7 @@
 
 create function outbox.publish(topic text, key text, payload text, headers jsonb default null,
 	event_id uuid default null, deliver_at timestamptz default null, unique_key text default null,
-	within interval default null, while_pending text default null)
+	within interval default '24 hours', while_pending text default null)
 	returns uuid language plpgsql as $$
 begin
 	event_id := coalesce(publish.event_id, outbox.new_event_id());
@@ -76,7 +76,7 @@ begin
 				continue when key_type = 'text' and payload_type = 'text' and headers_type = 'jsonb';
 				execute format('create function outbox.publish(topic text, key %s, payload %s, headers %s,
 	event_id uuid default null, deliver_at timestamptz default null, unique_key text default null,
-	within interval default null, while_pending text default null)
+	within interval default ''24 hours'', while_pending text default null)
 	returns uuid language plpgsql as $body$
 begin
 	event_id := coalesce(publish.event_id, outbox.new_event_id());', key_type, payload_type,

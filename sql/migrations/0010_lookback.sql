@@ -61,20 +61,28 @@ create table outbox.lookback (
 	decided_by       text,
 	reason           text,
 	event_id         uuid,
+	unique_key       text collate "C",
+	within           interval,
+	while_pending    text collate "C",
+	duplicate        boolean,
 	-- the id first: most rows are of few types, so that each comparison would look at both
 	primary key (biz_id, biz_type, prepared_at, kind),
 	constraint a_prepare_has_a_place_a_topic_and_a_time_to_check check (kind <> 'prepare'
 		or num_nulls(source_partition, source_offset, topic, check_at, digest, event_id) = 0
-			and num_nonnulls(decision, source, decided_at, decided_by, reason) = 0),
+			and num_nonnulls(decision, source, decided_at, decided_by, reason, duplicate) = 0
+			and (unique_key is null) = (within is null)
+			and (unique_key is not null or while_pending is null)),
 	constraint a_decision_says_what_by_what_and_when check (kind <> 'decision'
 		or num_nulls(decision, source, decided_at) = 0
 			and (event_id is not null) = (decision = 'commit')
+			and (duplicate is null or decision = 'commit')
 			and num_nonnulls(topic, key, payload, headers, check_service, check_url, check_at,
-				expires_at, digest) = 0),
+				expires_at, digest, unique_key, within, while_pending) = 0),
 	constraint a_tombstone_says_what_and_has_a_place check (kind <> 'tombstone'
 		or num_nulls(decision, source_partition, source_offset) = 0
 			and num_nonnulls(topic, key, payload, headers, check_service, check_url, check_at,
-				expires_at, digest, source, decided_at, decided_by, reason, event_id) = 0)
+				expires_at, digest, source, decided_at, decided_by, reason, event_id, unique_key, within,
+				while_pending, duplicate) = 0)
 ) partition by range (prepared_at);
 
 create index on outbox.lookback (txid);
@@ -82,6 +90,8 @@ create index on outbox.lookback (txid);
 create index on outbox.lookback (section, source_partition, check_at) where kind = 'prepare';
 -- for counting decisions whose prepare never came
 create index on outbox.lookback (section, biz_type, prepared_at) where kind = 'tombstone';
+-- the prepares with a unique key, which only prepares have: without any, a decider looks no further
+create index on outbox.lookback (biz_id, biz_type, prepared_at) where unique_key is not null;
 
 -- As for the message table.
 do $$
@@ -117,7 +127,14 @@ comment on column outbox.lookback.source is 'Source of the decision: message, ch
 comment on column outbox.lookback.decided_at is 'Time of the decision.';
 comment on column outbox.lookback.decided_by is 'Database user, if an operator decided.';
 comment on column outbox.lookback.reason is 'Reason of an operator.';
-comment on column outbox.lookback.event_id is 'Id of the message that a commit writes (outbox.message.event_id).';
+comment on column outbox.lookback.event_id is 'Id of the message that a commit writes (outbox.message.event_id). In '
+	'the decision of a duplicate: id of the message that has the unique key.';
+comment on column outbox.lookback.unique_key is 'Unique key of the message within its topic, as of outbox.publish. null: '
+	'none.';
+comment on column outbox.lookback.within is 'Time for which the message has its unique key, from when it is written.';
+comment on column outbox.lookback.while_pending is 'published or done: how long the message has its unique key instead.';
+comment on column outbox.lookback.duplicate is 'true in a commit that wrote no message, since the message event_id had '
+	'the unique key. Otherwise null.';
 
 -- Takes the rows that fit into no other partition, so that an insert never fails. Normally empty.
 create table outbox.lookback_default

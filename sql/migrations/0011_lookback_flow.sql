@@ -152,59 +152,167 @@ begin
 end
 $$;
 
--- Writes decisions: the first decision of each prepare wins, and a commit that wins writes its message,
--- in the order of the records that brought them, dead letters included. A different decision of a loser
--- is recorded as a conflict. Returns how many of the given decisions won.
+-- Takes the unique keys of the prepares that these decisions commit, each as outbox.publish does. By place, from 1 on:
 --
--- Rows of outbox.lookback are locked by their key, in order, before those of outbox.lookback_overdue:
--- all deciders lock in this order, so that they cannot deadlock. It runs as the schema's owner: the
--- relay's role writes no messages but these.
+--   firsts   the message that has the key: the prepare is a duplicate
+--   keys     the key was free, and this transaction has it; windows: for how long
+--   later    another prepare of this call took the key: whether its message is written is not known yet
+--   held     an open transaction has the key, or (is_full) all of these are more than one transaction takes
+--
+-- All null if no prepare has a unique key. The locks are taken in the order of their numbers, as in outbox.publish_batch,
+-- and before any row is locked. Others wait for this transaction meanwhile, so that it waits only once, and shortly: an
+-- application's transaction may stay open for hours.
+create function outbox.lookback_take(types text[], ids text[], prepared_ats timestamptz[], decisions text[],
+	offsets bigint[], out firsts uuid[], out keys bigint[], out windows interval[], out later int[], out held int[],
+	out error text, out is_full boolean)
+language plpgsql volatile set lock_timeout = '300ms'
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_generic_plan set search_path = pg_catalog, pg_temp as $$
+declare
+	most constant int := 1000; -- as outbox.unique_count
+	wanted record;
+	taken record;
+	mine bigint; -- the lock of the newest key that was free
+begin
+	if not exists (select from outbox.lookback l where l.unique_key is not null limit 1) then
+		return;
+	end if;
+	for wanted in
+		select c.place, c.number, c.topic, c.unique_key, c.within, c.while_pending,
+			row_number() over (order by c.place) as turn
+		from (
+			select distinct on (w.biz_type, w.biz_id, w.prepared_at) w.place, w.decision, p.*
+			from unnest(types, ids, prepared_ats, decisions, offsets) with ordinality
+				w (biz_type, biz_id, prepared_at, decision, source_offset, place)
+			cross join lateral (
+				select p.topic, p.unique_key, p.within, p.while_pending,
+					outbox.unique_number(s.value || outbox.unique_name(p.topic, p.unique_key)) as number
+				from outbox.lookback p cross join outbox.processed_secret s
+				where p.biz_type = w.biz_type and p.biz_id = w.biz_id
+					and p.prepared_at = w.prepared_at and p.unique_key is not null
+				limit 1) p
+			left join lateral (
+				select true as is_there from outbox.lookback d where d.biz_type = w.biz_type
+					and d.biz_id = w.biz_id and d.prepared_at = w.prepared_at and d.kind = 'decision'
+				limit 1) d on true
+			where d.is_there is null
+			order by w.biz_type, w.biz_id, w.prepared_at, w.source_offset
+		) c where c.decision = 'commit' order by c.number, c.place
+	loop
+		firsts := coalesce(firsts, array_fill(null::uuid, array[cardinality(types)]));
+		keys := coalesce(keys, array_fill(null::bigint, array[cardinality(types)]));
+		windows := coalesce(windows, array_fill(null::interval, array[cardinality(types)]));
+		if wanted.number = mine then
+			later := later || wanted.place::int;
+			continue;
+		elsif wanted.turn > most then
+			held := held || wanted.place::int;
+			error := coalesce(error, format('there are more than %s unique keys, which is the maximum of a transaction', most));
+			is_full := coalesce(is_full, true);
+			continue;
+		end if;
+		begin
+			select t.* into taken from outbox.unique_take(wanted.topic, wanted.unique_key, wanted.within,
+				wanted.while_pending, false) t;
+			firsts[wanted.place] := taken.first;
+			if taken.first is null then
+				mine := wanted.number;
+				keys[wanted.place] := taken.of_key;
+				windows[wanted.place] := taken.kept;
+			end if;
+		exception when lock_not_available then
+			held := held || wanted.place::int;
+			is_full := false;
+			error := format('an open transaction has the unique key "%s" of topic %s%s',
+				left(wanted.unique_key, 100), wanted.topic, (
+				select format(' (process %s)', min(l.pid)) from pg_locks l where l.locktype = 'advisory'
+					and l.granted and l.objsubid = 1
+					and l.classid = (wanted.number >> 32 & 4294967295)::oid
+					and l.objid = (wanted.number & 4294967295)::oid
+				having min(l.pid) is not null));
+			perform set_config('lock_timeout', '1ms', true);
+		end;
+	end loop;
+end
+$$;
+
+-- Writes decisions: the first decision of each prepare wins, and a commit that wins writes its message,
+-- in the order of the records that brought them, dead letters included. If the prepare has a unique key that
+-- another message has, the commit writes no message, and the decision has the event id of that one (duplicates
+-- counts them). A different decision of a loser is recorded as a conflict. Returns how many of the given
+-- decisions won. Those in held were not made: see outbox.lookback_take, whose error says why.
+--
+-- Unique keys are locked first, then rows of outbox.lookback by their key, in order, before those of
+-- outbox.lookback_overdue: all deciders lock in this order, so that they cannot deadlock. It runs as the
+-- schema's owner: the relay's role writes no messages but these.
 --
 -- A prepare is looked for with kind between 'prepare' and 'prepare': equality would let the planner scan
 -- the whole index of due prepares in a partition that was empty when it planned.
 create function outbox.lookback_decide(of_section text, of_source text, by_whom text, why text,
 	types text[], ids text[], prepared_ats timestamptz[], decisions text[], partitions int[],
 	offsets bigint[], dead_letter_topics text[], dead_letter_keys bytea[], dead_letter_payloads bytea[],
-	dead_letter_headers text[], dead_letter_partitions int[], dead_letter_offsets bigint[], out won int)
+	dead_letter_headers text[], dead_letter_partitions int[], dead_letter_offsets bigint[], out won int,
+	out duplicates int, out held int[], out error text, out is_full boolean)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
 set plan_cache_mode = force_generic_plan set row_security = off as $$
 declare
 	overdue boolean;
 	gone record;
+	unique_keys record;
+	skipped boolean[]; -- by place: not decided by the statement below
+	ledger_rows bigint;
+	second record;
 begin
+	select t.* into unique_keys from outbox.lookback_take(types, ids, prepared_ats, decisions, offsets) t;
+	-- Others return the id of this message as soon as the commit is visible: a crash must not undo it after that.
+	if (select bool_or(k.taken is not null) from unnest(unique_keys.keys) k (taken)) then
+		perform set_config('synchronous_commit', 'on', true);
+	end if;
+	held := unique_keys.held;
+	error := unique_keys.error;
+	is_full := unique_keys.is_full;
+	if coalesce(held, unique_keys.later) is not null then
+		skipped := array(select g = any (coalesce(held, '{}') || coalesce(unique_keys.later, '{}'))
+			from generate_series(1, cardinality(types)) g order by g);
+	end if;
 	perform set_config('outbox.payload_was_checked', 'on', true); -- for outbox.message_rules
 	-- Read once, in the order of the locks; only the first of several decisions of a prepare.
 	with prepared as materialized (
 		select distinct on (w.biz_type, w.biz_id, w.prepared_at) w.*, p.event_id, p.topic, p.key,
-			p.payload, p.headers, (
+			p.payload, p.headers, p.unique_key, p.while_pending, (
 				select true from outbox.lookback_overdue o where o.biz_type = w.biz_type
 					and o.biz_id = w.biz_id and o.prepared_at = w.prepared_at
 				limit 1) as is_overdue
-		from unnest(types, ids, prepared_ats, decisions, partitions, offsets)
-			w (biz_type, biz_id, prepared_at, decision, source_partition, source_offset)
+		from unnest(types, ids, prepared_ats, decisions, partitions, offsets, unique_keys.firsts,
+				unique_keys.keys, unique_keys.windows, skipped)
+			w (biz_type, biz_id, prepared_at, decision, source_partition, source_offset, first, of_key, kept,
+				skipped)
 		cross join lateral ( -- a prepare whose partition was dropped was decided before
-			select p.event_id, p.topic, p.key, p.payload, p.headers from outbox.lookback p
+			select p.event_id, p.topic, p.key, p.payload, p.headers, p.unique_key, p.while_pending
+			from outbox.lookback p
 			where p.biz_type = w.biz_type and p.biz_id = w.biz_id
 				and p.prepared_at = w.prepared_at
 				and p.kind >= 'prepare' and p.kind <= 'prepare'
 			limit 1) p
+		where w.skipped is not true
 		order by w.biz_type, w.biz_id, w.prepared_at, w.source_offset
 	), decided as (
 		insert into outbox.lookback (biz_type, biz_id, prepared_at, kind, section, decision, source,
-			decided_at, decided_by, reason, source_partition, source_offset, event_id)
+			decided_at, decided_by, reason, source_partition, source_offset, event_id, duplicate)
 		select p.biz_type, p.biz_id, p.prepared_at, 'decision', of_section, p.decision, of_source,
 			clock_timestamp(), by_whom, why, p.source_partition, p.source_offset,
-			case when p.decision = 'commit' then p.event_id end
+			case when p.decision = 'commit' then coalesce(p.first, p.event_id) end,
+			case when p.first is not null then true end
 		from prepared p
 		on conflict do nothing
-		returning biz_type, biz_id, prepared_at, decision
+		returning biz_type, biz_id, prepared_at, decision, duplicate
 	), written as (
 		insert into outbox.message (event_id, topic, key_bytes, payload_bytes, headers)
 		select m.event_id, m.topic, m.key, m.payload, m.headers from (
 			select p.event_id, p.topic, p.key, p.payload, p.headers, p.source_partition, p.source_offset
 			from decided d join prepared p using (biz_type, biz_id, prepared_at)
-			where d.decision = 'commit'
+			where d.decision = 'commit' and d.duplicate is null
 			union all
 			-- a dead letter was not checked: the domain knows the limit
 			select outbox.new_event_id(), l.topic, l.key, l.payload::outbox.message_payload,
@@ -214,8 +322,15 @@ begin
 				dead_letter_partitions, dead_letter_offsets) l (
 				topic, key, payload, headers, source_partition, source_offset)
 		) m order by m.source_partition, m.source_offset
+		returning event_id, id, created_at
+	), noted as (
+		select outbox.unique_note(p.of_key, p.topic, p.unique_key, m.event_id, m.id, m.created_at, p.kept,
+			p.while_pending)
+		from written m join prepared p using (event_id) where p.of_key is not null
 	)
-	select (select count(*) from decided), bool_or(p.is_overdue) into won, overdue from prepared p;
+	select (select count(*) from decided), (select count(*) from decided d where d.duplicate),
+		bool_or(p.is_overdue), (select count(*) from noted)
+		into won, duplicates, overdue, ledger_rows from prepared p;
 	perform set_config('outbox.payload_was_checked', 'off', true);
 	-- Usually all decisions win, before their prepares are due: then there is nothing to look up.
 	if won < cardinality(types) then
@@ -223,13 +338,14 @@ begin
 		with wanted as (
 			select w.*, l.decision::text as kept, l.txid = pg_current_xact_id()
 				and l.source_offset is not distinct from w.source_offset as won
-			from unnest(types, ids, prepared_ats, decisions, partitions, offsets)
-				w (biz_type, biz_id, prepared_at, decision, source_partition, source_offset)
+			from unnest(types, ids, prepared_ats, decisions, partitions, offsets, skipped)
+				w (biz_type, biz_id, prepared_at, decision, source_partition, source_offset, skipped)
 			cross join lateral (
 				select l.decision, l.txid, l.source_offset from outbox.lookback l
 				where l.biz_type = w.biz_type and l.biz_id = w.biz_id
 					and l.prepared_at = w.prepared_at and l.kind = 'decision'
 				limit 1) l
+			where w.skipped is not true
 		), noted as (
 			insert into outbox.lookback_conflict (section, biz_type, biz_id, prepared_at, kept, refused,
 				source, who, source_partition, source_offset)
@@ -239,16 +355,35 @@ begin
 		)
 		select count(*) filter (where w.won) into won from wanted w;
 	end if;
+	if unique_keys.later is not null then
+		select d.won, d.duplicates, d.held, d.error into second from (
+			select array_agg(types[l.place] order by l.n) as types, array_agg(ids[l.place] order by l.n) as ids,
+				array_agg(prepared_ats[l.place] order by l.n) as prepared_ats,
+				array_agg(decisions[l.place] order by l.n) as decisions,
+				array_agg(partitions[l.place] order by l.n) as partitions,
+				array_agg(offsets[l.place] order by l.n) as offsets
+			from unnest(unique_keys.later) with ordinality l (place, n)) w
+		cross join lateral outbox.lookback_decide(of_section, of_source, by_whom, why, w.types, w.ids,
+			w.prepared_ats, w.decisions, w.partitions, w.offsets, null, null, null, null, null, null) d;
+		won := won + second.won;
+		duplicates := duplicates + second.duplicates;
+		if second.held is not null then
+			held := held || array(select unique_keys.later[h] from unnest(second.held) h);
+			error := coalesce(error, second.error);
+			is_full := false;
+		end if;
+	end if;
 	if overdue is not true then
 		return;
 	end if;
 	for gone in
-		select o.* from unnest(types, ids, prepared_ats) w (biz_type, biz_id, prepared_at)
+		select o.* from unnest(types, ids, prepared_ats, skipped) w (biz_type, biz_id, prepared_at, skipped)
 		cross join lateral (
 			select o.biz_type, o.biz_id, o.prepared_at from outbox.lookback_overdue o
 			where o.biz_type = w.biz_type and o.biz_id = w.biz_id
 				and o.prepared_at = w.prepared_at
 			limit 1) o
+		where w.skipped is not true
 		order by 1, 2, 3
 	loop
 		delete from outbox.lookback_overdue o where o.biz_type = gone.biz_type
@@ -319,20 +454,22 @@ $$;
 -- (prepared_at null: by this batch); dead letters, records that go to a topic as they are; and notes, whose
 -- op is 'tombstone' or 'conflict' (kept and decision say what). Each in arrays of its own: most of a batch
 -- is of the first two kinds, and a pass over the whole batch for each kind costs more than the work of the
--- rare kinds. Fails with OR004 if the reader no longer owns a partition.
+-- rare kinds. Fails with OR004 if the reader no longer owns a partition, and with OR007 if an open transaction has
+-- the unique keys of prepares; the detail has the places of the decisions that cannot be made now.
 create function outbox.lookback_apply(of_section text, of_topic text, of_reader text, promote_most int,
 	partitions int[], ns bigint[], starts bigint[], nexts bigint[], horizons timestamptz[],
 	prepare_types text[], prepare_ids text[], prepare_partitions int[], prepare_offsets bigint[],
 	prepare_topics text[], prepare_keys bytea[], prepare_payloads bytea[], prepare_headers text[],
 	prepare_services text[], prepare_urls text[], prepare_check_ms bigint[], prepare_expire_ms bigint[],
-	prepare_digests bytea[], prepare_event_ids uuid[],
+	prepare_digests bytea[], prepare_event_ids uuid[], prepare_unique_keys text[],
+	prepare_within_ms bigint[], prepare_while_pending text[],
 	decision_types text[], decision_ids text[], decision_partitions int[], decision_offsets bigint[],
 	decision_prepared_ats timestamptz[], decisions text[],
 	dead_letter_partitions int[], dead_letter_offsets bigint[], dead_letter_topics text[],
 	dead_letter_keys bytea[], dead_letter_payloads bytea[], dead_letter_headers text[],
 	note_ops text[], note_types text[], note_ids text[], note_partitions int[], note_offsets bigint[],
 	note_prepared_ats timestamptz[], note_decisions text[], note_kepts text[],
-	out clock timestamptz, out won int, out lost int, out promoted int)
+	out clock timestamptz, out won int, out lost int, out promoted int, out duplicates int)
 language plpgsql volatile set lock_timeout = '5s'
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
 set plan_cache_mode = force_generic_plan set search_path = pg_catalog, pg_temp as $$
@@ -343,13 +480,15 @@ declare
 	lost_partition int;
 	step record;
 	since timestamptz;
+	decided record;
 begin
 	-- The commit does not wait for the disk. A crash loses a batch together with its row of lookback_log, and the
 	-- batch is read again. A message is published after the row of its window in outbox.log, whose commit waits for
-	-- the disk and so for all earlier commits.
+	-- the disk and so for all earlier commits. A batch that takes unique keys does wait (outbox.lookback_decide).
 	perform set_config('synchronous_commit', 'off', true);
 	won := 0;
 	promoted := 0;
+	duplicates := 0;
 	select array_agg(coalesce(l.promoted_to, '-infinity') order by r.place),
 		min(r.partition) filter (where coalesce(l.n, 0) <> r.n or coalesce(l.next_offset, r.start) <> r.start)
 		into promoted_tos, lost_partition
@@ -368,16 +507,19 @@ begin
 		with added as (
 			insert into outbox.lookback (biz_type, biz_id, prepared_at, kind, section, source_partition,
 				source_offset, topic, key, payload, headers, check_service, check_url, check_at,
-				expires_at, digest, event_id)
+				expires_at, digest, event_id, unique_key, within, while_pending)
 			select r.biz_type, r.biz_id, moment, 'prepare', of_section, r.source_partition,
 				r.source_offset, r.topic, r.key, r.payload, r.headers::jsonb, r.check_service,
 				r.check_url, moment + r.check_ms * interval '1 ms',
-				moment + r.expire_ms * interval '1 ms', r.digest, r.event_id
+				moment + r.expire_ms * interval '1 ms', r.digest, r.event_id, r.unique_key,
+				r.within_ms * interval '1 ms', r.while_pending
 			from unnest(prepare_types, prepare_ids, prepare_partitions, prepare_offsets, prepare_topics,
 					prepare_keys, prepare_payloads, prepare_headers, prepare_services, prepare_urls,
-					prepare_check_ms, prepare_expire_ms, prepare_digests, prepare_event_ids)
+					prepare_check_ms, prepare_expire_ms, prepare_digests, prepare_event_ids,
+					prepare_unique_keys, prepare_within_ms, prepare_while_pending)
 				r (biz_type, biz_id, source_partition, source_offset, topic, key, payload, headers,
-					check_service, check_url, check_ms, expire_ms, digest, event_id)
+					check_service, check_url, check_ms, expire_ms, digest, event_id, unique_key, within_ms,
+					while_pending)
 			returning check_at
 		)
 		select min(a.check_at) into first_due from added a;
@@ -403,10 +545,18 @@ begin
 	end if;
 
 	if cardinality(decisions) > 0 or cardinality(dead_letter_topics) > 0 then
-		won := outbox.lookback_decide(of_section, 'message', null, null, decision_types, decision_ids,
-			array_replace(decision_prepared_ats, null, moment), decisions, decision_partitions,
+		select d.* into decided from outbox.lookback_decide(of_section, 'message', null, null, decision_types,
+			decision_ids, array_replace(decision_prepared_ats, null, moment), decisions, decision_partitions,
 			decision_offsets, dead_letter_topics, dead_letter_keys, dead_letter_payloads, dead_letter_headers,
-			dead_letter_partitions, dead_letter_offsets);
+			dead_letter_partitions, dead_letter_offsets) d;
+		if decided.held is not null then
+			raise exception '%', decided.error using errcode = case when decided.is_full then 'OR008' else 'OR007' end,
+				detail = (select string_agg(h.place::text, ' ') from (
+					select min(h.place) as place from unnest(decided.held) h (place)
+					group by decision_partitions[h.place]) h);
+		end if;
+		won := decided.won;
+		duplicates := decided.duplicates;
 	end if;
 	lost := cardinality(decisions) - won;
 
@@ -451,7 +601,8 @@ create function outbox.lookback_refused(of_section text,
 	prepare_types text[], prepare_ids text[], prepare_partitions int[], prepare_offsets bigint[],
 	prepare_topics text[], prepare_keys bytea[], prepare_payloads bytea[], prepare_headers text[],
 	prepare_services text[], prepare_urls text[], prepare_check_ms bigint[], prepare_expire_ms bigint[],
-	prepare_digests bytea[], prepare_event_ids uuid[],
+	prepare_digests bytea[], prepare_event_ids uuid[], prepare_unique_keys text[],
+	prepare_within_ms bigint[], prepare_while_pending text[],
 	decision_types text[], decision_ids text[], decision_partitions int[], decision_offsets bigint[],
 	decision_prepared_ats timestamptz[], decisions text[],
 	dead_letter_partitions int[], dead_letter_offsets bigint[], dead_letter_topics text[],
@@ -483,14 +634,16 @@ begin
 				when 'prepare' then
 					insert into outbox.lookback (biz_type, biz_id, prepared_at, kind, section,
 						source_partition, source_offset, topic, key, payload, headers,
-						check_service, check_url, check_at, expires_at, digest, event_id)
+						check_service, check_url, check_at, expires_at, digest, event_id, unique_key,
+						within, while_pending)
 					values (prepare_types[at], prepare_ids[at], moment, 'prepare', of_section,
 						prepare_partitions[at], prepare_offsets[at], prepare_topics[at],
 						prepare_keys[at], prepare_payloads[at], prepare_headers[at]::jsonb,
 						prepare_services[at], prepare_urls[at],
 						moment + prepare_check_ms[at] * interval '1 ms',
 						moment + prepare_expire_ms[at] * interval '1 ms',
-						prepare_digests[at], prepare_event_ids[at]);
+						prepare_digests[at], prepare_event_ids[at], prepare_unique_keys[at],
+						prepare_within_ms[at] * interval '1 ms', prepare_while_pending[at]);
 				when 'decision' then
 					perform outbox.lookback_decide(of_section, 'message', null, null,
 						array[decision_types[at]], array[decision_ids[at]],
@@ -558,14 +711,16 @@ $$;
 -- Stores the results of a claim's rows: decisions ('commit', 'rollback'), written unless another one
 -- came first; for other rows when to ask again, whether the attempt counts, and whether the row is
 -- parked for an operator. Returns how many decisions won and lost, how many rows belong to another
--- claim by now, and the places (from 1 on, in the arrays) of the rows that it parked.
+-- claim by now, the places (from 1 on, in the arrays) of the rows that it parked, and how many of the decisions
+-- that won are of duplicates. If an open transaction has the unique key of a prepare, the business is called again.
 create function outbox.lookback_settle(of_section text, of_claim bigint, types text[], ids text[],
 	prepared_ats timestamptz[], results text[], errors text[], counts boolean[], next_ms bigint[],
-	parks boolean[], out won int, out lost int, out strange int, out parked int[])
+	parks boolean[], out won int, out lost int, out strange int, out parked int[], out duplicates int)
 language plpgsql volatile set enable_seqscan = off set enable_bitmapscan = off set jit = off
 set plan_cache_mode = force_generic_plan set search_path = pg_catalog, pg_temp as $$
 declare
 	answered record;
+	decided record;
 	touched int;
 begin
 	perform set_config('synchronous_commit', 'on', true);
@@ -573,15 +728,25 @@ begin
 	-- does no harm: the first decision wins. A missing row was decided by another decider: the answer comes too
 	-- late, and is recorded if it differs.
 	select array_agg(r.biz_type) as types, array_agg(r.biz_id) as ids,
-		array_agg(r.prepared_at) as prepared_ats, array_agg(r.result) as decisions into answered
-	from unnest(types, ids, prepared_ats, results) r (biz_type, biz_id, prepared_at, result)
+		array_agg(r.prepared_at) as prepared_ats, array_agg(r.result) as decisions,
+		array_agg(r.number) as numbers into answered
+	from unnest(types, ids, prepared_ats, results) with ordinality r (biz_type, biz_id, prepared_at, result, number)
 	left join lateral (
 		select true as is_there, o.claim from outbox.lookback_overdue o where o.biz_type = r.biz_type
 			and o.biz_id = r.biz_id and o.prepared_at = r.prepared_at limit 1) o on true
 	where r.result in ('commit', 'rollback') and (o.claim = of_claim or o.is_there is null);
-	won := outbox.lookback_decide(of_section, 'check', null, null, answered.types, answered.ids,
-		answered.prepared_ats, answered.decisions, null, null, null, null, null, null, null, null);
-	lost := coalesce(cardinality(answered.types), 0) - won;
+	select d.* into decided from outbox.lookback_decide(of_section, 'check', null, null, answered.types,
+		answered.ids, answered.prepared_ats, answered.decisions, null, null, null, null, null, null, null, null) d;
+	won := decided.won;
+	duplicates := decided.duplicates;
+	lost := coalesce(cardinality(answered.types), 0) - coalesce(cardinality(decided.held), 0) - won;
+	for place in 1 .. coalesce(cardinality(decided.held), 0) loop -- the business is asked again
+		results[answered.numbers[decided.held[place]]] := 'held';
+		errors[answered.numbers[decided.held[place]]] := decided.error;
+		counts[answered.numbers[decided.held[place]]] := false;
+		next_ms[answered.numbers[decided.held[place]]] := 1000;
+		parks[answered.numbers[decided.held[place]]] := false;
+	end loop;
 
 	with told as (
 		select r.*, o.place
@@ -645,10 +810,10 @@ comment on function outbox.lookback_is(outbox.lookback_overdue, jsonb) is 'Retur
 -- is no row (refused = 'OR002') or one was decided meanwhile ('OR005'); with ids it then records which
 -- ones were decided differently.
 create function outbox.lookback_operate(verb text, chosen jsonb, new_reason text, whole boolean,
-	out audit_id bigint, out done bigint, out done_of jsonb, out refused text)
+	out audit_id bigint, out done bigint, out done_of jsonb, out refused text, out duplicates bigint)
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 begin
-	select o.* into audit_id, done, done_of from outbox.lookback_carry_out(verb, chosen, new_reason, whole) o;
+	select o.* into audit_id, done, done_of, duplicates from outbox.lookback_carry_out(verb, chosen, new_reason, whole) o;
 exception when sqlstate 'OR002' or sqlstate 'OR005' then
 	done := 0;
 	refused := sqlstate;
@@ -664,14 +829,17 @@ exception when sqlstate 'OR002' or sqlstate 'OR005' then
 end
 $$;
 
--- The same, but fails with one of these codes. done_of: the number of handled rows by section.
+-- The same, but fails with one of these codes. done_of: the number of handled rows by section. duplicates: how many
+-- of them were committed and wrote no message. Fails with OR007 if an open transaction has the unique key of one of
+-- them, and with OR008 if they have more unique keys than a transaction takes.
 create function outbox.lookback_carry_out(verb text, chosen jsonb, new_reason text, whole boolean,
-	out audit_id bigint, out done bigint, out done_of jsonb)
+	out audit_id bigint, out done bigint, out done_of jsonb, out duplicates bigint)
 language plpgsql volatile set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare
 	part record;
 	found_rows bigint := 0;
 	won bigint;
+	decided record;
 begin
 	perform outbox.replay_durable();
 	perform outbox.require_read_committed();
@@ -681,6 +849,7 @@ begin
 	end if;
 	done := 0;
 	done_of := '{}';
+	duplicates := 0;
 	for part in
 		select u.section, array_agg(u.biz_type order by u.biz_type, u.biz_id, u.prepared_at) as types,
 			array_agg(u.biz_id order by u.biz_type, u.biz_id, u.prepared_at) as ids,
@@ -723,10 +892,18 @@ begin
 			where o.ctid = t.place;
 			get diagnostics won = row_count;
 		else
-			won := outbox.lookback_decide(part.section, 'operator', session_user::text, new_reason,
-				part.types, part.ids, part.prepared_ats,
+			select d.* into decided from outbox.lookback_decide(part.section, 'operator', session_user::text,
+				new_reason, part.types, part.ids, part.prepared_ats,
 				array_fill(verb, array[cardinality(part.ids)]), null, null, null, null, null,
-				null, null, null);
+				null, null, null) d;
+			if decided.held is not null then
+				raise exception '%', decided.error
+					using errcode = case when decided.is_full then 'OR008' else 'OR007' end,
+						hint = case when decided.is_full then 'nothing was changed: decide fewer ids at a time'
+							else 'nothing was changed: end that transaction, or try again later' end;
+			end if;
+			won := decided.won;
+			duplicates := duplicates + decided.duplicates;
 		end if;
 		done := done + won;
 		done_of := done_of || jsonb_build_object(part.section, won);

@@ -119,9 +119,20 @@ begin
 	return ('x' || encode(substr(sha256(name), 1, 8), 'hex'))::bit(64)::bigint;
 end $$;
 
--- Refuses arguments for which no search could be right. Returns the window, in which a day has 24 hours in each zone.
-create function outbox.unique_guard(argument text, unique_key text, within interval, while_pending text)
-	returns interval language plpgsql as $$
+-- The window, in which a day has 24 hours in each zone; null: outbox.unique_refuse says why. One expression, because a
+-- session prepares each expression anew in each transaction.
+create function outbox.unique_window(unique_key text, within interval, while_pending text) returns interval
+	stable language plpgsql as $$
+begin
+	return case when current_setting('transaction_isolation') = 'read committed'
+		and octet_length(convert_to(unique_key, 'UTF8')) between 1 and 512
+		and within > interval '0' and within <= interval '3650 days'
+		and coalesce(while_pending in ('published', 'done'), true) then make_interval(secs => extract(epoch from within)) end;
+end $$;
+
+-- Raises an error for arguments for which no search could be right.
+create function outbox.unique_refuse(argument text, unique_key text, within interval, while_pending text)
+	returns void language plpgsql as $$
 declare
 	bytes int := octet_length(convert_to(unique_key, 'UTF8'));
 begin
@@ -140,20 +151,23 @@ begin
 		raise exception 'while_pending is "%"', while_pending using errcode = 'invalid_parameter_value',
 			hint = 'write ''published'', ''done'' or null';
 	end if;
-	return make_interval(secs => extract(epoch from within));
 end $$;
 
--- Counts locks of this transaction, and refuses more than the server has room for.
-create function outbox.unique_count(locks int) returns void language plpgsql as $$
-declare
-	counted int := coalesce(nullif(current_setting('outbox.unique_locks', true), ''), '0')::int + locks;
+-- Counts locks of this transaction, and returns their number.
+create function outbox.unique_count(locks int) returns int language plpgsql as $$
 begin
-	if counted > 1000 then
-		raise exception 'at most 1000 new unique keys are taken in a transaction, and here are %', counted
+	return set_config('outbox.unique_locks', (coalesce(nullif(current_setting('outbox.unique_locks', true), ''), '0')::int
+		+ locks)::text, true);
+end $$;
+
+-- Refuses more locks than the server has room for.
+create function outbox.unique_limit(locks int) returns void language plpgsql as $$
+begin
+	if locks > 1000 then
+		raise exception 'at most 1000 new unique keys are taken in a transaction, and here are %', locks
 			using errcode = 'program_limit_exceeded',
 				hint = 'each takes a lock of the server: publish fewer in more transactions';
 	end if;
-	perform set_config('outbox.unique_locks', counted::text, true);
 end $$;
 
 -- Is the message still to be published, by any publisher? One statement, with one snapshot: a message is in one of these
@@ -175,6 +189,9 @@ end $$;
 
 -- The event id of the message that has the key; null: none. Without while_pending the search is a range of times, so
 -- that partitions before it are not opened. Nothing bounds it above: after the clock was set back rows lie in the future.
+--
+-- In a savepoint that is rolled back: the search locks all partitions of the ledger, and those of the messages, and upkeep
+-- could change none of them until the transaction of the writer ends. An answer in a variable stays.
 create function outbox.unique_find(of_key bigint, of_topic text, of_unique_key text, since timestamptz,
 	while_pending text) returns uuid volatile language plpgsql as $$
 declare
@@ -186,54 +203,59 @@ begin
 		select l.event_id into first from outbox.unique_ledger l
 			where l.key = of_key and l.at > since and l.unique_key = of_unique_key and l.topic = of_topic
 			order by l.at limit 1;
-		return first;
+	else
+		select l.event_id, l.at, l.message_id into first, first_at, first_id from outbox.unique_ledger l
+			where l.key = of_key and l.unique_key = of_unique_key and l.topic = of_topic order by l.at desc limit 1;
+		if first is not null and not outbox.unique_waits(first_id, first_at, first)
+			and (while_pending = 'published' or first_at <= since or exists (select from outbox.unique_ledger d
+				where d.key = of_key and d.event_id = first and d.message_id is null))
+		then
+			first := null;
+		end if;
 	end if;
-	select l.event_id, l.at, l.message_id into first, first_at, first_id from outbox.unique_ledger l
-		where l.key = of_key and l.unique_key = of_unique_key and l.topic = of_topic order by l.at desc limit 1;
-	if first is null or outbox.unique_waits(first_id, first_at, first) then
-		return first;
-	elsif while_pending = 'done' and first_at > since and not exists (select from outbox.unique_ledger d
-		where d.key = of_key and d.event_id = first and d.message_id is null)
-	then
-		return first;
-	end if;
-	return null;
-end $$;
-
--- The same, in a savepoint that is rolled back: the search locks all partitions of the ledger, and those of the messages,
--- and upkeep could change none of them until the transaction of the writer ends. An answer in a variable stays.
---
--- The plan of the search is kept, since planning it anew at each call would cost several times as much.
-create function outbox.unique_look(of_key bigint, of_topic text, of_unique_key text, since timestamptz,
-	while_pending text) returns uuid volatile language plpgsql as $$
-declare
-	first uuid;
-begin
-	begin
-		first := outbox.unique_find(of_key, of_topic, of_unique_key, since, while_pending);
-		raise exception using errcode = 'OR003';
-	exception when sqlstate 'OR003' then
-	end;
+	raise exception using errcode = 'OR003';
+exception when sqlstate 'OR003' then
 	return first;
 end $$;
 
 -- first: the event id of the message that has the key; null: none has it, and this transaction has its lock until it
--- ends. has_lock: the transaction got the lock by outbox.unique_lock.
+-- ends. has_lock: the transaction got the lock by outbox.unique_lock, which has counted it.
+--
+-- The first search has the lock unless another transaction has it. If the key is found, the lock and its count go with
+-- their savepoint: the answer needs none. The plan of the search is kept, since planning it anew at each call would cost
+-- several times as much. There are few expressions here, because a session prepares each one anew in each transaction.
 create function outbox.unique_take(of_topic text, of_unique_key text, within interval, while_pending text,
 	has_lock boolean, out first uuid, out of_key bigint, out kept interval) volatile
 	language plpgsql security definer set search_path = pg_catalog, pg_temp
 	set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
 	set row_security = off as $$
 declare
-	name bytea := outbox.unique_name(of_topic, of_unique_key);
+	number bigint;
+	locks int;
+	locked boolean;
 begin
-	kept := outbox.unique_guard('unique_key', of_unique_key, within, while_pending);
-	of_key := outbox.unique_number(name);
-	first := outbox.unique_look(of_key, of_topic, of_unique_key, clock_timestamp() - kept, while_pending);
-	if first is null and not has_lock then
-		perform outbox.unique_count(1);
-		perform pg_advisory_xact_lock(outbox.unique_number(s.value || name)) from outbox.processed_secret s;
-		first := outbox.unique_look(of_key, of_topic, of_unique_key, clock_timestamp() - kept, while_pending);
+	begin
+		select w.kept, w.key, w.number, w.locks, pg_try_advisory_xact_lock(w.number)
+			into kept, of_key, number, locks, locked
+			from (select outbox.unique_window(of_unique_key, within, while_pending) as kept,
+				outbox.unique_number(n.name) as key, outbox.unique_number(s.value || n.name) as number,
+				outbox.unique_count(case when has_lock then 0 else 1 end) as locks
+				from outbox.processed_secret s
+				cross join (select outbox.unique_name(of_topic, of_unique_key) as name offset 0) n offset 0) w;
+		first := outbox.unique_find(of_key, of_topic, of_unique_key, clock_timestamp() - kept, while_pending);
+		if first is not null or kept is null then
+			raise exception using errcode = 'OR003';
+		end if;
+	exception when sqlstate 'OR003' then
+		if kept is null then
+			perform outbox.unique_refuse('unique_key', of_unique_key, within, while_pending);
+		end if;
+		return;
+	end;
+	if locks > 1000 or not locked then
+		perform outbox.unique_limit(locks);
+		perform pg_advisory_xact_lock(number);
+		first := outbox.unique_find(of_key, of_topic, of_unique_key, clock_timestamp() - kept, while_pending);
 	end if;
 end $$;
 
@@ -246,34 +268,38 @@ create function outbox.unique_lock(of_topic text, unique_keys text[], within int
 	set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
 	set row_security = off as $$
 declare
+	item record;
+	kept interval;
 	firsts uuid[];
 	locks bigint[];
 begin
-	begin -- as outbox.unique_look
-		firsts := array(
-			select outbox.unique_find(outbox.unique_number(outbox.unique_name(of_topic, u.unique_key)), of_topic,
-				u.unique_key, clock_timestamp()
-					- outbox.unique_guard(format('unique_keys[%s]', u.n), u.unique_key, within, while_pending), while_pending)
-			from unnest(unique_keys) with ordinality u (unique_key, n) order by u.n);
-		raise exception using errcode = 'OR003';
-	exception when sqlstate 'OR003' then
-	end;
+	for item in select u.unique_key, u.n from unnest(unique_keys) with ordinality u (unique_key, n) loop
+		continue when item.unique_key is null;
+		kept := outbox.unique_window(item.unique_key, within, while_pending);
+		if kept is null then
+			perform outbox.unique_refuse(format('unique_keys[%s]', item.n), item.unique_key, within, while_pending);
+		end if;
+		firsts[item.n] := outbox.unique_find(outbox.unique_number(outbox.unique_name(of_topic, item.unique_key)), of_topic,
+			item.unique_key, clock_timestamp() - kept, while_pending);
+	end loop;
+
 	locks := array(
 		select distinct outbox.unique_number(s.value || outbox.unique_name(of_topic, u.unique_key))
-		from unnest(unique_keys, firsts) u (unique_key, first) cross join outbox.processed_secret s
-		where u.unique_key is not null and u.first is null order by 1);
-	perform outbox.unique_count(cardinality(locks));
+		from unnest(unique_keys) with ordinality u (unique_key, n) cross join outbox.processed_secret s
+		where u.unique_key is not null and firsts[u.n] is null order by 1);
+	perform outbox.unique_limit(outbox.unique_count(cardinality(locks)));
 	perform pg_advisory_xact_lock(l.number) from unnest(locks) l (number);
 	return firsts;
 end $$;
 
--- Notes that a message has a key. The caller has the lock of the key.
+-- Notes that a message has a key, and returns its event id. The caller has the lock of the key.
 create function outbox.unique_note(of_key bigint, of_topic text, of_unique_key text, of_event_id uuid, of_id bigint,
-	of_at timestamptz, kept interval, while_pending text) returns void volatile language plpgsql security definer
+	of_at timestamptz, kept interval, while_pending text) returns uuid volatile language plpgsql security definer
 	set search_path = pg_catalog, pg_temp set row_security = off as $$
 begin
 	insert into outbox.unique_ledger (key, at, event_id, message_id, topic, unique_key, waits_for, kept_until)
 	values (of_key, of_at, of_event_id, of_id, of_topic, of_unique_key, while_pending, of_at + kept);
+	return of_event_id;
 end $$;
 
 -- outbox.publish with a unique key. As the caller, so that the message is written with the writer's own rights.
@@ -284,8 +310,8 @@ declare
 	taken pg_catalog.record;
 	written pg_catalog.record;
 begin
-	select t.first, t.of_key, t.kept into taken from outbox.unique_take(publish_unique.topic, publish_unique.unique_key,
-		coalesce(publish_unique.within, '24 hours'::pg_catalog.interval), publish_unique.while_pending, has_lock) t;
+	taken := outbox.unique_take(publish_unique.topic, publish_unique.unique_key,
+		coalesce(publish_unique.within, '24 hours'::pg_catalog.interval), publish_unique.while_pending, has_lock);
 	if taken.first is not null then
 		return taken.first;
 	end if;
@@ -293,13 +319,12 @@ begin
 	values (publish_unique.event_id, publish_unique.topic, publish_unique.key, publish_unique.payload,
 		publish_unique.headers, publish_unique.deliver_at, publish_unique.key_bytes, publish_unique.payload_bytes)
 	returning m.id, m.created_at into written;
-	perform outbox.unique_note(taken.of_key, publish_unique.topic, publish_unique.unique_key, publish_unique.event_id,
+	return outbox.unique_note(taken.of_key, publish_unique.topic, publish_unique.unique_key, publish_unique.event_id,
 		written.id, written.created_at, taken.kept, publish_unique.while_pending);
-	return publish_unique.event_id;
 end $$;
 
 create function outbox.publish_batch(topic text, keys text[] default null, payloads text[] default null,
-	unique_keys text[] default null, within interval default null, while_pending text default null,
+	unique_keys text[] default null, within interval default '24 hours', while_pending text default null,
 	headers jsonb[] default null, event_ids uuid[] default null, deliver_at timestamptz default null,
 	keys_bytes bytea[] default null, payloads_bytes bytea[] default null) returns uuid[] language plpgsql as $$
 declare
@@ -363,8 +388,7 @@ begin
 	cross join lateral (select u.key, u.event_id, u.topic, u.kept_until from outbox.unique_ledger u
 		where u.event_id = e.id and u.waits_for = 'done' and u.message_id is not null
 			and not exists (select from outbox.unique_ledger d
-				where d.key = u.key and d.event_id = u.event_id and d.message_id is null)
-		limit 1) l;
+				where d.key = u.key and d.event_id = u.event_id and d.message_id is null)) l;
 	get diagnostics reported = row_count;
 	return reported;
 end $$;

@@ -63,7 +63,9 @@ grant execute on function
 	outbox.claim_take(text, bytea, interval),
 	outbox.claim_renew(text, bytea[], bigint[], interval),
 	outbox.claim_release(text, bytea, bigint),
-	outbox.unique_done(uuid[]) to outbox_consumer;
+	outbox.unique_done(uuid[]),
+	outbox.rules_judge(text, bigint[], bigint[], bigint[], bytea[], bigint[], bigint[], bigint[], bigint[],
+		bigint[], bigint[], bigint[]) to outbox_consumer;
 
 grant select on outbox.message, outbox.message_default, outbox.publisher, outbox.log, outbox.progress,
 	outbox.message_state, outbox.migration to outbox_relay;
@@ -98,12 +100,12 @@ grant select (publisher, shard, id, created_at, event_id, topic, key, headers, p
 grant select (txid, id, created_at) on outbox.message_default to outbox_reader;
 grant select (biz_type, biz_id, prepared_at, kind, txid, section, source_partition, source_offset, topic,
 	key, headers, check_service, check_url, check_at, expires_at, digest, decision, source, decided_at,
-	decided_by, reason, event_id) on outbox.lookback to outbox_reader;
+	decided_by, reason, event_id, unique_key, within, while_pending, duplicate) on outbox.lookback to outbox_reader;
 grant select (biz_type, biz_id, prepared_at, kind) on outbox.lookback_default to outbox_reader;
 grant select on outbox.lookback_log, outbox.lookback_overdue, outbox.lookback_conflict
 	to outbox_reader;
 grant select on outbox.processed, outbox.processed_default, outbox.unique_ledger, outbox.unique_ledger_default,
-	outbox.claim, outbox.consumer to outbox_reader;
+	outbox.claim, outbox.rule_record, outbox.consumer to outbox_reader;
 grant execute on function outbox.partitioned(), outbox.partitions(text), outbox.log_partitions(),
 	outbox.partition_time_column(text), outbox.partition_default_rows(text, bigint),
 	outbox.shard_of(bytea, int), outbox.shard_of(text, bytea, int), outbox.shard_numbers(int),

@@ -2,5 +2,5 @@
 -- text,
 -- $2 chosen jsonb, $3 reason text, $4 whole bool.
 select coalesce(o.refused, jsonb_build_object('audit', o.audit_id, 'done', o.done,
-	'sections', o.done_of)::text)
+	'sections', o.done_of, 'duplicates', o.duplicates)::text)
 from outbox.lookback_operate($1::text, $2::jsonb, $3::text, $4::boolean) o

@@ -1,9 +1,11 @@
-/* Any text is a line of dedup, and of claims, or is refused with what to write. */
+/* Any text is a line of dedup, of claims, and of a store of rules, or is refused with what to
+ * write. */
 #include <stdlib.h>
 #include <string.h>
 #include "cleanup.h"
 #include "claims_store.h"
 #include "dedup_stores.h"
+#include "rules_store.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -11,6 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	OWNED(dedup_spec_finish) struct dedup_spec spec;
 	OWNED(claims_spec_finish) struct claims_spec claims;
+	struct rules_store_spec rules;
 	struct err err;
 	char *line = malloc(size + 1);
 	memcpy(line, data, size);
@@ -19,6 +22,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		abort();
 	if (!claims_spec_parse(line, &claims, &err) && (err.kind != ERR_CONFIG || !err.message[0]))
 		abort();
+	if (!rules_store_spec_parse(line, &rules, &err) &&
+	    (err.kind != ERR_CONFIG || !err.message[0]))
+		abort();
+	rules_store_spec_finish(&rules);
 	free(line);
 	return 0;
 }

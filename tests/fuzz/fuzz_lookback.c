@@ -59,6 +59,11 @@ static void check(const struct lookback_request *request)
 	require(request->biz_id[0] != '\0' && strlen(request->biz_id) <= 500);
 	require(request->op != LOOKBACK_PREPARE || request->topic);
 	require(request->check_after_ms >= -1 && request->expires_after_ms >= -1);
+	require(!request->unique_key ||
+		(strlen(request->unique_key) >= 1 && strlen(request->unique_key) <= 512));
+	require(request->op != LOOKBACK_PREPARE ||
+		(request->unique_key ? request->within_ms > 0
+				     : request->within_ms == -1 && !request->while_pending));
 	require(!request->headers || strlen(request->headers) <= 32768);
 	require(strlen(key) == strlen(request->biz_type) + 1 + strlen(request->biz_id));
 	lookback_event_id(request->biz_type, request->biz_id, uuid);

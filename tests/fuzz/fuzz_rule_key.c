@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "cleanup.h"
+#include "rule_list.h"
 #include "rules_spec.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -39,6 +40,18 @@ static void use(const struct rule_key *key, const void *payload, size_t length)
 		(one.length == 0 || memcmp(one.data, other.data, one.length) == 0));
 }
 
+/* Any text is a list of rules, perhaps as a JSON object, or is refused. */
+static void use_list(const char *text, struct err *err)
+{
+	static const struct rule_places places = {.user = "header:user"};
+	const char *lines[] = {text};
+	struct rule_list list;
+
+	require(rule_list_parse(&list, lines, 1, &places, NULL, err) ||
+		(err->kind == ERR_CONFIG && err->message[0]));
+	rule_list_finish(&list);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct err err = {0};
@@ -56,6 +69,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (rule)
 		use(rule->key, data + behind, size - behind);
 	rules_spec_destroy(rule);
+	use_list(text, &err);
 	free(text);
 	return 0;
 }

@@ -207,17 +207,22 @@ def test_dedup_measures_its_stores_without_kafka(empty_database):
         "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'outbox%'") == [(0,)]
 
 
+def warnings_of_dedup(*arguments):
+    """What it says up to the stores on PostgreSQL, which come last; then it is ended."""
+    with subprocess.Popen([bench_binary(), *map(str, arguments), "--runs", "1", "dedup", "--ids", "100000"],
+                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                          env=environment({})) as bench:
+        said = ""
+        while "postgres is not measured" not in said:
+            said += bench.stderr.readline() or pytest.fail(said)
+        bench.kill()
+    return said
+
+
 def test_dedup_empties_no_database_that_has_keys():
     with Redis() as redis:
         redis.client.set("theirs", "1")
-        with subprocess.Popen([bench_binary(), "dedup", "--ids", "100000", "--runs", "1", "--redis", redis.url],
-                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-                              env=environment({})) as bench:
-            said = ""
-            # Postgres comes after Redis
-            while "postgres is not measured" not in said:
-                said += bench.stderr.readline() or pytest.fail(said)
-            bench.kill()
+        said = warnings_of_dedup("--redis", redis.url)
         assert redis.client.get("theirs") == b"1"
     assert "the database has 1 keys and is not emptied" in said
     assert "redis: copies checked" in said
@@ -247,8 +252,7 @@ def test_a_configuration_that_only_delivers_is_measured_or_refused(tmp_path, kaf
     for kind in ("drain", "limit"):
         status, _, error = measure(kind)
         assert status == 78 and "without a [publisher] section" in error
-    status, _, error = measure("dedup", "--ids", "100000")
-    assert status in (0, 1) and "postgres is not measured" in error
+    warnings_of_dedup("--config", tmp_path / "relay.ini")
     status, output, error = measure("inbox", "--messages", "1000", "--json")
     assert status in (0, 1) and json.loads(output)["figures"], error
 

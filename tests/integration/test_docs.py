@@ -41,6 +41,10 @@ def test_the_page_of_the_configuration_is_fresh():
     assert page("reference/configuration.md") == printed("config", "--print-reference")
 
 
+SERVICES = """\
+[check "billing"]
+url = grpc://billing
+"""
 DELIVER = """\
 [deliver "billing"]
 topics = {topic}
@@ -98,7 +102,7 @@ def shown_metrics(relay):
 def test_every_metric_is_explained_and_every_explained_one_exists(
         database, topic, make_relay, tmp_path):
     explained = explained_metrics()
-    (tmp_path / "relay.ini").write_text((CONFIG + DELIVER).format(topic=topic))
+    (tmp_path / "relay.ini").write_text((CONFIG + SERVICES + DELIVER).format(topic=topic))
     port = free_port()
     relay = make_relay(config=tmp_path / "relay.ini", api_listen=port,
                        api_send_tokens=TOKEN).wait_ready()

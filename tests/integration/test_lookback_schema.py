@@ -35,8 +35,13 @@ GOOD = [
     {**PREPARE, "check_after": 0.5}, {**PREPARE, "check_after": "1500ms"},
     {**PREPARE, "check_after": "7"}, {**PREPARE, "expires_after": "3650d"},
     {**PREPARE, "expires_after": 315360000},
+    {**PREPARE, "unique_key": "k"}, {**PREPARE, "unique_key": "ü" * 256, "within": 0.001},
+    {**PREPARE, "unique_key": "a\n\t\"", "within": "0024h", "while_pending": "published"},
+    {**PREPARE, "unique_key": "k", "within": 315360000, "while_pending": "done"},
+    {**PREPARE, "unique_key": "k", "within": "3650d", "while_pending": None},
+    {**PREPARE, "unique_key": None, "within": None, "while_pending": None},
     # of a decision the rest is not looked at
-    {**COMMIT, "topic": 7, "headers": 7, "payload": 1, "payload_base64": 2, "check_after": "x"},
+    {**COMMIT, "topic": 7, "headers": 7, "payload": 1, "payload_base64": 2, "check_after": "x", "within": 0},
 ]
 BAD = [
     7, "x", [], {}, {"biz_type": "orders"},
@@ -55,6 +60,12 @@ BAD = [
                                                 "https://shop.example.com/" + "x" * 2000)],
     *[{**PREPARE, "check_after": time} for time in ("soon", "", "-1s", "1.5s", "1w", -1, 1e300, True,
                                                     315360001, [], "1 s")],
+    *[{**PREPARE, "unique_key": key} for key in ("", "k" * 513, "a\0b", 7, ["k"])],
+    *[{**PREPARE, "unique_key": "k", "within": time} for time in (
+        0, -1, "0", "0s", "000ms", "-1s", "1 day", "", 315360001, True, 0.0001)],
+    *[{**PREPARE, "unique_key": "k", "while_pending": word} for word in ("", "Done", "pending", True)],
+    {**PREPARE, "within": "1h"}, {**PREPARE, "while_pending": "done"},
+    {**PREPARE, "unique_key": None, "within": "1h"},
     {**PREPARE, "key": "k" * 8193}, {**PREPARE, "key": ["k"]},
     {**PREPARE, "payload_base64": "AAE="},
     *[{**BARE, "payload_base64": text} for text in ("AAE", "?", "A===", 7, None, "AA==AA==")],

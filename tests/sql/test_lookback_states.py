@@ -25,7 +25,11 @@ class Life:
 
     def begin_anew(self):
         self.reader.cursor.execute(
-            "truncate outbox.lookback, outbox.lookback_overdue, outbox.message")
+            "truncate outbox.lookback, outbox.lookback_overdue, outbox.message, outbox.unique_ledger")
+
+    def take_key(self):
+        """Another message has the unique key of the prepare from now on."""
+        self.reader.cursor.execute("select outbox.publish('orders', 'k', 'p', unique_key => 'k')")
 
     def state(self):
         cursor = self.reader.connection.cursor()
@@ -44,7 +48,7 @@ class Life:
         if self._known("prepare"):
             return
         noted = [decide(ID, decision) for _, _, decision in self._known("tombstone")]
-        self.reader.apply(prepare(ID, check_ms=0), *noted)
+        self.reader.apply(prepare(ID, check_ms=0, unique_key="k", within_ms=60_000), *noted)
 
     def said(self, decision):
         if self._known("prepare"):
@@ -81,23 +85,33 @@ EVENTS = {
 }
 
 
+def after(life, way, state, event, taken):
+    """The state after the event; taken: another message has the unique key."""
+    life.begin_anew()
+    for step in way:
+        EVENTS[step](life)
+    assert life.state() == state
+    if taken:
+        life.take_key()
+    EVENTS[event](life)
+    return life.state()
+
+
 def moves(life):
     """{(state, state): [event, …]}, of all states that can be reached; without those that stay."""
     ways, pending, found = {"[*]": []}, ["[*]"], {}
     while pending:
         state = pending.pop(0)
-        for event, happen in EVENTS.items():
-            life.begin_anew()
-            for step in ways[state]:
-                EVENTS[step](life)
-            assert life.state() == state
-            happen(life)
-            after = life.state()
-            if after != state:
-                found.setdefault((state, after), []).append(event)
-            if after not in ways:
-                ways[after] = [*ways[state], event]
-                pending.append(after)
+        for event in EVENTS:
+            free = after(life, ways[state], state, event, False)
+            if free != state:
+                found.setdefault((state, free), []).append(event)
+            if free not in ways:
+                ways[free] = [*ways[state], event]
+                pending.append(free)
+            if "committed" in {free} - {state}:
+                taken = after(life, ways[state], state, event, True)
+                found.setdefault((state, taken), []).append(f"{event}, key taken")
     return found
 
 

@@ -1,7 +1,10 @@
 """outbox.publish with unique_key: one message for each key and window, whoever writes it, and the others get its event id."""
 
 import contextlib
+import os
 import random
+import re
+import subprocess
 import threading
 import time
 import uuid
@@ -16,6 +19,7 @@ from support.windows import Ticks
 WAITERS = """select count(*) from pg_locks where locktype = 'advisory' and not granted
     and database = (select oid from pg_database where datname = current_database())"""
 DAY = "24 hours"
+GUIDE = os.path.join(os.path.dirname(__file__), "../../docs/guide/unique.md")
 
 
 @contextlib.contextmanager
@@ -58,9 +62,26 @@ def test_the_second_gets_the_id_of_the_first(database, cursor):
     assert publish(cursor, "order-42", event_id=str(uuid.uuid4())) == first
     assert publish(cursor, "order-43") != first
     assert publish(cursor, "order-42", topic="mails") != first  # each topic has keys of its own
-    assert len(messages(database)) == 3
+    assert len(messages(database)) == 3  # orders twice, and mails
     assert publish(cursor, None) != publish(cursor, None)  # none, as in a unique index
-    assert database.execute("select count(*) from outbox.unique_ledger") == [(3,)]
+    cursor.execute("select count(distinct outbox.publish('t', 'k', 'p', unique_key => (n % 3)::text)) from generate_series(1, 9) n")
+    assert cursor.fetchone() == (3,)  # one statement sees what it has written itself
+    assert database.execute("select count(*) from outbox.unique_ledger") == [(6,)]
+
+
+def test_the_statements_of_the_guide_work(database, tmp_path):
+    with open(GUIDE, encoding="utf-8") as page:
+        blocks = re.findall(r"<!-- file: (\w+)\.sql -->\n```sql\n(.*?)```", page.read(), re.DOTALL)
+    assert [name for name, _ in blocks] == ["unique", "unique_batch"]
+    answers = []
+    for name, block in [*blocks, blocks[1]]:
+        path = tmp_path / f"{name}.sql"
+        path.write_text(block, encoding="utf-8")
+        answers.append(subprocess.run(["psql", "-XqAt", "-v", "ON_ERROR_STOP=1", "-f", path, database.dsn],
+                                      capture_output=True, text=True, check=True).stdout)
+    assert answers[0] == "t\n" and answers[1] == answers[2]
+    assert messages(database) == [database.execute("select event_id::text from outbox.unique_ledger order by at")[0][0],
+                                  answers[1].strip("{}\n").split(",")[1]]
 
 
 FORMS = ["'k', 'p'", "'k'::bytea, 'p'", "'k', 'p'::bytea", "'k'::bytea, 'p'::bytea", "7, '{}'::jsonb", "'k', 'p', '{}'::json",
@@ -256,8 +277,8 @@ def test_64_connections_publish_the_same_keys_and_each_is_one_message_a_window(d
 def break_lock(database):
     """As if two writers of one key did not lock each other out."""
     (text,), = database.execute("select pg_get_functiondef('outbox.unique_take'::regproc)")
-    assert text.count("pg_advisory_xact_lock(") == 1
-    database.execute(text.replace("pg_advisory_xact_lock(", "abs("))
+    assert text.count("advisory_xact_lock(") == 2
+    database.execute(text.replace("pg_try_advisory_xact_lock(w.number)", "true").replace("pg_advisory_xact_lock(", "abs("))
 
 
 def test_without_the_lock_that_test_fails(database, seed):
@@ -265,6 +286,39 @@ def test_without_the_lock_that_test_fails(database, seed):
     load = Load(database, 400, 20, DAY, seed, connections=16, pause=0.02, at_once=20)
     assert not load.failures, load.failures[0]
     assert load.too_close() > 0
+
+
+def test_rows_that_upkeep_moves_are_found_all_the_same(database, seed, scale):
+    """They are in the default partition, and go to one of their own while the same keys are published."""
+    for leaf, in database.execute("select name from outbox.partitions('unique_ledger')"):
+        database.execute("select outbox.partition_empty(%s)", (leaf,))
+        database.execute("select outbox.partition_drop(%s)", (leaf,))
+    moved, over = [], threading.Event()
+
+    def move():
+        with session(database) as cursor:
+            while not over.is_set():
+                cursor.execute("select outbox.partition_rehome('unique_ledger', '1 day')")
+                if cursor.fetchone() == ("moved",):
+                    moved.append(True)
+                    # and back, so that they are moved again
+                    cursor.execute("""begin; lock outbox.unique_ledger in access exclusive mode;
+                        create temp table rows on commit drop as select * from outbox.unique_ledger;
+                        do $$ declare leaf text; begin
+                            for leaf in select name from outbox.partitions('unique_ledger') loop
+                                execute format('drop table outbox.%I', leaf);
+                            end loop; end $$;
+                        insert into outbox.unique_ledger select * from rows; commit""")
+                over.wait(0.02)
+
+    mover = threading.Thread(target=move)
+    mover.start()
+    load = Load(database, scale(20_000, 2000), 200, DAY, seed, connections=8)
+    over.set()
+    mover.join()
+    assert not load.failures, load.failures[0]
+    assert moved, "nothing was moved"
+    assert database.execute("select count(*), count(distinct key) from outbox.message") == [(200, 200)]
 
 
 # --- several keys in a transaction -------------------------------------------------------------

@@ -23,6 +23,14 @@ def encode_name(name):
     return b"".join(bytes([len(label)]) + label.encode() for label in name.strip(".").split(".") if label) + b"\0"
 
 
+def decode_name(data):
+    labels = []
+    while data[0]:
+        labels.append(data[1:1 + data[0]].decode())
+        data = data[1 + data[0]:]
+    return ".".join(labels)
+
+
 def record(kind, data, ttl):
     return kind, ttl, data
 
@@ -44,7 +52,8 @@ def srv(target, port, priority=0, weight=0, ttl=1):
 
 
 class NameServer:
-    """silent: it does not answer at all. failing: it answers SERVFAIL. truncates: by UDP it only
+    """silent: it does not answer at all. failing: it answers SERVFAIL,
+    to all or about these names. truncates: by UDP it only
     says that the answer is longer. extra: names whose addresses stand in the additional section."""
 
     def __init__(self):
@@ -80,32 +89,30 @@ class NameServer:
         return sum(one[1] == name for one in list(self.asked))
 
     def _answer(self, query, way):
-        labels, at = [], 12
-        while query[at]:
-            labels.append(query[at + 1:at + 1 + query[at]].decode())
-            at += 1 + query[at]
-        kind, = struct.unpack(">H", query[at + 1:at + 3])
-        question = query[12:at + 5]
-        name = ".".join(labels).lower()
+        name = decode_name(query[12:]).lower()
+        end = 12 + len(encode_name(name))
+        kind, = struct.unpack(">H", query[end:end + 2])
+        question = query[12:end + 4]
         with self.lock:
             self.asked.append((time.monotonic(), name, kind, way))
             if self.silent:
                 return None
             known = self.records.get(name, [])
-            alias = [one for one in known if one[0] == CNAME]
-            found = [one for one in known if one[0] == kind] or alias
+            found = [(name, one) for one in known if one[0] in (kind, CNAME)]
+            # The records of an alias's target come along, as those of a resolver do.
+            found += [(target, one) for _, alias in found if alias[0] == CNAME
+                      for target in [decode_name(alias[2])] for one in self.records.get(target, []) if one[0] == kind]
             extra = self.extra.get(name, []) if found else []
-        code = SERVFAIL if self.failing else NOERROR if known else NXDOMAIN
-        if self.failing:
+        fails = self.failing is True or name in (self.failing or ())
+        code = SERVFAIL if fails else NOERROR if known else NXDOMAIN
+        if fails:
             found = extra = []
         cut = self.truncates and way == "udp"
         flags = 0x8580 | code | (0x0200 if cut else 0)
-        answers = [] if cut else [b"\xc0\x0c" + struct.pack(">HHIH", one[0], 1, one[1], len(one[2])) + one[2]
-                                  for one in found]
-        extras = [] if cut else [encode_name(owner) + struct.pack(">HHIH", one[0], 1, one[1], len(one[2])) + one[2]
-                                 for owner, one in extra]
-        return (query[:2] + struct.pack(">HHHHH", flags, 1, len(answers), 0, len(extras))
-                + question + b"".join(answers + extras))
+        sections = [[] if cut else [encode_name(owner) + struct.pack(">HHIH", one[0], 1, one[1], len(one[2])) + one[2]
+                                    for owner, one in section] for section in (found, extra)]
+        return (query[:2] + struct.pack(">HHHHH", flags, 1, len(sections[0]), 0, len(sections[1]))
+                + question + b"".join(sections[0] + sections[1]))
 
     def _serve_udp(self):
         with contextlib.suppress(OSError):

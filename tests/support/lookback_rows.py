@@ -7,7 +7,8 @@ ID = ["type text", "id text", "partition int", "offset bigint"]
 MESSAGE = ["topic text", "key bytea", "payload bytea", "headers text"]
 ARRAYS = [  # of which rows, and what of them
     (("prepare",), [*ID, *MESSAGE, "service text", "url text", "check_ms bigint", "expire_ms bigint",
-                    "digest bytea", "event_id uuid"]),
+                    "digest bytea", "event_id uuid", "unique_key text", "within_ms bigint",
+                    "while_pending text"]),
     (("decision",), [*ID, "prepared_at timestamptz", "decision text"]),
     (("dead_letter",), [*ID[2:], *MESSAGE]),
     (("tombstone", "conflict"), ["op text", *ID, "prepared_at timestamptz", "decision text",

@@ -93,7 +93,9 @@ static const struct string {
 	const char *name;
 	const char **text;
 } strings[] = {{"group", &settings.group}, {"dedup", &settings.dedup}, {"path", &settings.path},
-    {"id", &settings.id}, {"dead_letters", &settings.dead_letters}, {"dsn", &dsn}};
+    {"id", &settings.id}, {"dead_letters", &settings.dead_letters}, {"dsn", &dsn},
+    {"rules_store", &settings.rules_store}, {"user", &settings.user},
+    {"content", &settings.content}, {"channel", &settings.channel}, {"zone", &settings.zone}};
 
 static void add(const char **list, const char *item)
 {

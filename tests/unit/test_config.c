@@ -964,8 +964,10 @@ static void what_changes_of_a_deliver_needs_a_restart(void **state)
 	    "[deliver \"a\"]\nrules = daily name=a| daily name=b\n", "");
 	assert_fixed("[deliver \"a\"]\nrules = daily name=a\nretry_topics = b=1s\n",
 	    "[deliver \"a\"]\nrules = daily name=b\nretry_topics = b=2s\nurl = http://x/\n",
-	    "deliver.a.url: restart to apply\ndeliver.a.rules: restart to apply\n"
-	    "deliver.a.retry_topics: restart to apply\n");
+	    "deliver.a.url: restart to apply\ndeliver.a.retry_topics: restart to apply\n");
+	assert_fixed("[deliver \"a\"]\nuser = key\nrules_store = redis name=a\n",
+	    "[deliver \"a\"]\nuser = topic\nrules_store = redis name=b\n",
+	    "deliver.a.rules_store: restart to apply\ndeliver.a.user: restart to apply\n");
 	assert_fixed("[deliver \"a\"]\n", "[deliver \"b\"]\n",
 	    "deliver.a: removed, restart to apply\ndeliver.b: added, restart to apply\n");
 }

@@ -111,8 +111,9 @@ static struct inbox_partition *open_text(int64_t committed, const char *text, in
 {
 	struct subscription_place place = {"orders", 3, committed, text};
 	struct err err;
-	struct inbox_partition *assigned =
-	    inbox_partition_open(settings, common.dedup ? &common : NULL, NULL, &place, &err);
+	struct inbox_partition *assigned = inbox_partition_open(settings,
+	    (struct inbox_partition_common){.store = common.dedup ? &common : NULL}, NULL, &place,
+	    &err);
 	if (!assigned)
 		fail_msg("%s", err.message);
 	*ret_from = place.offset;
@@ -143,7 +144,8 @@ static struct item_list admit(struct inbox_partition *assigned)
 {
 	struct item_list items = {0};
 	struct err err;
-	if (!inbox_partition_admit(assigned, settings, &items, &err))
+	int64_t *trouble;
+	if (!inbox_partition_admit(assigned, settings, &items, &trouble, &err))
 		fail_msg("%s", err.message);
 	return items;
 }

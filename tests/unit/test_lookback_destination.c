@@ -16,6 +16,7 @@ static const char usual[] =
     "order, refund\n"
     "[check \"any\"]\nallow = https://a.shop.example/ask, https://any.example/\n"
     "[check \"base\"]\ntransport = sql\ndsn = host=nowhere\n"
+    "[check \"many\"]\nurl = grpc://10.0.0.1:1,10.0.0.2:1\nallow = https://b.example/\n"
     "[check \"six\"]\nurl = http://[2001:db8::1]/x\n"
     "[lookback \"shop\"]\ntypes = order, stock\ncheck = shop\n";
 
@@ -80,6 +81,9 @@ static void a_named_service_is_asked_where_it_says_and_only_about_its_types(void
 
 	(void)state;
 	assert_route(&stage, "order", "base", NULL, "base sql base");
+	/* One breaker for all addresses of a service; those of its messages have their own. */
+	assert_route(&stage, "order", "many", NULL, "many grpc many");
+	assert_route(&stage, "order", "many", "https://b.example/", "many b.example:443");
 	assert_route(&stage, "order", "six", NULL, "six [2001:db8::1]:80");
 	assert_route(&stage, "order", "nobody", NULL, "unknown_service");
 	assert_route(&stage, "stock", "shop", NULL, "service_not_allowed");

@@ -57,6 +57,52 @@ static void a_prepare_says_what_is_to_be_sent(void **state)
 	lookback_request_finish(&request);
 }
 
+static void a_unique_key_has_a_window_and_perhaps_a_word(void **state)
+{
+	unsigned char digest[LOOKBACK_DIGEST];
+	owned_text char *longest = NULL, *longer = NULL;
+
+	(void)state;
+	assert_true(read_value("order:42", PREPARE "}"));
+	assert_null(request.unique_key);
+	assert_int_equal(request.within_ms, -1);
+	memcpy(digest, request.digest, sizeof digest);
+
+	/* The default is the same as the word for it, and no key is another prepare. */
+	assert_true(read_value("order:42", PREPARE ", \"unique_key\": \"a \\n\"}"));
+	assert_string_equal(request.unique_key, "a \n");
+	assert_int_equal(request.within_ms, 86400000);
+	assert_null(request.while_pending);
+	assert_memory_not_equal(request.digest, digest, sizeof digest);
+	memcpy(digest, request.digest, sizeof digest);
+	assert_true(read_value("order:42",
+	    PREPARE ", \"unique_key\": \"a \\n\", \"within\": \"24h\", \"while_pending\": null}"));
+	assert_memory_equal(request.digest, digest, sizeof digest);
+
+	static const char *const others[] = {"\"unique_key\": \"b\"",
+	    "\"unique_key\": \"a \\n\", \"within\": 0.001",
+	    "\"unique_key\": \"a \\n\", \"while_pending\": \"done\""};
+	for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+		owned_text char *value = xformat("%s, %s}", PREPARE, others[i]);
+
+		assert_true(read_value("order:42", value));
+		assert_memory_not_equal(request.digest, digest, sizeof digest);
+		assert_int_equal(request.within_ms, i == 1 ? 1 : 86400000);
+	}
+	assert_string_equal(request.while_pending, "done");
+
+	longest = xformat("%s, \"unique_key\": \"%0512d\"}", PREPARE, 0);
+	assert_true(read_value("order:42", longest));
+	longer = xformat("%s, \"unique_key\": \"%0513d\"}", PREPARE, 0);
+	refused(longer, "bad_value");
+	assert_string_equal(refusal.text, "unique_key has 513 bytes; it takes 1 to 512: send the "
+					  "SHA-256 of a longer one");
+	/* Of a decision nobody looks at them. */
+	assert_true(read_value("order:42", "{\"version\": 1, \"op\": \"commit\", \"biz_type\": "
+					   "\"order\", \"biz_id\": \"42\", \"within\": 0}"));
+	lookback_request_finish(&request);
+}
+
 static void a_payload_is_json_or_base64_or_a_tombstone(void **state)
 {
 	(void)state;
@@ -262,6 +308,18 @@ static void what_is_wrong_is_refused_with_a_code(void **state)
 	    {PREPARE ", \"headers\": [[\"a\"]]}", "bad_value"},
 	    {PREPARE ", \"headers\": {\"a\": \"\\u0000\"}}", "bad_value"},
 	    {PREPARE ", \"headers\": [[\"a\\u0000\", 1]]}", "bad_value"},
+	    {PREPARE ", \"unique_key\": \"\"}", "bad_value"},
+	    {PREPARE ", \"unique_key\": 7}", "wrong_type"},
+	    {PREPARE ", \"unique_key\": \"a\\u0000\"}", "bad_value"},
+	    {PREPARE ", \"unique_key\": \"k\", \"within\": 0}", "bad_value"},
+	    {PREPARE ", \"unique_key\": \"k\", \"within\": 0.0001}", "bad_value"},
+	    {PREPARE ", \"unique_key\": \"k\", \"within\": \"0ms\"}", "bad_value"},
+	    {PREPARE ", \"unique_key\": \"k\", \"within\": \"3651d\"}", "bad_value"},
+	    {PREPARE ", \"unique_key\": \"k\", \"within\": \"1 day\"}", "bad_value"},
+	    {PREPARE ", \"unique_key\": \"k\", \"within\": true}", "wrong_type"},
+	    {PREPARE ", \"unique_key\": \"k\", \"while_pending\": \"Done\"}", "bad_value"},
+	    {PREPARE ", \"within\": \"1h\"}", "missing_field"},
+	    {PREPARE ", \"while_pending\": \"done\"}", "missing_field"},
 	};
 
 	(void)state;
@@ -312,8 +370,10 @@ static bool read_header_form(
 static void headers_say_the_same_and_the_value_is_the_payload(void **state)
 {
 	static const struct lookback_header headers[] = {USUAL, HEADER("lookback-key", "\0k"),
-	    HEADER("lookback-check-after", "5m"), HEADER("traceparent", "00-1"),
-	    HEADER("binary", "\0\xff"), {"null", NULL, 0}, HEADER("outbox-id", "theirs")};
+	    HEADER("lookback-check-after", "5m"), HEADER("lookback-unique-key", "u"),
+	    HEADER("lookback-within", "90"), HEADER("lookback-while-pending", "published"),
+	    HEADER("traceparent", "00-1"), HEADER("binary", "\0\xff"), {"null", NULL, 0},
+	    HEADER("outbox-id", "theirs")};
 
 	(void)state;
 	assert_true(read_header_form(headers, sizeof headers / sizeof *headers, "\0raw", 4));
@@ -321,6 +381,9 @@ static void headers_say_the_same_and_the_value_is_the_payload(void **state)
 	assert_int_equal(request.payload.length, 4);
 	assert_memory_equal(request.payload.bytes, "\0raw", 4);
 	assert_int_equal(request.check_after_ms, 300000);
+	assert_string_equal(request.unique_key, "u");
+	assert_int_equal(request.within_ms, 90000);
+	assert_string_equal(request.while_pending, "published");
 	assert_string_equal(request.headers, "[[\"traceparent\", \"00-1\"], [\"binary\", "
 					     "{\"base64\": \"AP8=\"}], [\"null\", null]]");
 	assert_true(read_header_form(headers, 5, NULL, 0));
@@ -427,6 +490,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_prepare_says_what_is_to_be_sent),
+	    cmocka_unit_test(a_unique_key_has_a_window_and_perhaps_a_word),
 	    cmocka_unit_test(a_payload_is_json_or_base64_or_a_tombstone),
 	    cmocka_unit_test(numbers_that_are_passed_on_keep_their_digits),
 	    cmocka_unit_test(headers_are_as_long_as_the_table_would_make_them),

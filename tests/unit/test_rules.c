@@ -810,7 +810,7 @@ static void two_rules_of_one_name_are_refused(void **state)
 	struct outbox_error error;
 	assert_null(outbox_rules_open(folder, lines, 2, &error));
 	assert_int_equal(error.kind, OUTBOX_CONFIG);
-	assert_non_null(strstr(error.message, "name=two is that of rule 1"));
+	assert_non_null(strstr(error.message, "name=two is also the name of rule 1"));
 }
 
 int main(void)

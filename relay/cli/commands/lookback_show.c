@@ -30,6 +30,10 @@ enum {
 	SHOW_DECISION_PARTITION,
 	SHOW_DECISION_OFFSET,
 	SHOW_DECISION_TXID,
+	SHOW_UNIQUE_KEY,
+	SHOW_WITHIN,
+	SHOW_WHILE_PENDING,
+	SHOW_DUPLICATE_OF,
 	SHOW_MAY_READ
 };
 
@@ -52,7 +56,7 @@ struct showing {
 	json_t *list; /* of --json: an object for each row */
 };
 
-/* A row of `rows`; message is NULL unless it was committed. */
+/* A row of `rows`; message is NULL unless it was committed, and no duplicate. */
 struct shown_row {
 	int i;
 	const struct pg_result *message;
@@ -119,7 +123,9 @@ static void print_shown_row(const struct showing *showing, const struct shown_ro
 {
 	static const struct lookback_field fields[] = {{"section", SELECTION_SECTION},
 	    {"prepared", SELECTION_PREPARED}, {"told", SHOW_TOLD}, {"topic", SHOW_TOPIC},
-	    {"headers", SHOW_HEADERS}, {"event id", SHOW_EVENT_ID}, {"service", SELECTION_SERVICE},
+	    {"headers", SHOW_HEADERS}, {"event id", SHOW_EVENT_ID}, {"unique key", SHOW_UNIQUE_KEY},
+	    {"within", SHOW_WITHIN}, {"while pending", SHOW_WHILE_PENDING},
+	    {"duplicate of", SHOW_DUPLICATE_OF}, {"service", SELECTION_SERVICE},
 	    {"check url", SELECTION_URL}, {"due", SHOW_CHECK_AT}, {"expires", SELECTION_EXPIRES}};
 	static const struct lookback_field checks[] = {{"overdue", SHOW_OVERDUE_AT},
 	    {"attempts", SELECTION_ATTEMPTS}, {"pending", SELECTION_PENDINGS},
@@ -207,7 +213,8 @@ static json_t *row_json(const struct showing *showing, const struct shown_row *r
 	static const struct lookback_field fields[] = {{"told", SHOW_TOLD},
 	    {"source_offset", SHOW_OFFSET}, {"topic", SHOW_TOPIC}, {"check_at", SHOW_CHECK_AT},
 	    {"overdue_at", SHOW_OVERDUE_AT}, {"claimed_until", SHOW_CLAIMED_UNTIL},
-	    {"event_id", SHOW_EVENT_ID}, {0}};
+	    {"event_id", SHOW_EVENT_ID}, {"unique_key", SHOW_UNIQUE_KEY}, {"within", SHOW_WITHIN},
+	    {"while_pending", SHOW_WHILE_PENDING}, {"duplicate_of", SHOW_DUPLICATE_OF}, {0}};
 	const struct pg_result *rows = showing->rows;
 	const char *topic = lookback_topic(showing, row->i);
 	json_t *object = lookback_row_json(rows, row->i);
@@ -286,8 +293,9 @@ static bool show_lookback_row(const struct showing *showing, int i, struct err *
 	const struct pg_param params[] = {
 	    {pg_value(rows, i, SHOW_EVENT_ID)}, {pg_value(rows, i, SHOW_DECISION_TXID)}};
 
-	/* only a commit has written a message */
-	bool is_committed = text_equal(pg_value(rows, i, SHOW_DECISION), "commit");
+	/* only a commit has written a message, and that of a duplicate has not */
+	bool is_committed = text_equal(pg_value(rows, i, SHOW_DECISION), "commit") &&
+			    pg_is_null(rows, i, SHOW_DUPLICATE_OF);
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *message = is_committed ? lookback_selection_query(showing->selection,
 						       sql_lookback_message, params, 2, err)
@@ -375,7 +383,8 @@ const struct command command_lookback_show = {
 	"Shows the prepare with its place in the look-back topic, the number of calls to the "
 	"business and its last answer, the decision with its author and reason, decisions that "
 	"came before the prepare, refused decisions (conflicts), actions of operators on this "
-	"id, the message that a commit wrote with its state in each publisher, and the payload: "
+	"id, the message that a commit wrote with its state in each publisher, the unique key "
+	"and the message that has it if the id is a duplicate, and the payload: "
 	"as text if it is printable, else in hexadecimal. The role `outbox_reader` sees "
 	"everything except the payload.\n",
     .options = lookback_show_options,

@@ -14,5 +14,6 @@ for event in $(run -v first=3 -v last=5 -f pay_many.sql); do
 done
 run -c "update orders set state = 'paid' where id = 6; insert into payments values (6, 'paid')"
 echo "json 6 $(run -c 'select event_id from outbox.message order by id desc limit 1')"
+[[ $(run -f once.sql) = "$(run -f once.sql)" ]] || { echo "a message with a unique key was written twice" >&2 && exit 1; }
 state=$(run -f later.sql)
 [[ $state =~ pending|scheduled ]] || { echo "state of a later message: $state" >&2 && exit 1; }
