@@ -61,14 +61,16 @@ grant execute on function
 	outbox.processed_give_back(text, bytea[]),
 	outbox.processed_remove(text, bytea[]),
 	outbox.claim_take(text, bytea, interval),
+	outbox.claim_take_many(text, bytea[], interval),
 	outbox.claim_renew(text, bytea[], bigint[], interval),
 	outbox.claim_release(text, bytea, bigint),
+	outbox.claim_release_many(text, bytea[], bigint[]),
 	outbox.unique_done(uuid[]),
 	outbox.rules_judge(text, bigint[], bigint[], bigint[], bytea[], bigint[], bigint[], bigint[], bigint[],
 		bigint[], bigint[], bigint[]) to outbox_consumer;
 
 grant select on outbox.message, outbox.message_default, outbox.publisher, outbox.log, outbox.progress,
-	outbox.message_state, outbox.migration to outbox_relay;
+	outbox.message_state, outbox.migration, outbox.archive to outbox_relay;
 grant select, insert on outbox.lookback to outbox_relay;
 grant select on outbox.lookback_default, outbox.processed, outbox.processed_default,
 	outbox.unique_ledger, outbox.unique_ledger_default to outbox_relay;
@@ -92,7 +94,7 @@ grant select (txid, id, created_at, event_id, topic, key, key_bytes, headers, pa
 	on outbox.message to outbox_reader;
 grant select on outbox.publisher, outbox.log, outbox.destination, outbox.progress, outbox.message_state,
 	outbox.replay, outbox.audit, outbox.migration, outbox.parked_request,
-	outbox.skipped, outbox.renumbered to outbox_reader;
+	outbox.skipped, outbox.renumbered, outbox.archive to outbox_reader;
 grant select (publisher, shard, id, created_at, event_id, topic, key, headers, partition, state, error,
 	stalled, attempts, next_at, parked_at, tick, request_id, digest, txid, was_id) on outbox.parked to outbox_reader;
 grant select (publisher, shard, id, created_at, event_id, topic, key, headers, partition, deliver_at, tick,
