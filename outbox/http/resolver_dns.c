@@ -183,6 +183,21 @@ static void on_host(void *context, int status, int timeouts, struct ares_addrinf
 	ares_freeaddrinfo(found);
 }
 
+/* NULL: the status is, or becomes, a failure. The caller frees the answer. */
+static struct dns_answer *parse_raw_answer(int *status, const unsigned char *bytes, int length)
+{
+	struct dns_answer *answer;
+
+	if (*status != ARES_SUCCESS)
+		return NULL;
+	answer = xmalloc(sizeof *answer);
+	if (dns_answer_parse(bytes, (size_t)length, answer))
+		return answer;
+	*status = ARES_EBADRESP;
+	free(answer);
+	return NULL;
+}
+
 /* --- SRV records --------------------------------------------------------------------------- */
 
 static void on_target(void *context, int status, int timeouts, unsigned char *bytes, int length)
@@ -195,11 +210,7 @@ static void on_target(void *context, int status, int timeouts, unsigned char *by
 	if (resolver->closing)
 		return;
 	resolver->pending--;
-	if (status == ARES_SUCCESS) {
-		answer = xmalloc(sizeof *answer);
-		if (!dns_answer_parse(bytes, (size_t)length, answer))
-			status = ARES_EBADRESP;
-	}
+	answer = parse_raw_answer(&status, bytes, length);
 	if (status != ARES_SUCCESS) {
 		note_failure(resolver, target->name, "address", status);
 		target->unclear |= !is_no_record(status);
@@ -310,11 +321,7 @@ static void on_service(void *context, int status, int timeouts, unsigned char *b
 	if (resolver->closing)
 		return;
 	resolver->pending--;
-	if (status == ARES_SUCCESS) {
-		answer = xmalloc(sizeof *answer);
-		if (!dns_answer_parse(bytes, (size_t)length, answer))
-			status = ARES_EBADRESP;
-	}
+	answer = parse_raw_answer(&status, bytes, length);
 	if (status == ARES_SUCCESS) {
 		take_services(resolver, answer);
 		return;

@@ -1,4 +1,9 @@
-/* The thread that reports handled messages for the loop. Read run_reporter. */
+/*
+ * The thread that reports handled messages for the loop. The loop appends ids to `waiting`; the
+ * thread takes all of them, calls outbox.unique_done with at most a batch of them at a time, and
+ * counts what the server has committed. If a call fails, it keeps the ids, tells the loop, and
+ * tries again after a pause. Read run_reporter.
+ */
 #include "reporter.h"
 
 #include <pthread.h>

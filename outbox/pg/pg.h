@@ -218,6 +218,23 @@ bool pg_copy_next(struct pg *pg, enum pg_copy *ret_what, char **ret_row, int *re
 void pg_free_row(char *row);
 
 /*
+ * pg_copy_next that waits: *ret_row is the next message, or NULL at the end. If the thread is
+ * interrupted (pg_interrupt_by), it fails with ERR_RETRY and PG_LOST.
+ */
+bool pg_copy_take(struct pg *pg, char **ret_row, int *ret_length, struct err *err) MUST_CHECK;
+
+/*
+ * COPY … FROM STDIN (FORMAT binary), blocking: pg_load_begin sends a script whose last statement it
+ * is, pg_load_put sends bytes of the file (of any length, not only whole rows), and pg_load_end
+ * ends it and waits for the answer. Between them the state is PG_BUSY. An error of the server comes
+ * with pg_load_end. Errors and interruptions (ERR_RETRY) of the others leave PG_LOST, and the
+ * server rolls back.
+ */
+bool pg_load_begin(struct pg *pg, const char *script, struct err *err) MUST_CHECK;
+bool pg_load_put(struct pg *pg, const void *data, size_t length, struct err *err) MUST_CHECK;
+bool pg_load_end(struct pg *pg, struct err *err) MUST_CHECK;
+
+/*
  * Asks the server to cancel the running statement (blocking, short; on a connection of its own).
  * pg_receive or pg_copy_next still ends the statement, with 57014 unless it was finished by then.
  */

@@ -21,6 +21,7 @@ struct pg {
 	int statement;    /* pipelined: number of the statement whose results come now, from 0 */
 	int wanted;       /* pipelined: number of the statement that the caller sent */
 	bool wants_copy;  /* pg_send_copy: a COPY is expected */
+	bool wants_load;  /* pg_load_begin: a COPY FROM STDIN is expected */
 	bool copying;     /* between the start of the COPY and its last row */
 	bool drained;     /* copying: libpq holds no whole row, so pg_step may read */
 	PGresult *answer; /* the first error, or else the last result so far */

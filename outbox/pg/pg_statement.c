@@ -17,6 +17,8 @@ struct pg_result {
 
 enum { FORMAT_TEXT, FORMAT_BINARY };
 
+enum { LOAD_PART = 65536 /* bytes in one message of COPY FROM */ };
+
 /* --- sending ------------------------------------------------------------------------------- */
 
 static bool may_send_statement(struct pg *pg, struct err *err)
@@ -36,6 +38,7 @@ static bool finish_submit(struct pg *pg, bool accepted, bool wants_copy, struct 
 	pg->flushing = left > 0;
 	pg->pipelined = PQpipelineStatus(pg->connection) != PQ_PIPELINE_OFF;
 	pg->wants_copy = wants_copy;
+	pg->wants_load = false;
 	pg->copying = pg->drained = false;
 	return left < 0 ? pg_lose(pg, err) : true;
 }
@@ -263,13 +266,13 @@ static bool receive_answer(
 		}
 
 		ExecStatusType status = PQresultStatus(result);
-		bool out = status == PGRES_COPY_OUT;
-		if (!out && status != PGRES_COPY_IN && status != PGRES_COPY_BOTH) {
+		bool out = status == PGRES_COPY_OUT, in = status == PGRES_COPY_IN;
+		if (!out && !in && status != PGRES_COPY_BOTH) {
 			pg_keep_answer(pg, result);
 			continue;
 		}
 		PQclear(result);
-		if (!out || !pg->wants_copy)
+		if (!(out && pg->wants_copy) && !(in && pg->wants_load))
 			return refuse_copy(pg, err);
 		*ret_progress = COPY_BEGINS;
 		return true;
@@ -379,6 +382,29 @@ void pg_free_row(char *row)
 	PQfreemem(row);
 }
 
+/* The server rolls back what the connection was doing. */
+static bool give_up_copy(struct pg *pg, struct err *err)
+{
+	pg->state = PG_LOST;
+	return err_set(err, ERR_RETRY, "%s: interrupted", pg->place);
+}
+
+bool pg_copy_take(struct pg *pg, char **ret_row, int *ret_length, struct err *err)
+{
+	enum pg_copy what;
+
+	for (;;) {
+		if (!pg_copy_next(pg, &what, ret_row, ret_length, err))
+			return false;
+		if (what != PG_COPY_WAIT)
+			return true;
+		if (pg_wait(pg, -1))
+			return give_up_copy(pg, err);
+		if (!pg_step(pg, err))
+			return false;
+	}
+}
+
 /* --- blocking ------------------------------------------------------------------------------ */
 
 enum { GRACE_MS = 300 };
@@ -484,6 +510,84 @@ bool pg_script_alone(struct pg *pg, const char *sql, struct err *err)
 {
 	PGresult *answer;
 	if (!send_alone(pg, sql, false, err) || !wait_for_answer(pg, FOREVER, &answer, err))
+		return false;
+	PQclear(answer);
+	return true;
+}
+
+/* --- COPY FROM ----------------------------------------------------------------------------- */
+
+bool pg_load_begin(struct pg *pg, const char *script, struct err *err)
+{
+	enum progress progress = WAITS;
+	PGresult *answer = NULL;
+
+	if (!send_script(pg, script, false, err))
+		return false;
+	pg->wants_load = true;
+	while (progress == WAITS) {
+		if (!receive_answer(pg, &progress, &answer, err))
+			return false;
+		if (progress == WAITS && pg_wait(pg, -1))
+			return give_up_copy(pg, err);
+		if (progress == WAITS && !pg_step(pg, err))
+			return false;
+	}
+
+	pg->wants_load = false; /* a script has one COPY only */
+	if (progress == COPY_BEGINS)
+		return true;
+	PQclear(answer);
+	return err_set(err, ERR_FATAL, "%s: the script holds no COPY", pg->place);
+}
+
+/* Without waiting for the flush, libpq would collect the whole file in memory. */
+static bool flush_load(struct pg *pg, struct err *err)
+{
+	for (;;) {
+		int left = PQflush(pg->connection);
+
+		pg->flushing = left > 0;
+		if (left < 0)
+			return pg_lose(pg, err);
+		if (left == 0)
+			return true;
+		if (pg_wait(pg, -1))
+			return give_up_copy(pg, err);
+		/* The server may report an error that it wants read before it reads on. */
+		if (!pg_consume(pg))
+			return pg_lose(pg, err);
+	}
+}
+
+bool pg_load_put(struct pg *pg, const void *data, size_t length, struct err *err)
+{
+	const char *at = data;
+
+	if (!pg_is_there(pg, err))
+		return false;
+	while (length > 0) {
+		int part = length < LOAD_PART ? (int)length : LOAD_PART;
+
+		if (PQputCopyData(pg->connection, at, part) != 1)
+			return pg_lose(pg, err);
+		if (!flush_load(pg, err))
+			return false;
+		at += part;
+		length -= (size_t)part;
+	}
+	return true;
+}
+
+bool pg_load_end(struct pg *pg, struct err *err)
+{
+	PGresult *answer = NULL;
+
+	if (!pg_is_there(pg, err))
+		return false;
+	if (PQputCopyEnd(pg->connection, NULL) != 1)
+		return pg_lose(pg, err);
+	if (!flush_load(pg, err) || !wait_for_answer(pg, FOREVER, &answer, err))
 		return false;
 	PQclear(answer);
 	return true;

@@ -6,7 +6,7 @@
  */
 #include <stdint.h>
 
-enum retention { RETENTION_DROP, RETENTION_DETACH };
+enum retention { RETENTION_DROP, RETENTION_DETACH, RETENTION_ARCHIVE };
 
 struct postgres_settings {
 	char *name;   /* names the database in messages; first, as in each named section */
@@ -16,6 +16,7 @@ struct postgres_settings {
 	int64_t partition_every_ms; /* width of a partition, default 1d */
 	int64_t partitions_ahead;   /* default 1 */
 	int64_t retain_ms;          /* how long published rows stay, default 3d */
-	enum retention retention;   /* drop | detach */
+	enum retention retention;   /* drop | detach | archive */
+	char *archive_path;         /* the folder of archived partitions; "": none */
 	int64_t upkeep_interval_ms; /* default 60s */
 };

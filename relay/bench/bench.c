@@ -63,6 +63,7 @@ static const struct part {
     {"idle", bench_idle},
     {"table", bench_table},
     {"growth", bench_growth},
+    {"archive", bench_archive},
     {"lookback", bench_lookback},
     {"inbox", bench_inbox, .needs = KAFKA},
     {"dedup", bench_dedup, .needs = NOTHING},

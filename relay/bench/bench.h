@@ -328,6 +328,7 @@ bool bench_memory(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_steady(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_idle(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_table(struct bench *bench, struct err *err) MUST_CHECK;
+bool bench_archive(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_growth(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_dedup(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_rules(struct bench *bench, struct err *err) MUST_CHECK;

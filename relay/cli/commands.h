@@ -21,6 +21,7 @@
 	X(partition_list)                                                                          \
 	X(partition_make)                                                                          \
 	X(partition_drop)                                                                          \
+	X(partition_restore)                                                                       \
 	X(parked_list)                                                                             \
 	X(parked_show)                                                                             \
 	X(parked_retry)                                                                            \

@@ -153,6 +153,27 @@ static bool finish_publishers(
 	return true;
 }
 
+static bool finish_databases(
+    const struct config *config, const struct config_source *source, struct err *err)
+{
+	for (int i = 0; i < config->postgres_count; i++) {
+		const struct postgres_settings *postgres = &config->postgres[i];
+
+		/* without a folder each partition would be detached, and then wait for ever */
+		if (postgres->retention == RETENTION_ARCHIVE && !postgres->archive_path[0])
+			return config_source_refuse(err, source, CONFIG_POSTGRES, postgres->name,
+			    "retention",
+			    "archive writes partitions to files: name their folder with "
+			    "archive_path");
+		/* commands look for the files from other folders than the relay's */
+		if (postgres->archive_path[0] && postgres->archive_path[0] != '/')
+			return config_source_refuse(err, source, CONFIG_POSTGRES, postgres->name,
+			    "archive_path",
+			    "it is no absolute path; write for example /var/lib/outbox-relay");
+	}
+	return true;
+}
+
 static int compare_topics(const void *a, const void *b)
 {
 	const struct config_topic *left = a, *right = b;
@@ -178,7 +199,7 @@ static struct config *build_config(const struct config_source *source, struct er
 		}
 	}
 	/* [deliver] first: a [lookback] publishes to none of its retry and dead-letter topics */
-	if (!finish_publishers(config, source, err) ||
+	if (!finish_databases(config, source, err) || !finish_publishers(config, source, err) ||
 	    !config_deliver_finish(config, source, err) ||
 	    !config_topics_finish(config, source, err) ||
 	    !config_lookback_finish(config, source, err) ||

@@ -63,7 +63,7 @@ const struct config_kind_row config_kinds[CONFIG_KINDS] = {
 		"The log on standard error."},
 };
 
-static const char *const retentions[] = {"drop", "detach", NULL};
+static const char *const retentions[] = {"drop", "detach", "archive", NULL};
 static const char *const timestamps[] = {"created", "publish", NULL};
 static const char *const safeties[] = {"warn", "strict", NULL};
 static const char *const deliveries[] = {"at-least-once", "exactly-once", NULL};
@@ -113,12 +113,16 @@ const struct config_row config_rows[] = {
 		.low = 1, .high = 100, .reloadable = true,
 		.help = "Number of partitions that are created ahead of the current one."},
 	{POSTGRES_MS(retain), "3d", 0, 3650 * DAY, .reloadable = true,
-		.help = "Minimum age of published rows before their partition is dropped or "
-		    "detached (retention)."},
+		.help = "Minimum age of published rows before their partition is dropped, "
+		    "detached or archived (retention)."},
 	{POSTGRES(retention), .type = CONFIG_CHOICE, .default_value = "drop", .choices = retentions,
 		.reloadable = true,
 		.help = "Treatment of a partition whose rows are older than retain. drop: it is "
-			"dropped. detach: it is detached and stays as a table."},
+			"dropped. detach: it is detached and stays as a table. archive: it is detached, "
+			"written to a compressed file in archive_path, checked, and then dropped."},
+	{POSTGRES(archive_path), .type = CONFIG_TEXT, .default_value = "",
+		.help = "Folder for the files of archived partitions. Required with retention = "
+			"archive."},
 	{POSTGRES_MS(upkeep_interval), "60s", 100, DAY, .reloadable = true,
 		.help = "Interval of the partition upkeep, which creates, drops and detaches "
 		    "partitions."},

@@ -6,6 +6,7 @@
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
+#include "archiver.h"
 #include "backoff.h"
 #include "cleanup.h"
 #include "clock.h"
@@ -68,7 +69,7 @@ struct upkeep_worker {
 	struct backlog_metrics metrics;
 	const struct postgres_settings *postgres;
 	int event_fd, stop_fd; /* stop_fd: readable once it is to end */
-	pthread_t thread, log_thread;
+	pthread_t thread, log_thread, archive_thread;
 	/* of the log's thread */
 	struct log_upkeep *log_upkeep;
 	struct pg *pg;
@@ -76,7 +77,9 @@ struct upkeep_worker {
 	int64_t look_at, ids_at;
 	struct id_watch ids;
 	bool lost; /* the loss was logged, and the connection not restored since */
-	/* of the other */
+	/* of the archiver's */
+	struct archiver *archiver;
+	/* of the tables' */
 	struct upkeep *upkeep;
 	int64_t upkeep_at;
 
@@ -88,6 +91,8 @@ struct upkeep_worker {
 	struct upkeep_worker_status status;
 	int64_t log_at, log_turn_ms; /* as look_at and status.turn_ms */
 	char log_problem[1024];      /* as status.problem */
+	int64_t archive_at;          /* as look_at; 0: a partition may have been detached */
+	char archive_problem[1024];
 	int *shards; /* one for each publisher of config; see upkeep_worker_shards */
 	/* Requests for a look: how many came, came before the newest look, and were answered. */
 	int64_t requests, taken_requests, answered_requests;
@@ -335,6 +340,9 @@ static void note_upkeep(struct upkeep_worker *worker)
 	pthread_mutex_lock(&worker->mutex);
 	text_copy(worker->status.problem, sizeof worker->status.problem,
 	    upkeep->problem[0] ? upkeep->problem : upkeep->lock_holder);
+	/* what was detached in this step is archived at once */
+	worker->archive_at = 0;
+	pthread_cond_broadcast(&worker->changed);
 	pthread_mutex_unlock(&worker->mutex);
 }
 
@@ -406,6 +414,43 @@ static void *run_table_upkeep(void *context)
 	return NULL;
 }
 
+/* False: it is to end. */
+static bool wait_for_archive_work(struct upkeep_worker *worker, int64_t *ret_interval)
+{
+	bool stop;
+
+	pthread_mutex_lock(&worker->mutex);
+	while (!worker->stop && worker->archive_at > clock_ms())
+		sleep_until(worker, worker->archive_at);
+	/* before the step: a partition that is detached meanwhile causes another one */
+	worker->archive_at = INT64_MAX;
+	*ret_interval = worker->settings.upkeep_interval_ms;
+	stop = worker->stop;
+	pthread_mutex_unlock(&worker->mutex);
+	return !stop;
+}
+
+/* Its steps may take minutes, and nothing waits for them: they are no turns of the worker. */
+static void *run_archiver(void *context)
+{
+	struct upkeep_worker *worker = context;
+	int64_t interval;
+
+	pg_interrupt_by(worker->stop_fd);
+	while (wait_for_archive_work(worker, &interval)) {
+		int64_t at = archiver_step(worker->archiver, clock_ms(), interval);
+
+		pthread_mutex_lock(&worker->mutex);
+		if (at < worker->archive_at)
+			worker->archive_at = at;
+		text_copy(worker->archive_problem, sizeof worker->archive_problem,
+		    archiver_problem(worker->archiver));
+		pthread_mutex_unlock(&worker->mutex);
+	}
+	end_worker_thread(worker);
+	return NULL;
+}
+
 static void *run_looks_and_log(void *context)
 {
 	struct upkeep_worker *worker = context;
@@ -426,6 +471,7 @@ static void free_upkeep_worker(struct upkeep_worker *worker)
 {
 	upkeep_stop(worker->upkeep);
 	log_upkeep_stop(worker->log_upkeep);
+	archiver_stop(worker->archiver);
 	pg_destroy(worker->pg);
 	if (worker->stop_fd >= 0)
 		close(worker->stop_fd);
@@ -454,19 +500,24 @@ static void wake_upkeep_worker(struct upkeep_worker *worker, bool *flag)
 	pthread_mutex_unlock(&worker->mutex);
 }
 
-/* Both threads or none. Returns 0 or an errno. */
+/* All threads or none. Returns 0 or an errno. */
 static int start_worker_threads(struct upkeep_worker *worker)
 {
 	int error;
 
 	/* Before the threads: one of them may end before the other exists. */
-	worker->running = 2;
+	worker->running = 3;
 	error = pthread_create(&worker->log_thread, NULL, run_looks_and_log, worker);
 	if (error != 0)
 		return error;
 	error = pthread_create(&worker->thread, NULL, run_table_upkeep, worker);
-	if (error == 0)
-		return 0;
+	if (error == 0) {
+		error = pthread_create(&worker->archive_thread, NULL, run_archiver, worker);
+		if (error == 0)
+			return 0;
+		upkeep_worker_stop(worker);
+		pthread_join(worker->thread, NULL);
+	}
 	upkeep_worker_stop(worker);
 	pthread_join(worker->log_thread, NULL);
 	return error;
@@ -486,6 +537,7 @@ struct upkeep_worker *upkeep_worker_start(const struct config *config,
 
 	worker->upkeep = upkeep_start(postgres);
 	worker->log_upkeep = log_upkeep_start(postgres);
+	worker->archiver = archiver_start(postgres, worker->stop_fd);
 	id_watch_init(&worker->ids, postgres->name, postgres->schema);
 	worker->backoff = (struct backoff){
 	    .first_ms = 200, .cap_ms = 10000, .jitter = 0.3, .seed = (uint64_t)clock_random()};
@@ -533,6 +585,7 @@ void upkeep_worker_retune(struct upkeep_worker *worker, const struct postgres_se
 	worker->settings.name = worker->postgres->name;
 	worker->settings.dsn = worker->postgres->dsn;
 	worker->settings.schema = worker->postgres->schema;
+	worker->settings.archive_path = worker->postgres->archive_path;
 	worker->log_at = 0;
 	pthread_mutex_unlock(&worker->mutex);
 	wake_upkeep_worker(worker, &worker->retuned);
@@ -544,6 +597,7 @@ void upkeep_worker_join(struct upkeep_worker *worker)
 		return;
 	pthread_join(worker->thread, NULL);
 	pthread_join(worker->log_thread, NULL);
+	pthread_join(worker->archive_thread, NULL);
 	free_upkeep_worker(worker);
 }
 
@@ -577,6 +631,9 @@ struct upkeep_worker_status upkeep_worker_status(struct upkeep_worker *worker)
 		status.turn_ms = worker->log_turn_ms;
 	if (worker->log_problem[0])
 		text_copy(status.problem, sizeof status.problem, worker->log_problem);
+	else if (!status.problem[0] && worker->archive_problem[0])
+		snprintf(status.problem, sizeof status.problem, "archive: %.1000s",
+		    worker->archive_problem);
 	pthread_mutex_unlock(&worker->mutex);
 	return status;
 }

@@ -1,11 +1,12 @@
 #pragma once
 /*
- * The upkeep worker of one database, on two threads. The first thread does the upkeep of the
+ * The upkeep worker of one database, on three threads. The first thread does the upkeep of the
  * message table (upkeep.h), which may copy rows for minutes. The publishers wait for the work of
  * the second thread, so it never waits for the first: on a connection of its own it looks which
  * publishers there are and how much each shard has left to publish, and it does the upkeep of the
- * log (log_upkeep.h), without which the publishers would stop in the end. Both threads wait, with
- * back-off, for a Postgres that is away.
+ * log (log_upkeep.h), without which the publishers would stop in the end. The third one archives
+ * detached partitions (archiver.h), which takes as long as their rows take to a disk. All wait,
+ * with back-off, for a Postgres that is away.
  *
  * Made and ended by one thread (the daemon's main one); the other functions may be called from any.
  */

@@ -268,21 +268,6 @@ static bool wait_for_postgres(struct pg *pg, struct err *err)
 	return pg_step(pg, err);
 }
 
-/* Waits for the next row of the COPY; NULL at its end. */
-static bool next_row(struct pg *pg, char **ret_row, int *ret_length, struct err *err)
-{
-	enum pg_copy what;
-
-	for (;;) {
-		if (!pg_copy_next(pg, &what, ret_row, ret_length, err))
-			return false;
-		if (what != PG_COPY_WAIT)
-			return true;
-		if (!wait_for_postgres(pg, err))
-			return false;
-	}
-}
-
 bool verify_table_read(struct verify_table *table, struct verify_engine *engine, int64_t after,
     void (*topic)(void *context, const char *name, size_t length), void *context, int64_t *ret_end,
     bool *ret_last, struct err *err)
@@ -298,7 +283,7 @@ bool verify_table_read(struct verify_table *table, struct verify_engine *engine,
 		char *message;
 		int length;
 
-		good = next_row(table->pg, &message, &length, err);
+		good = pg_copy_take(table->pg, &message, &length, err);
 		if (!good || !message)
 			break;
 		good = copy_parse(message, length, first, fields, FIELDS, &kind, err);

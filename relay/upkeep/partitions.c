@@ -99,6 +99,7 @@ bool partition_list(struct pg *pg, const char *schema, const char *table, int64_
 		    .to_us = pg_int(result, i, 2),
 		    .bytes = pg_int(result, i, 3),
 		    .rows = pg_is_null(result, i, 4) ? -1 : pg_int(result, i, 4),
+		    .kept_until_us = pg_int(result, i, 7),
 		};
 	return true;
 }
@@ -136,6 +137,17 @@ bool partition_detach(struct pg *pg, const char *schema, const char *name,
     enum partition_outcome *ret_outcome, struct err *err)
 {
 	return call_by_name(pg, schema, sql_partition_detach, name, ret_outcome, err);
+}
+
+bool partition_archive(struct pg *pg, const char *schema, const char *name,
+    enum partition_outcome *ret_outcome, struct err *err)
+{
+	return call_by_name(pg, schema, sql_archive_detach, name, ret_outcome, err);
+}
+
+bool partition_is_archived(const char *table)
+{
+	return text_equal(table, "message") || text_equal(table, "lookback");
 }
 
 bool partition_retire(struct pg *pg, const char *schema, const struct partition_request *request,

@@ -42,6 +42,7 @@ struct partition {
 	int64_t from_us, to_us; /* since 1970, UTC */
 	int64_t bytes;          /* with indexes and TOAST */
 	int64_t rows;           /* as the planner estimates them; -1: unknown */
+	int64_t kept_until_us;  /* a restored one: upkeep leaves it until then; 0: not restored */
 };
 
 struct partition_list {
@@ -65,6 +66,15 @@ bool partition_drop(struct pg *pg, const char *schema, const char *name,
 /* Leaves it as a table of its own. */
 bool partition_detach(struct pg *pg, const char *schema, const char *name,
     enum partition_outcome *ret_outcome, struct err *err) MUST_CHECK;
+
+/*
+ * Detaches it for the archiver, which writes it to a file: DETACHED; or drops one that is empty, or
+ * whose rows are in a file already.
+ */
+bool partition_archive(struct pg *pg, const char *schema, const char *name,
+    enum partition_outcome *ret_outcome, struct err *err) MUST_CHECK;
+/* Are partitions of this table archived? The others' are dropped. */
+bool partition_is_archived(const char *table);
 
 /* An operator's request, which outbox.audit keeps. */
 struct partition_request {

@@ -1,6 +1,7 @@
 /*
- * The periodic work on partitions: create them ahead, empty the default one, and drop or detach old
- * ones. Begin at upkeep_step, which tends each table in turn.
+ * The periodic work on partitions: create them ahead, empty the default one, and drop, detach or
+ * archive old ones (the files of archives: archiver.c). Begin at upkeep_step, which tends each
+ * table in turn.
  */
 #include "upkeep.h"
 #include <inttypes.h>
@@ -174,11 +175,15 @@ static bool retire_partition(struct table *table, const char *name, bool *parent
 {
 	const char *schema = table->settings->schema;
 
-	if (table->settings->retention == RETENTION_DETACH && !is_ledger(table)) {
+	enum retention retention = table->settings->retention;
+	bool archives = retention == RETENTION_ARCHIVE && partition_is_archived(table->name);
+
+	if ((retention == RETENTION_DETACH && !is_ledger(table)) || archives) {
 		*ret_outcome = PARTITION_BUSY;
 		if (*parent_busy) /* one try a step: the parent's lock is what writers need */
 			return true;
-		if (!partition_detach(table->pg, schema, name, ret_outcome, err))
+		if (!(archives ? partition_archive : partition_detach)(
+			table->pg, schema, name, ret_outcome, err))
 			return false;
 		note_partition_outcome(table, name, *ret_outcome);
 		*parent_busy = *ret_outcome == PARTITION_BUSY;
@@ -236,6 +241,9 @@ static bool drop_behind(struct table *table, const struct partition_list *list, 
 
 		/* Neither the default partition nor one without an end is ever retired. */
 		if (!partition->bounded || partition->to_us > horizon_us)
+			continue;
+		/* A restored one is older than the retention, and wanted for now. */
+		if (partition->kept_until_us > list->now_us)
 			continue;
 		if (!retire_partition(table, partition->name, &parent_busy, &outcome, err))
 			return false;
@@ -376,6 +384,7 @@ void upkeep_reload(struct upkeep *upkeep, const struct postgres_settings *postgr
 	upkeep->settings.name = upkeep->postgres->name;
 	upkeep->settings.dsn = upkeep->postgres->dsn;
 	upkeep->settings.schema = upkeep->postgres->schema;
+	upkeep->settings.archive_path = upkeep->postgres->archive_path;
 	upkeep->backoff.cap_ms = postgres->upkeep_interval_ms;
 }
 

@@ -26,6 +26,11 @@ static const struct metric_row upkeep_rows[] = {
 	    {"outcome", "`made`, `exists`, `overlaps`, `default_not_empty`, `name_taken`, "
 			"`emptied`, `held`, `dropped`, `not_empty`, `detached`, `moved`, `empty`, "
 			"`missing`, `busy`"}}},
+    {"relay_archive_waiting", METRIC_GAUGE, SERIES(archive_waiting),
+	"Detached partitions whose rows are not in a checked file yet (`retention = archive`).",
+	.alert = "above 0 for hours: the log event `archive_failed` names the cause and the cure"},
+    {"relay_archived_bytes_total", METRIC_COUNTER, SERIES(archived_bytes),
+	"Bytes of rows, before compression, that were archived and whose table was dropped."},
     {"relay_id_sequence_raised_total", METRIC_COUNTER, SERIES(id_raised),
 	"Number of times that the sequence of message.id had been reset and was raised again."},
     {"relay_id_sequence_unordered", METRIC_GAUGE, SERIES(id_unordered),

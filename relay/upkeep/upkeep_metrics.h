@@ -5,6 +5,7 @@
 
 struct upkeep_metrics {
 	struct metric *partitions, *ahead, *default_rows, *held, *changes;
+	struct metric *archive_waiting, *archived_bytes;
 	struct metric *id_raised, *id_unordered;
 };
 

@@ -370,6 +370,7 @@ begin
 	if pg_relation_size(format('outbox.%I', leaf)::regclass) > 0 then
 		return 'not_empty';
 	end if;
+	perform outbox.archive_leave(leaf); -- the rows of a restored partition are in a file
 	execute format('drop table outbox.%I', leaf);
 	return 'dropped';
 exception
@@ -397,6 +398,7 @@ begin
 	if outbox.partition_changed(leaf, looked) then
 		return 'busy';
 	end if;
+	perform outbox.archive_leave(leaf);
 	execute format('alter table outbox.%I detach partition outbox.%I', of_table, leaf);
 	return 'detached';
 exception

@@ -7,7 +7,10 @@ select p.name, p.from_us, p.to_us, pg_total_relation_size(c.oid) as bytes,
 		when c.relpages > 0 and c.reltuples = 0 or pg_relation_size(c.oid) = 0 then 0 end as rows_estimated,
 	(extract(epoch from clock_timestamp()) * 1000000)::bigint as now_us,
 	(extract(epoch from outbox.partition_floor(clock_timestamp(),
-		$2::bigint * interval '1 ms')) * 1000000)::bigint as period_us
+		$2::bigint * interval '1 ms')) * 1000000)::bigint as period_us,
+	-- of a restored partition
+	(select (extract(epoch from a.kept_until) * 1000000)::bigint from outbox.archive a
+		where a.leaf = p.name and a.state = 'restored') as kept_until_us
 from (
 	select l.name, case when isfinite(l.from_at)
 			then (extract(epoch from l.from_at) * 1000000)::bigint end as from_us,

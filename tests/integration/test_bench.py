@@ -207,6 +207,21 @@ def test_dedup_measures_its_stores_without_kafka(empty_database):
         "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'outbox%'") == [(0,)]
 
 
+def test_rules_are_measured_on_each_store(empty_database):
+    with Redis() as redis, RedisCluster() as cluster:
+        status, output, error = run_bench(
+            ["rules", "--json", "--ids", "100000", "--runs", "1", "--redis", redis.url,
+             "--redis-cluster", cluster.url, "--dsn", empty_database.dsn], {})
+        assert redis.client.dbsize() == 0
+    assert status in (0, 1), error
+    figures = {figure["name"]: figure for figure in json.loads(output)["figures"]}
+    for name in ("Redis", "a Redis Cluster", "PostgreSQL", "a folder"):
+        assert figures[f"rules in {name}: messages judged"]["value"] > 0
+    assert figures["rules in Redis: messages judged"]["bound_value"] == 20000
+    assert empty_database.execute(
+        "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'outbox%'") == [(0,)]
+
+
 def warnings_of_dedup(*arguments):
     """What it says up to the stores on PostgreSQL, which come last; then it is ended."""
     with subprocess.Popen([bench_binary(), *map(str, arguments), "--runs", "1", "dedup", "--ids", "100000"],

@@ -102,9 +102,20 @@ def test_an_open_transaction_with_the_key_holds_up_only_its_partition(case):
     relay.wait_for(lambda: "lookback_reader_goes_on" in relay.output(), what="the end of the warning")
 
 
+def test_a_backlog_with_more_keys_than_a_transaction_takes_is_stored_in_parts(case):
+    ids = [f"{number:04}" for number in range(2500)]
+    case.application.send(*(case.application.prepared(id, unique_key=id) for id in ids),
+                          *(case.application.decided(id, "commit") for id in ids), partition=0)
+    relay = case.relay(batch=20000)
+    relay.wait_for(lambda: len(case.decided()) == len(ids), what="all decisions")
+    wait_for(lambda: case.ids() == ids, 60, "all messages")
+    assert "lookback_reader_waits" not in relay.output()
+
+
 def test_prepares_and_publishes_of_the_same_keys_at_once(case, scale):
     """Three partitions of the topic and writers in SQL, some of which roll back; the relay is killed in between."""
     keys, count, turns = [f"key-{number}" for number in range(20)], scale(600), scale(10, 2)
+    case.options = {"kafka_session_timeout_ms": 3000, "kafka_heartbeat_interval_ms": 500}
     relay = case.relay(batch=50).wait_ready()
     returned, failures = set(), []
 

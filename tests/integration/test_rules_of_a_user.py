@@ -274,6 +274,21 @@ def test_messages_wait_for_the_server_and_none_is_lost(kafka, topic):
     assert len({effect.id for effect in effects.all()}) == len(effects.all()) == 15
 
 
+def test_a_consumer_may_start_before_the_server(kafka, topic):
+    produce(kafka.bootstrap, topic, [(f"u-{i}", f"k{i}", "", None, [("user", b"u")]) for i in range(20)])
+    server = Redis()
+    inbox = Inbox(kafka.bootstrap, topic, [topic], effects=Effects().path, path=None, dedup=None,
+                  rules_store=f"redis url={server.url} name=push timeout=200ms",
+                  rules=["sliding name=few most=5 within=1h key=header:user action=drop"])
+    try:
+        inbox.wait_event("inbox_waits")
+        with server:
+            inbox.wait_stats(handled=5, refused=15)
+            inbox.close()
+    finally:
+        inbox.close()
+
+
 def test_a_message_of_a_retry_topic_is_not_judged_again(kafka, topic, servers):
     retry = kafka.create_topic(f"{topic}.retry", partitions=1)
     produce(kafka.bootstrap, topic, [(f"u-{i}", f"k{i}", "retry=2", None, [("user", b"u")])

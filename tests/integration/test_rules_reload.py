@@ -155,6 +155,37 @@ def test_a_hundred_reloads_under_load_lose_no_count(make_sidecar, kafka, topic, 
         assert found == collections.Counter({f"u{i}": most * partitions for i in range(4)})
 
 
+@pytest.mark.parametrize("with_server", [False, True], ids=["folder", "redis"])
+def test_rules_come_to_a_section_without_any_and_leave_it(make_sidecar, kafka, topic, tmp_path, server,
+                                                          with_server):
+    file = tmp_path / "rules.txt"
+    write(file, "# none yet")
+    store = {"rules_store": f"redis url={server.url} name={topic}"} if with_server else {}
+
+    def send(first):
+        produce(kafka.bootstrap, topic, [(f"id-{first + i}", f"k{first + i}", "{}", 0) for i in range(10)])
+
+    def counts():
+        return [relay.metric(f"relay_deliver_{name}_total") for name in ("handled", "refused")]
+
+    def reload(number, *lines):
+        write(file, *lines)
+        relay.process.send(signal.SIGHUP)
+        relay.wait_for(lambda: len(relay.events("inbox_rules_changed")) == number)
+
+    with Application() as application:
+        relay = make_sidecar(application, rules_file=file, **store)
+        send(0)
+        relay.wait_for(lambda: counts() == [10, 0])
+        reload(1, QUOTA.format(most=3, within="1h", key="topic"))
+        relay.wait_for(lambda: len(relay.events("inbox_assigned")) == 2)
+        send(10)
+        relay.wait_for(lambda: counts() == [13, 7])
+        reload(2)
+        send(20)
+        relay.wait_for(lambda: counts() == [23, 7])
+
+
 WRONG = [
     (["sliding name=a most=1 within=1s key=key action=drop", "", "# more",
       "sliding name=b most=1 within=1s key=jsn:$.a action=drop"],

@@ -18,7 +18,7 @@ PURE_HEADERS = {"message.h", "copy_binary.h", "pg_array.h", "partitioner.h", "bl
                 "fingerprint.h"}
 OWNERS = {r"libpq-fe\.h": "outbox/pg", r"librdkafka/": "outbox/kafka",
           r"curl/": "outbox/http", r"hiredis/": "outbox/redis",
-          r"microhttpd\.h": "relay/admin",
+          r"microhttpd\.h": "relay/admin", r"zstd\.h": "relay/upkeep",
           r"protobuf-c/|.*\.pb-c\.h": "relay/lookback"}
 BANNED = re.compile(r"\b(strcpy|strcat|sprintf|vsprintf|strtok|atoi|atol|atoll|atof|gets|alloca)"
                     r"\s*\(")

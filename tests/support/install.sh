@@ -15,7 +15,8 @@ promtool=$cache/promtool-1/promtool    # and test_alerts.py there
 declare -A packages=(
 	[build]="gcc libc6-dev meson ninja-build pkg-config python3 libpq-dev librdkafka-dev
 		libssl-dev libcurl4-openssl-dev libc-ares-dev libjansson-dev libinih-dev uthash-dev
-		libprotobuf-c-dev protobuf-c-compiler libmicrohttpd-dev libxxhash-dev libhiredis-dev zlib1g-dev libcmocka-dev"
+		libprotobuf-c-dev protobuf-c-compiler libmicrohttpd-dev libxxhash-dev libhiredis-dev libzstd-dev zlib1g-dev
+		libcmocka-dev"
 	[postgres]="postgresql-15 postgresql-client-15 python3-psycopg2"
 	[redis]="redis-tools python3-redis python3-venv ca-certificates"
 	[rabbitmq]="rabbitmq-server librabbitmq-dev python3-pika"
@@ -32,7 +33,7 @@ declare -A packages=(
 	[figures]="graphviz fonts-dejavu-core" # only docs/figures/draw
 	[filters]="golang-go openjdk-17-jdk-headless maven ca-certificates"
 	[versions]="patchelf debian-archive-keyring"
-	[tools]="python3-pytest python3-pytest-xdist python3-jsonschema python3-grpcio python3-protobuf protobuf-compiler
+	[tools]="zstd python3-pytest python3-pytest-xdist python3-jsonschema python3-grpcio python3-protobuf protobuf-compiler
 		libpostgresql-jdbc-java
 		clang-format-14 pgbouncer curl tzdata apache2-utils python3-venv"
 )

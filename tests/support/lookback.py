@@ -92,13 +92,14 @@ class Case:
         self.application = Application(kafka.bootstrap, self.topics["said"], "order",
                                        self.topics["orders"])
         self.check = dict(ASK)
+        self.options = {}  # of make_relay
         self.settings = {"types": "order", "topic": self.topics["said"], "group": name,
                          "dead_letter": self.topics["dead"], "check": "shop",
                          "check_after": "1h", **settings}
 
     def relay(self, database_url=None, **more):
         path = configuration(("check \"shop\"", self.check), ("lookback \"shop\"", {**self.settings, **more}))
-        options = {"database_url": database_url} if database_url else {}
+        options = {**self.options, **({"database_url": database_url} if database_url else {})}
         return self.make_relay(arguments=("run", "--config", path), **options)
 
     def records(self, word="orders"):

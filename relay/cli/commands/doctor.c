@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "checks.h"
+#include "checks_archive.h"
 #include "checks_deliver.h"
 #include "checks_fold.h"
 #include "checks_lookback.h"
@@ -31,6 +32,7 @@ static void check_postgres(
 	owned_text char *place = xformat("postgres %s", postgres->name);
 	struct err err;
 
+	checks_archive(checks, postgres);
 	if (!checks_postgres(checks, postgres, &err)) {
 		add_check_failure(checks, place, NULL, &err, status);
 	} else {

@@ -113,7 +113,7 @@ static void find_need(struct dropping *dropping, const char *table)
 }
 
 static void find_contradictions(
-    struct dropping *dropping, const struct partition *partition, int64_t now_us)
+    struct dropping *dropping, const char *table, const struct partition *partition, int64_t now_us)
 {
 	const struct postgres_settings *postgres = dropping->session->postgres;
 	int64_t until_us = partition->to_us + postgres->retain_ms * 1000;
@@ -127,6 +127,11 @@ static void find_contradictions(
 	if (postgres->retention == RETENTION_DETACH && !dropping->request.detach)
 		add_contradiction(dropping, "retention",
 		    "`retention = detach` keeps its rows in a table of its own (--detach)");
+	/* the rows of a restored one are in a file already */
+	if (postgres->retention == RETENTION_ARCHIVE && partition_is_archived(table) &&
+	    !dropping->request.detach && !partition->kept_until_us)
+		add_contradiction(
+		    dropping, "retention", "`retention = archive` keeps its rows in a file");
 }
 
 static bool plan_partition(struct dropping *dropping, const char *table,
@@ -169,7 +174,7 @@ static bool look_in_table(
 		*found = true;
 		if (!plan_partition(dropping, table, &list.items[i], err))
 			return false;
-		find_contradictions(dropping, &list.items[i], list.now_us);
+		find_contradictions(dropping, table, &list.items[i], list.now_us);
 		find_need(dropping, table);
 	}
 	return true;
@@ -257,7 +262,8 @@ static const struct command_option partition_drop_options[] = {
     CONFIRM_OPTIONS,
     {"force", "WORD,…",
 	"Drops the partition despite: retain (it is younger than `retain`), retention "
-	"(`retention = detach`), unpublished (a publisher has not published its rows), undecided "
+	"(`retention = detach` or `archive`), unpublished (a publisher has not published its "
+	"rows), undecided "
 	"(an undecided prepare), window (a consumer's window has not passed)."},
     SESSION_POSTGRES_OPTION,
     {0},

@@ -1,5 +1,6 @@
 #include <inttypes.h>
 #include <stdio.h>
+#include "archives.h"
 #include "commands.h"
 #include "field.h"
 #include "moment.h"
@@ -23,15 +24,52 @@ static bool add_listed_partition(
 	if (counted)
 		snprintf(rows, sizeof rows, "%" PRId64, partition->rows);
 	if (json)
-		json_array_append_new(json,
-		    json_pack("{s:s, s:s?, s:s?, s:I, s:o, s:s?}", "partition", partition->name,
-			"from", bounded ? from : NULL, "to", bounded ? to : NULL, "bytes",
-			(json_int_t)partition->bytes, "rows_estimated",
-			counted ? json_integer(partition->rows) : json_null(), "held_by",
-			holder[0] ? holder : NULL));
+		json_array_append_new(
+		    json, json_pack("{s:s, s:s, s:s?, s:s?, s:I, s:o, s:s?}", "partition",
+			      partition->name, "state",
+			      partition->kept_until_us ? "restored" : "attached", "from",
+			      bounded ? from : NULL, "to", bounded ? to : NULL, "bytes",
+			      (json_int_t)partition->bytes, "rows_estimated",
+			      counted ? json_integer(partition->rows) : json_null(), "held_by",
+			      holder[0] ? holder : NULL));
 	else
 		printf("%-24s  %-20s  %-20s  %12" PRId64 "  %12s  %s\n", partition->name, from, to,
 		    partition->bytes, rows, holder);
+	return true;
+}
+
+/* An archive whose rows are in no partition now. */
+static void add_listed_archive(const struct archive *archive, json_t *json)
+{
+	char from[MOMENT_SIZE], to[MOMENT_SIZE], rows[24] = "unknown";
+	owned_text char *place = archive_is_waiting(archive) ? xformat("table %s", archive->leaf)
+							     : archive_place(archive);
+
+	moment_format(archive->from_us, from);
+	moment_format(archive->to_us, to);
+	if (archive->has_totals)
+		snprintf(rows, sizeof rows, "%" PRId64, archive->totals.rows);
+	if (json)
+		json_array_append_new(json,
+		    json_pack("{s:s, s:s, s:s, s:s, s:I, s:o, s:s}", "partition", archive->name,
+			"state", archive->state, "from", from, "to", to, "bytes",
+			(json_int_t)archive->totals.file_bytes, "rows",
+			archive->has_totals ? json_integer(archive->totals.rows) : json_null(),
+			"place", place));
+	else
+		printf("%-24s  %-20s  %-20s  %12" PRId64 "  %12s  %s: %s\n", archive->name, from,
+		    to, archive->totals.file_bytes, rows, archive->state, place);
+}
+
+static bool add_archives(struct session *session, const char *table, json_t *json, struct err *err)
+{
+	OWNED(archive_list_finish) struct archive_list list = {0};
+
+	if (!archive_list(session->pg, session->postgres->schema, table, &list, err))
+		return false;
+	for (int i = 0; i < list.count; i++)
+		if (!text_equal(list.items[i].state, "restored"))
+			add_listed_archive(&list.items[i], json);
 	return true;
 }
 
@@ -42,6 +80,8 @@ static bool add_table(struct session *session, const char *table, json_t *json, 
 
 	if (!partition_list(session->pg, postgres->schema, table, postgres->partition_every_ms,
 		&partitions, err))
+		return false;
+	if (!add_archives(session, table, json, err))
 		return false;
 	for (int i = 0; i < partitions.count; i++)
 		if (!add_listed_partition(session, &partitions.items[i], json, err))
@@ -73,7 +113,7 @@ static int run_partition_list(const struct call *call)
 }
 
 static const struct command_option partition_list_options[] = {
-    {"json", NULL, "Prints a JSON array with an object for each partition."},
+    {"json", NULL, "Prints a JSON array with an object for each partition and each archive."},
     SESSION_TABLE_OPTION,
     SESSION_POSTGRES_OPTION,
     {0},
@@ -87,7 +127,8 @@ const struct command command_partition_list = {
 	"Shows the time that each partition covers (UTC), its size, and the reason why it is "
 	"kept: in the message table a publisher and shard with unpublished rows, in the "
 	"look-back's tables a section with an undecided prepare, in the table of processed ids a "
-	"consumer whose window has not passed.\n",
+	"consumer whose window has not passed. For an archived partition it shows the size and "
+	"the place of its file.\n",
     .options = partition_list_options,
     .example = "outbox-relay partition list --table message",
     .run = run_partition_list,

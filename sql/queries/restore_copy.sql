@@ -1,0 +1,2 @@
+-- Identifiers as the server quoted them: :table :columns
+copy outbox.:table (:columns) from stdin (format binary)
