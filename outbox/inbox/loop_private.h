@@ -63,7 +63,7 @@ struct loop {
 	int64_t rules_at;  /* when to give them these lines */
 
 	pthread_mutex_t mutex; /* guards the members below */
-	char **new_rules;      /* of loop_change_rules, not yet seen by the loop; NULL: none */
+	char **new_rules; /* given by loop_change_rules; the loop takes them at its next turn */
 	bool over, ended;
 	struct err why;
 	struct outbox_inbox_stats shown;

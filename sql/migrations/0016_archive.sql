@@ -155,8 +155,8 @@ exception
 		return 'missing';
 end $$;
 
--- The name of a type in a header: of a domain the type below it, which has the same bytes in a COPY and whose name
--- does not depend on the schema's.
+-- The name of a type in a header. For a domain it is the name of the base type: a COPY has the same bytes for both, and
+-- the base type's name has no schema in it.
 create function outbox.archive_type(of_type oid) returns text language sql stable
 	set search_path = pg_catalog, pg_temp as $$
 	select format_type(coalesce(nullif(t.typbasetype, 0), t.oid), null) from pg_type t where t.oid = of_type $$;
