@@ -112,10 +112,12 @@ static void begin_claimer_round(struct claimer *claimer, struct claimer_round *r
 {
 	size_t count = claimer->released_count < REQUEST ? claimer->released_count : REQUEST;
 	count = releases_are_due(claimer) ? count : 0;
-	memcpy(round->released, claimer->released, count * sizeof *round->released);
-	claimer->released_count -= count;
-	memmove(claimer->released, claimer->released + count,
-	    claimer->released_count * sizeof *claimer->released);
+	if (count > 0) { /* the list may be NULL before */
+		memcpy(round->released, claimer->released, count * sizeof *round->released);
+		claimer->released_count -= count;
+		memmove(claimer->released, claimer->released + count,
+		    claimer->released_count * sizeof *claimer->released);
+	}
 	round->released_count = count;
 
 	/* Other consumers can have the ids of messages that would only wait here. */
