@@ -173,6 +173,9 @@ class Database:
     def connect(self, **options):
         return self.postgres.connect(self.name, **options)
 
+    def session(self):
+        return self.postgres.session(self.name)
+
     def execute(self, statement, parameters=None):
         return self.postgres.execute(statement, parameters, self.name)
 

@@ -246,6 +246,25 @@ struct outbox_claims *claims_open(const struct claims_spec *spec, struct err *er
 	return NULL;
 }
 
+/* Until the server does not answer: then the leases end. */
+static void release_rest(struct outbox_claims *claims)
+{
+	struct outbox_claim *rest = xcalloc(CLAIMS_MOST, sizeof *rest);
+	struct err err;
+	size_t lost;
+	bool good = true;
+
+	while (good && claims->count > 0) {
+		size_t count = claims->count < CLAIMS_MOST ? claims->count : CLAIMS_MOST;
+		for (size_t i = 0; i < count; i++)
+			rest[i].number = claims->held[i].number;
+		good = claims_release_many(claims, rest, count, &lost, &err);
+	}
+	free(rest);
+	for (size_t i = 0; i < claims->count; i++)
+		free(claims->held[i].id);
+}
+
 void outbox_claims_close(struct outbox_claims *claims)
 {
 	if (!claims)
@@ -257,10 +276,7 @@ void outbox_claims_close(struct outbox_claims *claims)
 	pthread_mutex_unlock(&claims->lock);
 	pthread_join(claims->watchdog, NULL);
 
-	while (claims->count > 0) {
-		const struct outbox_claim claim = {.number = claims->held[0].number};
-		outbox_claims_release(claims, &claim, NULL); /* on failure the lease ends it */
-	}
+	release_rest(claims);
 	destroy_claims(claims);
 }
 
@@ -293,26 +309,42 @@ static bool check_claim_length(size_t length, struct err *err)
 		   length, CLAIMS_ID_MOST);
 }
 
-bool outbox_claims_take(struct outbox_claims *claims, const void *id, size_t length,
-    struct outbox_claim *ret_claim, bool *ret_taken, struct outbox_error *error)
+bool claims_take_many(struct outbox_claims *claims, const struct claims_id *ids, size_t count,
+    struct outbox_claim *ret_claims, struct err *err)
 {
-	struct err err;
-	int64_t token;
-	if (!check_claim_length(length, &err))
-		return fail_claim(error, &err);
+	struct claims_id *taken = xcalloc(count + 1, sizeof *taken);
+	memcpy(taken, ids, count * sizeof *taken);
 
 	pthread_mutex_lock(&claims->calling);
 	/* Counted from before the request: the server's lease ends no earlier than ours. */
 	int64_t ends_ms = clock_ms() + claims->lease_ms;
-	bool good = claims->type->take(claims->store, id, length, &token, &err);
+	bool good = count == 0 || claims->type->take(claims->store, taken, count, err);
 	pthread_mutex_unlock(&claims->calling);
 
-	if (!good)
+	for (size_t i = 0; good && i < count; i++) {
+		int64_t token = taken[i].token;
+		uint64_t number =
+		    token ? keep_claim(claims, ids[i].id, ids[i].length, token, ends_ms) : 0;
+		ret_claims[i] = (struct outbox_claim){token, number};
+	}
+	free(taken);
+	return good;
+}
+
+bool outbox_claims_take(struct outbox_claims *claims, const void *id, size_t length,
+    struct outbox_claim *ret_claim, bool *ret_taken, struct outbox_error *error)
+{
+	const struct claims_id wanted = {id, length, 0};
+	struct outbox_claim claim;
+	struct err err;
+
+	if (!check_claim_length(length, &err) ||
+	    !claims_take_many(claims, &wanted, 1, &claim, &err))
 		return fail_claim(error, &err);
-	*ret_taken = token != 0;
-	if (token)
-		*ret_claim =
-		    (struct outbox_claim){token, keep_claim(claims, id, length, token, ends_ms)};
+
+	*ret_taken = claim.token != 0;
+	if (*ret_taken)
+		*ret_claim = claim;
 	return true;
 }
 
@@ -342,25 +374,73 @@ bool outbox_claims_check(
 	return good || fail_claim(error, &err);
 }
 
+/* Claims that are being released. */
+struct releases {
+	struct held held[CLAIMS_MOST];
+	struct claims_id ids[CLAIMS_MOST];
+	bool had[CLAIMS_MOST];
+	size_t count;
+};
+
+/* Removes the claims before the request, so that the watchdog no longer renews them. */
+static void begin_releases(struct outbox_claims *claims, const struct outbox_claim *released,
+    size_t count, struct releases *releases)
+{
+	releases->count = 0;
+	for (size_t i = 0; i < count; i++) {
+		struct held *held = &releases->held[releases->count];
+		if (!remove_held(claims, released[i].number, held))
+			continue;
+		releases->ids[releases->count++] =
+		    (struct claims_id){held->id, held->length, held->token};
+	}
+}
+
+static size_t end_releases(struct releases *releases, bool answered)
+{
+	size_t lost = 0;
+	for (size_t i = 0; i < releases->count; i++) {
+		lost += is_lost(&releases->held[i]) || (answered && !releases->had[i]);
+		free(releases->held[i].id);
+	}
+	return lost;
+}
+
+/* ret_count: the number of the claims that were held or lost, and were not released before. */
+static bool release_counted(struct outbox_claims *claims, const struct outbox_claim *released,
+    size_t count, size_t *ret_count, size_t *ret_lost, struct err *err)
+{
+	struct releases *releases = xmalloc(sizeof *releases);
+	begin_releases(claims, released, count, releases);
+
+	pthread_mutex_lock(&claims->calling);
+	bool good = releases->count == 0 || claims->type->release(claims->store, releases->ids,
+						releases->count, releases->had, err);
+	pthread_mutex_unlock(&claims->calling);
+
+	*ret_count = releases->count;
+	*ret_lost = end_releases(releases, good);
+	free(releases);
+	return good;
+}
+
+bool claims_release_many(struct outbox_claims *claims, const struct outbox_claim *released,
+    size_t count, size_t *ret_lost, struct err *err)
+{
+	size_t known;
+	return release_counted(claims, released, count, &known, ret_lost, err);
+}
+
 bool outbox_claims_release(
     struct outbox_claims *claims, const struct outbox_claim *claim, struct outbox_error *error)
 {
 	struct err err;
-	struct held held;
-	bool had = false;
-	/* Removed before the request, so that the watchdog no longer renews it. */
-	if (!remove_held(claims, claim->number, &held)) {
-		tell_unknown(&err);
-		return fail_claim(error, &err);
-	}
+	size_t known, lost;
+	bool good = release_counted(claims, claim, 1, &known, &lost, &err);
 
-	const struct claims_id id = {held.id, held.length, held.token};
-	pthread_mutex_lock(&claims->calling);
-	bool good = claims->type->release(claims->store, &id, &had, &err);
-	pthread_mutex_unlock(&claims->calling);
-	free(held.id);
-
-	if (is_lost(&held) || (good && !had))
+	if (lost) /* the loss comes first, also if the server does not answer */
 		good = tell_lost(claims, &err);
+	else if (known == 0)
+		good = tell_unknown(&err);
 	return good || fail_claim(error, &err);
 }

@@ -57,54 +57,73 @@ static struct claims_store *open_postgres_claims(const struct claims_spec *spec,
 	return NULL;
 }
 
-static bool take_postgres_claim(
-    struct claims_store *claims, const void *id, size_t length, int64_t *ret_token, struct err *err)
-{
-	pg_column_clear(&claims->ids);
-	pg_column_add_bytes(&claims->ids, id, length);
-	const struct pg_param params[] = {
-	    {claims->name}, pg_column_param(&claims->ids), {claims->lease_ms}};
-	OWNED(owned_pg_result_destroy)
-	struct pg_result *token =
-	    postgres_session_ask(&claims->server, claims->sql[TAKE], params, 3, NULL, err);
-	if (token) /* null: another holder has the id; pg_int reads it as 0 */
-		*ret_token = pg_int(token, 0, 0);
-	return token;
-}
-
-static bool renew_postgres_claims(struct claims_store *claims, const struct claims_id *ids,
-    size_t count, bool *ret_held, struct err *err)
+static void fill_claim_ids(
+    struct claims_store *claims, const struct claims_id *ids, size_t count, bool with_tokens)
 {
 	pg_column_clear(&claims->ids);
 	pg_column_clear(&claims->tokens);
 	for (size_t i = 0; i < count; i++) {
 		pg_column_add_bytes(&claims->ids, ids[i].id, ids[i].length);
-		pg_column_add_int(&claims->tokens, ids[i].token);
+		if (with_tokens)
+			pg_column_add_int(&claims->tokens, ids[i].token);
 	}
+}
 
+static bool has_answers(const struct pg_result *rows, size_t count, struct err *err)
+{
+	return (size_t)pg_rows(rows) == count ||
+	       err_set(
+		   err, ERR_RETRY, "the server answers for %d of %zu claims", pg_rows(rows), count);
+}
+
+static bool take_postgres_claims(
+    struct claims_store *claims, struct claims_id *ids, size_t count, struct err *err)
+{
+	fill_claim_ids(claims, ids, count, false);
+	const struct pg_param params[] = {
+	    {claims->name}, pg_column_param(&claims->ids), {claims->lease_ms}};
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *tokens =
+	    postgres_session_ask(&claims->server, claims->sql[TAKE], params, 3, NULL, err);
+	if (!tokens || !has_answers(tokens, count, err))
+		return false;
+	for (size_t i = 0; i < count; i++) /* null: another holder; pg_int reads it as 0 */
+		ids[i].token = pg_int(tokens, (int)i, 0);
+	return true;
+}
+
+/* The answer is a 1 or 0 for each claim. */
+static bool read_held(const struct pg_result *held, size_t count, bool *ret_held, struct err *err)
+{
+	if (!held || !has_answers(held, count, err))
+		return false;
+	for (size_t i = 0; i < count; i++)
+		ret_held[i] = pg_int(held, (int)i, 0) == 1;
+	return true;
+}
+
+static bool renew_postgres_claims(struct claims_store *claims, const struct claims_id *ids,
+    size_t count, bool *ret_held, struct err *err)
+{
+	fill_claim_ids(claims, ids, count, true);
 	const struct pg_param params[] = {{claims->name}, pg_column_param(&claims->ids),
 	    pg_column_param(&claims->tokens), {claims->lease_ms}};
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *held =
 	    postgres_session_ask(&claims->server, claims->sql[RENEW], params, 4, NULL, err);
-	for (size_t i = 0; held && i < count; i++)
-		ret_held[i] = pg_int(held, (int)i, 0) == 1;
-	return held;
+	return read_held(held, count, ret_held, err);
 }
 
-static bool release_postgres_claim(
-    struct claims_store *claims, const struct claims_id *id, bool *ret_held, struct err *err)
+static bool release_postgres_claims(struct claims_store *claims, const struct claims_id *ids,
+    size_t count, bool *ret_held, struct err *err)
 {
-	owned_text char *token = xformat("%" PRId64, id->token);
-	pg_column_clear(&claims->ids);
-	pg_column_add_bytes(&claims->ids, id->id, id->length);
-	const struct pg_param params[] = {{claims->name}, pg_column_param(&claims->ids), {token}};
+	fill_claim_ids(claims, ids, count, true);
+	const struct pg_param params[] = {
+	    {claims->name}, pg_column_param(&claims->ids), pg_column_param(&claims->tokens)};
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *held =
 	    postgres_session_ask(&claims->server, claims->sql[RELEASE], params, 3, NULL, err);
-	if (held)
-		*ret_held = pg_int(held, 0, 0) == 1;
-	return held;
+	return read_held(held, count, ret_held, err);
 }
 
 const struct claims_store_type postgres_claims = {
@@ -114,7 +133,7 @@ const struct claims_store_type postgres_claims = {
 	1 << CLAIMS_NAME},
     .open = open_postgres_claims,
     .close = close_postgres_claims,
-    .take = take_postgres_claim,
+    .take = take_postgres_claims,
     .renew = renew_postgres_claims,
-    .release = release_postgres_claim,
+    .release = release_postgres_claims,
 };

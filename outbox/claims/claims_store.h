@@ -1,5 +1,6 @@
 #pragma once
 /* The interface between claims.c and its stores: each store is a row of functions. */
+#include "claims.h"
 #include "errors.h"
 #include "redis_address.h"
 #include "spec.h"
@@ -37,16 +38,20 @@ struct claims_store_type {
 	/* Connects; calls connect again after a failure. Owned by one thread. */
 	struct claims_store *(*open)(const struct claims_spec *spec, struct err *err);
 	void (*close)(struct claims_store *store);
-	/* ret_token 0: another holder has the id. */
-	bool (*take)(struct claims_store *store, const void *id, size_t length, int64_t *ret_token,
-	    struct err *err);
+	/*
+	 * Takes claims on the ids, and sets the token of each; 0: another holder has the id, or it
+	 * came before in the call. On failure some may have been taken.
+	 */
+	bool (*take)(
+	    struct claims_store *store, struct claims_id *ids, size_t count, struct err *err);
 	/* Renews each claim that the server still stores with this token, for a whole lease from
 	 * now. ret_held: one for each id, in their order; false: the claim is lost. */
 	bool (*renew)(struct claims_store *store, const struct claims_id *ids, size_t count,
 	    bool *ret_held, struct err *err);
-	/* ret_held: the claim was still stored with this token; it is now removed. */
-	bool (*release)(struct claims_store *store, const struct claims_id *id, bool *ret_held,
-	    struct err *err);
+	/* ret_held: one for each id; the claim was still stored with this token, and is now
+	 * removed. */
+	bool (*release)(struct claims_store *store, const struct claims_id *ids, size_t count,
+	    bool *ret_held, struct err *err);
 };
 
 /* Indexes of claims_settings. */
@@ -69,6 +74,19 @@ extern const struct spec_setting claims_settings[CLAIMS_SETTINGS + 1];
 extern const struct claims_store_type redis_claims;
 extern const struct claims_store_type postgres_claims;
 
-struct outbox_claims;
 /* Like outbox_claims_open, with the store spec->type. Keeps no reference to the spec. */
 struct outbox_claims *claims_open(const struct claims_spec *spec, struct err *err);
+
+/*
+ * outbox_claims_take for at most CLAIMS_MOST ids, with one request to the server where it allows
+ * that. ret_claims: one for each id; token 0: not taken.
+ */
+enum { CLAIMS_MOST = 1000 };
+bool claims_take_many(struct outbox_claims *claims, const struct claims_id *ids, size_t count,
+    struct outbox_claim *ret_claims, struct err *err) MUST_CHECK;
+/*
+ * outbox_claims_release for at most CLAIMS_MOST claims. True: the server has answered; *ret_lost is
+ * the number of claims that were lost before.
+ */
+bool claims_release_many(struct outbox_claims *claims, const struct outbox_claim *released,
+    size_t count, size_t *ret_lost, struct err *err) MUST_CHECK;

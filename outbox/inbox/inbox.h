@@ -53,6 +53,11 @@ struct outbox_inbox_message {
 	size_t id_length;
 	int attempt; /* from 1; tries in other processes and in retry topics are counted as far as
 			they are known */
+	/*
+	 * With settings.claims, the fencing token of the claim on the id: it is larger than that of
+	 * any earlier try with the id, in whatever consumer. 0: there is no claim.
+	 */
+	int64_t token;
 };
 
 enum outbox_inbox_result {
@@ -130,6 +135,21 @@ struct outbox_inbox_settings {
 	 */
 	bool take;
 	/*
+	 * A line of claims.h, for example "redis url=redis://127.0.0.1 name=billing lease=30s": the
+	 * inbox claims the id of a message while a handler has it, and renews the claim, so that no
+	 * two consumers with the same line work on one id at a time. While another consumer has the
+	 * claim, the message waits. A message without an id is not claimed. NULL: no claims.
+	 */
+	const char *claims;
+	/*
+	 * The database that the messages come from, a line such as "postgres
+	 * dsn=postgresql://billing@db/shop schema=outbox": the inbox reports each handled message
+	 * (header outbox-id) there with outbox.unique_done before it commits the offset, so that
+	 * the unique key of a writer with while_pending => 'done' may be used again. Set it in one
+	 * group of a topic. Dead letters are not reported. NULL: no reports.
+	 */
+	const char *report;
+	/*
 	 * Lines, or one JSON object (rules.h), NULL-ended. Without rules_store the records lie
 	 * below `path`, and limits hold for each partition. rules_store: the line of a server that
 	 * has the records, and limits hold for all partitions and processes. Messages of a retry
@@ -185,10 +205,10 @@ OUTBOX_PUBLIC bool outbox_inbox_finish(struct outbox_inbox *inbox,
     const struct outbox_inbox_end *ends, size_t count, struct outbox_error *error);
 
 /*
- * Does this consumer still own the partition of a message in progress, as far as the inbox knows? A
- * handler that lets messages wait calls this right before the effect of each. Also false once the
- * group revokes the partitions, and while the group's coordinator has not answered for long: then
- * it is best to finish the message as OUTBOX_INBOX_WAIT.
+ * Does this consumer still own the partition of a message in progress, and its claim, as far as the
+ * inbox knows? A handler that lets messages wait calls this right before the effect of each. Also
+ * false once the group revokes the partitions, and while the group's coordinator has not answered
+ * for long: then it is best to finish the message as OUTBOX_INBOX_WAIT.
  */
 OUTBOX_PUBLIC bool outbox_inbox_holds(struct outbox_inbox *inbox, uint64_t ticket);
 
@@ -240,6 +260,10 @@ struct outbox_inbox_stats {
 	 * how often that began since the inbox was opened */
 	int dedup_alarms;
 	uint64_t dedup_alarms_total;
+	uint64_t claims_refused; /* how often another consumer had the claim; the message waited */
+	uint64_t claims_lost;    /* that ended while a handler had the message */
+	uint64_t reported;       /* handled messages, with settings.report */
+	uint64_t unreported;     /* handled messages that are not reported yet, now */
 };
 OUTBOX_PUBLIC void outbox_inbox_stats(
     struct outbox_inbox *inbox, struct outbox_inbox_stats *ret_stats);

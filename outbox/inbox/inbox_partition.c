@@ -458,6 +458,7 @@ void inbox_partition_close(struct inbox_partition *assigned)
 	close_state(assigned);
 	assigned->store->partitions--;
 	offsets_finish(&assigned->offsets);
+	text_finish(&assigned->handled);
 	free(assigned);
 }
 
@@ -657,9 +658,9 @@ static bool is_asked(const struct inbox_partition *assigned, const struct item *
 	       (!item->known || assigned->own.dedup);
 }
 
-static void apply_state(
-    struct inbox_partition *assigned, struct item *item, enum outbox_dedup_state state)
+void inbox_partition_apply_state(struct item *item, enum outbox_dedup_state state)
 {
+	struct inbox_partition *assigned = item->assigned;
 	item->checked = true;
 	item->fate = state == OUTBOX_DEDUP_NEW       ? FATE_HANDLE
 		     : state == OUTBOX_DEDUP_PENDING ? FATE_ASK
@@ -669,6 +670,15 @@ static void apply_state(
 	assigned->pending += item->pending;
 }
 
+void inbox_partition_forget_state(struct item *item)
+{
+	struct inbox_partition *assigned = item->assigned;
+	assigned->store->pending -= item->pending;
+	assigned->pending -= item->pending;
+	item->pending = false;
+	item->fate = FATE_ASK;
+}
+
 bool inbox_partition_ask_again(struct inbox_partition *assigned, struct item *item, struct err *err)
 {
 	const struct outbox_dedup_id id = inbox_partition_id(item);
@@ -676,7 +686,7 @@ bool inbox_partition_ask_again(struct inbox_partition *assigned, struct item *it
 	struct outbox_error error;
 	if (!outbox_dedup_check(assigned->store->dedup, &id, 1, &state, &error))
 		return outbox_error_take(&error, err);
-	apply_state(assigned, item, state);
+	inbox_partition_apply_state(item, state);
 	return true;
 }
 
@@ -718,7 +728,7 @@ static bool check_arrived(struct inbox_partition *assigned, size_t count, struct
 		return outbox_error_take(&error, err);
 	}
 	for (size_t i = 0; i < asking; i++)
-		apply_state(assigned, asked[i], states[i]);
+		inbox_partition_apply_state(asked[i], states[i]);
 	return true;
 }
 
@@ -952,13 +962,23 @@ bool inbox_partition_checkpoint(
 		    "topics of fewer publishers and shards",
 		    length, COMMIT_TEXT_MARK);
 	}
-	length = commit_text_write(&assigned->offsets, mark, assigned->text);
+	length = commit_text_write(&assigned->offsets, mark, assigned->next_text);
+	assigned->next = assigned->offsets.done;
+	assigned->prepared = true;
 	assigned->mark_length = strlen(mark);
-	assigned->committed = assigned->offsets.done;
 	assigned->taken = 0;
 	if (commit_text_is_full(assigned->stops & STOP_TEXT, length, assigned->mark_length))
 		assigned->stops |= STOP_TEXT;
 	else
 		assigned->stops &= ~(unsigned)STOP_TEXT;
 	return true;
+}
+
+struct subscription_place inbox_partition_take_commit(struct inbox_partition *assigned)
+{
+	assigned->prepared = false;
+	assigned->committed = assigned->next;
+	text_copy(assigned->text, sizeof assigned->text, assigned->next_text);
+	return (struct subscription_place){
+	    assigned->topic, assigned->partition, assigned->committed, assigned->text};
 }

@@ -73,7 +73,12 @@ struct inbox_partition {
 	char text[COMMIT_TEXT_SIZE];
 	size_t mark_length; /* size of the text's mark */
 	bool changed;       /* something changed since that commit; also set if a commit failed */
-	int64_t taken;      /* records taken since the text's length was checked */
+	/* The next commit, once it is prepared; with settings.report it waits for the reports. */
+	bool prepared;
+	int64_t next;
+	char next_text[COMMIT_TEXT_SIZE];
+	struct text handled; /* ids of handled messages to report, UUID_BYTES each */
+	int64_t taken;       /* records taken since the text's length was checked */
 
 	struct item_list arrived; /* not yet admitted */
 	struct item_list logging; /* done, but their ids are not yet in the store */
@@ -137,6 +142,10 @@ bool inbox_partition_must_judge(const struct inbox_partition *assigned, const st
 /* For an item that could not be judged when it was admitted, since its id was being handled. */
 bool inbox_partition_judge(
     struct inbox_partition *assigned, struct item *item, struct err *err) MUST_CHECK;
+/* Sets the fate of an item by the store's answer about its id. */
+void inbox_partition_apply_state(struct item *item, enum outbox_dedup_state state);
+/* The id was given back to the store, which must be queried again before the item is handled. */
+void inbox_partition_forget_state(struct item *item);
 /* Records the items in `logging`. True: the items in ret_items are recorded. */
 bool inbox_partition_log(
     struct inbox_partition *assigned, struct item_list *ret_items, struct err *err);
@@ -144,7 +153,9 @@ bool inbox_partition_log(
 /* Writes the ids of the store to the kernel, so that they outlive a killed process. */
 bool inbox_partition_flush(struct inbox_partition *assigned, struct err *err);
 /*
- * Makes finished items durable, and writes the text for a commit of offsets.done. False: not now.
+ * Makes finished items durable, and prepares a commit of offsets.done. False: not now.
  */
 bool inbox_partition_checkpoint(
     struct inbox_partition *assigned, const struct inbox_settings *settings, struct err *err);
+/* The prepared commit is sent now: it becomes the last one, and is returned. */
+struct subscription_place inbox_partition_take_commit(struct inbox_partition *assigned);

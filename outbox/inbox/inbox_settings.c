@@ -7,7 +7,10 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include "claims_store.h"
+#include "cleanup.h"
 #include "kafka_conf.h"
+#include "report_spec.h"
 #include "rules_check.h"
 #include "text.h"
 
@@ -84,6 +87,8 @@ static void copy_all(struct inbox_settings *settings)
 
 	given->group = xstrdup(given->group);
 	given->dedup = xstrdup(given->dedup);
+	given->claims = xstrdup(given->claims);
+	given->report = xstrdup(given->report);
 	given->path = xstrdup(given->path);
 	given->id = xstrdup(given->id ? given->id : "header:outbox-id");
 	given->dead_letters = xstrdup(given->dead_letters);
@@ -94,6 +99,7 @@ static void copy_all(struct inbox_settings *settings)
 	given->content = xstrdup(given->content);
 	given->channel = xstrdup(given->channel);
 	given->zone = xstrdup(given->zone);
+
 	copy_kafka(settings);
 	copy_retries(settings);
 	copy_topics(settings);
@@ -253,6 +259,21 @@ static bool check_inbox_dedup(struct inbox_settings *settings, struct err *err)
 		   err, ERR_CONFIG, "take needs a line of postgres, and dedup = %s", given->dedup);
 }
 
+static bool check_inbox_claims(const struct inbox_settings *settings, struct err *err)
+{
+	OWNED(claims_spec_finish) struct claims_spec spec = {0};
+	const char *line = settings->given.claims;
+	return !line || claims_spec_parse(line, &spec, err) || err_prefix(err, "claims = %s", line);
+}
+
+/* The line is not repeated: its dsn may have a password. */
+static bool check_inbox_report(const struct inbox_settings *settings, struct err *err)
+{
+	OWNED(report_spec_finish) struct report_spec spec = {0};
+	const char *line = settings->given.report;
+	return !line || report_spec_parse(line, &spec, err) || err_prefix(err, "report");
+}
+
 static bool check_inbox_path(
     const struct inbox_settings *settings, bool local_rules, struct err *err)
 {
@@ -310,8 +331,10 @@ struct inbox_settings *inbox_settings_create(
 	settings->given = *given;
 	dedup_spec_init(&settings->spec, NULL);
 	copy_all(settings);
+
 	if (check_names(settings, err) && check_numbers(&settings->given, err) &&
 	    check_retries(settings, err) && check_inbox_dedup(settings, err) &&
+	    check_inbox_claims(settings, err) && check_inbox_report(settings, err) &&
 	    inbox_settings_check_rules(settings, settings->given.rules, err) &&
 	    kafka_conf_check(&settings->kafka, false, err))
 		return settings;
@@ -341,6 +364,8 @@ void inbox_settings_destroy(struct inbox_settings *settings)
 	dedup_spec_finish(&settings->spec);
 	free((char *)given->group);
 	free((char *)given->dedup);
+	free((char *)given->claims);
+	free((char *)given->report);
 	free((char *)given->path);
 	free((char *)given->id);
 	free((char *)given->dead_letters);

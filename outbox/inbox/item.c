@@ -10,6 +10,7 @@
 #include <string.h>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
+#include "claimer.h"
 #include "clock.h"
 #include "text.h"
 
@@ -19,17 +20,20 @@ enum { FEW_HEADERS = 16 };
 /* item_destroy may come in every state: the partition is revoked. */
 static const struct state_row item_rows[ITEM_STATES] = {
     [ITEM_ARRIVED] = {"arrived",
-	MAY(QUEUED) | MAY(READY) | MAY(RESTING) | MAY(SENDING) | MAY(BLOCKED) | MAY(LOGGING),
+	MAY(QUEUED) | MAY(CLAIMING) | MAY(READY) | MAY(RESTING) | MAY(SENDING) | MAY(BLOCKED) |
+	    MAY(LOGGING),
 	"waits until the store says whether it is new"},
     [ITEM_QUEUED] = {"queued",
-	MAY(READY) | MAY(RESTING) | MAY(SENDING) | MAY(BLOCKED) | MAY(LOGGING),
+	MAY(CLAIMING) | MAY(READY) | MAY(RESTING) | MAY(SENDING) | MAY(BLOCKED) | MAY(LOGGING),
 	"waits for the message in front of it in its key queue"},
-    [ITEM_READY] = {"ready", MAY(IN_PROGRESS), "waits for a free handler"},
+    [ITEM_CLAIMING] = {"claiming", MAY(READY) | MAY(RESTING),
+	"waits until its id is claimed, or another consumer is known to have the claim"},
+    [ITEM_READY] = {"ready", MAY(IN_PROGRESS) | MAY(CLAIMING), "waits for a free handler"},
     [ITEM_IN_PROGRESS] = {"in_progress", MAY(ENDED), "its handler works on it"},
     [ITEM_ENDED] = {"ended", MAY(RESTING) | MAY(SENDING) | MAY(BLOCKED) | MAY(LOGGING),
 	"its handler has finished, and the loop has not seen that yet"},
     [ITEM_RESTING] = {"resting",
-	MAY(READY) | MAY(RESTING) | MAY(SENDING) | MAY(BLOCKED) | MAY(LOGGING),
+	MAY(CLAIMING) | MAY(READY) | MAY(RESTING) | MAY(SENDING) | MAY(BLOCKED) | MAY(LOGGING),
 	"waits for the time of its next attempt"},
     [ITEM_SENDING] = {"sending", MAY(LOGGING) | MAY(BLOCKED),
 	"waits until the broker acknowledges its record in a retry or dead-letter topic"},
@@ -201,8 +205,10 @@ void item_drop_claims(struct item *item)
 	item->public.header_count = kept;
 }
 
+/* A message that is freed is handled no longer, whatever came of it. */
 static void free_parts(struct item *item)
 {
+	claimer_release(item);
 	free(item->owned_id);
 	free(item->owned_leg);
 	free(item->reason);

@@ -3,6 +3,7 @@
  * A message in memory: a copy of its record, so that no memory of librdkafka is held while the
  * message waits, and the message's state.
  */
+#include "claims.h"
 #include "consumer.h"
 #include "inbox.h"
 #include "states.h"
@@ -14,6 +15,7 @@
 enum item_state {
 	ITEM_ARRIVED,
 	ITEM_QUEUED,
+	ITEM_CLAIMING,
 	ITEM_READY,
 	ITEM_IN_PROGRESS,
 	ITEM_ENDED,
@@ -36,6 +38,7 @@ enum item_fate {
 };
 
 struct inbox_partition;
+struct claimer;
 
 /* Fields that the worker pool changes are grouped, and so are fields that only the loop uses. */
 struct item {
@@ -55,7 +58,11 @@ struct item {
 	size_t bytes;
 	int64_t arrived_ms, due_ms; /* clock_ms */
 	int tries;                  /* here */
-	bool out;                   /* the worker pool has it; a field of the loop */
+	bool out;                   /* the worker pool or the claimer has it; a field of the loop */
+	/* The claim on its id, from when it was granted until claimer_release; number 0: none. */
+	struct claimer *claimer;
+	struct outbox_claim claim;
+	int refusals; /* how often its claim was refused since it was last granted */
 	/*
 	 * The id by which the store knows it: public.id, and for a redelivered message also its
 	 * leg, so that it does not count as a copy of the original message. NULL: none.
@@ -68,6 +75,7 @@ struct item {
 	bool checked;     /* the store was queried */
 	bool pending;     /* its id is pending in the store */
 	bool judged;      /* the rules were queried */
+	bool handled;     /* it ended in a way that is reported (settings.report) */
 	bool known;       /* it was finished before, and only its id must be remembered */
 	bool redelivered; /* it has the header outbox-group */
 };

@@ -11,10 +11,12 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
+#include "claimer.h"
 #include "clock.h"
 #include "logging.h"
 #include "loop_private.h"
 #include "redelivery.h"
+#include "reporter.h"
 #include "subscription.h"
 #include "text.h"
 #include "worker_pool.h"
@@ -123,6 +125,7 @@ static void run_turn(struct loop *loop)
 	loop_take_ends(loop);
 	loop_take_redelivered(loop);
 	loop_take_timers(loop);
+	loop_take_claimed(loop);
 
 	loop_apply_pauses(loop);
 	loop_apply_rules(loop);
@@ -141,6 +144,8 @@ static void run_turn(struct loop *loop)
 	worker_pool_hold_until(loop->workers, subscription_held_until(loop->subscription));
 	if (loop->ready.first)
 		worker_pool_offer(loop->workers, &loop->ready);
+	if (loop->claiming.first)
+		claimer_offer(loop->claimer, &loop->claiming);
 
 	loop_flush_in_time(loop);
 	loop_commit_in_time(loop);
@@ -175,6 +180,8 @@ static void *run_inbox_loop(void *context)
 static void free_loop(struct loop *loop)
 {
 	worker_pool_destroy(loop->workers);
+	reporter_destroy(loop->reporter);
+	claimer_destroy(loop->claimer); /* handlers need their claims until they return */
 	redelivery_destroy(loop->redelivery);
 	subscription_destroy(loop->subscription, CLOSE_MS);
 	if (loop->wake_fd >= 0)
@@ -190,6 +197,29 @@ static void free_loop(struct loop *loop)
 	item_pool_finish(&loop->pool);
 	pthread_mutex_destroy(&loop->mutex);
 	free(loop);
+}
+
+/* Claims for as many messages as handlers have, and for twice as many that come next: they are
+ * claimed when a handler becomes free. Not for more, since other consumers may want the ids. */
+static bool make_claimer(struct loop *loop, struct err *err)
+{
+	const struct outbox_inbox_settings *given = &loop->settings->given;
+	const struct claimer_settings settings = {.line = given->claims,
+	    .most = 3 * (size_t)given->concurrency + (size_t)given->batch,
+	    .wake_fd = loop->wake_fd};
+	if (!given->claims)
+		return true;
+	loop->claimer = claimer_create(&settings, err);
+	return loop->claimer;
+}
+
+static bool make_reporter(struct loop *loop, struct err *err)
+{
+	const char *line = loop->settings->given.report;
+	if (!line)
+		return true;
+	loop->reporter = reporter_create(line, loop->wake_fd, err);
+	return loop->reporter;
 }
 
 static bool make_loop_parts(struct loop *loop, struct outbox_inbox *inbox, struct err *err)
@@ -211,6 +241,8 @@ static bool make_loop_parts(struct loop *loop, struct outbox_inbox *inbox, struc
 	    .not_committed = loop_on_not_committed,
 	    .context = loop};
 
+	if (!make_claimer(loop, err) || !make_reporter(loop, err))
+		return false;
 	loop->redelivery = redelivery_create(&loop->settings->kafka, given->group);
 	loop->workers = worker_pool_create(&workers, err);
 	loop->subscription = loop->workers ? subscription_create(&settings, &callbacks, err) : NULL;

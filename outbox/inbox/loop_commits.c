@@ -1,16 +1,25 @@
-/* Makes finished messages durable and commits them; keeps the figures. */
+/*
+ * Makes finished messages durable and commits them; keeps the figures. Begin at loop_commit: it
+ * prepares a commit for each partition that has changed, and sends it. With settings.report a
+ * prepared commit waits until the reporter has reported its messages; loop_commit_in_time looks at
+ * that in each turn, and no other commit is prepared meanwhile.
+ */
 #include "loop_private.h"
 
 #include <stdlib.h>
 #include "clock.h"
 #include "fault.h"
+#include "hex.h"
+#include "reporter.h"
 #include "subscription.h"
 #include "text.h"
 #include "worker_pool.h"
 
 enum {
-	FLUSH_MS = 10,   /* between two writes of the stores' logs */
-	COMMIT_PACE = 5, /* least time between commits, in durations of the last one */
+	FLUSH_MS = 10,            /* between two writes of the stores' logs */
+	COMMIT_PACE = 5,          /* least time between commits, in durations of the last one */
+	REPORT_EARLY = 20000,     /* a commit comes before its time with so many ids to report */
+	UNREPORTED_MOST = 100000, /* ids in memory; 16 bytes each */
 };
 
 /* --- commits -------------------------------------------------------------------------------- */
@@ -36,13 +45,20 @@ static void send_commit(
 	fault_point("inbox_committed");
 }
 
-void loop_commit(struct loop *loop, bool wait)
+/* The ids of the partition's handled messages are reported before the prepared commit is sent. */
+static void report_handled(struct loop *loop, struct inbox_partition *assigned)
 {
-	struct subscription_place *places =
-	    xcalloc((size_t)loop->partition_count + 1, sizeof *places);
-	int count = 0;
-	struct err err;
+	struct text *handled = &assigned->handled;
+	if (!loop->reporter)
+		return;
+	loop->report_mark =
+	    reporter_add(loop->reporter, handled->data, handled->length / UUID_BYTES);
+	text_clear(handled);
+}
 
+static void prepare_commits(struct loop *loop)
+{
+	struct err err;
 	for (int i = 0; i < loop->partition_count; i++) {
 		struct inbox_partition *assigned = loop->partitions[i];
 		/* an unchanged commit would only cost a request */
@@ -54,12 +70,104 @@ void loop_commit(struct loop *loop, bool wait)
 			continue;
 		}
 		assigned->changed = false;
-		places[count++] = (struct subscription_place){
-		    assigned->topic, assigned->partition, assigned->offsets.done, assigned->text};
+		report_handled(loop, assigned);
+	}
+}
+
+static bool has_prepared(const struct loop *loop)
+{
+	for (int i = 0; i < loop->partition_count; i++)
+		if (loop->partitions[i]->prepared)
+			return true;
+	return false;
+}
+
+static void send_prepared(struct loop *loop, bool wait)
+{
+	struct subscription_place *places =
+	    xcalloc((size_t)loop->partition_count + 1, sizeof *places);
+	int count = 0;
+	for (int i = 0; i < loop->partition_count; i++) {
+		struct inbox_partition *assigned = loop->partitions[i];
+		if (assigned->prepared && inbox_partition_commits(assigned))
+			places[count++] = inbox_partition_take_commit(assigned);
 	}
 	if (count)
 		send_commit(loop, places, count, wait);
 	free(places);
+}
+
+/* --- reports -------------------------------------------------------------------------------- */
+
+void loop_note_handled(struct loop *loop, const struct item *item)
+{
+	const struct outbox_rules_header *id;
+	unsigned char uuid[UUID_BYTES];
+	if (!loop->reporter)
+		return;
+	id = item_header(item, "outbox-id");
+	if (id && uuid_read(id->value, id->length, uuid))
+		text_append(&item->assigned->handled, (const char *)uuid, sizeof uuid);
+}
+
+/* Without those that the reporter has. */
+static size_t count_handled(const struct loop *loop)
+{
+	size_t bytes = 0;
+	for (int i = 0; i < loop->partition_count; i++)
+		bytes += loop->partitions[i]->handled.length;
+	return bytes / UUID_BYTES;
+}
+
+bool loop_is_unreported(const struct loop *loop)
+{
+	return loop->reporter && count_handled(loop) >= UNREPORTED_MOST;
+}
+
+static bool are_reported(struct loop *loop)
+{
+	return !loop->reporter || reporter_reported(loop->reporter) >= loop->report_mark;
+}
+
+static void tell_of_reports(struct loop *loop)
+{
+	struct err err;
+	if (!loop->reporter || !reporter_failed(loop->reporter, &err))
+		return;
+	err_prefix(&err, "handled messages cannot be reported as done, and their offsets are not "
+			 "committed before that");
+	loop_tell(loop, "inbox_reports_wait", &err);
+}
+
+/* Sends the commits whose reports have succeeded since they were prepared. */
+static void send_reported(struct loop *loop)
+{
+	if (!loop->reporter)
+		return;
+	tell_of_reports(loop);
+	if (has_prepared(loop) && are_reported(loop))
+		send_prepared(loop, false);
+	loop->stats.reported = reporter_reported(loop->reporter);
+	loop->stats.unreported = count_handled(loop) + loop->report_mark - loop->stats.reported;
+}
+
+void loop_commit(struct loop *loop, bool wait)
+{
+	/* The next commit has ids of its own, and would only delay the one that waits for its
+	 * reports. */
+	if (!wait && !are_reported(loop))
+		return;
+	prepare_commits(loop);
+
+	if (wait && loop->reporter)
+		(void)reporter_wait(
+		    loop->reporter, loop->report_mark, clock_ms() + loop->settings->given.drain_ms);
+	tell_of_reports(loop);
+
+	/* Otherwise the offsets stay uncommitted: their messages come again as copies, and are
+	 * reported then. */
+	if (are_reported(loop))
+		send_prepared(loop, wait);
 }
 
 /* Commits the same offsets once more, so that the coordinator confirms that the partitions are
@@ -152,7 +260,9 @@ void loop_flush_in_time(struct loop *loop)
 void loop_commit_in_time(struct loop *loop)
 {
 	int64_t begin = clock_ms();
-	if (begin < loop->commit_at)
+	send_reported(loop);
+	bool early = loop->reporter && count_handled(loop) >= REPORT_EARLY && are_reported(loop);
+	if (begin < loop->commit_at && !early)
 		return;
 	loop_commit(loop, false);
 	note_figures(loop);

@@ -32,6 +32,8 @@ static void complete_item(struct loop *loop, struct item *item)
 	assigned->bytes -= (int64_t)item->bytes;
 	assigned->known -= item->known;
 	/* An item that was known as finished is in no queue, and its offset is set already. */
+	if (item->handled)
+		loop_note_handled(loop, item);
 	if (in_queue) {
 		offsets_finished(&assigned->offsets, item->public.offset);
 		assigned->changed = true;
@@ -170,6 +172,11 @@ static void make_item_ready(struct loop *loop, struct item *item)
 		loop_rest(loop, item, wait);
 		return;
 	}
+
+	if (loop->claimer && item->public.id) {
+		loop_claim(loop, item);
+		return;
+	}
 	item_move(item, ITEM_READY);
 	item->out = true;
 	item_list_add(&loop->ready, item);
@@ -194,10 +201,13 @@ static void advance_item(struct loop *loop, struct item *item)
 		break;
 	case FATE_COPY:
 		loop->stats.duplicates++;
+		item->handled = true;
 		finish_item(loop, item);
 		break;
 	case FATE_DROP:
 		loop->stats.refused++;
+		/* otherwise it was redelivered for another group, which has yet to handle it */
+		item->handled = item->judged;
 		finish_item(loop, item);
 		break;
 	case FATE_DEAD:
@@ -252,13 +262,16 @@ void loop_take_end(struct loop *loop, struct item *item)
 	int64_t first_ms = loop->settings->given.retry_first_ms;
 
 	item->out = false;
+	loop_end_claim(loop, item);
 	switch (item->result) {
 	case OUTBOX_INBOX_DONE:
 		loop->stats.handled++;
+		item->handled = true;
 		finish_item(loop, item);
 		break;
 	case OUTBOX_INBOX_DUPLICATE:
 		loop->stats.duplicates++;
+		item->handled = true;
 		finish_item(loop, item);
 		break;
 	case OUTBOX_INBOX_WAIT:

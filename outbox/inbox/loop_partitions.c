@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "claimer.h"
 #include "cleanup.h"
 #include "clock.h"
 #include "logging.h"
@@ -272,6 +273,16 @@ static void take_back_ready(struct item_list *list)
 		item->out = false;
 }
 
+/* After the worker pool, which gives messages back to the claimer. */
+static void take_back_claiming(struct loop *loop)
+{
+	if (!loop->claimer)
+		return;
+	struct item_list items = claimer_withdraw(loop->claimer);
+	take_back_ready(&items);
+	take_back_ready(&loop->claiming);
+}
+
 static void abandon_in_progress(struct loop *loop)
 {
 	loop->stats.abandoned += (uint64_t)worker_pool_abandon(loop->workers);
@@ -298,6 +309,7 @@ static void let_partitions_go(struct loop *loop, bool lost)
 	loop->closing = true;
 	take_back_ready(&ready);
 	take_back_ready(&loop->ready);
+	take_back_claiming(loop);
 	worker_pool_hold_until(loop->workers, 0);
 	drain_handlers(loop, clock_ms() + (lost ? 0 : loop->settings->given.drain_ms));
 	abandon_in_progress(loop);

@@ -1,7 +1,7 @@
 #pragma once
 /*
- * Shared by the files of a loop: loop.c (the thread), loop_items.c, loop_reading.c, loop_rules.c,
- * loop_commits.c, loop_partitions.c.
+ * Shared by the files of a loop: loop.c (the thread), loop_items.c, loop_claims.c, loop_reading.c,
+ * loop_rules.c, loop_commits.c, loop_partitions.c.
  *
  * Only the loop's thread uses these, except for the members that the mutex guards. Functions may
  * block on stores, and on other things only where the comment says so. A function that returns no
@@ -29,6 +29,9 @@ struct loop {
 	struct subscription *subscription;
 	struct worker_pool *workers;
 	struct redelivery *redelivery;
+	struct claimer *claimer;   /* NULL: ids are not claimed */
+	struct reporter *reporter; /* NULL: handled messages are not reported */
+	uint64_t report_mark;      /* reporter_add's, of the prepared commits */
 
 	struct inbox_partition_store common;
 	struct inbox_partition_rules common_rules;
@@ -42,12 +45,13 @@ struct loop {
 	struct item_pool pool;
 	struct key_queues key_queues;
 	struct timers timers;
-	struct item_list ready;
-	int64_t items, bytes; /* in memory, of all assigned partitions */
-	bool closing;         /* partitions are revoked: nothing is begun */
-	bool busy;            /* this turn did something */
-	int64_t full_since;   /* 0: there is room */
-	int64_t now_ms;       /* when this turn began */
+	struct item_list ready;    /* for the worker pool, at the end of the turn */
+	struct item_list claiming; /* for the claimer, likewise */
+	int64_t items, bytes;      /* in memory, of all assigned partitions */
+	bool closing;              /* partitions are revoked: nothing is begun */
+	bool busy;                 /* this turn did something */
+	int64_t full_since;        /* 0: there is room */
+	int64_t now_ms;            /* when this turn began */
 	int64_t flush_at, commit_at, told_at;
 	const char *told; /* the event */
 	uint64_t seed;
@@ -59,7 +63,7 @@ struct loop {
 	int64_t rules_at;  /* when to give them these lines */
 
 	pthread_mutex_t mutex; /* guards the members below */
-	char **new_rules;      /* of loop_change_rules, not yet seen by the loop; NULL: none */
+	char **new_rules; /* given by loop_change_rules; the loop takes them at its next turn */
 	bool over, ended;
 	struct err why;
 	struct outbox_inbox_stats shown;
@@ -103,6 +107,14 @@ void loop_take_timers(struct loop *loop);
 void loop_log_done(struct loop *loop);
 bool loop_is_logging(const struct loop *loop); /* some ids have yet to be logged */
 
+/* --- loop_claims.c -------------------------------------------------------------------------- */
+/* The message is handled once its id is claimed. */
+void loop_claim(struct loop *loop, struct item *item);
+/* Takes the messages whose claims were granted or refused. */
+void loop_take_claimed(struct loop *loop);
+/* A handler has finished the message. */
+void loop_end_claim(struct loop *loop, struct item *item);
+
 /* --- loop_reading.c ------------------------------------------------------------------------- */
 /* NULL: the partition is not assigned to this consumer, or not open yet. */
 struct inbox_partition *loop_find_partition(
@@ -131,6 +143,10 @@ void loop_apply_rules(struct loop *loop);
 /* Makes changes durable and commits them. wait: blocks until the coordinator has answered. */
 void loop_commit(struct loop *loop, bool wait);
 void loop_commit_in_time(struct loop *loop);
+/* The message is reported before its offset is committed. */
+void loop_note_handled(struct loop *loop, const struct item *item);
+/* Reports are too far behind: nothing more is read. */
+bool loop_is_unreported(const struct loop *loop);
 /* Writes the stores' logs from memory to the kernel. */
 void loop_flush_in_time(struct loop *loop);
 /* Asks whether the partitions are still ours, when the subscription has to know. */

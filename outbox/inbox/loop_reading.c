@@ -136,7 +136,7 @@ void loop_read_events(struct loop *loop)
  */
 bool loop_may_read(struct loop *loop)
 {
-	bool full = memory_is_full(loop), stuck = full;
+	bool full = memory_is_full(loop) || loop_is_unreported(loop), stuck = full;
 
 	for (int i = 0; i < loop->partition_count; i++)
 		stuck |= !loop->partitions[i]->paused && is_crowded(loop, loop->partitions[i]);

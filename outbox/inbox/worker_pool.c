@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "claimer.h"
 #include "clock.h"
 #include "fault.h"
 #include "text.h"
@@ -68,6 +69,11 @@ static size_t take_batch(struct worker_pool *pool, const struct outbox_inbox_mes
 	while (pool->ready.first && pool->in_progress < pool->settings.most &&
 	       count < (size_t)pool->settings.batch) {
 		struct item *item = item_list_take(&pool->ready);
+		/* It was paused since, or the server of the claims was away for long. */
+		if (!claimer_holds(item)) {
+			claimer_claim_again(item);
+			continue;
+		}
 		item_move(item, ITEM_IN_PROGRESS);
 		item->public.ticket = take_slot(pool, item);
 		ret_messages[count++] = &item->public;
@@ -91,6 +97,8 @@ static void *run_handler(void *context)
 			continue;
 		}
 		size_t count = take_batch(pool, messages);
+		if (count == 0)
+			continue;
 		pthread_mutex_unlock(&pool->mutex);
 		pool->settings.handle(
 		    pool->settings.context, pool->settings.inbox, messages, count);
@@ -254,7 +262,7 @@ bool worker_pool_holds(struct worker_pool *pool, uint64_t ticket)
 {
 	pthread_mutex_lock(&pool->mutex);
 	const struct item *item = find_ticket(pool, ticket);
-	bool holds = item && item->assigned && clock_ms() < pool->until_ms;
+	bool holds = item && item->assigned && clock_ms() < pool->until_ms && claimer_holds(item);
 	pthread_mutex_unlock(&pool->mutex);
 	return holds;
 }

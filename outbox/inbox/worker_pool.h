@@ -45,8 +45,8 @@ void worker_pool_forget(struct worker_pool *pool);
 int worker_pool_in_progress(struct worker_pool *pool);
 
 /*
- * Is the message in progress, does the consumer still own its partition, and is the moment of
- * worker_pool_hold_until not reached?
+ * Is the message in progress, does the consumer still own its partition and its claim, and is the
+ * moment of worker_pool_hold_until not reached?
  */
 bool worker_pool_holds(struct worker_pool *pool, uint64_t ticket);
 bool worker_pool_finish(

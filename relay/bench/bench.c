@@ -222,8 +222,13 @@ static bool run_compared(const struct call *call, const struct publisher_setting
 	if (call->argument_count == 1 && text_equal(kind, "limit"))
 		return check_publisher(publisher, err) && bench_limit(publisher, topic, err);
 	if (call->argument_count == 2 && text_equal(kind, "consume"))
-		return bench_consume(
-		    kafka, call->arguments[1], topic, call_number(call, "messages", 1), err);
+		return bench_consume(kafka,
+		    &(struct bench_consumption){.kind = call->arguments[1],
+			.topic = topic,
+			.claims = call_text(call, "claims", NULL),
+			.report = call_text(call, "report", NULL),
+			.messages = call_number(call, "messages", 1)},
+		    err);
 	if (call->argument_count == 2 && text_equal(kind, "open"))
 		return bench_open(
 		    kafka, call->arguments[1], topic, call_number(call, "topics", 1), err);

@@ -334,8 +334,13 @@ bool bench_dedup(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_rules(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_inbox(struct bench *bench, struct err *err) MUST_CHECK;
 /* `outbox-relay-bench consume KIND`: a consumer that the part inbox measures as a child process. */
-bool bench_consume(const struct kafka_settings *kafka, const char *kind, const char *topic,
-    int64_t count, struct err *err) MUST_CHECK;
+struct bench_consumption {
+	const char *kind, *topic;
+	const char *claims, *report; /* lines, as in inbox.h; NULL: none */
+	int64_t messages;
+};
+bool bench_consume(const struct kafka_settings *kafka, const struct bench_consumption *what,
+    struct err *err) MUST_CHECK;
 /* `outbox-relay-bench open`: a bare producer to topics PREFIX-0, PREFIX-1 and so on; prints its
  * memory in bytes. */
 bool bench_open(const struct kafka_settings *kafka, const char *partitions, const char *prefix,

@@ -45,11 +45,15 @@ static const struct command_option options[] = {
 	"and `rules` judge a hundredth as many messages.",
 	100000, 1000000000},
     {"redis", "URL",
-	"A Redis server for `dedup` and `rules`. A database without keys is emptied again."},
+	"A Redis server for `dedup` and `rules`, and for the claims of `inbox`. `dedup` and "
+	"`rules` "
+	"empty a database that had no keys."},
     {"redis-cluster", "URL",
 	"All masters of a Redis Cluster for `dedup`, which is compared with the server of "
 	"`redis`, and for `rules`."},
-    {"dsn", "DSN", "A database for `dedup` and `rules`, which create a schema of their own there."},
+    {"dsn", "DSN",
+	"A database for `dedup` and `rules`, and for claims and reports of `inbox`; the bench "
+	"creates a schema of its own there."},
     {"runs", "N",
 	"Runs whose median counts. Default: 3; 9 for drains, for consumers that do nothing, for "
 	"`redis` and with undecided prepares; 15 for `table`. writer, memory and idle have a "
@@ -59,6 +63,8 @@ static const struct command_option options[] = {
 	"5000000 rows, 50000000 published rows, 5000000 scheduled rows, 20000 topics, 10000000 "
 	"messages, 100000000 ids: takes hours and 40 GB."},
     {"topic", "NAME", "The topic of the kinds limit, consume and open."},
+    {"claims", "LINE", "The line of claims of the kind consume."},
+    {"report", "LINE", "The line of reports of the kind consume."},
     {"relay", "PROGRAM",
 	"The outbox-relay to measure. Default: outbox-relay in the folder of outbox-relay-bench, "
 	"else the one on PATH."},
@@ -72,7 +78,7 @@ static_assert(sizeof options / sizeof *options - 1 <= CALL_OPTIONS, "a call has 
 static const struct command command_bench = {
     .name = "bench",
     .arguments = "[KIND…|all]",
-    .most_arguments = 16,
+    .most_arguments = 17,
     .summary = "Measures outbox-relay on your Postgres and Kafka, compared with their limits.",
     .description =
 	"Creates a schema and a topic of its own with 6 partitions, fills them with JSON of "
@@ -142,8 +148,11 @@ static const struct command command_bench = {
 	"inbox: without Postgres. A topic of JSON with the relay's headers is read by a bare "
 	"consumer of librdkafka and, in turns with it, by the library with a handler that does "
 	"nothing, without dedup and with the stores bloom and sequence, each in a process of its "
-	"own (the kind consume). Then by a handler that sleeps for 5 ms, 256 of them at once; "
-	"and by the sidecar, which posts to a server of the bench, singly and in batches of 100, "
+	"own (the kind consume). Then by a handler that sleeps for 5 ms, 256 of them at once. "
+	"With --redis or --dsn: the same handlers, and 16 of them at once, with claims on the "
+	"ids of messages in progress, compared with those without claims; with --dsn also "
+	"with each message reported as done. Last, "
+	"by the sidecar, which posts to a server of the bench, singly and in batches of 100, "
 	"compared with the same requests by a bare loop of libcurl with as many connections, and "
 	"by ab if that is installed. The rate is from the first message to the last.\n"
 	"dedup: without Postgres and Kafka. Lookups in filters in memory are compared with bare "

@@ -63,6 +63,7 @@ static const struct kind {
     {"bloom", "bloom ids=%lld rate=0.1%% window=24h", do_nothing, 4 * BATCH, BATCH},
     {"sequence", "sequence", do_nothing, 4 * BATCH, BATCH},
     {"slow", NULL, be_slow, BENCH_SLOW_AT_ONCE, 1},
+    {"slow-16", NULL, be_slow, 16, 1},
 };
 
 static const struct kind *find_consumer_kind(const char *name)
@@ -107,11 +108,12 @@ static const char **kafka_properties(const struct kafka_settings *kafka)
 }
 
 static bool consume_topic(const struct kafka_settings *kafka, const struct kind *kind,
-    const char *topic, const char *group, const char *folder, int64_t count, int64_t *ret_span_us,
-    struct err *err)
+    const struct bench_consumption *what, const char *group, const char *folder,
+    int64_t *ret_span_us, struct err *err)
 {
-	const char **properties = kafka_properties(kafka), *topics[] = {topic, NULL};
-	owned_text char *dedup = kind->dedup ? xformat(kind->dedup, (long long)count * 2) : NULL;
+	const char **properties = kafka_properties(kafka), *topics[] = {what->topic, NULL};
+	owned_text char *dedup =
+	    kind->dedup ? xformat(kind->dedup, (long long)what->messages * 2) : NULL;
 	struct consumed consumed = {0};
 	struct outbox_error error;
 	const struct outbox_inbox_settings settings = {.kafka = properties,
@@ -120,11 +122,13 @@ static bool consume_topic(const struct kafka_settings *kafka, const struct kind 
 	    .handle = kind->handle,
 	    .context = &consumed,
 	    .dedup = dedup,
+	    .claims = what->claims,
+	    .report = what->report,
 	    .path = folder,
 	    .concurrency = kind->concurrency,
 	    .batch = kind->batch};
 	struct outbox_inbox *inbox = outbox_inbox_open(&settings, &error);
-	bool good = inbox ? wait_until_consumed(inbox, &consumed, count, err)
+	bool good = inbox ? wait_until_consumed(inbox, &consumed, what->messages, err)
 			  : outbox_error_take(&error, err);
 
 	outbox_inbox_close(inbox);
@@ -133,21 +137,21 @@ static bool consume_topic(const struct kafka_settings *kafka, const struct kind 
 	return good;
 }
 
-bool bench_consume(const struct kafka_settings *kafka, const char *name, const char *topic,
-    int64_t count, struct err *err)
+bool bench_consume(
+    const struct kafka_settings *kafka, const struct bench_consumption *what, struct err *err)
 {
-	const struct kind *kind = find_consumer_kind(name);
+	const struct kind *kind = find_consumer_kind(what->kind);
 	owned_text char *group = xformat("outbox_bench_%d", (int)getpid());
 	char folder[256];
 	int64_t span_us = 0;
 	bool good;
 
-	if (!kind && !text_equal(name, "bare"))
-		return err_set(err, ERR_REJECT, "there is no consumer '%.40s'", name);
+	if (!kind && !text_equal(what->kind, "bare"))
+		return err_set(err, ERR_REJECT, "there is no consumer '%.40s'", what->kind);
 	if (!bench_dedup_folder(folder, sizeof folder, err))
 		return false;
-	good = kind ? consume_topic(kafka, kind, topic, group, folder, count, &span_us, err)
-		    : bare_consume(kafka, topic, group, count, &span_us, err);
+	good = kind ? consume_topic(kafka, kind, what, group, folder, &span_us, err)
+		    : bare_consume(kafka, what->topic, group, what->messages, &span_us, err);
 	bench_dedup_remove(folder);
 	printf("%lld\n", (long long)span_us);
 	return good;

@@ -236,7 +236,7 @@ bool bench_inbox(struct bench *bench, struct err *err)
 	if (good)
 		bench_judge(&place, "memory of an inbox, besides its files", "MiB", most_mib, '<',
 		    MOST_MIB);
-	good = good && bench_inbox_sidecar(&place, err);
+	good = good && bench_inbox_claims(&place, err) && bench_inbox_sidecar(&place, err);
 	/* figures were added to the copy, and the array may have moved */
 	bench->figures = place.figures;
 	bench->figure_count = place.figure_count;

@@ -124,6 +124,8 @@ struct config_deliver {
 	enum deliver_mode mode; /* of a single message; a batch is always structured */
 	int64_t batch;          /* messages in one request; 1 unless form is batch */
 	char *dedup;            /* a line for outbox_dedup_open; "": copies are not recognised */
+	char *claims;           /* a line for outbox_claims_open; "": ids are not claimed */
+	char *report;           /* a line of report_spec.h; "": nothing is reported */
 	char *path;             /* state folder; "": none */
 	char *id;               /* what identifies a message */
 	enum outbox_inbox_policy without_id;

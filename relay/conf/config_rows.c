@@ -385,6 +385,20 @@ const struct config_row config_rows[] = {
 			"docs/reference/dedup.md. `ids=` is the number of ids of one partition, "
 			"and each assigned partition uses that memory. Empty: duplicates are "
 			"delivered."},
+	{DELIVER(claims), .type = CONFIG_TEXT, .default_value = "",
+		.help = "Server that keeps claims on ids, a line such as `redis "
+			"url=redis://127.0.0.1 name=billing lease=30s` or `postgres dsn=... "
+			"name=billing` (docs/explain/dedup.md). While the application handles a "
+			"message, no other process with the same line delivers one with its id. "
+			"Empty: ids are not claimed."},
+	{DELIVER(report), .type = CONFIG_TEXT, .default_value = "",
+		.help = "Database that the messages come from, a line such as `postgres dsn=... "
+			"schema=outbox`. The relay reports each handled message there before it "
+			"commits the offset, so that a unique key with `while_pending => 'done'` "
+			"may be used again (docs/guide/unique.md). Set it in one section of a "
+			"topic. Empty: nothing is reported."},
+	{CONFIG_DELIVER, "report_file", CONFIG_FILE, .default_value = "",
+		.help = "File that holds the report line, for a dsn with a password."},
 	{DELIVER(path), .type = CONFIG_TEXT, .default_value = "",
 		.help = "Folder for the state of dedup and rules. The relay creates it if its "
 		    "parent exists."},

@@ -783,7 +783,7 @@ static void warn_of_exposed(const struct config *config)
 		    pg_dsn_is_exposed(config->checks[i].dsn))
 			warn_of_postgres("check", config->checks[i].name);
 	for (int i = 0; i < config->deliver_count; i++)
-		if (deliver_dedup_is_exposed(&config->delivers[i]))
+		if (deliver_dsn_is_exposed(&config->delivers[i]))
 			warn_of_postgres("deliver", config->delivers[i].name);
 
 	for (int i = 0; i < config->kafka_count; i++)

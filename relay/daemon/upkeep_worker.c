@@ -340,7 +340,7 @@ static void note_upkeep(struct upkeep_worker *worker)
 	pthread_mutex_lock(&worker->mutex);
 	text_copy(worker->status.problem, sizeof worker->status.problem,
 	    upkeep->problem[0] ? upkeep->problem : upkeep->lock_holder);
-	/* what was detached in this step is archived at once */
+	/* the archiver begins at once with a partition that this step has detached */
 	worker->archive_at = 0;
 	pthread_cond_broadcast(&worker->changed);
 	pthread_mutex_unlock(&worker->mutex);

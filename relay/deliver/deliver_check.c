@@ -3,12 +3,14 @@
 #include <libgen.h>
 #include <string.h>
 #include <unistd.h>
+#include "claims_store.h"
 #include "cleanup.h"
 #include "dedup_stores.h"
 #include "deliver_inbox.h"
 #include "deliver_text.h"
 #include "http_sender.h"
 #include "pg.h"
+#include "report_spec.h"
 #include "rule_key.h"
 #include "rules_article.h"
 #include "rules_check.h"
@@ -51,13 +53,52 @@ static bool check_deliver_dedup(
 	return true;
 }
 
-bool deliver_dedup_is_exposed(const struct config_deliver *section)
+static bool check_deliver_claims(const struct config_deliver *section, struct err *err)
+{
+	OWNED(claims_spec_finish) struct claims_spec spec = {0};
+	struct err why;
+
+	return !section->claims[0] ||
+	       (claims_spec_parse(section->claims, &spec, &why) &&
+		   (!spec.dsn || pg_dsn_check(spec.dsn, &why))) ||
+	       refuse_deliver_key(section, err, "claims", why.message);
+}
+
+static bool dedup_is_exposed(const struct config_deliver *section)
 {
 	OWNED(dedup_spec_finish) struct dedup_spec spec = {0};
 	struct err why;
 
 	return section->dedup[0] && dedup_spec_parse(section->dedup, &spec, &why) && spec.dsn &&
 	       pg_dsn_is_exposed(spec.dsn);
+}
+
+static bool check_deliver_report(const struct config_deliver *section, struct err *err)
+{
+	OWNED(report_spec_finish) struct report_spec spec = {0};
+	struct err why;
+
+	return !section->report[0] || report_spec_parse(section->report, &spec, &why) ||
+	       refuse_deliver_key(section, err, "report", why.message);
+}
+
+static bool report_is_exposed(const struct config_deliver *section)
+{
+	OWNED(report_spec_finish) struct report_spec spec = {0};
+	struct err why;
+
+	return section->report[0] && report_spec_parse(section->report, &spec, &why) &&
+	       pg_dsn_is_exposed(spec.dsn ? spec.dsn : "");
+}
+
+bool deliver_dsn_is_exposed(const struct config_deliver *section)
+{
+	OWNED(claims_spec_finish) struct claims_spec spec = {0};
+	struct err why;
+
+	return dedup_is_exposed(section) || report_is_exposed(section) ||
+	       (section->claims[0] && claims_spec_parse(section->claims, &spec, &why) && spec.dsn &&
+		   pg_dsn_is_exposed(spec.dsn));
 }
 
 static bool check_dedup_dsn(const struct config_deliver *section, struct err *err)
@@ -149,6 +190,7 @@ bool deliver_check(const struct config_deliver *section, struct err *err)
 	return http_sender_check(section, err) && check_id(section, err) &&
 	       check_event_source(section, err) &&
 	       check_deliver_dedup(section, &dedup_is_local, err) &&
+	       check_deliver_claims(section, err) && check_deliver_report(section, err) &&
 	       deliver_check_rules(section, &section->rules, section->rules_file, err) &&
 	       check_deliver_path(section, dedup_is_local, err) && check_dedup_dsn(section, err) &&
 	       deliver_inbox_check(section, err);

@@ -15,5 +15,6 @@ bool deliver_check_rules(const struct config_deliver *section, const struct conf
  */
 char *deliver_missing_folder(const struct config_deliver *section);
 
-/* Whether the dedup line has a dsn by which ids go unencrypted to another machine (pg.h). */
-bool deliver_dedup_is_exposed(const struct config_deliver *section);
+/* Whether the line of dedup, of claims or of reports has a dsn by which ids go unencrypted to
+ * another machine (pg.h). */
+bool deliver_dsn_is_exposed(const struct config_deliver *section);

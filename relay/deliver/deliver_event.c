@@ -253,9 +253,10 @@ static void add_outbox_attributes(struct deliver_event *event,
 	/* written anew, since "007" of a header is no number of JSON */
 	if (text_to_int64(origin->partition, 0, INT32_MAX, &partition))
 		add_event_attribute(event, "outboxpartition", integer_text(event, partition), true);
-	/* integers of CloudEvents have 32 bits */
+	/* integers of CloudEvents have 32 bits: offset and token are texts */
 	add_event_attribute(event, "outboxoffset", origin->offset, false);
 	add_event_attribute(event, "outboxattempt", integer_text(event, message->attempt), true);
+	add_event_attribute(event, DELIVER_TOKEN, event->token, false);
 	if (!message->payload)
 		add_event_attribute(event, "outboxtombstone", "true", true);
 }
@@ -379,6 +380,7 @@ void deliver_event_init(struct deliver_event *event, const struct outbox_inbox_m
 	event->length = message->payload ? message->payload_length : 0;
 	event->known_json = event->structured = false;
 	event->memory = (struct arena){0};
+	event->token = message->token ? integer_text(event, message->token) : NULL;
 	event->content_type = given_content_type(event, message);
 	/* Its attributes are in the payload: others beside them could contradict those. */
 	if (take_structured(event))

@@ -16,8 +16,9 @@
  *   time      of the record
  *
  * and these extensions are always ours: outboxtopic, outboxpartition and outboxoffset, where the
- * message was first; outboxattempt, from 1; outboxtombstone, true: it has no payload, which is
- * something else than an empty one. A record of a retry topic says where its message was first.
+ * message was first; outboxattempt, from 1; outboxtoken, the fencing token of the claim on its id,
+ * if ids are claimed; outboxtombstone, true: it has no payload, which is something else than an
+ * empty one. A record of a retry topic says where its message was first.
  *
  * A record that is a structured event already (its content type is application/cloudevents+json and
  * its payload is such an object) has only an id, and is written as it is.
@@ -30,9 +31,11 @@
 
 enum {
 	DELIVER_HEADERS_TAKEN = 64, /* more are left out: a server takes so many headers */
-	DELIVER_ATTRIBUTES = DELIVER_HEADERS_TAKEN + 10,
+	DELIVER_ATTRIBUTES = DELIVER_HEADERS_TAKEN + 11,
 	DELIVER_NAME_SIZE = 40,
 };
+
+#define DELIVER_TOKEN "outboxtoken"
 
 struct deliver_attribute {
 	const char *name, *value;
@@ -50,8 +53,9 @@ struct deliver_event {
 	const char *content_type; /* NULL: there is no payload, and the record does not say it */
 	const void *payload;
 	size_t length;
-	bool known_json; /* the payload: it was looked at */
-	bool structured; /* the payload is the event, with attributes of its own */
+	bool known_json;   /* the payload: it was looked at */
+	bool structured;   /* the payload is the event, with attributes of its own */
+	const char *token; /* NULL: its id is not claimed */
 	struct arena memory;
 };
 

@@ -41,6 +41,8 @@ static struct outbox_inbox_settings make_inbox_settings(
 	    .group = section->group,
 	    .topics = made->topics,
 	    .dedup = text_or_none(section->dedup),
+	    .claims = text_or_none(section->claims),
+	    .report = text_or_none(section->report),
 	    .path = text_or_none(section->path),
 	    .id = section->id,
 	    .without_id = section->without_id,

@@ -78,6 +78,18 @@ static const struct metric_row deliver_rows[] = {
 	"Memory of dedup."},
     {"relay_deliver_dedup_disk_bytes", METRIC_GAUGE, STATS(dedup_disk_bytes),
 	"Disk space of dedup."},
+    {"relay_deliver_claims_refused_total", METRIC_COUNTER, STATS(claims_refused),
+	"Claims that were refused because another process had the id; the message waits and is "
+	"claimed again."},
+    {"relay_deliver_claims_lost_total", METRIC_COUNTER, STATS(claims_lost),
+	"Claims that ended while the application had the message.",
+	.alert = "it rises: the process was paused, or the server of the claims was away, for "
+		 "longer than the lease"},
+    {"relay_deliver_reported_total", METRIC_COUNTER, STATS(reported),
+	"Handled messages that were reported to their database (key report)."},
+    {"relay_deliver_unreported", METRIC_GAUGE, STATS(unreported),
+	"Handled messages that are not reported yet. Their offsets are not committed.",
+	.alert = "it rises for minutes: the database of the key report is away or refuses"},
 };
 
 const struct metric_table deliver_metric_table = {

@@ -4,7 +4,7 @@
 #include <string.h>
 #include "http_peer.h"
 
-enum { OWN_HEADERS = 2 };
+enum { OWN_HEADERS = 3 };
 
 static const char *copy_request_text(struct deliver_request *request, const char *text)
 {
@@ -36,11 +36,22 @@ static void add_attribute(
 	add_request_header(request, name, deliver_event_encode(&request->memory, attribute->value));
 }
 
+/* A header also if the attributes are in the body: the application can refuse a token before it
+ * reads the body. */
+static void add_token(struct deliver_request *request, const struct deliver_event *event)
+{
+	if (event->token)
+		add_request_header(
+		    request, "ce-" DELIVER_TOKEN, copy_request_text(request, event->token));
+}
+
 /* An empty body has a content type all the same when there is a payload. */
 static void write_binary(struct deliver_request *request, const struct deliver_event *event)
 {
 	for (size_t i = 0; i < event->count; i++)
 		add_attribute(request, &event->attributes[i]);
+	if (event->structured)
+		add_token(request, event);
 	if (event->content_type)
 		add_request_header(
 		    request, "Content-Type", copy_request_text(request, event->content_type));
@@ -51,6 +62,7 @@ static void write_binary(struct deliver_request *request, const struct deliver_e
 static void write_structured(struct deliver_request *request, const struct deliver_event *event)
 {
 	add_request_header(request, "Content-Type", "application/cloudevents+json; charset=utf-8");
+	add_token(request, event);
 	deliver_event_write(event, &request->written);
 	request->body = text_string(&request->written);
 	request->body_length = request->written.length;

@@ -158,7 +158,7 @@ static bool keep_held(struct dispatch *dispatch, struct parcel *parcel)
 			parcel->messages[kept++] = parcel->messages[i];
 		else
 			ends[gone++] = (struct outbox_inbox_end){
-			    ticket, OUTBOX_INBOX_WAIT, "its partition was taken away", 0};
+			    ticket, OUTBOX_INBOX_WAIT, "its partition or its claim was lost", 0};
 	}
 	if (gone == 0)
 		return true;

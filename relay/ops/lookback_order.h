@@ -12,7 +12,7 @@ struct lookback_order {
 	char *chosen;
 	int64_t matching; /* by lookback_order_count */
 	int64_t id, done; /* by lookback_order_carry_out: of outbox.audit; ids that were changed */
-	int64_t duplicates; /* of those ids, committed without a message of their own */
+	int64_t duplicates; /* by lookback_order_carry_out: another message has their unique key */
 };
 
 void lookback_order_init(

@@ -250,8 +250,8 @@ static bool drop_behind(struct table *table, const struct partition_list *list, 
 		unknown |= outcome == PARTITION_BUSY;
 		if (outcome != PARTITION_HELD)
 			continue;
-		/* The oldest held partition is the one to report. Of the ledger, one that is not
-		 * older than the retention is held by usual windows. */
+		/* The oldest held partition is the one to report. A younger one of the ledger is
+		 * held by usual windows, which is no news. */
 		if (!held && partition->to_us <= retained_us) {
 			if (!tell_holder(table, partition->name, err))
 				return false;

@@ -58,7 +58,7 @@ declare
 	key_type text;
 	payload_type text;
 	headers_type text;
-	-- of key, key_bytes, payload and payload_bytes, two are null
+	-- two of key, key_bytes, payload and payload_bytes are null
 	write text := '
 		if publish.unique_key is not null then
 			return outbox.publish_unique(topic, %1$s, %2$s, %3$s, %4$s, publish.headers::pg_catalog.jsonb, event_id,

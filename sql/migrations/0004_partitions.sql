@@ -366,16 +366,18 @@ begin
 	elsif pg_relation_size(format('outbox.%I', leaf)::regclass) > 0 then
 		return 'not_empty';
 	end if;
+	perform outbox.archive_leave(leaf); -- before the lock, and taken back with it
 	perform outbox.partition_lock(of_table, leaf);
 	if pg_relation_size(format('outbox.%I', leaf)::regclass) > 0 then
-		return 'not_empty';
+		raise exception using errcode = 'OR004';
 	end if;
-	perform outbox.archive_leave(leaf); -- the rows of a restored partition are in a file
 	execute format('drop table outbox.%I', leaf);
 	return 'dropped';
 exception
 	when lock_not_available then
 		return 'busy';
+	when sqlstate 'OR004' then
+		return 'not_empty';
 end $$;
 
 -- Turns a partition whose rows nobody needs into a separate table, to be archived: 'detached', 'held',
@@ -394,11 +396,11 @@ begin
 	elsif not forced and outbox.partition_holder(leaf) is not null then
 		return 'held';
 	end if;
+	perform outbox.archive_leave(leaf); -- before the lock, and taken back with it
 	perform outbox.partition_lock(of_table, leaf);
 	if outbox.partition_changed(leaf, looked) then
-		return 'busy';
+		raise lock_not_available;
 	end if;
-	perform outbox.archive_leave(leaf);
 	execute format('alter table outbox.%I detach partition outbox.%I', of_table, leaf);
 	return 'detached';
 exception

@@ -169,7 +169,7 @@ language plpgsql volatile set lock_timeout = '300ms'
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
 set plan_cache_mode = force_generic_plan set search_path = pg_catalog, pg_temp as $$
 declare
-	most constant int := 1000; -- as outbox.unique_count
+	most constant int := 1000; -- as outbox.unique_limit
 	wanted record;
 	taken record;
 	mine bigint; -- the lock of the newest key that was free

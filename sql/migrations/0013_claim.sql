@@ -42,17 +42,36 @@ create function outbox.claim_next_token() returns bigint language sql
 	select setval('outbox.claim_token', greatest(nextval('outbox.claim_token'),
 		(extract(epoch from clock_timestamp()) * 1000000)::bigint)) $$;
 
--- Returns the claim's token; null: another holder has the id. Waits only while another call takes or
--- renews the same id.
+-- For each id, in order: its claim's token; null: another holder has the id. If an id comes twice in
+-- the call, only the first one is claimed. The ids share a token, since tokens of one id only are compared. Waits only while another call takes or renews one of the ids; all
+-- callers lock rows in the order of their keys.
+create function outbox.claim_take_many(name text, ids bytea[], lease interval) returns bigint[]
+	language sql security definer set search_path = pg_catalog, pg_temp set row_security = off as $$
+	select outbox.claim_guard(claim_take_many.name, claim_take_many.lease);
+	with next as materialized (
+		select outbox.claim_next_token() as token
+	), wanted as (
+		select w.id, min(w.n) as n from unnest(ids) with ordinality as w (id, n) group by w.id
+	), taken as (
+		insert into outbox.claim as c (name, id, token, expires_at)
+		select claim_take_many.name, w.id, n.token, clock_timestamp() + lease
+		from wanted w cross join next n order by w.id
+		on conflict on constraint claim_pkey do update
+			set token = greatest(excluded.token, c.token + 1), expires_at = clock_timestamp() + lease
+			where c.expires_at <= clock_timestamp()
+		returning c.id, c.token
+	)
+	select coalesce(array_agg(t.token order by u.n), '{}')
+	from unnest(ids) with ordinality as u (id, n)
+	left join wanted w on w.n = u.n left join taken t on t.id = w.id $$;
+comment on function outbox.claim_take_many(text, bytea[], interval) is 'Claims ids for the duration of the lease, at '
+	'most one day. Returns for each id, in order, the fencing token, or null if another holder has the id or it '
+	'came before in the call.';
+
+-- Returns the claim's token; null: another holder has the id.
 create function outbox.claim_take(name text, id bytea, lease interval) returns bigint
 	language sql security definer set search_path = pg_catalog, pg_temp set row_security = off as $$
-	select outbox.claim_guard(claim_take.name, claim_take.lease);
-	insert into outbox.claim as c (name, id, token, expires_at)
-	values (claim_take.name, claim_take.id, outbox.claim_next_token(), clock_timestamp() + lease)
-	on conflict on constraint claim_pkey do update
-		set token = greatest(excluded.token, c.token + 1), expires_at = clock_timestamp() + lease
-		where c.expires_at <= clock_timestamp()
-	returning token $$;
+	select (outbox.claim_take_many(claim_take.name, array[claim_take.id], claim_take.lease))[1] $$;
 comment on function outbox.claim_take(text, bytea, interval) is 'Claims an id for the duration of the lease, at most '
 	'one day. Returns the fencing token, or null if another holder has the id.';
 
@@ -83,20 +102,36 @@ end $$;
 comment on function outbox.claim_renew(text, bytea[], bigint[], interval) is 'Renews claims for a whole lease. '
 	'Returns for each claim, in order, whether it was still held and is now renewed.';
 
+-- Releases the claims. For each, in order: was it still held?
+create function outbox.claim_release_many(name text, ids bytea[], tokens bigint[]) returns boolean[]
+	language sql security definer set search_path = pg_catalog, pg_temp set row_security = off as $$
+	select outbox.claim_guard(claim_release_many.name, null);
+	with mine as (
+		select c.id, c.token, c.expires_at > clock_timestamp() as held
+		from outbox.claim c join unnest(ids, tokens) as w (id, token) on c.id = w.id and c.token = w.token
+		where c.name = claim_release_many.name
+		order by c.id for update of c
+	), gone as (
+		delete from outbox.claim c using mine m
+		where c.name = claim_release_many.name and c.id = m.id and c.token = m.token
+	)
+	select coalesce(array_agg(coalesce(m.held, false) order by u.n), '{}')
+	from unnest(ids, tokens) with ordinality as u (id, token, n)
+	left join mine m on m.id = u.id and m.token = u.token $$;
+comment on function outbox.claim_release_many(text, bytea[], bigint[]) is 'Releases claims. Returns for each, in '
+	'order, whether it was still held.';
+
 -- Releases the claim. Was it still held?
 create function outbox.claim_release(name text, id bytea, token bigint) returns boolean
 	language sql security definer set search_path = pg_catalog, pg_temp set row_security = off as $$
-	select outbox.claim_guard(claim_release.name, null);
-	with gone as (
-		delete from outbox.claim c where c.name = claim_release.name and c.id = claim_release.id
-			and c.token = claim_release.token
-		returning c.expires_at > clock_timestamp() as held
-	)
-	select coalesce((select g.held from gone g), false) $$;
+	select (outbox.claim_release_many(claim_release.name, array[claim_release.id],
+		array[claim_release.token]))[1] $$;
 comment on function outbox.claim_release(text, bytea, bigint) is 'Releases a claim. Returns whether it was still '
 	'held.';
 
 revoke execute on function
 	outbox.claim_take(text, bytea, interval),
+	outbox.claim_take_many(text, bytea[], interval),
 	outbox.claim_renew(text, bytea[], bigint[], interval),
-	outbox.claim_release(text, bytea, bigint) from public;
+	outbox.claim_release(text, bytea, bigint),
+	outbox.claim_release_many(text, bytea[], bigint[]) from public;

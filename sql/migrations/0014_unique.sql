@@ -77,8 +77,9 @@ alter table outbox.unique_ledger attach partition outbox.unique_ledger_default d
 
 -- Topics of keys that still need this partition; null: there is none. A row is needed until its window has passed, and
 -- the row of a message with while_pending until the message is published as well. Such a message has the txid of its
--- row, so that a shard that has not published it is recognised as in outbox.message_holder. Of which shard the message
--- is, the row does not say: it stays until all have. The newest rows are checked first, because they usually decide.
+-- row, so that a shard that has not published it is recognised as in outbox.message_holder. The row does not have the
+-- shard of the message: it stays until all shards have published. The newest rows are checked first, because they usually
+-- decide.
 create function outbox.unique_ledger_holder(leaf text) returns text language plpgsql
 	set enable_seqscan = on set jit = off as $$
 declare
@@ -119,15 +120,16 @@ begin
 	return ('x' || encode(substr(sha256(name), 1, 8), 'hex'))::bit(64)::bigint;
 end $$;
 
--- The window, in which a day has 24 hours in each zone; null: outbox.unique_refuse says why. One expression, because a
+-- The window, in which a day has 24 hours in each zone; null: outbox.unique_refuse says why. `within` null: the default. One expression, because a
 -- session prepares each expression anew in each transaction.
 create function outbox.unique_window(unique_key text, within interval, while_pending text) returns interval
 	stable language plpgsql as $$
 begin
 	return case when current_setting('transaction_isolation') = 'read committed'
 		and octet_length(convert_to(unique_key, 'UTF8')) between 1 and 512
-		and within > interval '0' and within <= interval '3650 days'
-		and coalesce(while_pending in ('published', 'done'), true) then make_interval(secs => extract(epoch from within)) end;
+		and coalesce(within > interval '0' and within <= interval '3650 days', true)
+		and coalesce(while_pending in ('published', 'done'), true)
+		then make_interval(secs => extract(epoch from coalesce(within, interval '24 hours'))) end;
 end $$;
 
 -- Raises an error for arguments for which no search could be right.
@@ -310,8 +312,8 @@ declare
 	taken pg_catalog.record;
 	written pg_catalog.record;
 begin
-	taken := outbox.unique_take(publish_unique.topic, publish_unique.unique_key,
-		coalesce(publish_unique.within, '24 hours'::pg_catalog.interval), publish_unique.while_pending, has_lock);
+	taken := outbox.unique_take(publish_unique.topic, publish_unique.unique_key, publish_unique.within,
+		publish_unique.while_pending, has_lock);
 	if taken.first is not null then
 		return taken.first;
 	end if;
@@ -343,9 +345,8 @@ begin
 		raise exception 'the arrays of outbox.publish_batch have different lengths, of which % is the largest', size
 			using errcode = 'array_subscript_error', hint = 'each array has one element for each message';
 	end if;
-	within := coalesce(publish_batch.within, '24 hours'::pg_catalog.interval);
 	if unique_keys is not null then
-		firsts := outbox.unique_lock(publish_batch.topic, unique_keys, within, publish_batch.while_pending);
+		firsts := outbox.unique_lock(publish_batch.topic, unique_keys, publish_batch.within, publish_batch.while_pending);
 	end if;
 	for item in select * from rows from (pg_catalog.unnest(keys), pg_catalog.unnest(payloads),
 		pg_catalog.unnest(unique_keys), pg_catalog.unnest(headers), pg_catalog.unnest(event_ids),
@@ -359,7 +360,8 @@ begin
 				item.payload_bytes);
 		elsif item.first is null then
 			id := outbox.publish_unique(publish_batch.topic, item.key, item.key_bytes, item.payload, item.payload_bytes,
-				item.headers, id, publish_batch.deliver_at, item.unique_key, within, publish_batch.while_pending, true);
+				item.headers, id, publish_batch.deliver_at, item.unique_key, publish_batch.within,
+				publish_batch.while_pending, true);
 		end if;
 		ids := pg_catalog.array_append(ids, id);
 	end loop;

@@ -83,7 +83,7 @@ declare
 	there bigint;
 	next_id bigint;
 	next_name text;
-	empty boolean;
+	gone boolean;
 begin
 	if not outbox.partition_begin() then
 		return 'busy';
@@ -105,23 +105,25 @@ begin
 		execute format('select count(*) from outbox.%I', of_leaf) into there;
 	end if;
 
+	perform outbox.archive_leave(of_leaf);
+	gone := pg_relation_size(format('outbox.%I', of_leaf)::regclass) = 0 or coalesce(there = restored_rows, false);
+	if not gone then
+		insert into outbox.archive (of_table, name, from_at, to_at, state)
+			values (table_name, of_leaf, part.from_at, part.to_at, 'waiting') returning id into next_id;
+		next_name := left(of_leaf, 40) || '_archive_' || next_id;
+		update outbox.archive a set leaf = next_name where a.id = next_id;
+	end if;
+
+	-- As little as possible under the lock. A row that came since takes back what was done before it.
 	perform outbox.partition_lock(table_name, of_leaf);
 	if outbox.partition_changed(of_leaf, looked) then
-		return 'busy';
-	end if;
-	empty := pg_relation_size(format('outbox.%I', of_leaf)::regclass) = 0;
-	if empty or there = restored_rows then
-		perform outbox.archive_leave(of_leaf);
+		raise lock_not_available;
+	elsif gone then
 		execute format('drop table outbox.%I', of_leaf);
 		return 'dropped';
 	end if;
-	perform outbox.archive_leave(of_leaf);
 	execute format('alter table outbox.%I detach partition outbox.%I', table_name, of_leaf);
-	insert into outbox.archive (of_table, name, from_at, to_at, state)
-		values (table_name, of_leaf, part.from_at, part.to_at, 'waiting') returning id into next_id;
-	next_name := left(of_leaf, 40) || '_archive_' || next_id;
 	execute format('alter table outbox.%I rename to %I', of_leaf, next_name);
-	update outbox.archive a set leaf = next_name where a.id = next_id;
 	return 'detached';
 exception
 	when lock_not_available then
@@ -153,8 +155,8 @@ exception
 		return 'missing';
 end $$;
 
--- The name of a type in a header: of a domain the type below it, which has the same bytes in a COPY and whose name
--- does not depend on the schema's.
+-- The name of a type in a header. For a domain it is the name of the base type: a COPY has the same bytes for both, and
+-- the base type's name has no schema in it.
 create function outbox.archive_type(of_type oid) returns text language sql stable
 	set search_path = pg_catalog, pg_temp as $$
 	select format_type(coalesce(nullif(t.typbasetype, 0), t.oid), null) from pg_type t where t.oid = of_type $$;

@@ -61,8 +61,10 @@ grant execute on function
 	outbox.processed_give_back(text, bytea[]),
 	outbox.processed_remove(text, bytea[]),
 	outbox.claim_take(text, bytea, interval),
+	outbox.claim_take_many(text, bytea[], interval),
 	outbox.claim_renew(text, bytea[], bigint[], interval),
 	outbox.claim_release(text, bytea, bigint),
+	outbox.claim_release_many(text, bytea[], bigint[]),
 	outbox.unique_done(uuid[]),
 	outbox.rules_judge(text, bigint[], bigint[], bigint[], bytea[], bigint[], bigint[], bigint[], bigint[],
 		bigint[], bigint[], bigint[]) to outbox_consumer;

@@ -370,17 +370,18 @@ def test_the_worked_examples_are_right(one_server):
 def test_the_scripts_are_those_of_the_page(one_server):
     """The server knows a script that ran by the SHA-1 of its text."""
     scripts = re.findall(r"^```lua\n(.*?)\n```$", PAGE, re.MULTILINE | re.DOTALL)
-    assert len(scripts) == 4
+    assert len(scripts) == 6
     digests = [hashlib.sha1(script.encode()).hexdigest() for script in scripts]
     one_server.client.flushall()
     one_server.client.script_flush()
-    assert one_server.client.script_exists(*digests) == [False] * 4
+    assert one_server.client.script_exists(*digests) == [False] * 6
     for _ in use(one_server, ""):
         with Claims(line(one_server, "", 3)) as claims:
             claim = claims.take("a")
             wait_for(lambda: one_server.client.script_exists(*digests).count(True) == 2, 30, "a renewal")
             claims.release(claim)
+            claims.take_many("b", "c")  # and closing releases both
     with Dedup(line(one_server, "")) as store:
         store.check("done")
         store.release("done")
-    assert one_server.client.script_exists(*digests) == [True] * 4
+    assert one_server.client.script_exists(*digests) == [True] * 6

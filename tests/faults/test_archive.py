@@ -348,8 +348,9 @@ def test_two_relays_write_one_file(old, folder, archives, make_relay):
     before = digest(old)
     relays = [make_relay(**archives) for _ in range(2)]
     until_archived(old)
-    assert len(os.listdir(folder)) == 1 and sum(len(each.events("partition_archived")) for each in relays) == 1
+    wait_for(lambda: sum(len(each.events("partition_archived")) for each in relays) == 1, 60, "the event of one")
     restore(old)
+    assert len(os.listdir(folder)) == 1
     assert digest(old) == before
 
 

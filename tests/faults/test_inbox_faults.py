@@ -398,3 +398,40 @@ def test_killed_between_two_steps_no_offset_is_ahead_of_a_durable_id(
     print(f"{deaths} deaths, {len(durable)} durable at the last, {again} effects more than once")
     assert not effects.out_of_order()
     kafka.delete_topic(topic)
+
+
+REPORT_STEPS = [*STEPS[:2], "inbox_to_report", "inbox_reported", *STEPS[2:]]
+
+
+@pytest.mark.parametrize("dedup", [None, "bloom ids=100k rate=0.1% window=1h"])
+def test_killed_between_two_steps_no_offset_is_ahead_of_a_report(kafka, database, tmp_path, chance, scale, dedup):
+    """At each death: every message before a committed offset was reported as done. In the end all are."""
+    topic = kafka.create_topic(f"inbox-reports-{'dedup' if dedup else 'none'}", PARTITIONS)
+    events = [event for first in range(0, 2000, 500) for event, in database.execute(
+        """select outbox.publish(%s, key => n::text, payload => 'x'::text, unique_key => n::text, within => '1 day',
+           while_pending => 'done')::text from generate_series(%s, %s) n""", (topic, first, first + 499))]
+    produce(kafka.bootstrap, topic, [(event, f"k{i % KEYS}", "x") for i, event in enumerate(events)])
+    ids = [{}, {}]  # of each partition, by offset
+    for record in read_topics(kafka.bootstrap, [topic]):
+        ids[record.partition][record.offset] = header(record, "outbox-id")
+    settings = {"dedup": dedup, "path": tmp_path / "state", "effects": Effects().path, "commit_every_ms": 20,
+                "concurrency": CONCURRENCY, "report": f"postgres dsn={database.dsn}",
+                "kafka": {"session.timeout.ms": 1500, "heartbeat.interval.ms": 300}}
+
+    def reported():
+        return {event for event, in database.execute(
+            "select event_id::text from outbox.unique_ledger where message_id is null")}
+
+    for step in chance.sample(REPORT_STEPS, scale(len(REPORT_STEPS), 2)):
+        inbox = Inbox(kafka.bootstrap, topic, [topic], delay=20,
+                      env={"OUTBOX_RELAY_FAULT": f"{step}:{chance.randint(2, 6)}"}, **settings)
+        # a fast one has done all in fewer commits
+        wait_for(lambda inbox=inbox: not inbox.running or reported() == set(events), 60, "its death", interval=0.2)
+        inbox.kill()
+        offsets = [committed(kafka.bootstrap, topic, topic, partition)[0] for partition in range(PARTITIONS)]
+        past = {id for partition, offset in enumerate(offsets)
+                for at, id in ids[partition].items() if at < offset}
+        assert past <= reported(), f"{len(past - reported())} of {len(past)} are not reported"
+    with Inbox(kafka.bootstrap, topic, [topic], **settings):
+        wait_for(lambda: reported() == set(events), 60, "all reports")
+    kafka.delete_topic(topic)

@@ -256,6 +256,20 @@ def test_dedup_removes_no_key_that_came_meanwhile():
     assert "whose key theirs came after the begin" in error
 
 
+def test_the_inbox_is_measured_with_claims(empty_database, kafka):
+    with Redis() as redis:
+        _, output = bench(empty_database, kafka, "--runs", 1, "--messages", 2000, "--redis", redis.url,
+                          "--dsn", empty_database.dsn, "inbox", "--json")
+        assert not redis.client.keys("*:claim:*")
+    figures = {figure["name"]: figure for figure in json.loads(output)["figures"]}
+    for where in ("Redis", "PostgreSQL"):
+        figure = figures[f"handlers of 5 ms, 16 at once, with claims in {where}"]
+        assert figure["ratio"] > 0 and figure["bound_value"] == 0.5
+        assert figures[f"handlers of 5 ms, 256 at once, with claims in {where}"]["ratio"] > 0
+    assert empty_database.execute(
+        "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'outbox%'") == [(0,)]
+
+
 def test_a_configuration_that_only_delivers_is_measured_or_refused(tmp_path, kafka):
     (tmp_path / "relay.ini").write_text(
         f'[kafka]\nbootstrap.servers = {kafka.bootstrap}\n[deliver "billing"]\n'

@@ -58,8 +58,14 @@ REFUSED = {
     "an id that is none": (DELIVER + "id = nothing:x\n", "id: "),
     "a source that is none": (DELIVER + "event_source = a b\n", "event_source: "),
     "a dedup that is none": (DELIVER + "dedup = none\n", "dedup: "),
+    "claims that are none": (DELIVER + "claims = none\n", "claims: "),
+    "claims without a name": (DELIVER + "claims = redis url=redis://127.0.0.1\n", "claims: name is missing"),
     "a dedup with a path": (DELIVER + "dedup = exact ids=1000 path=/tmp/x\n", "dedup: leave path= out"),
     "a dedup without a folder": (DELIVER + "dedup = exact ids=1000\n", "path: it is empty"),
+    "reports to what is no database": (DELIVER + "report = redis url=redis://127.0.0.1\n",
+                                       'billing"] report: \'redis\' is no database; begin the line with one of: postgres'),
+    "reports with a setting that is none": (DELIVER + "report = postgres name=a\n", "report: 'name' is no setting"),
+    "reports with a dsn that is none": (DELIVER + "report = postgres dsn=postgresql://a:b@[/x\n", "report: dsn: "),
     "a folder above that is missing": (DELIVER + "dedup = exact ids=1000\npath = /none/state\n",
                                        "path: /none does not exist"),
     "a rule that is none": (DELIVER + "path = /tmp/state\nrules = none\n", "rules: "),
@@ -91,6 +97,7 @@ FAILS_LATER = {
     "a database's URL": (SQL + "dsn = host=a\nurl = http://a/\n", "url: transport = sql asks the database of dsn"),
     "a dsn of a service": (SQL + "dsn = host\n", "dsn: "),
     "a function that is none": (SQL + "dsn = host=a\nfunction = a.b.c\n", "function: "),
+    "the dsn of claims": (DELIVER + 'claims = postgres name=a dsn="host"\n', "claims: "),
     "the dsn of dedup": (DELIVER + 'dedup = postgres name=a dsn="host"\n', "dedup: "),
 }
 

@@ -84,6 +84,21 @@ def test_of_two_one_has_it(world, opened):
         one.check(claim)
 
 
+def test_many_are_taken_in_one_request(world, opened):
+    """An id that comes twice is taken once; tokens rise, and closing releases all."""
+    one, two = opened(), opened()
+    held = two.take("id-3")
+    ids = [f"id-{number}" for number in range(300)]
+    claims = one.take_many(*ids, "id-0")
+    assert [number for number, claim in enumerate(claims) if claim is None] == [3, 300]
+    assert two.take_many(*ids) == [None] * 300 and world.count() == 300
+    assert one.release(claims[7]) == one.check(claims[8]) == two.release(held) == "ok"
+    later = two.take_many("id-3", "id-7")
+    assert later[0][1] > held[1] and later[1][1] > claims[7][1]
+    one.close()
+    assert world.count() == 2
+
+
 def test_names_are_worlds_of_their_own(opened):
     one, two = opened(), opened(name="other")
     assert one.take("a") and two.take("a")

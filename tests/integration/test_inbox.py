@@ -798,7 +798,7 @@ def test_a_handler_past_the_drain_has_its_message_still(make_inbox, kafka, topic
     ({"dedup": "bloom ids=1k rate=1% window=1h path=/tmp/x"}, "leave path= out"),
     ({"take": 1}, "take needs a line of postgres"), ({"concurrency": 100_000}, "concurrency = 100000"),
     ({"topics": ["^a.*"]}, "topic ^a.*"), ({"kafka": {"group.id": "x"}}, "group.id"), ({"kafka": {"no.such": "1"}}, "no.such"),
-    ({"rules": ["sliding most=1"]}, "rules"), ({"batch": 17}, "batch = 17"),
+    ({"rules": ["sliding most=1"]}, "rule 1: name is missing"), ({"batch": 17}, "batch = 17"),
 ])
 def test_settings_that_are_wrong_are_refused_by_name(make_inbox, wrong, words):
     with pytest.raises(DedupError) as refused:

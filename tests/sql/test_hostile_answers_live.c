@@ -228,7 +228,7 @@ static void the_checker_takes_no_answer_of_another_form(void **state)
 	    {CHECK_ANSWER_FIGURES, "select 3, 0::int8, 0::int8, 0::int8, 0::int8",
 		"type number 3 of 2"},
 	    {CHECK_ANSWER_FIGURES, "select 1, 0, 0, 0, 0", "column 2"},
-	    {CHECK_ANSWER_SETTLED, "select 1, 2, 'three', 0", "column 3"},
+	    {CHECK_ANSWER_SETTLED, "select 1, 2, 'three', 0, 0", "column 3"},
 	};
 	static char *types[] = {"order", "bill"};
 	const struct postgres_settings postgres = {.name = "main", .schema = "outbox"};

@@ -35,15 +35,14 @@ def folded_destinations(database, publisher="main", shard=0):
 
 def known_destinations(database, publisher="main", shard=0):
     """{topic: Destination}; offsets are {partition: offset}."""
-    connection = database.connect(autocommit=False)
-    cursor = connection.cursor()
-    cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-    cursor.execute(TABLE, (publisher, shard))
-    known = {topic: Destination(partitions, {partition: offset for partition, offset
-                                             in enumerate(offsets) if offset > -2}, is_open)
-             for topic, partitions, offsets, is_open in cursor.fetchall()}
-    cursor.execute(ROWS, (publisher, shard))
-    for text, in cursor.fetchall():
-        apply_row(known, text)
-    connection.close()
+    with database.session() as connection, connection.cursor() as cursor:
+        cursor.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        cursor.execute(TABLE, (publisher, shard))
+        known = {topic: Destination(partitions, {partition: offset for partition, offset
+                                                 in enumerate(offsets) if offset > -2}, is_open)
+                 for topic, partitions, offsets, is_open in cursor.fetchall()}
+        cursor.execute(ROWS, (publisher, shard))
+        for text, in cursor.fetchall():
+            apply_row(known, text)
+        cursor.execute("COMMIT")
     return known

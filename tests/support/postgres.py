@@ -6,15 +6,17 @@
 fsync stays on: a kill -9 of every server process must lose nothing that was committed.
 """
 
+import contextlib
 import glob
 import os
+import select
 import signal
 import subprocess
 
 import psycopg2
 
 from .disk import Disk
-from .process import (Process, free_port, process_ended, server_user, temporary_folder,
+from .process import (Process, free_port, kept, process_ended, server_user, temporary_folder,
                       wait_for)
 
 SETTINGS = {
@@ -133,15 +135,24 @@ class Postgres:
         connection.autocommit = autocommit
         return connection
 
+    @contextlib.contextmanager
+    def session(self, database="postgres"):
+        """A connection in autocommit: a new one, or in a wait that of its looks (wait_for)."""
+        sessions = kept()
+        if sessions is None:
+            with contextlib.closing(self.connect(database)) as connection:
+                yield connection
+            return
+        # The server may have ended since the last look.
+        if (self, database) not in sessions or not _is_alive(sessions[self, database]):
+            sessions[self, database] = self.connect(database)
+        yield sessions[self, database]
+
     def execute(self, statement, parameters=None, database="postgres"):
         """Runs one statement; returns its rows, or None when it has none."""
-        connection = self.connect(database)
-        try:
-            with connection.cursor() as cursor:
-                cursor.execute(statement, parameters)
-                return cursor.fetchall() if cursor.description else None
-        finally:
-            connection.close()
+        with self.session(database) as connection, connection.cursor() as cursor:
+            cursor.execute(statement, parameters)
+            return cursor.fetchall() if cursor.description else None
 
     def create_database(self, name, template="template1"):
         self.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
@@ -290,6 +301,11 @@ def carry(origin, target, name):
     subprocess.run([program("psql"), "--quiet", "-v", "ON_ERROR_STOP=1", target.dsn(name)],
                    input=dump.stdout, check=True, stdout=subprocess.DEVNULL)
     return target
+
+
+def _is_alive(connection):
+    """An idle session hears of nothing but its end, or new settings, after which another one is as good."""
+    return not connection.closed and not select.select([connection], [], [], 0)[0]
 
 
 def _signal(pid, number):

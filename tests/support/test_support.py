@@ -16,6 +16,7 @@ from confluent_kafka import Producer
 
 from support.auditor import (Message, Record, audit, audit_topics, count_records, crc_holds,
                              payload, read_topics)
+from support.postgres import Postgres
 from support.process import Process, Timeout, wait_for
 from support.proxy import Proxy
 from support.relay import log_fields
@@ -263,6 +264,24 @@ def test_postgres_can_be_paused(postgres):
     finally:
         postgres.resume()
     assert postgres.execute("SELECT 1") == [(1,)]
+
+
+def test_the_looks_of_a_wait_share_a_session_until_its_end_or_the_servers():
+    with Postgres() as server:
+        sessions = []
+
+        def look():
+            sessions.append(server.execute("SELECT pg_backend_pid()")[0][0])
+            if len(sessions) == 2:
+                server.kill()
+                server.start()
+            return len(sessions) == 4
+
+        wait_for(look)
+        assert sessions[0] == sessions[1] != sessions[2] == sessions[3]
+        wait_for(lambda: not server.execute("SELECT 1 FROM pg_stat_activity WHERE pid = %s", (sessions[3],)),
+                 what="the end of the session")
+        assert len({server.execute("SELECT pg_backend_pid()")[0][0] for _ in range(3)}) == 3
 
 
 def test_prepared_transactions_are_possible(postgres):

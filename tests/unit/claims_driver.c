@@ -2,6 +2,8 @@
  * claims_driver LINE: claims for a test that is written in Python, as dedup_driver is. Commands:
  *
  *   take ID          taken NUMBER TOKEN, or held
+ *   many ID,ID,…     taken NUMBER TOKEN NUMBER TOKEN …, with 0 0 for an id that is held; the inbox
+ *                    takes claims so
  *   check NUMBER     ok
  *   release NUMBER   ok
  */
@@ -10,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "claims.h"
+#include "claims_store.h"
+#include "outbox_error.h"
 
 static const char *const kinds[] = {"retry", "reject", "config", "denied", "fenced", "fatal"};
 static struct outbox_error error;
@@ -28,8 +31,33 @@ static bool take(struct outbox_claims *claims, const char *id)
 	return true;
 }
 
-static bool obey(struct outbox_claims *claims, const char *command, const char *word)
+static bool take_many(struct outbox_claims *claims, char *list)
 {
+	struct claims_id ids[CLAIMS_MOST];
+	struct outbox_claim taken[CLAIMS_MOST];
+	struct err err;
+	size_t count = 0;
+	char *rest;
+
+	for (char *id = strtok_r(list, ",", &rest); id && count < CLAIMS_MOST;
+	     id = strtok_r(NULL, ",", &rest))
+		ids[count++] = (struct claims_id){id, strlen(id), 0};
+	if (!claims_take_many(claims, ids, count, taken, &err)) {
+		outbox_error_of(&err, &error);
+		return false;
+	}
+
+	printf("taken");
+	for (size_t i = 0; i < count; i++)
+		printf(" %" PRIu64 " %" PRId64, taken[i].number, taken[i].token);
+	puts("");
+	return true;
+}
+
+static bool obey(struct outbox_claims *claims, const char *command, char *word)
+{
+	if (strcmp(command, "many") == 0)
+		return take_many(claims, word);
 	if (strcmp(command, "take") == 0)
 		return take(claims, word);
 	const struct outbox_claim claim = {.number = strtoull(word, NULL, 10)};

@@ -7,6 +7,9 @@
  *                   payload"; "-" for what is none
  *   dsn=...         or a row of the table effect (id, key, payload, partition); with take in the
  *                   same transaction as the id
+ *   spans=1         with dsn: a row of the table span (id, token, pid, began, ended) when the
+ *                   handler begins, which is completed at its end. The table target (id, token)
+ *                   refuses tokens below the largest one: such a message is finished as "wait"
  *   delay=MS        handlers take that long at most, by chance
  *   noop=1          handlers do nothing and have no effect
  *
@@ -38,7 +41,7 @@ static struct outbox_inbox_settings settings = {
     .kafka = kafka, .topics = topics, .rules = rules, .retry_topics = retries};
 static const char *dsn;
 static int effects = -1, delay;
-static bool noop;
+static bool noop, spans;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static char refused[4096];
 
@@ -92,10 +95,11 @@ static const struct number {
 static const struct string {
 	const char *name;
 	const char **text;
-} strings[] = {{"group", &settings.group}, {"dedup", &settings.dedup}, {"path", &settings.path},
-    {"id", &settings.id}, {"dead_letters", &settings.dead_letters}, {"dsn", &dsn},
-    {"rules_store", &settings.rules_store}, {"user", &settings.user},
-    {"content", &settings.content}, {"channel", &settings.channel}, {"zone", &settings.zone}};
+} strings[] = {{"group", &settings.group}, {"dedup", &settings.dedup}, {"claims", &settings.claims},
+    {"report", &settings.report}, {"path", &settings.path}, {"id", &settings.id},
+    {"dead_letters", &settings.dead_letters}, {"dsn", &dsn}, {"rules_store", &settings.rules_store},
+    {"user", &settings.user}, {"content", &settings.content}, {"channel", &settings.channel},
+    {"zone", &settings.zone}};
 
 static void add(const char **list, const char *item)
 {
@@ -127,6 +131,8 @@ static void set(const char *name, char *value)
 		settings.take = true;
 	else if (strcmp(name, "noop") == 0)
 		noop = true;
+	else if (strcmp(name, "spans") == 0)
+		spans = true;
 	else if (strcmp(name, "effects") == 0)
 		effects = open(value, O_WRONLY | O_CREAT | O_APPEND, 0600);
 	else if (strncmp(name, "kafka.", 6) == 0) {
@@ -215,9 +221,48 @@ static PGconn *connect_to_database(void)
 	return connection;
 }
 
+/* Executes a statement about the message's id and token, and returns the number of its rows. */
+static int change_span(const struct outbox_inbox_message *message, const char *statement)
+{
+	char token[24], pid[16];
+	snprintf(token, sizeof token, "%" PRId64, message->token);
+	snprintf(pid, sizeof pid, "%d", (int)getpid());
+	const char *values[] = {message->id, token, pid};
+	const int lengths[] = {(int)message->id_length, 0, 0}, formats[] = {1, 0, 0};
+	PGresult *result = PQexecParams(connect_to_database(), statement, 3,
+	    (const Oid[]){17, 20, 23}, values, lengths, formats, 0);
+	if (PQresultStatus(result) != PGRES_COMMAND_OK)
+		fprintf(stderr, "%s", PQresultErrorMessage(result));
+	int rows = (int)strtol(PQcmdTuples(result), NULL, 10);
+	PQclear(result);
+	return rows;
+}
+
+/* False: the target has seen a larger token. */
+static bool begin_span(const struct outbox_inbox_message *message)
+{
+	return change_span(message,
+		   "with mine as (insert into target as t (id, token) values "
+		   "(convert_from($1, 'UTF8'), $2) on conflict (id) do update "
+		   "set token = excluded.token where t.token < excluded.token returning t.id) "
+		   "insert into span (id, token, pid, began) "
+		   "select id, $2, $3, clock_timestamp() from mine") == 1;
+}
+
+static bool end_span(const struct outbox_inbox_message *message)
+{
+	return change_span(message,
+		   "with mine as (select id from target where id = convert_from($1, 'UTF8') "
+		   "and token = $2 and $3 > 0 for update) "
+		   "update span set ended = clock_timestamp() "
+		   "from mine where span.id = mine.id and span.token = $2") == 1;
+}
+
 static enum outbox_inbox_result have_effect(
     struct outbox_inbox *inbox, const struct outbox_inbox_message *message)
 {
+	if (spans)
+		return end_span(message) ? OUTBOX_INBOX_DONE : OUTBOX_INBOX_WAIT;
 	if (!dsn) {
 		write_effect(message);
 		return OUTBOX_INBOX_DONE;
@@ -297,6 +342,10 @@ static struct outbox_inbox_end handle_one(
 	static __thread unsigned seed;
 	if (!seed)
 		seed = (unsigned)(uintptr_t)&seed ^ (unsigned)getpid();
+	if (spans && !begin_span(message)) {
+		end.result = OUTBOX_INBOX_WAIT;
+		return end;
+	}
 	if (slow > 0)
 		rest(slow);
 	if (delay)
@@ -362,11 +411,14 @@ static void print_stats(struct outbox_inbox *inbox)
 	       " retry_records=%" PRIu64 " dead_letters=%" PRIu64 " rebalances=%" PRIu64
 	       " abandoned=%" PRIu64 " commits=%" PRIu64 " failed_commits=%" PRIu64
 	       " filter_hits=%" PRIu64 " false_hits=%" PRIu64 " dedup_memory_bytes=%" PRIu64
-	       " dedup_disk_bytes=%" PRIu64 " dedup_alarms=%d dedup_alarms_total=%" PRIu64 "\n",
+	       " dedup_disk_bytes=%" PRIu64 " dedup_alarms=%d dedup_alarms_total=%" PRIu64
+	       " claims_refused=%" PRIu64 " claims_lost=%" PRIu64 " reported=%" PRIu64
+	       " unreported=%" PRIu64 "\n",
 	    s.partitions, s.blocked, s.messages, s.bytes, s.in_progress, s.oldest_ms, s.paused,
 	    s.handled, s.duplicates, s.refused, s.retries, s.retry_records, s.dead_letters,
 	    s.rebalances, s.abandoned, s.commits, s.failed_commits, s.filter_hits, s.false_hits,
-	    s.dedup_memory_bytes, s.dedup_disk_bytes, s.dedup_alarms, s.dedup_alarms_total);
+	    s.dedup_memory_bytes, s.dedup_disk_bytes, s.dedup_alarms, s.dedup_alarms_total,
+	    s.claims_refused, s.claims_lost, s.reported, s.unreported);
 }
 
 static void obey(struct outbox_inbox *inbox, const char *command, const char *word)

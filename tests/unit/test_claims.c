@@ -61,19 +61,21 @@ static int find(const void *id, size_t length)
 }
 
 static bool take_fake(
-    struct claims_store *store, const void *id, size_t length, int64_t *ret_token, struct err *err)
+    struct claims_store *store, struct claims_id *ids, size_t count, struct err *err)
 {
 	(void)store;
 	if (!answers(err))
 		return false;
 	pthread_mutex_lock(&world.lock);
-	int place = find(id, length);
-	*ret_token = 0;
-	if (place < 0) {
+	for (size_t i = 0; i < count; i++) {
+		int place = find(ids[i].id, ids[i].length);
+		ids[i].token = 0;
+		if (place >= 0)
+			continue;
 		place = world.count++;
 		memset(world.ids[place], 0, sizeof *world.ids);
-		memcpy(world.ids[place], id, length);
-		*ret_token = world.tokens[place] = ++world.next;
+		memcpy(world.ids[place], ids[i].id, ids[i].length);
+		ids[i].token = world.tokens[place] = ++world.next;
 	}
 	pthread_mutex_unlock(&world.lock);
 	return true;
@@ -104,17 +106,19 @@ static void forget(int place)
 	world.tokens[place] = world.tokens[world.count];
 }
 
-static bool release_fake(
-    struct claims_store *store, const struct claims_id *id, bool *ret_held, struct err *err)
+static bool release_fake(struct claims_store *store, const struct claims_id *ids, size_t count,
+    bool *ret_held, struct err *err)
 {
 	(void)store;
 	if (!answers(err))
 		return false;
 	pthread_mutex_lock(&world.lock);
-	int place = find(id->id, id->length);
-	*ret_held = place >= 0 && world.tokens[place] == id->token;
-	if (*ret_held)
-		forget(place);
+	for (size_t i = 0; i < count; i++) {
+		int place = find(ids[i].id, ids[i].length);
+		ret_held[i] = place >= 0 && world.tokens[place] == ids[i].token;
+		if (ret_held[i])
+			forget(place);
+	}
 	pthread_mutex_unlock(&world.lock);
 	return true;
 }

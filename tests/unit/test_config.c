@@ -1013,7 +1013,8 @@ static void the_reference_tells_of_every_key(void **state)
 	(void)state;
 	config_print_reference(&page);
 	assert_non_null(strstr(page.data, "\n| `lease` | 100ms to 1h | `5s` | no | "));
-	assert_non_null(strstr(page.data, "\n| `retention` | drop \\| detach | `drop` | yes | "));
+	assert_non_null(
+	    strstr(page.data, "\n| `retention` | drop \\| detach \\| archive | `drop` | yes | "));
 	assert_non_null(strstr(page.data, "\n| `memory` | 1MiB to 4GiB | `24MiB` | no | "));
 	assert_non_null(strstr(page.data, "\n| `listen` | host:port or port | empty | no | "));
 	assert_non_null(
