@@ -48,8 +48,9 @@ create table outbox.unique_ledger (
 
 create index on outbox.unique_ledger (key, at);
 create index on outbox.unique_ledger (txid);
--- only for keys of while_pending: other writers do not pay for it
-create index on outbox.unique_ledger (event_id) where waits_for is not null and message_id is not null;
+-- Only for keys of while_pending and for reports: other writers do not pay for it. One index, because the first search of a
+-- session locks each index of each partition.
+create index on outbox.unique_ledger (event_id) where waits_for is not null or message_id is null;
 
 comment on table outbox.unique_ledger is 'Which message has which unique key. One row for each message that was written '
 	'with a unique key, and one for each that was reported as done.';
@@ -120,8 +121,8 @@ begin
 	return ('x' || encode(substr(sha256(name), 1, 8), 'hex'))::bit(64)::bigint;
 end $$;
 
--- The window, in which a day has 24 hours in each zone; null: outbox.unique_refuse says why. `within` null: the default. One expression, because a
--- session prepares each expression anew in each transaction.
+-- The window, in which a day has 24 hours in each zone; null: outbox.unique_refuse says why. `within` null: the default.
+-- One expression, because a session prepares each expression anew in each transaction.
 create function outbox.unique_window(unique_key text, within interval, while_pending text) returns interval
 	stable language plpgsql as $$
 begin
@@ -191,6 +192,7 @@ end $$;
 
 -- The event id of the message that has the key; null: none. Without while_pending the search is a range of times, so
 -- that partitions before it are not opened. Nothing bounds it above: after the clock was set back rows lie in the future.
+-- A report is looked for by its event id alone, and its key compared here: by the key, the search would read all rows of it.
 --
 -- In a savepoint that is rolled back: the search locks all partitions of the ledger, and those of the messages, and upkeep
 -- could change none of them until the transaction of the writer ends. An answer in a variable stays.
@@ -209,8 +211,8 @@ begin
 		select l.event_id, l.at, l.message_id into first, first_at, first_id from outbox.unique_ledger l
 			where l.key = of_key and l.unique_key = of_unique_key and l.topic = of_topic order by l.at desc limit 1;
 		if first is not null and not outbox.unique_waits(first_id, first_at, first)
-			and (while_pending = 'published' or first_at <= since or exists (select from outbox.unique_ledger d
-				where d.key = of_key and d.event_id = first and d.message_id is null))
+			and (while_pending = 'published' or first_at <= since or of_key = any (array(
+				select d.key from outbox.unique_ledger d where d.event_id = first and d.message_id is null)))
 		then
 			first := null;
 		end if;
@@ -389,8 +391,8 @@ begin
 	from (select distinct a as id from unnest(event_ids) a) e
 	cross join lateral (select u.key, u.event_id, u.topic, u.kept_until from outbox.unique_ledger u
 		where u.event_id = e.id and u.waits_for = 'done' and u.message_id is not null
-			and not exists (select from outbox.unique_ledger d
-				where d.key = u.key and d.event_id = u.event_id and d.message_id is null)) l;
+			and u.key <> all (array(
+				select d.key from outbox.unique_ledger d where d.event_id = u.event_id and d.message_id is null))) l;
 	get diagnostics reported = row_count;
 	return reported;
 end $$;
