@@ -228,8 +228,10 @@ end $$;
 -- The first search has the lock unless another transaction has it. If the key is found, the lock and its count go with
 -- their savepoint: the answer needs none. The plan of the search is kept, since planning it anew at each call would cost
 -- several times as much. There are few expressions here, because a session prepares each one anew in each transaction.
+--
+-- of_moment: the window ends there; null: now. An earlier moment makes the window longer, never shorter.
 create function outbox.unique_take(of_topic text, of_unique_key text, within interval, while_pending text,
-	has_lock boolean, out first uuid, out of_key bigint, out kept interval) volatile
+	has_lock boolean, of_moment timestamptz, out first uuid, out of_key bigint, out kept interval) volatile
 	language plpgsql security definer set search_path = pg_catalog, pg_temp
 	set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
 	set row_security = off as $$
@@ -246,7 +248,8 @@ begin
 				outbox.unique_count(case when has_lock then 0 else 1 end) as locks
 				from outbox.processed_secret s
 				cross join (select outbox.unique_name(of_topic, of_unique_key) as name offset 0) n offset 0) w;
-		first := outbox.unique_find(of_key, of_topic, of_unique_key, clock_timestamp() - kept, while_pending);
+		first := outbox.unique_find(of_key, of_topic, of_unique_key, coalesce(of_moment, clock_timestamp()) - kept,
+			while_pending);
 		if first is not null or kept is null then
 			raise exception using errcode = 'OR003';
 		end if;
@@ -259,7 +262,8 @@ begin
 	if locks > 1000 or not locked then
 		perform outbox.unique_limit(locks);
 		perform pg_advisory_xact_lock(number);
-		first := outbox.unique_find(of_key, of_topic, of_unique_key, clock_timestamp() - kept, while_pending);
+		first := outbox.unique_find(of_key, of_topic, of_unique_key, coalesce(of_moment, clock_timestamp()) - kept,
+			while_pending);
 	end if;
 end $$;
 
@@ -315,7 +319,7 @@ declare
 	written pg_catalog.record;
 begin
 	taken := outbox.unique_take(publish_unique.topic, publish_unique.unique_key, publish_unique.within,
-		publish_unique.while_pending, has_lock);
+		publish_unique.while_pending, has_lock, null);
 	if taken.first is not null then
 		return taken.first;
 	end if;
@@ -402,7 +406,7 @@ comment on function outbox.unique_done(uuid[]) is 'Reports messages as handled: 
 
 -- The functions that run as the owner are for writers and consumers alone (roles.sql).
 revoke execute on function
-	outbox.unique_take(text, text, interval, text, boolean),
+	outbox.unique_take(text, text, interval, text, boolean, timestamptz),
 	outbox.unique_lock(text, text[], interval, text),
 	outbox.unique_note(bigint, text, text, uuid, bigint, timestamptz, interval, text),
 	outbox.unique_done(uuid[]) from public;
