@@ -122,13 +122,14 @@ begin
 end $$;
 
 -- The window, in which a day has 24 hours in each zone; null: outbox.unique_refuse says why. `within` null: the default.
--- One expression, because a session prepares each expression anew in each transaction.
+-- Compared in seconds, in which a year has 365.25 days: an interval compares with years of 360, and may be more than 0 and
+-- have less than 0 seconds. One expression, because a session prepares each expression anew in each transaction.
 create function outbox.unique_window(unique_key text, within interval, while_pending text) returns interval
 	stable language plpgsql as $$
 begin
 	return case when current_setting('transaction_isolation') = 'read committed'
 		and octet_length(convert_to(unique_key, 'UTF8')) between 1 and 512
-		and coalesce(within > interval '0' and within <= interval '3650 days', true)
+		and coalesce(extract(epoch from within) between 0.000001 and 3650 * 86400, true)
 		and coalesce(while_pending in ('published', 'done'), true)
 		then make_interval(secs => extract(epoch from coalesce(within, interval '24 hours'))) end;
 end $$;
@@ -147,7 +148,7 @@ begin
 	elsif bytes not between 1 and 512 then
 		raise exception '% has % bytes', argument, bytes using errcode = 'invalid_parameter_value',
 			hint = 'write 1 to 512 bytes: of a longer key its SHA-256, and null if the message is not unique';
-	elsif not within > interval '0' or within > interval '3650 days' then
+	elsif extract(epoch from within) not between 0.000001 and 3650 * 86400 then
 		raise exception 'within is %', within using errcode = 'invalid_parameter_value',
 			hint = 'write more than 0 and at most 3650 days, for example interval ''24 hours''';
 	elsif while_pending not in ('published', 'done') then

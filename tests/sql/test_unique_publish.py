@@ -555,6 +555,8 @@ BAD = [
     ({"key": "\u00e4" * 257}, "unique_key has 514 bytes", "SHA-256"),
     ({"within": "0"}, "within is 00:00:00", "more than 0 and at most 3650 days"),
     ({"within": "-1 hour"}, "within is -01:00:00", "interval '24 hours'"),
+    ({"within": "-1 year 362 days"}, "within is -1 years +362 days", "more than 0"),
+    ({"within": "10 years"}, "within is 10 years", "at most 3650 days"),
     ({"within": "3651 days"}, "within is 3651 days", "at most 3650 days"),
     ({"while_pending": "x"}, 'while_pending is "x"', "'published', 'done' or null"),
     ({"while_pending": ""}, 'while_pending is ""', "'published', 'done' or null"),
