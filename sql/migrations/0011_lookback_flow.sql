@@ -159,6 +159,9 @@ $$;
 --   later    another prepare of this call took the key: whether its message is written is not known yet
 --   held     an open transaction has the key, or (is_full) all of these are more than one transaction takes
 --
+-- All decisions of a statement have one moment for their windows. Otherwise each of a thousand with a window of 1 ms could
+-- find the key free again, and outbox.lookback_decide would call itself for each.
+--
 -- All null if no prepare has a unique key. The locks are taken in the order of their numbers, as in outbox.publish_batch,
 -- and before any row is locked. Others wait for this transaction meanwhile, so that it waits only once, and shortly: an
 -- application's transaction may stay open for hours.
@@ -213,7 +216,7 @@ begin
 		end if;
 		begin
 			select t.* into taken from outbox.unique_take(wanted.topic, wanted.unique_key, wanted.within,
-				wanted.while_pending, false) t;
+				wanted.while_pending, false, statement_timestamp()) t;
 			firsts[wanted.place] := taken.first;
 			if taken.first is null then
 				mine := wanted.number;

@@ -48,8 +48,9 @@ create table outbox.unique_ledger (
 
 create index on outbox.unique_ledger (key, at);
 create index on outbox.unique_ledger (txid);
--- only for keys of while_pending: other writers do not pay for it
-create index on outbox.unique_ledger (event_id) where waits_for is not null and message_id is not null;
+-- Only for keys of while_pending and for reports: other writers do not pay for it. One index, because the first search of a
+-- session locks each index of each partition.
+create index on outbox.unique_ledger (event_id) where waits_for is not null or message_id is null;
 
 comment on table outbox.unique_ledger is 'Which message has which unique key. One row for each message that was written '
 	'with a unique key, and one for each that was reported as done.';
@@ -120,14 +121,15 @@ begin
 	return ('x' || encode(substr(sha256(name), 1, 8), 'hex'))::bit(64)::bigint;
 end $$;
 
--- The window, in which a day has 24 hours in each zone; null: outbox.unique_refuse says why. `within` null: the default. One expression, because a
--- session prepares each expression anew in each transaction.
+-- The window, in which a day has 24 hours in each zone; null: outbox.unique_refuse says why. `within` null: the default.
+-- Compared in seconds, in which a year has 365.25 days: an interval compares with years of 360, and may be more than 0 and
+-- have less than 0 seconds. One expression, because a session prepares each expression anew in each transaction.
 create function outbox.unique_window(unique_key text, within interval, while_pending text) returns interval
 	stable language plpgsql as $$
 begin
 	return case when current_setting('transaction_isolation') = 'read committed'
 		and octet_length(convert_to(unique_key, 'UTF8')) between 1 and 512
-		and coalesce(within > interval '0' and within <= interval '3650 days', true)
+		and coalesce(extract(epoch from within) between 0.000001 and 3650 * 86400, true)
 		and coalesce(while_pending in ('published', 'done'), true)
 		then make_interval(secs => extract(epoch from coalesce(within, interval '24 hours'))) end;
 end $$;
@@ -146,7 +148,7 @@ begin
 	elsif bytes not between 1 and 512 then
 		raise exception '% has % bytes', argument, bytes using errcode = 'invalid_parameter_value',
 			hint = 'write 1 to 512 bytes: of a longer key its SHA-256, and null if the message is not unique';
-	elsif not within > interval '0' or within > interval '3650 days' then
+	elsif extract(epoch from within) not between 0.000001 and 3650 * 86400 then
 		raise exception 'within is %', within using errcode = 'invalid_parameter_value',
 			hint = 'write more than 0 and at most 3650 days, for example interval ''24 hours''';
 	elsif while_pending not in ('published', 'done') then
@@ -191,6 +193,7 @@ end $$;
 
 -- The event id of the message that has the key; null: none. Without while_pending the search is a range of times, so
 -- that partitions before it are not opened. Nothing bounds it above: after the clock was set back rows lie in the future.
+-- A report is looked for by its event id alone, and its key compared here: by the key, the search would read all rows of it.
 --
 -- In a savepoint that is rolled back: the search locks all partitions of the ledger, and those of the messages, and upkeep
 -- could change none of them until the transaction of the writer ends. An answer in a variable stays.
@@ -209,8 +212,8 @@ begin
 		select l.event_id, l.at, l.message_id into first, first_at, first_id from outbox.unique_ledger l
 			where l.key = of_key and l.unique_key = of_unique_key and l.topic = of_topic order by l.at desc limit 1;
 		if first is not null and not outbox.unique_waits(first_id, first_at, first)
-			and (while_pending = 'published' or first_at <= since or exists (select from outbox.unique_ledger d
-				where d.key = of_key and d.event_id = first and d.message_id is null))
+			and (while_pending = 'published' or first_at <= since or of_key = any (array(
+				select d.key from outbox.unique_ledger d where d.event_id = first and d.message_id is null)))
 		then
 			first := null;
 		end if;
@@ -226,8 +229,10 @@ end $$;
 -- The first search has the lock unless another transaction has it. If the key is found, the lock and its count go with
 -- their savepoint: the answer needs none. The plan of the search is kept, since planning it anew at each call would cost
 -- several times as much. There are few expressions here, because a session prepares each one anew in each transaction.
+--
+-- of_moment: the window ends there; null: now. An earlier moment makes the window longer, never shorter.
 create function outbox.unique_take(of_topic text, of_unique_key text, within interval, while_pending text,
-	has_lock boolean, out first uuid, out of_key bigint, out kept interval) volatile
+	has_lock boolean, of_moment timestamptz, out first uuid, out of_key bigint, out kept interval) volatile
 	language plpgsql security definer set search_path = pg_catalog, pg_temp
 	set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
 	set row_security = off as $$
@@ -244,7 +249,8 @@ begin
 				outbox.unique_count(case when has_lock then 0 else 1 end) as locks
 				from outbox.processed_secret s
 				cross join (select outbox.unique_name(of_topic, of_unique_key) as name offset 0) n offset 0) w;
-		first := outbox.unique_find(of_key, of_topic, of_unique_key, clock_timestamp() - kept, while_pending);
+		first := outbox.unique_find(of_key, of_topic, of_unique_key, coalesce(of_moment, clock_timestamp()) - kept,
+			while_pending);
 		if first is not null or kept is null then
 			raise exception using errcode = 'OR003';
 		end if;
@@ -257,7 +263,8 @@ begin
 	if locks > 1000 or not locked then
 		perform outbox.unique_limit(locks);
 		perform pg_advisory_xact_lock(number);
-		first := outbox.unique_find(of_key, of_topic, of_unique_key, clock_timestamp() - kept, while_pending);
+		first := outbox.unique_find(of_key, of_topic, of_unique_key, coalesce(of_moment, clock_timestamp()) - kept,
+			while_pending);
 	end if;
 end $$;
 
@@ -313,7 +320,7 @@ declare
 	written pg_catalog.record;
 begin
 	taken := outbox.unique_take(publish_unique.topic, publish_unique.unique_key, publish_unique.within,
-		publish_unique.while_pending, has_lock);
+		publish_unique.while_pending, has_lock, null);
 	if taken.first is not null then
 		return taken.first;
 	end if;
@@ -389,8 +396,8 @@ begin
 	from (select distinct a as id from unnest(event_ids) a) e
 	cross join lateral (select u.key, u.event_id, u.topic, u.kept_until from outbox.unique_ledger u
 		where u.event_id = e.id and u.waits_for = 'done' and u.message_id is not null
-			and not exists (select from outbox.unique_ledger d
-				where d.key = u.key and d.event_id = u.event_id and d.message_id is null)) l;
+			and u.key <> all (array(
+				select d.key from outbox.unique_ledger d where d.event_id = u.event_id and d.message_id is null))) l;
 	get diagnostics reported = row_count;
 	return reported;
 end $$;
@@ -400,7 +407,7 @@ comment on function outbox.unique_done(uuid[]) is 'Reports messages as handled: 
 
 -- The functions that run as the owner are for writers and consumers alone (roles.sql).
 revoke execute on function
-	outbox.unique_take(text, text, interval, text, boolean),
+	outbox.unique_take(text, text, interval, text, boolean, timestamptz),
 	outbox.unique_lock(text, text[], interval, text),
 	outbox.unique_note(bigint, text, text, uuid, bigint, timestamptz, interval, text),
 	outbox.unique_done(uuid[]) from public;

@@ -49,7 +49,7 @@ grant execute on function
 	outbox.publish(text, anyelement, anycompatible, text, uuid, timestamptz, text, interval, text),
 	outbox.publish_batch(text, text[], text[], text[], interval, text, jsonb[], uuid[], timestamptz, bytea[], bytea[]),
 	outbox.publish_unique(text, text, bytea, text, bytea, jsonb, uuid, timestamptz, text, interval, text, boolean),
-	outbox.unique_take(text, text, interval, text, boolean),
+	outbox.unique_take(text, text, interval, text, boolean, timestamptz),
 	outbox.unique_lock(text, text[], interval, text),
 	outbox.unique_note(bigint, text, text, uuid, bigint, timestamptz, interval, text),
 	outbox.message_state_of(uuid, timestamptz) to outbox_writer;

@@ -96,6 +96,16 @@ def test_the_window_begins_when_the_message_is_written(database, reader):
     assert messages(database) == ["1", "3"]
 
 
+def test_commits_of_a_batch_are_one_moment_for_the_window(database, reader):
+    """Otherwise a window that is shorter than the batch makes the decider call itself until the server's stack is full."""
+    ids = [str(number) for number in range(200)]
+    reader.apply(*[unique(id, "k", 1) for id in ids])
+    at = reader.prepared_at("0")
+    assert reader.apply(*[commit(id, at) for id in ids])[:2] == (200, 0)
+    assert messages(database) == ["0"]
+    assert sum(duplicate is True for _, duplicate, _ in decisions(database).values()) == 199
+
+
 def test_while_pending_holds_until_the_message_is_published(database, reader):
     """Without a publisher every message is pending, whatever its window."""
     reader.apply(unique("1", "k", 1, while_pending="published"), unique("2", "k", 1, while_pending="published"), commit("1"))

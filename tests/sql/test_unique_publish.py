@@ -513,6 +513,32 @@ def test_a_consumer_that_never_reports_keeps_a_key_for_its_window(cursor, publis
     assert publish(cursor, "a", while_pending="done", within="1 second") != first
 
 
+def rows_read(database, call):
+    """How many rows of the ledger call(cursor) reads."""
+    with session(database, autocommit=False) as cursor:
+        call(cursor)
+        cursor.execute("""select sum(idx_tup_fetch + seq_tup_read) from pg_stat_xact_user_tables
+            where relname like 'unique_ledger%'""")
+        read, = cursor.fetchone()
+        cursor.connection.commit()
+    return read
+
+
+@pytest.mark.parametrize("mode", ["published", "done"])
+def test_a_key_that_is_used_all_day_costs_no_more_than_a_new_one(database, cursor, publisher, mode):
+    first = publish(cursor, "a", while_pending=mode)
+    database.execute("""insert into outbox.unique_ledger (key, at, event_id, message_id, topic, unique_key, waits_for, kept_until)
+        select l.key, l.at - n * interval '1 ms', gen_random_uuid(), -n, l.topic, l.unique_key, l.waits_for, l.kept_until
+        from outbox.unique_ledger l, generate_series(1, 2000) n""")
+    database.execute("""insert into outbox.unique_ledger (key, at, event_id, topic, kept_until)
+        select l.key, l.at, l.event_id, l.topic, l.kept_until from outbox.unique_ledger l where l.message_id < 0""")
+    publish_all(publisher)
+    assert rows_read(database, lambda cursor: publish(cursor, "a", while_pending=mode)) < 20
+    assert rows_read(database, lambda cursor: done(cursor, first)) < 20
+    assert rows_read(database, lambda cursor: publish(cursor, "a", while_pending=mode)) < 20
+    assert publish(cursor, "a", while_pending=mode) != first
+
+
 @pytest.mark.parametrize("mode", ["published", "done"])
 def test_many_writers_of_a_pending_key_write_one_message(database, seed, mode):
     load = Load(database, 1000, 20, DAY, seed, connections=16, pause=0.01, while_pending=mode)
@@ -529,6 +555,8 @@ BAD = [
     ({"key": "\u00e4" * 257}, "unique_key has 514 bytes", "SHA-256"),
     ({"within": "0"}, "within is 00:00:00", "more than 0 and at most 3650 days"),
     ({"within": "-1 hour"}, "within is -01:00:00", "interval '24 hours'"),
+    ({"within": "-1 year 362 days"}, "within is -1 years +362 days", "more than 0"),
+    ({"within": "10 years"}, "within is 10 years", "at most 3650 days"),
     ({"within": "3651 days"}, "within is 3651 days", "at most 3650 days"),
     ({"while_pending": "x"}, 'while_pending is "x"', "'published', 'done' or null"),
     ({"while_pending": ""}, 'while_pending is ""', "'published', 'done' or null"),
