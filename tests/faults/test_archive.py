@@ -5,6 +5,7 @@ import glob
 import json
 import os
 import shutil
+import signal
 import stat
 import subprocess
 import time
@@ -14,7 +15,7 @@ import pytest
 from support import disk
 from support.auditor import read_topics
 from support.process import wait_for
-from support.relay import run_command
+from support.relay import binary, environment, run_command
 
 OLD = "2020-01-01", "2020-01-02"
 LEAF = "message_p20200101"
@@ -185,6 +186,27 @@ def test_a_kill_at_each_step_of_a_restore_loses_nothing(point, old, folder, arch
     assert digest(old) == before and tables(old) == {LEAF}
     assert len(os.listdir(folder)) == 1
     assert relay.stop() == 0
+
+
+def test_a_restore_that_another_one_replaced_makes_no_partition(old, folder, archives, make_relay):
+    """The first one stops behind its rows. The second one makes an empty table and is killed."""
+    before = digest(old)
+    relay = make_relay(**archives)
+    until_archived(old)
+    assert relay.stop() == 0
+    first = subprocess.Popen([binary(), "partition", "restore", LEAF], stderr=subprocess.PIPE, text=True,
+                             env=environment({"DATABASE_URL": old.dsn, "OUTBOX_RELAY_FAULT_STOP": "restore_loaded"}))
+    try:
+        wait_for(lambda: [digest(old, name) for name in tables(old)] == [before], 20, "the rows of the first one")
+        status, _, _ = run_command(["partition", "restore", LEAF],
+                                   {"DATABASE_URL": old.dsn, "OUTBOX_RELAY_FAULT": "restore_begun"})
+        assert status == -9
+    finally:
+        first.send_signal(signal.SIGCONT)
+        _, error = first.communicate(timeout=60)
+    assert first.returncode == 69 and "another restore of it has begun since" in error, (first.returncode, error)
+    assert "restored: 2000 rows" in restore(old)
+    assert digest(old) == before and tables(old) == {LEAF}
 
 
 def one_line(event, *words):
