@@ -290,6 +290,12 @@ begin
 		detail := known.leaf;
 		return;
 	end if;
+	-- An interrupted restore left its table behind, which must not stay if this one is refused.
+	if known.state = 'loading' then
+		execute format('drop table if exists outbox.%I', known.leaf);
+		update outbox.archive a set state = 'archived', leaf = null, changed_at = clock_timestamp()
+			where a.id = known.id;
+	end if;
 	detail := (select p.name from outbox.partitions(to_table) p
 		where p.from_at < upper and p.to_at > lower order by p.from_at limit 1);
 	if detail is not null then
@@ -297,10 +303,6 @@ begin
 		return;
 	end if;
 
-	-- An interrupted restore left its table behind.
-	if known.state = 'loading' then
-		execute format('drop table if exists outbox.%I', known.leaf);
-	end if;
 	archive_id := known.id;
 	if archive_id is null then
 		insert into outbox.archive (of_table, name, from_at, to_at, state, host, folder, file, row_count, bytes,

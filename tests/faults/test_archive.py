@@ -209,6 +209,19 @@ def test_a_restore_that_another_one_replaced_makes_no_partition(old, folder, arc
     assert digest(old) == before and tables(old) == {LEAF}
 
 
+def test_an_interrupted_restore_that_is_refused_later_leaves_no_table(old, folder, archives, make_relay):
+    relay = make_relay(**archives)
+    until_archived(old)
+    assert relay.stop() == 0
+    status, _, _ = run_command(["partition", "restore", LEAF],
+                               {"DATABASE_URL": old.dsn, "OUTBOX_RELAY_FAULT": "restore_loaded"})
+    assert status == -9
+    assert old.execute("SELECT outbox.partition_make('message', %s, %s)", OLD) == [("made",)]
+    status, _, error = partition(old, "restore", LEAF)
+    assert status == 65 and f"the partition {LEAF} covers a part of its time" in error
+    assert tables(old) == {LEAF} and old.execute(LAST_STATE) == [("archived",)]
+
+
 def one_line(event, *words):
     assert all(word in event["error"] for word in words), event
     assert "nothing is lost" in event["consequence"]
