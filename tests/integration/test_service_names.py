@@ -419,6 +419,7 @@ def test_with_all_addresses_away_nothing_is_decided(make_asker):
     ({"url": "grpc://010.0.0.1:1"}, "host"),
     ({"url": "grpc://shop", "name_servers": "x"}, "name_servers: \"x\" is not a list of addresses"),
     ({"url": "http://shop", "name_servers": "10.0.0.2"}, "name_servers: only url = grpc://NAME asks name servers"),
+    ({"url": "grpc://10.0.0.1:1", "name_servers": "10.0.0.2"}, "name_servers: only url = grpc://NAME asks name servers"),
     ({"url": "", "allow": "https://a.example/", "name_servers": "10.0.0.2"}, "name_servers: "),
     ({"url": "grpc://shop", "transport": "sql", "dsn": "host=/x"}, "url: transport = sql")])
 def test_settings_that_cannot_work_are_refused(make_asker, settings, error):
