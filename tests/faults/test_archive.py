@@ -222,6 +222,24 @@ def test_an_interrupted_restore_that_is_refused_later_leaves_no_table(old, folde
     assert tables(old) == {LEAF} and old.execute(LAST_STATE) == [("archived",)]
 
 
+def test_a_table_that_cannot_be_read_keeps_no_other_one_waiting(old, folder, archives, make_relay):
+    old.execute("SELECT outbox.archive_detach(%s)", (LEAF,))
+    (table,) = tables(old)
+    old.execute(f"ALTER TABLE outbox.{table} ADD COLUMN damaged aclitem")  # COPY BINARY refuses this type
+    assert old.execute("SELECT outbox.partition_make('message', '2020-01-03', '2020-01-04')") == [("made",)]
+    old.execute(ROWS.replace("2020-01-01", "2020-01-03"), ("t", 10))
+    acknowledge(old)
+    relay = make_relay(**archives)
+    until_archived(old)
+    assert tables(old) == {table}
+    assert relay.metric("relay_archive_waiting") == 1
+    event, = relay.events("archive_failed")
+    assert f"the table {table} cannot be read" in event["error"] and "aclitem" in event["error"]
+    old.execute(f"ALTER TABLE outbox.{table} DROP COLUMN damaged")
+    wait_for(lambda: tables(old) == set(), 60, "the archive of the first table")
+    assert relay.wait_event("archive_works_again") and relay.stop() == 0
+
+
 def one_line(event, *words):
     assert all(word in event["error"] for word in words), event
     assert "nothing is lost" in event["consequence"]
