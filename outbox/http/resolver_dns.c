@@ -28,7 +28,7 @@ enum {
 	TRY_MS = 500, /* the first; each further try waits twice as long */
 	TRIES = 4,
 	EVENTS = 16,
-	MOST_TARGETS = 64,
+	MOST_TARGETS = SERVICE_ADDRESSES,
 };
 
 static const char service_prefix[] = "_grpc._tcp.";

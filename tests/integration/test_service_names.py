@@ -191,6 +191,18 @@ def test_an_answer_that_is_too_long_is_fetched_by_tcp(names, start, make_asker):
     assert all(shop.answered() for shop in shops)
 
 
+def test_a_service_may_have_two_hundred_targets(names, start, make_asker):
+    """The only one that works stands last."""
+    shop = start("127.0.0.2")
+    hosts = [f"127.0.1.{number}" for number in range(1, 200)]
+    targets = [f"{host.replace('.', '-')}.shop.example" for host in hosts]
+    names.set(SHOP, *[srv(target, shop.port, priority=1) for target in targets], srv("last.shop.example", shop.port),
+              extra=[*[(target, a(host)) for target, host in zip(targets, hosts)], ("last.shop.example", a(shop.host))])
+    names.truncates = True
+    asker = make_asker("grpc://shop.example", name_servers=names.address)
+    assert asker.ask("order", "2")["words"] == ["commit"]
+
+
 def test_a_higher_priority_is_used_only_while_no_lower_one_works(names, start, make_asker):
     first, second = start("127.0.0.2"), start("127.0.0.3")
     names.set(SHOP, srv("first.example", first.port, priority=1), srv("second.example", second.port, priority=2))
