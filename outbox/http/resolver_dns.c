@@ -28,7 +28,7 @@ enum {
 	TRY_MS = 500, /* the first; each further try waits twice as long */
 	TRIES = 4,
 	EVENTS = 16,
-	MOST_TARGETS = 64,
+	MOST_TARGETS = SERVICE_ADDRESSES,
 };
 
 static const char service_prefix[] = "_grpc._tcp.";
@@ -37,8 +37,9 @@ struct target {
 	struct resolver *resolver;
 	char name[DNS_NAME];
 	int priority, weight, port;
-	int found;    /* addresses */
-	bool unclear; /* a query about it failed */
+	int found;       /* addresses */
+	bool unclear;    /* a query about it failed */
+	bool v4_unclear; /* that about its A record */
 };
 
 struct resolver {
@@ -151,38 +152,6 @@ static int family_of_type(int type)
 	return type == ns_t_a ? AF_INET : type == ns_t_aaaa ? AF_INET6 : AF_UNSPEC;
 }
 
-/* --- names with a port --------------------------------------------------------------------- */
-
-static void on_host(void *context, int status, int timeouts, struct ares_addrinfo *found)
-{
-	struct resolver *resolver = context;
-	struct target target = {.port = resolver->url->port};
-
-	(void)timeouts;
-	if (resolver->closing)
-		return;
-	resolver->pending--;
-	if (status != ARES_SUCCESS)
-		note_failure(resolver, resolver->url->name, "address", status);
-	for (const struct ares_addrinfo_cname *alias = found ? found->cnames : NULL; alias;
-	     alias = alias->next)
-		note_ttl(resolver, alias->ttl > 0 ? (uint32_t)alias->ttl : 0);
-	for (const struct ares_addrinfo_node *node = found ? found->nodes : NULL; node;
-	     node = node->ai_next) {
-		uint32_t ttl_s = node->ai_ttl > 0 ? (uint32_t)node->ai_ttl : 0;
-
-		if (node->ai_family == AF_INET)
-			add_address_found(resolver, &target, AF_INET,
-			    &((const struct sockaddr_in *)(const void *)node->ai_addr)->sin_addr,
-			    ttl_s);
-		else if (node->ai_family == AF_INET6)
-			add_address_found(resolver, &target, AF_INET6,
-			    &((const struct sockaddr_in6 *)(const void *)node->ai_addr)->sin6_addr,
-			    ttl_s);
-	}
-	ares_freeaddrinfo(found);
-}
-
 /* NULL: the status is, or becomes, a failure. The caller frees the answer. */
 static struct dns_answer *parse_raw_answer(int *status, const unsigned char *bytes, int length)
 {
@@ -197,8 +166,6 @@ static struct dns_answer *parse_raw_answer(int *status, const unsigned char *byt
 	free(answer);
 	return NULL;
 }
-
-/* --- SRV records --------------------------------------------------------------------------- */
 
 static void on_target(void *context, int status, int timeouts, unsigned char *bytes, int length)
 {
@@ -227,6 +194,71 @@ static void on_target(void *context, int status, int timeouts, unsigned char *by
 			    resolver, target, family_of_type(row->type), row->address, row->ttl_s);
 	}
 }
+
+static void on_target_v4(void *context, int status, int timeouts, unsigned char *bytes, int length)
+{
+	struct target *target = context;
+
+	target->v4_unclear = status != ARES_SUCCESS && !is_no_record(status);
+	on_target(context, status, timeouts, bytes, length);
+}
+
+/* --- names with a port --------------------------------------------------------------------- */
+
+/*
+ * c-ares does not tell "no A record" from "no answer about it" if there are AAAA records. Without
+ * an answer these are a part of the list. The hosts file gives no time to live.
+ */
+static void ask_for_v4(struct resolver *resolver, const char *name)
+{
+	struct target *target = &resolver->targets[resolver->target_count++];
+
+	*target = (struct target){.resolver = resolver, .port = resolver->url->port};
+	text_copy(target->name, sizeof target->name, name);
+	resolver->pending++;
+	ares_query(resolver->channel, target->name, ns_c_in, ns_t_a, on_target_v4, target);
+}
+
+static void take_host(struct resolver *resolver, const struct ares_addrinfo *found)
+{
+	struct target target = {.port = resolver->url->port};
+	bool has_v4 = false;
+
+	for (const struct ares_addrinfo_cname *alias = found->cnames; alias; alias = alias->next)
+		note_ttl(resolver, alias->ttl > 0 ? (uint32_t)alias->ttl : 0);
+	for (const struct ares_addrinfo_node *node = found->nodes; node; node = node->ai_next) {
+		uint32_t ttl_s = node->ai_ttl > 0 ? (uint32_t)node->ai_ttl : 0;
+
+		has_v4 |= node->ai_family == AF_INET;
+		if (node->ai_family == AF_INET)
+			add_address_found(resolver, &target, AF_INET,
+			    &((const struct sockaddr_in *)(const void *)node->ai_addr)->sin_addr,
+			    ttl_s);
+		else if (node->ai_family == AF_INET6)
+			add_address_found(resolver, &target, AF_INET6,
+			    &((const struct sockaddr_in6 *)(const void *)node->ai_addr)->sin6_addr,
+			    ttl_s);
+	}
+	if (!has_v4 && resolver->ttl_s > 0)
+		ask_for_v4(resolver, found->name ? found->name : resolver->url->name);
+}
+
+static void on_host(void *context, int status, int timeouts, struct ares_addrinfo *found)
+{
+	struct resolver *resolver = context;
+
+	(void)timeouts;
+	if (resolver->closing)
+		return;
+	resolver->pending--;
+	if (status == ARES_SUCCESS)
+		take_host(resolver, found);
+	else
+		note_failure(resolver, resolver->url->name, "address", status);
+	ares_freeaddrinfo(found);
+}
+
+/* --- SRV records --------------------------------------------------------------------------- */
 
 /* Names of DNS are the same in any case, and with a dot at their end. */
 static bool is_same_name(const char *one, const char *other)
@@ -273,7 +305,7 @@ static void add_target(
 	if (take_extra_addresses(resolver, target, answer))
 		return;
 	resolver->pending += 2;
-	ares_query(resolver->channel, target->name, ns_c_in, ns_t_a, on_target, target);
+	ares_query(resolver->channel, target->name, ns_c_in, ns_t_a, on_target_v4, target);
 	ares_query(resolver->channel, target->name, ns_c_in, ns_t_aaaa, on_target, target);
 }
 
@@ -467,10 +499,13 @@ static enum resolver_progress step_dns(
 	}
 	*ret_result = resolver->result;
 	ret_result->ttl_ms = (int64_t)resolver->ttl_s * 1000;
-	/* Only if both of its queries brought none: some name servers always fail about AAAA. */
-	for (int i = 0; i < resolver->target_count; i++)
-		if (resolver->targets[i].unclear && !resolver->targets[i].found)
-			ret_result->is_partial = true;
+	/* Without an answer about AAAA the A records do: some name servers always fail about AAAA.
+	 */
+	for (int i = 0; i < resolver->target_count; i++) {
+		const struct target *target = &resolver->targets[i];
+
+		ret_result->is_partial |= target->v4_unclear || (target->unclear && !target->found);
+	}
 	if (ret_result->is_partial)
 		err_set(err, ERR_RETRY, "%s", text_string(&resolver->why));
 	return RESOLVER_FOUND;

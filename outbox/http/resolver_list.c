@@ -11,10 +11,14 @@ struct resolver {
 static struct resolver *open_list(
     const struct service_url *url, const char *servers, struct err *err)
 {
-	struct resolver *resolver = xcalloc(1, sizeof *resolver);
+	struct resolver *resolver;
 
-	(void)servers;
-	(void)err;
+	if (*servers) {
+		err_set(err, ERR_CONFIG,
+		    "only url = grpc://NAME asks name servers; remove it, or set that");
+		return NULL;
+	}
+	resolver = xcalloc(1, sizeof *resolver);
 	resolver->url = url;
 	return resolver;
 }

@@ -30,6 +30,9 @@ struct archiver {
 	struct backoff backoff;
 	char problem[1024];
 	bool busy; /* a lock was not free in this step */
+	/* The archive that failed last. A step begins behind it, so that it keeps no other waiting.
+	 */
+	int64_t failed_id;
 };
 
 /* A try to write one archive. */
@@ -137,19 +140,25 @@ static bool begin_archive(
 	return true;
 }
 
-static bool copy_rows(
-    struct archiver *archiver, struct archive_writer *writer, const char *script, struct err *err)
+/* The server's errors do not name the table. */
+static bool fail_to_read(const struct archive_try *attempt, struct err *err)
+{
+	return err_prefix(err, "the table %s cannot be read", attempt->table);
+}
+
+static bool copy_rows(struct archiver *archiver, const struct archive_try *attempt,
+    struct archive_writer *writer, const char *script, struct err *err)
 {
 	char *row;
 	int length;
 
 	if (!pg_send_copy(archiver->pg, script, err))
-		return false;
+		return fail_to_read(attempt, err);
 	for (;;) {
 		bool written;
 
 		if (!pg_copy_take(archiver->pg, &row, &length, err))
-			return false;
+			return fail_to_read(attempt, err);
 		if (!row)
 			return true;
 		written = archive_writer_put(writer, row, (size_t)length, err);
@@ -170,7 +179,7 @@ static bool write_archive_file(struct archiver *archiver, const struct archive_t
 	    "the archive of %s in %s", attempt->archive->name, archiver->postgres->archive_path);
 	struct archive_writer *writer =
 	    archive_writer_open(attempt->part, label, attempt->header, err);
-	bool done = writer && copy_rows(archiver, writer, script, err) &&
+	bool done = writer && copy_rows(archiver, attempt, writer, script, err) &&
 		    archive_writer_end(writer, ret_totals, err);
 
 	archive_writer_close(writer);
@@ -296,6 +305,15 @@ static bool finish_written(
 
 /* --- the step ------------------------------------------------------------------------------- */
 
+/* The first archive behind the failed one. */
+static int find_first_archive(const struct archiver *archiver, const struct archive_list *list)
+{
+	for (int i = 0; archiver->failed_id && i < list->count; i++)
+		if (list->items[i].id == archiver->failed_id)
+			return i + 1;
+	return 0;
+}
+
 static bool archive_waiting_tables(struct archiver *archiver, struct err *err)
 {
 	struct metric *gauge =
@@ -313,15 +331,17 @@ static bool archive_waiting_tables(struct archiver *archiver, struct err *err)
 		waiting += archive_is_waiting(&list.items[i]);
 	metric_set(gauge, waiting);
 
-	for (int i = 0; i < list.count; i++) {
-		const struct archive *archive = &list.items[i];
+	for (int i = 0, first = find_first_archive(archiver, &list); i < list.count; i++) {
+		const struct archive *archive = &list.items[(first + i) % list.count];
 
 		if (!archive_is_waiting(archive))
 			continue;
+		archiver->failed_id = archive->id;
 		if (!(text_equal(archive->state, "written")
 			    ? finish_written(archiver, archive, err)
 			    : write_archive(archiver, archive, err)))
 			return false;
+		archiver->failed_id = 0;
 		waiting -= !archiver->busy;
 		metric_set(gauge, waiting);
 	}

@@ -319,13 +319,13 @@ static bool load_file(struct pg *pg, const struct restore_source *source,
     const struct restore_target *target, struct err *err)
 {
 	owned_text char *id = xformat("%" PRId64, target->id);
-	const struct pg_param params[] = {{id}};
+	const struct pg_param params[] = {{id}, {target->table}};
 	OWNED(owned_pg_result_destroy) struct pg_result *checked = NULL;
 
 	if (!pg_script(pg, "begin", err) || !copy_file(pg, source, target, err))
 		return false;
 	fault_point("restore_copied");
-	checked = schema_query(pg, target->schema, sql_restore_check, params, 1, err);
+	checked = schema_query(pg, target->schema, sql_restore_check, params, 2, err);
 	if (!checked)
 		return false;
 	if (!text_equal(pg_value(checked, 0, 0), "t"))
@@ -351,6 +351,11 @@ static bool judge_restore_end(
 		    "%s: the default partition holds rows of its time, which `outbox-relay run` "
 		    "moves first",
 		    source->path);
+	if (text_equal(outcome, "missing"))
+		return err_set(err, ERR_RETRY,
+		    "%s: another restore of it has begun since, and this one ends; "
+		    "`outbox-relay partition list` shows how far it is",
+		    source->path);
 	return err_set(
 	    err, ERR_REJECT, "%s: it was not made a partition: %s", source->path, outcome);
 }
@@ -361,13 +366,13 @@ static bool attach_restored(struct pg *pg, const struct restore_source *source,
 	const struct timespec pause = {0, PAUSE_MS * 1000000L};
 	owned_text char *id = xformat("%" PRId64, target->id);
 	owned_text char *keep = xformat("%" PRId64, keep_ms);
-	const struct pg_param params[] = {{id}, {keep}};
+	const struct pg_param params[] = {{id}, {target->table}, {keep}};
 	int64_t until = clock_ms() + ATTACH_MS;
 
 	for (;;) {
 		OWNED(owned_pg_result_destroy)
 		struct pg_result *ended =
-		    schema_query(pg, target->schema, sql_restore_end, params, 2, err);
+		    schema_query(pg, target->schema, sql_restore_end, params, 3, err);
 
 		if (!ended)
 			return false;

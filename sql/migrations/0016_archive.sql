@@ -290,6 +290,12 @@ begin
 		detail := known.leaf;
 		return;
 	end if;
+	-- An interrupted restore left its table behind, which must not stay if this one is refused.
+	if known.state = 'loading' then
+		execute format('drop table if exists outbox.%I', known.leaf);
+		update outbox.archive a set state = 'archived', leaf = null, changed_at = clock_timestamp()
+			where a.id = known.id;
+	end if;
 	detail := (select p.name from outbox.partitions(to_table) p
 		where p.from_at < upper and p.to_at > lower order by p.from_at limit 1);
 	if detail is not null then
@@ -297,10 +303,6 @@ begin
 		return;
 	end if;
 
-	-- An interrupted restore left its table behind.
-	if known.state = 'loading' then
-		execute format('drop table if exists outbox.%I', known.leaf);
-	end if;
 	archive_id := known.id;
 	if archive_id is null then
 		insert into outbox.archive (of_table, name, from_at, to_at, state, host, folder, file, row_count, bytes,
@@ -309,7 +311,9 @@ begin
 				'archived', of_host, of_folder, of_file, rows_of_file, bytes_of_rows, bytes_of_file,
 				checksum_of_file) returning id into archive_id;
 	end if;
-	next_leaf := outbox.partition_name(to_table, lower) || '_restore_' || archive_id;
+	-- Random: a restore that this one replaces must not take this table for its own.
+	next_leaf := format('%s_restore_%s_%s', outbox.partition_name(to_table, lower), archive_id,
+		left(gen_random_uuid()::text, 8));
 	table_name := quote_ident(next_leaf);
 	perform outbox.partition_create(to_table, next_leaf);
 	-- Attaching the table later need not read it.
@@ -324,10 +328,10 @@ exception
 		outcome := 'busy';
 end $$;
 
--- In the transaction that filled the table: has it all rows? No publisher may take them for new messages, also if their
+-- In the transaction that filled the table: has it all rows? False also after another restore has begun. No publisher may take them for new messages, also if their
 -- transaction ids are of another cluster or of a lost timeline. So if a publisher would, all of them get the id of
 -- frozen rows, 2, which every snapshot shows.
-create function outbox.restore_check(of_id bigint) returns boolean
+create function outbox.restore_check(of_id bigint, filled text) returns boolean
 	language plpgsql security definer
 	set search_path = pg_catalog, pg_temp set row_security = off as $$
 declare
@@ -336,7 +340,7 @@ declare
 	holder text;
 begin
 	select a.leaf, a.of_table, a.row_count into found_archive from outbox.archive a
-		where a.id = of_id and a.state = 'loading' for update;
+		where a.id = of_id and a.state = 'loading' and quote_ident(a.leaf) = filled for update;
 	if not found then
 		return false;
 	end if;
@@ -352,9 +356,9 @@ begin
 	return true;
 end $$;
 
--- Attaches the filled table: 'restored', 'busy', 'overlaps', 'default_not_empty', 'missing'. Its range lies behind every
--- writer, so that no insert needs the locks for long.
-create function outbox.restore_end(of_id bigint, kept interval) returns text
+-- Attaches the filled table: 'restored', 'busy', 'overlaps', 'default_not_empty', 'missing' (another restore has begun).
+-- Its range lies behind every writer, so that no insert needs the locks for long.
+create function outbox.restore_end(of_id bigint, filled text, kept interval) returns text
 	language plpgsql security definer
 	set search_path = pg_catalog, pg_temp set lock_timeout = '15ms'
 	set timezone = 'UTC' set datestyle = 'ISO' set row_security = off as $$
@@ -365,7 +369,8 @@ begin
 	if not outbox.partition_begin() then
 		return 'busy';
 	end if;
-	select a.* into found_archive from outbox.archive a where a.id = of_id and a.state = 'loading' for update;
+	select a.* into found_archive from outbox.archive a
+		where a.id = of_id and a.state = 'loading' and quote_ident(a.leaf) = filled for update;
 	if not found then
 		return 'missing';
 	end if;
@@ -395,5 +400,5 @@ end $$;
 revoke execute on function outbox.archive_detach(text), outbox.archive_lock(bigint, text),
 	outbox.archive_begin(bigint, text, text), outbox.archive_drop(bigint, text),
 	outbox.archive_finish(bigint, text, bigint, bigint, bigint, text),
-	outbox.restore_begin(jsonb, bigint, bigint, bigint, text, text, text, text), outbox.restore_check(bigint),
-	outbox.restore_end(bigint, interval) from public;
+	outbox.restore_begin(jsonb, bigint, bigint, bigint, text, text, text, text), outbox.restore_check(bigint, text),
+	outbox.restore_end(bigint, text, interval) from public;

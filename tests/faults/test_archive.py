@@ -5,6 +5,7 @@ import glob
 import json
 import os
 import shutil
+import signal
 import stat
 import subprocess
 import time
@@ -14,7 +15,7 @@ import pytest
 from support import disk
 from support.auditor import read_topics
 from support.process import wait_for
-from support.relay import run_command
+from support.relay import binary, environment, run_command
 
 OLD = "2020-01-01", "2020-01-02"
 LEAF = "message_p20200101"
@@ -185,6 +186,58 @@ def test_a_kill_at_each_step_of_a_restore_loses_nothing(point, old, folder, arch
     assert digest(old) == before and tables(old) == {LEAF}
     assert len(os.listdir(folder)) == 1
     assert relay.stop() == 0
+
+
+def test_a_restore_that_another_one_replaced_makes_no_partition(old, folder, archives, make_relay):
+    """The first one stops behind its rows. The second one makes an empty table and is killed."""
+    before = digest(old)
+    relay = make_relay(**archives)
+    until_archived(old)
+    assert relay.stop() == 0
+    first = subprocess.Popen([binary(), "partition", "restore", LEAF], stderr=subprocess.PIPE, text=True,
+                             env=environment({"DATABASE_URL": old.dsn, "OUTBOX_RELAY_FAULT_STOP": "restore_loaded"}))
+    try:
+        wait_for(lambda: [digest(old, name) for name in tables(old)] == [before], 20, "the rows of the first one")
+        status, _, _ = run_command(["partition", "restore", LEAF],
+                                   {"DATABASE_URL": old.dsn, "OUTBOX_RELAY_FAULT": "restore_begun"})
+        assert status == -9
+    finally:
+        first.send_signal(signal.SIGCONT)
+        _, error = first.communicate(timeout=60)
+    assert first.returncode == 69 and "another restore of it has begun since" in error, (first.returncode, error)
+    assert "restored: 2000 rows" in restore(old)
+    assert digest(old) == before and tables(old) == {LEAF}
+
+
+def test_an_interrupted_restore_that_is_refused_later_leaves_no_table(old, folder, archives, make_relay):
+    relay = make_relay(**archives)
+    until_archived(old)
+    assert relay.stop() == 0
+    status, _, _ = run_command(["partition", "restore", LEAF],
+                               {"DATABASE_URL": old.dsn, "OUTBOX_RELAY_FAULT": "restore_loaded"})
+    assert status == -9
+    assert old.execute("SELECT outbox.partition_make('message', %s, %s)", OLD) == [("made",)]
+    status, _, error = partition(old, "restore", LEAF)
+    assert status == 65 and f"the partition {LEAF} covers a part of its time" in error
+    assert tables(old) == {LEAF} and old.execute(LAST_STATE) == [("archived",)]
+
+
+def test_a_table_that_cannot_be_read_keeps_no_other_one_waiting(old, folder, archives, make_relay):
+    old.execute("SELECT outbox.archive_detach(%s)", (LEAF,))
+    (table,) = tables(old)
+    old.execute(f"ALTER TABLE outbox.{table} ADD COLUMN damaged aclitem")  # COPY BINARY refuses this type
+    assert old.execute("SELECT outbox.partition_make('message', '2020-01-03', '2020-01-04')") == [("made",)]
+    old.execute(ROWS.replace("2020-01-01", "2020-01-03"), ("t", 10))
+    acknowledge(old)
+    relay = make_relay(**archives)
+    until_archived(old)
+    assert tables(old) == {table}
+    assert relay.metric("relay_archive_waiting") == 1
+    event, = relay.events("archive_failed")
+    assert f"the table {table} cannot be read" in event["error"] and "aclitem" in event["error"]
+    old.execute(f"ALTER TABLE outbox.{table} DROP COLUMN damaged")
+    wait_for(lambda: tables(old) == set(), 60, "the archive of the first table")
+    assert relay.wait_event("archive_works_again") and relay.stop() == 0
 
 
 def one_line(event, *words):

@@ -9,7 +9,7 @@ import pytest
 
 from support.certificates import Authority
 from support.check_asker import Asker
-from support.dns import NameServer, a, aaaa, cname, srv
+from support.dns import A, AAAA, NameServer, a, aaaa, cname, srv
 from support.grpc_shop import GrpcShop, truth
 from support.lookback import Case
 from support.process import free_port, wait_for
@@ -191,6 +191,18 @@ def test_an_answer_that_is_too_long_is_fetched_by_tcp(names, start, make_asker):
     assert all(shop.answered() for shop in shops)
 
 
+def test_a_service_may_have_two_hundred_targets(names, start, make_asker):
+    """The only one that works stands last."""
+    shop = start("127.0.0.2")
+    hosts = [f"127.0.1.{number}" for number in range(1, 200)]
+    targets = [f"{host.replace('.', '-')}.shop.example" for host in hosts]
+    names.set(SHOP, *[srv(target, shop.port, priority=1) for target in targets], srv("last.shop.example", shop.port),
+              extra=[*[(target, a(host)) for target, host in zip(targets, hosts)], ("last.shop.example", a(shop.host))])
+    names.truncates = True
+    asker = make_asker("grpc://shop.example", name_servers=names.address)
+    assert asker.ask("order", "2")["words"] == ["commit"]
+
+
 def test_a_higher_priority_is_used_only_while_no_lower_one_works(names, start, make_asker):
     first, second = start("127.0.0.2"), start("127.0.0.3")
     names.set(SHOP, srv("first.example", first.port, priority=1), srv("second.example", second.port, priority=2))
@@ -250,6 +262,39 @@ def test_a_target_without_an_answer_keeps_the_last_list(names, start, make_asker
     count = len(shops[0].answered())
     ask_all(asker, [str(number) for number in range(100)])
     assert len(shops[0].answered()) > count + 10
+
+
+def test_a_name_with_a_port_keeps_its_last_list_without_an_answer_about_ipv4(names, start, make_asker):
+    shop = start("127.0.0.2")
+    names.set("shop.example", a(shop.host), aaaa("fd00::1"))
+    asker = make_asker(f"grpc://shop.example:{shop.port}", name_servers=names.address)
+    asker.expected = ["event=address_refused", "event=service_unresolved"]
+    assert asker.ask("order", "2")["words"] == ["commit"]
+    names.failing = {("shop.example", A)}
+    settled(names, "shop.example")
+    wait_for(lambda: sum(one[1:3] == ("shop.example", AAAA) for one in list(names.asked)) > 2, timeout=20)
+    assert asker.ask("order", "4")["words"] == ["commit"]
+    asker.close()
+    assert "the name servers did not answer about the address record of shop.example" in asker.errors
+
+
+def test_a_target_keeps_its_last_list_without_an_answer_about_ipv4(names, start, make_asker):
+    shop = start("127.0.0.2")
+    publish(names, shop)
+    names.set("127-0-0-2.shop.example", a(shop.host), aaaa("fd00::1"))
+    asker = make_asker("grpc://shop.example", name_servers=names.address)
+    asker.expected = ["event=address_refused", "event=service_unresolved"]
+    assert asker.ask("order", "2")["words"] == ["commit"]
+    names.failing = {("127-0-0-2.shop.example", A)}
+    settled(names, SHOP)
+    assert asker.ask("order", "4")["words"] == ["commit"]
+
+
+def test_a_name_with_a_port_may_have_ipv6_addresses_only(names, make_asker):
+    names.set("shop.example", aaaa("fd00::1"))
+    asker = make_asker("grpc://shop.example:7", name_servers=names.address)
+    asker.expected = "event=address_refused"
+    assert_unsent(asker.ask("order", "2"), "address_refused", "all its addresses are refused: [fd00::1]:7 (private)")
 
 
 def test_an_alias_is_followed_within_its_own_time_to_live(names, start, make_asker):
@@ -386,6 +431,7 @@ def test_with_all_addresses_away_nothing_is_decided(make_asker):
     ({"url": "grpc://010.0.0.1:1"}, "host"),
     ({"url": "grpc://shop", "name_servers": "x"}, "name_servers: \"x\" is not a list of addresses"),
     ({"url": "http://shop", "name_servers": "10.0.0.2"}, "name_servers: only url = grpc://NAME asks name servers"),
+    ({"url": "grpc://10.0.0.1:1", "name_servers": "10.0.0.2"}, "name_servers: only url = grpc://NAME asks name servers"),
     ({"url": "", "allow": "https://a.example/", "name_servers": "10.0.0.2"}, "name_servers: "),
     ({"url": "grpc://shop", "transport": "sql", "dsn": "host=/x"}, "url: transport = sql")])
 def test_settings_that_cannot_work_are_refused(make_asker, settings, error):

@@ -52,9 +52,8 @@ def srv(target, port, priority=0, weight=0, ttl=1):
 
 
 class NameServer:
-    """silent: it does not answer at all. failing: it answers SERVFAIL,
-    to all or about these names. truncates: by UDP it only
-    says that the answer is longer. extra: names whose addresses stand in the additional section."""
+    """silent: it does not answer at all. failing: it answers SERVFAIL, to all or about these names or
+    pairs of a name and a type. truncates: by UDP it only says that the answer is longer. extra: names whose addresses stand in the additional section."""
 
     def __init__(self):
         self.lock = threading.Lock()
@@ -103,7 +102,7 @@ class NameServer:
             found += [(target, one) for _, alias in found if alias[0] == CNAME
                       for target in [decode_name(alias[2])] for one in self.records.get(target, []) if one[0] == kind]
             extra = self.extra.get(name, []) if found else []
-        fails = self.failing is True or name in (self.failing or ())
+        fails = self.failing is True or bool({name, (name, kind)} & set(self.failing or ()))
         code = SERVFAIL if fails else NOERROR if known else NXDOMAIN
         if fails:
             found = extra = []
