@@ -84,9 +84,6 @@ declare
 	held bytea[];
 begin
 	perform outbox.claim_guard(name, lease);
-	delete from outbox.claim c where c.ctid in (
-		select a.ctid from outbox.claim a where a.expires_at < clock_timestamp() - interval '1 hour'
-		for update skip locked);
 	with mine as (
 		select c.id from outbox.claim c join unnest(ids, tokens) as w (id, token) on c.id = w.id
 		where c.name = claim_renew.name and c.token = w.token and c.expires_at > clock_timestamp()
@@ -96,6 +93,13 @@ begin
 		from mine m where c.name = claim_renew.name and c.id = m.id returning c.id
 	)
 	select array_agg(r.id) into held from renewed r;
+
+	-- Last: from here on this call waits for no lock, so that nobody who waits for an abandoned claim can be
+	-- part of a deadlock.
+	delete from outbox.claim c where c.ctid in (
+		select a.ctid from outbox.claim a where a.expires_at < clock_timestamp() - interval '1 hour'
+		for update skip locked);
+
 	return array(select w.id = any(coalesce(held, '{}'))
 		from unnest(ids) with ordinality as w (id, n) order by w.n);
 end $$;

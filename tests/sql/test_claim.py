@@ -1,6 +1,8 @@
 """outbox.claim and its functions: whose a claim is, what its token tells, and who may ask."""
 
 import contextlib
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg2
 import pytest
@@ -94,6 +96,42 @@ def test_who_holds_an_id_while_it_is_taken_is_waited_for(database):
             two.cursor().execute("select outbox.claim_take('billing', 'a', '1 hour')")
         one.rollback()
     assert take(database)
+
+
+def await_waiters(database, count):
+    for _ in range(500):
+        if database.execute("select count(*) from pg_locks where not granted")[0][0] >= count:
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"no {count} sessions wait for a lock")
+
+
+def call(database, function, *arguments):
+    with contextlib.closing(database.connect()) as connection:
+        cursor = connection.cursor()
+        cursor.execute(f"select outbox.{function}", arguments)
+        return cursor.fetchone()[0]
+
+
+TAKE_MANY = "claim_take_many('billing', %s::bytea[], '1 hour')"
+
+
+def test_the_removal_of_abandoned_claims_and_one_who_takes_them_do_not_deadlock(database):
+    take(database, id=b"z")
+    expire(database, ago="2 hours")
+    token = take(database)
+    with ThreadPoolExecutor() as pool:
+        with contextlib.closing(database.connect(autocommit=False)) as other:
+            other.cursor().execute("select from outbox.claim where id = 'a' for update")
+            takes = pool.submit(call, database, TAKE_MANY, [b"a", b"z"])
+            await_waiters(database, 1)
+            renews = pool.submit(call, database,
+                                 "claim_renew('billing', '{a}', array[%s], '1 hour')", token)
+            await_waiters(database, 2)
+            other.rollback()
+        assert renews.result(10) == [True]
+        held, taken = takes.result(10)
+    assert held is None and taken
 
 
 @pytest.mark.parametrize("role, allowed", [
