@@ -43,27 +43,47 @@ create function outbox.claim_next_token() returns bigint language sql
 		(extract(epoch from clock_timestamp()) * 1000000)::bigint)) $$;
 
 -- For each id, in order: its claim's token; null: another holder has the id. If an id comes twice in
--- the call, only the first one is claimed. The ids share a token, since tokens of one id only are compared. Waits only while another call takes or renews one of the ids; all
--- callers lock rows in the order of their keys.
+-- the call, only the first one is claimed. Waits only while another call takes, renews, releases or removes one
+-- of the ids; all callers lock rows in the order of their keys.
+--
+-- The token is made after the call has all its rows: while it waits for one, another consumer may claim and
+-- release an id of it, and the token of that claim must be the smaller one. The ids share the token, since
+-- tokens of one id only are compared.
 create function outbox.claim_take_many(name text, ids bytea[], lease interval) returns bigint[]
-	language sql security definer set search_path = pg_catalog, pg_temp set row_security = off as $$
-	select outbox.claim_guard(claim_take_many.name, claim_take_many.lease);
-	with next as materialized (
-		select outbox.claim_next_token() as token
-	), wanted as (
-		select w.id, min(w.n) as n from unnest(ids) with ordinality as w (id, n) group by w.id
+	language plpgsql security definer set search_path = pg_catalog, pg_temp set row_security = off as $$
+declare
+	mine bytea[];
+	next bigint;
+	tokens bigint[];
+begin
+	perform outbox.claim_guard(name, lease);
+	with wanted as (
+		select distinct w.id from unnest(ids) as w (id)
 	), taken as (
 		insert into outbox.claim as c (name, id, token, expires_at)
-		select claim_take_many.name, w.id, n.token, clock_timestamp() + lease
-		from wanted w cross join next n order by w.id
-		on conflict on constraint claim_pkey do update
-			set token = greatest(excluded.token, c.token + 1), expires_at = clock_timestamp() + lease
+		select claim_take_many.name, w.id, 0, clock_timestamp() + lease from wanted w order by w.id
+		on conflict on constraint claim_pkey do update set expires_at = clock_timestamp() + lease
 			where c.expires_at <= clock_timestamp()
-		returning c.id, c.token
+		returning c.id
 	)
-	select coalesce(array_agg(t.token order by u.n), '{}')
+	select array_agg(t.id) into mine from taken t;
+
+	if mine is null then
+		return array_fill(null::bigint, array[cardinality(ids)]);
+	end if;
+
+	next := outbox.claim_next_token();
+	with wanted as (
+		select w.id, min(w.n) as n from unnest(ids) with ordinality as w (id, n) group by w.id
+	), given as (
+		update outbox.claim c set token = greatest(next, c.token + 1)
+		where c.name = claim_take_many.name and c.id = any(mine) returning c.id, c.token
+	)
+	select array_agg(g.token order by u.n) into tokens
 	from unnest(ids) with ordinality as u (id, n)
-	left join wanted w on w.n = u.n left join taken t on t.id = w.id $$;
+	left join wanted w on w.n = u.n left join given g on g.id = w.id;
+	return tokens;
+end $$;
 comment on function outbox.claim_take_many(text, bytea[], interval) is 'Claims ids for the duration of the lease, at '
 	'most one day. Returns for each id, in order, the fencing token, or null if another holder has the id or it '
 	'came before in the call.';
@@ -84,9 +104,6 @@ declare
 	held bytea[];
 begin
 	perform outbox.claim_guard(name, lease);
-	delete from outbox.claim c where c.ctid in (
-		select a.ctid from outbox.claim a where a.expires_at < clock_timestamp() - interval '1 hour'
-		for update skip locked);
 	with mine as (
 		select c.id from outbox.claim c join unnest(ids, tokens) as w (id, token) on c.id = w.id
 		where c.name = claim_renew.name and c.token = w.token and c.expires_at > clock_timestamp()
@@ -96,6 +113,13 @@ begin
 		from mine m where c.name = claim_renew.name and c.id = m.id returning c.id
 	)
 	select array_agg(r.id) into held from renewed r;
+
+	-- Last: from here on this call waits for no lock, so that nobody who waits for an abandoned claim can be
+	-- part of a deadlock.
+	delete from outbox.claim c where c.ctid in (
+		select a.ctid from outbox.claim a where a.expires_at < clock_timestamp() - interval '1 hour'
+		for update skip locked);
+
 	return array(select w.id = any(coalesce(held, '{}'))
 		from unnest(ids) with ordinality as w (id, n) order by w.n);
 end $$;

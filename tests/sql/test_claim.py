@@ -1,6 +1,9 @@
 """outbox.claim and its functions: whose a claim is, what its token tells, and who may ask."""
 
 import contextlib
+import random
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg2
 import pytest
@@ -94,6 +97,98 @@ def test_who_holds_an_id_while_it_is_taken_is_waited_for(database):
             two.cursor().execute("select outbox.claim_take('billing', 'a', '1 hour')")
         one.rollback()
     assert take(database)
+
+
+def await_waiters(database, count):
+    for _ in range(500):
+        if database.execute("select count(*) from pg_locks where not granted")[0][0] >= count:
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"no {count} sessions wait for a lock")
+
+
+def call(database, function, *arguments):
+    with contextlib.closing(database.connect()) as connection:
+        cursor = connection.cursor()
+        cursor.execute(f"select outbox.{function}", arguments)
+        return cursor.fetchone()[0]
+
+
+@contextlib.contextmanager
+def renewed_by_another(database, token):
+    """Another session has renewed the claim on a, and has not committed."""
+    with contextlib.closing(database.connect(autocommit=False)) as connection:
+        connection.cursor().execute(
+            "select outbox.claim_renew('billing', '{a}', array[%s], '1 hour')", (token,))
+        yield connection
+
+
+TAKE_MANY = "claim_take_many('billing', %s::bytea[], '1 hour')"
+
+
+def test_the_token_of_a_call_that_waited_is_larger_than_of_a_claim_that_came_and_went_meanwhile(database):
+    token = take(database)
+    with ThreadPoolExecutor() as pool:
+        with renewed_by_another(database, token) as other:
+            waits = pool.submit(call, database, TAKE_MANY, [b"a", b"b"])
+            await_waiters(database, 1)
+            meanwhile = take(database, id=b"b")
+            assert release(database, meanwhile, id=b"b")
+            other.rollback()
+        held, later = waits.result(10)
+    assert held is None and later > meanwhile
+
+
+def claim_and_release(database, seed, end, claimed):
+    """claimed(id, token) is called while this session has the claim."""
+    dice = random.Random(seed)
+    with contextlib.closing(database.connect()) as connection:
+        cursor = connection.cursor()
+        while time.monotonic() < end:
+            ids = [b"%d" % number for number in dice.sample(range(20), 8)]
+            cursor.execute(f"select outbox.{TAKE_MANY}", (ids,))
+            mine = [(id, token) for id, token in zip(ids, cursor.fetchone()[0]) if token]
+            for id, token in mine:
+                claimed(id, token)
+            if mine:
+                ids, tokens = map(list, zip(*mine))
+                cursor.execute("select outbox.claim_release_many('billing', %s::bytea[], %s::bigint[])",
+                               (ids, tokens))
+                assert all(cursor.fetchone()[0])
+
+
+def test_tokens_rise_while_many_sessions_claim_and_release_the_same_ids(database):
+    largest, wrong = {}, []
+
+    def claimed(id, token):
+        if token <= largest.get(id, 0):
+            wrong.append((id, token, largest[id]))
+        largest[id] = token
+
+    end = time.monotonic() + 3
+    with ThreadPoolExecutor(6) as pool:
+        sessions = [pool.submit(claim_and_release, database, seed, end, claimed) for seed in range(6)]
+        for session in sessions:
+            session.result(30)
+    assert largest and not wrong
+
+
+def test_the_removal_of_abandoned_claims_and_one_who_takes_them_do_not_deadlock(database):
+    take(database, id=b"z")
+    expire(database, ago="2 hours")
+    token = take(database)
+    with ThreadPoolExecutor() as pool:
+        with contextlib.closing(database.connect(autocommit=False)) as other:
+            other.cursor().execute("select from outbox.claim where id = 'a' for update")
+            takes = pool.submit(call, database, TAKE_MANY, [b"a", b"z"])
+            await_waiters(database, 1)
+            renews = pool.submit(call, database,
+                                 "claim_renew('billing', '{a}', array[%s], '1 hour')", token)
+            await_waiters(database, 2)
+            other.rollback()
+        assert renews.result(10) == [True]
+        held, taken = takes.result(10)
+    assert held is None and taken
 
 
 @pytest.mark.parametrize("role, allowed", [
