@@ -327,7 +327,7 @@ begin
 		) m order by m.source_partition, m.source_offset
 		returning event_id, id, created_at
 	), noted as (
-		select outbox.unique_note(p.of_key, p.topic, p.unique_key, m.event_id, m.id, m.created_at, p.kept,
+		select outbox.unique_insert(p.of_key, p.topic, p.unique_key, m.event_id, m.id, m.created_at, p.kept,
 			p.while_pending)
 		from written m join prepared p using (event_id) where p.of_key is not null
 	)

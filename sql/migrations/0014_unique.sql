@@ -302,13 +302,40 @@ begin
 end $$;
 
 -- Notes that a message has a key, and returns its event id. The caller has the lock of the key.
-create function outbox.unique_note(of_key bigint, of_topic text, of_unique_key text, of_event_id uuid, of_id bigint,
-	of_at timestamptz, kept interval, while_pending text) returns uuid volatile language plpgsql security definer
-	set search_path = pg_catalog, pg_temp set row_security = off as $$
+create function outbox.unique_insert(of_key bigint, of_topic text, of_unique_key text, of_event_id uuid, of_id bigint,
+	of_at timestamptz, kept interval, while_pending text) returns uuid volatile language plpgsql as $$
 begin
 	insert into outbox.unique_ledger (key, at, event_id, message_id, topic, unique_key, waits_for, kept_until)
 	values (of_key, of_at, of_event_id, of_id, of_topic, of_unique_key, while_pending, of_at + kept);
 	return of_event_id;
+end $$;
+
+-- Has this transaction written the message? In a savepoint that is rolled back, as in outbox.unique_find.
+create function outbox.unique_is_written(of_topic text, of_event_id uuid, of_id bigint, of_at timestamptz)
+	returns boolean volatile language plpgsql as $$
+declare
+	written boolean;
+begin
+	written := exists (select from outbox.message m where m.id = of_id and m.created_at = of_at
+		and m.event_id = of_event_id and m.topic = of_topic and m.txid = pg_current_xact_id());
+	raise exception using errcode = 'OR003';
+exception when sqlstate 'OR003' then
+	return written;
+end $$;
+
+-- outbox.unique_insert for writers. If policies say which topics a writer may write, its key must be that of a message
+-- that it has written: otherwise it could take the keys of others, whose messages would not be written.
+create function outbox.unique_note(of_key bigint, of_topic text, of_unique_key text, of_event_id uuid, of_id bigint,
+	of_at timestamptz, kept interval, while_pending text) returns uuid volatile language plpgsql security definer
+	set search_path = pg_catalog, pg_temp set row_security = off as $$
+begin
+	if (select c.relrowsecurity from pg_class c where c.oid = 'outbox.message'::regclass)
+		and not outbox.unique_is_written(of_topic, of_event_id, of_id, of_at)
+	then
+		raise exception 'this transaction has not written the message % of topic %', of_event_id, of_topic
+			using errcode = 'insufficient_privilege', hint = 'take unique keys with outbox.publish';
+	end if;
+	return outbox.unique_insert(of_key, of_topic, of_unique_key, of_event_id, of_id, of_at, kept, while_pending);
 end $$;
 
 -- outbox.publish with a unique key. As the caller, so that the message is written with the writer's own rights.

@@ -643,6 +643,10 @@ def test_a_policy_of_the_messages_holds_for_unique_ones(database, login):
     assert publish(cursor, "a", topic="mails") == first
     with pytest.raises(errors.InsufficientPrivilege, match="row-level security"):
         publish(cursor, "a", topic="orders")
+    (message,) = database.execute("select event_id, id, created_at from outbox.message")
+    for topic in ("orders", "mails"):  # neither of a topic that it may not write, nor of a message of another transaction
+        with pytest.raises(errors.InsufficientPrivilege, match="has not written the message"):
+            cursor.execute("select outbox.unique_note(1, %s, 'b', %s, %s, %s, '1 day', null)", (topic, *message))
     connection.close()
     assert database.execute("select topic from outbox.unique_ledger") == [("mails",)]
 
