@@ -397,6 +397,25 @@ def test_a_table_that_is_being_read_is_dropped_later(old, folder, archives, make
     assert digest(old) == before and relay.stop() == 0
 
 
+def test_a_checked_file_that_cannot_be_read_for_now_is_kept(old, folder, archives, make_relay):
+    old.execute("SELECT outbox.archive_detach(%s)", (LEAF,))
+    (table,) = tables(old)
+    reader = old.connect(autocommit=False).cursor()
+    reader.execute(f"LOCK TABLE outbox.{table} IN ACCESS SHARE MODE")
+    relay = make_relay(**archives)
+    wait_for(lambda: old.execute(LAST_STATE) == [("written",)], 60, "the checked file")
+    name, = os.listdir(folder)
+    os.link(folder / name, folder / "kept")
+    os.symlink(name, folder / "loop")
+    os.replace(folder / "loop", folder / name)  # a link to itself: the file exists, and opening it fails
+    event, = relay.wait_event("archive_failed")
+    assert f"{name} cannot be read" in event["error"] and old.execute(LAST_STATE) == [("written",)]
+    os.replace(folder / "kept", folder / name)
+    reader.connection.rollback()
+    until_archived(old)
+    assert os.listdir(folder) == [name] and relay.stop() == 0
+
+
 def test_two_relays_write_one_file(old, folder, archives, make_relay):
     before = digest(old)
     relays = [make_relay(**archives) for _ in range(2)]
