@@ -289,9 +289,9 @@ static bool finish_written(
 	struct archive_totals found;
 	char host[256];
 	struct err why;
+	bool whole = archive_file_check(path, archiver->stop_fd, &found, &why);
 
-	if (archive_file_check(path, archiver->stop_fd, &found, &why) &&
-	    archive_totals_equal(&found, &archive->totals))
+	if (whole && archive_totals_equal(&found, &archive->totals))
 		return drop_archived_table(archiver, archive, path, err);
 
 	archive_host(host, sizeof host);
@@ -299,6 +299,11 @@ static bool finish_written(
 	if (!text_equal(host, archive->host)) {
 		archiver->busy = true;
 		return true;
+	}
+	/* a stop or a disk error says nothing against the file, which a new try would remove */
+	if (!whole && why.kind != ERR_REJECT) {
+		*err = why;
+		return false;
 	}
 	return write_archive(archiver, archive, err);
 }

@@ -300,6 +300,14 @@ static bool send_file(struct pg *pg, struct archive_reader *reader, struct err *
 	return pg_load_end(pg, err);
 }
 
+static bool refuse_replaced(const struct restore_source *source, struct err *err)
+{
+	return err_set(err, ERR_RETRY,
+	    "%s: another restore of it has begun since, and this one ends; "
+	    "`outbox-relay partition list` shows how far it is",
+	    source->path);
+}
+
 static bool copy_file(struct pg *pg, const struct restore_source *source,
     const struct restore_target *target, struct err *err)
 {
@@ -311,6 +319,9 @@ static bool copy_file(struct pg *pg, const struct restore_source *source,
 	bool done = reader && pg_load_begin(pg, script, err) && send_file(pg, reader, err);
 
 	archive_reader_close(reader);
+	/* the next restore has dropped the table */
+	if (!done && text_equal(pg_sqlstate(pg), "42P01"))
+		return refuse_replaced(source, err);
 	return done;
 }
 
@@ -352,10 +363,7 @@ static bool judge_restore_end(
 		    "moves first",
 		    source->path);
 	if (text_equal(outcome, "missing"))
-		return err_set(err, ERR_RETRY,
-		    "%s: another restore of it has begun since, and this one ends; "
-		    "`outbox-relay partition list` shows how far it is",
-		    source->path);
+		return refuse_replaced(source, err);
 	return err_set(
 	    err, ERR_REJECT, "%s: it was not made a partition: %s", source->path, outcome);
 }

@@ -188,16 +188,18 @@ def test_a_kill_at_each_step_of_a_restore_loses_nothing(point, old, folder, arch
     assert relay.stop() == 0
 
 
-def test_a_restore_that_another_one_replaced_makes_no_partition(old, folder, archives, make_relay):
-    """The first one stops behind its rows. The second one makes an empty table and is killed."""
+@pytest.mark.parametrize("point", ["restore_begun", "restore_loaded"])
+def test_a_restore_that_another_one_replaced_makes_no_partition(point, old, folder, archives, make_relay):
+    """The first one stops without or with its rows. The second one makes an empty table and is killed."""
     before = digest(old)
     relay = make_relay(**archives)
     until_archived(old)
     assert relay.stop() == 0
     first = subprocess.Popen([binary(), "partition", "restore", LEAF], stderr=subprocess.PIPE, text=True,
-                             env=environment({"DATABASE_URL": old.dsn, "OUTBOX_RELAY_FAULT_STOP": "restore_loaded"}))
+                             env=environment({"DATABASE_URL": old.dsn, "OUTBOX_RELAY_FAULT_STOP": point}))
     try:
-        wait_for(lambda: [digest(old, name) for name in tables(old)] == [before], 20, "the rows of the first one")
+        rows = before if point == "restore_loaded" else (0, None)
+        wait_for(lambda: [digest(old, name) for name in tables(old)] == [rows], 20, "the table of the first one")
         status, _, _ = run_command(["partition", "restore", LEAF],
                                    {"DATABASE_URL": old.dsn, "OUTBOX_RELAY_FAULT": "restore_begun"})
         assert status == -9
@@ -395,6 +397,25 @@ def test_a_table_that_is_being_read_is_dropped_later(old, folder, archives, make
     until_archived(old)
     restore(old)
     assert digest(old) == before and relay.stop() == 0
+
+
+def test_a_checked_file_that_cannot_be_read_for_now_is_kept(old, folder, archives, make_relay):
+    old.execute("SELECT outbox.archive_detach(%s)", (LEAF,))
+    (table,) = tables(old)
+    reader = old.connect(autocommit=False).cursor()
+    reader.execute(f"LOCK TABLE outbox.{table} IN ACCESS SHARE MODE")
+    relay = make_relay(**archives)
+    wait_for(lambda: old.execute(LAST_STATE) == [("written",)], 60, "the checked file")
+    name, = os.listdir(folder)
+    os.link(folder / name, folder / "kept")
+    os.symlink(name, folder / "loop")
+    os.replace(folder / "loop", folder / name)  # a link to itself: the file exists, and opening it fails
+    event, = relay.wait_event("archive_failed")
+    assert f"{name} cannot be read" in event["error"] and old.execute(LAST_STATE) == [("written",)]
+    os.replace(folder / "kept", folder / name)
+    reader.connection.rollback()
+    until_archived(old)
+    assert os.listdir(folder) == [name] and relay.stop() == 0
 
 
 def test_two_relays_write_one_file(old, folder, archives, make_relay):
