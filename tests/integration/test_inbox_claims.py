@@ -163,9 +163,8 @@ def test_a_handler_keeps_its_claim_when_its_partition_goes(world):
     assert not one.events("inbox_claim_lost") and not two.events("inbox_claim_lost")
 
 
+@pytest.mark.parametrize("world", ["redis"], indirect=True) # the tests share the server of PostgreSQL
 def test_nothing_is_handled_while_the_server_of_the_claims_is_away(world):
-    if not world.redis:
-        pytest.skip("the tests share the server of PostgreSQL")
     world.redis.kill()
     inbox = world.open(partitions=2)
     world.produce(5, slow=0)
