@@ -206,6 +206,19 @@ static bool subscribe(amqp_connection_state_t broker, const struct queue *queue)
 		   false, /* no_ack: false, we acknowledge */ false, false, amqp_empty_table);
 }
 
+/* The broker shall say when the queue is deleted. Otherwise the consumer would wait without end. */
+static amqp_rpc_reply_t log_in(
+    amqp_connection_state_t broker, const struct amqp_connection_info *url)
+{
+	amqp_table_entry_t notify = {.key = amqp_cstring_bytes("consumer_cancel_notify"),
+	    .value = {.kind = AMQP_FIELD_KIND_BOOLEAN, .value.boolean = true}};
+	amqp_table_entry_t capabilities = {.key = amqp_cstring_bytes("capabilities"),
+	    .value = {.kind = AMQP_FIELD_KIND_TABLE, .value.table = {1, &notify}}};
+	const amqp_table_t properties = {1, &capabilities};
+	return amqp_login_with_properties(broker, url->vhost, 0, AMQP_DEFAULT_FRAME_SIZE,
+	    HEARTBEAT_S, &properties, AMQP_SASL_METHOD_PLAIN, url->user, url->password);
+}
+
 static void serve_broker(
     const struct amqp_connection_info *url, const struct queue *queue, struct billing *billing)
 {
@@ -214,8 +227,7 @@ static void serve_broker(
 	amqp_rpc_reply_t login = {.reply_type = AMQP_RESPONSE_LIBRARY_EXCEPTION};
 	login.library_error = amqp_socket_open(socket, url->host, url->port);
 	if (login.library_error == AMQP_STATUS_OK)
-		login = amqp_login(broker, url->vhost, 0, AMQP_DEFAULT_FRAME_SIZE, HEARTBEAT_S,
-		    AMQP_SASL_METHOD_PLAIN, url->user, url->password);
+		login = log_in(broker, url);
 
 	if (login.reply_type != AMQP_RESPONSE_NORMAL)
 		tell_failure(login);

@@ -35,10 +35,8 @@ def start_tellers(broker, database, tmp_path):
         return started
 
     yield start
-    connection = broker.connect()
     for queue in (QUEUE, DEAD):
-        connection.channel().queue_delete(queue)
-    connection.close()
+        broker.delete(queue)
 
 
 def send(broker, numbers):
@@ -89,3 +87,11 @@ def test_a_refused_order_of_another_user_that_would_expire_is_kept_and_stops_nob
         wait_for(lambda: broker.count(DEAD) == 1, 10, "the dead order")
     time.sleep(2.5)
     assert broker.take_all(DEAD) == [(order_id(2), b"ten")]
+
+
+def test_a_queue_that_was_deleted_is_declared_and_consumed_again(broker, database, start_tellers):
+    with start_tellers(1) as running:
+        broker.delete(QUEUE)
+        wait_for(lambda: broker.count(QUEUE) is not None, 30, "the queue", interval=0.1)
+        send(broker, [1])
+        running.wait_charged(database, 1)

@@ -93,6 +93,11 @@ class RabbitMQ:
                                   properties=pika.BasicProperties(message_id=id, delivery_mode=2, **properties))
         connection.close()
 
+    def delete(self, queue):
+        connection = self.connect()
+        connection.channel().queue_delete(queue)
+        connection.close()
+
     def count(self, queue):
         """Its messages that nobody has; None: there is no such queue."""
         connection = self.connect()
