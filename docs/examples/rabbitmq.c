@@ -128,6 +128,8 @@ static void tell_failure(amqp_rpc_reply_t reply)
 	if (reply.reply_type == AMQP_RESPONSE_SERVER_EXCEPTION && close)
 		fprintf(stderr, "RabbitMQ: %.*s\n", (int)close->reply_text.len,
 		    (char *)close->reply_text.bytes);
+	else if (reply.reply_type == AMQP_RESPONSE_NORMAL) /* not of a call that has a reply */
+		fprintf(stderr, "RabbitMQ: the connection was lost\n");
 	else
 		fprintf(stderr, "RabbitMQ: %s\n", amqp_error_string2(reply.library_error));
 }
@@ -138,6 +140,8 @@ static void tell_failure(amqp_rpc_reply_t reply)
  */
 static bool move_order(amqp_connection_state_t broker, const char *to, amqp_message_t *order)
 {
+	/* The broker refuses an order in the name of another user than ours. */
+	order->properties._flags &= ~(amqp_flags_t)AMQP_BASIC_USER_ID_FLAG;
 	return amqp_basic_publish(broker, MOVES, amqp_empty_bytes, amqp_cstring_bytes(to), false,
 		   false, &order->properties, order->body) == AMQP_STATUS_OK &&
 	       amqp_tx_commit(broker, MOVES);
@@ -149,6 +153,8 @@ static bool end_order(amqp_connection_state_t broker, const struct queue *queue,
 {
 	if (outcome == AGAIN)
 		usleep(PAUSE_US); /* in an empty queue it would come again at once */
+	if (outcome == REFUSED)   /* a person sees it, however late */
+		delivery->message.properties._flags &= ~(amqp_flags_t)AMQP_BASIC_EXPIRATION_FLAG;
 	if (outcome != CHARGED &&
 	    !move_order(broker, outcome == AGAIN ? queue->name : queue->dead, &delivery->message))
 		return false;
@@ -179,6 +185,8 @@ static void consume_orders(
 		well = end_order(broker, queue, &delivery, handle_order(billing, &order));
 		amqp_destroy_envelope(&delivery);
 	}
+	if (!well)
+		tell_failure(amqp_get_rpc_reply(broker));
 }
 
 /* A durable queue outlives a restart of the broker. */
@@ -198,6 +206,19 @@ static bool subscribe(amqp_connection_state_t broker, const struct queue *queue)
 		   false, /* no_ack: false, we acknowledge */ false, false, amqp_empty_table);
 }
 
+/* The broker shall say when the queue is deleted. Otherwise the consumer would wait without end. */
+static amqp_rpc_reply_t log_in(
+    amqp_connection_state_t broker, const struct amqp_connection_info *url)
+{
+	amqp_table_entry_t notify = {.key = amqp_cstring_bytes("consumer_cancel_notify"),
+	    .value = {.kind = AMQP_FIELD_KIND_BOOLEAN, .value.boolean = true}};
+	amqp_table_entry_t capabilities = {.key = amqp_cstring_bytes("capabilities"),
+	    .value = {.kind = AMQP_FIELD_KIND_TABLE, .value.table = {1, &notify}}};
+	const amqp_table_t properties = {1, &capabilities};
+	return amqp_login_with_properties(broker, url->vhost, 0, AMQP_DEFAULT_FRAME_SIZE,
+	    HEARTBEAT_S, &properties, AMQP_SASL_METHOD_PLAIN, url->user, url->password);
+}
+
 static void serve_broker(
     const struct amqp_connection_info *url, const struct queue *queue, struct billing *billing)
 {
@@ -206,8 +227,7 @@ static void serve_broker(
 	amqp_rpc_reply_t login = {.reply_type = AMQP_RESPONSE_LIBRARY_EXCEPTION};
 	login.library_error = amqp_socket_open(socket, url->host, url->port);
 	if (login.library_error == AMQP_STATUS_OK)
-		login = amqp_login(broker, url->vhost, 0, AMQP_DEFAULT_FRAME_SIZE, HEARTBEAT_S,
-		    AMQP_SASL_METHOD_PLAIN, url->user, url->password);
+		login = log_in(broker, url);
 
 	if (login.reply_type != AMQP_RESPONSE_NORMAL)
 		tell_failure(login);

@@ -2,6 +2,7 @@
 and a broker that is killed and started again. Each order is charged once."""
 
 import os
+import time
 
 import pytest
 
@@ -34,10 +35,8 @@ def start_tellers(broker, database, tmp_path):
         return started
 
     yield start
-    connection = broker.connect()
     for queue in (QUEUE, DEAD):
-        connection.channel().queue_delete(queue)
-    connection.close()
+        broker.delete(queue)
 
 
 def send(broker, numbers):
@@ -75,3 +74,24 @@ def test_an_order_that_can_never_be_charged_goes_to_the_dead_queue(broker, datab
         wait_for(lambda: broker.count(DEAD) == len(wrong), 60, "the dead orders")
     assert sorted(broker.take_all(DEAD), key=str) == sorted(wrong, key=str)
     assert charges(database) == {1: 1}
+
+
+def test_a_refused_order_of_another_user_that_would_expire_is_kept_and_stops_nobody(
+        broker, database, start_tellers):
+    """RabbitMQ refuses a message in the name of another user (user_id), and a dead order waits for a person."""
+    other = broker.add_user("shop")
+    with start_tellers(1) as running:
+        broker.publish(QUEUE, [(order_id(2), "ten")], url=other, user_id="shop", expiration="2000")
+        send(broker, [1])
+        running.wait_charged(database, 1)
+        wait_for(lambda: broker.count(DEAD) == 1, 10, "the dead order")
+    time.sleep(2.5)
+    assert broker.take_all(DEAD) == [(order_id(2), b"ten")]
+
+
+def test_a_queue_that_was_deleted_is_declared_and_consumed_again(broker, database, start_tellers):
+    with start_tellers(1) as running:
+        broker.delete(QUEUE)
+        wait_for(lambda: broker.count(QUEUE) is not None, 30, "the queue", interval=0.1)
+        send(broker, [1])
+        running.wait_charged(database, 1)

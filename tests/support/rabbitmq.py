@@ -1,6 +1,7 @@
 """RabbitMQ, Debian's, on free ports of loopback."""
 
 import os
+import subprocess
 
 import pika
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from .process import Process, free_port, port_answers, temporary_folder, wait_for
 
 SERVER = "/usr/lib/rabbitmq/bin/rabbitmq-server"  # the one in sbin wants to be the user rabbitmq
+CONTROL = "/usr/lib/rabbitmq/bin/rabbitmqctl"
 
 
 class RabbitMQ:
@@ -71,17 +73,29 @@ class RabbitMQ:
     def url(self):
         return f"amqp://guest:guest@127.0.0.1:{self.port}"
 
-    def connect(self):
-        return pika.BlockingConnection(pika.URLParameters(self.url))
+    def connect(self, url=None):
+        return pika.BlockingConnection(pika.URLParameters(url or self.url))
 
-    def publish(self, queue, messages):
+    def add_user(self, name):
+        """Returns the URL of the user."""
+        for words in (["add_user", name, name], ["set_permissions", name, ".*", ".*", ".*"]):
+            subprocess.run([CONTROL, "-n", self.environment["RABBITMQ_NODENAME"], *words],
+                           env=self.environment, stdout=subprocess.DEVNULL, check=True, timeout=60)
+        return self.url.replace("guest:guest", f"{name}:{name}")
+
+    def publish(self, queue, messages, url=None, **properties):
         """(id or None, body) each; returns when the broker has all of them on its disk."""
-        connection = self.connect()
+        connection = self.connect(url)
         channel = connection.channel()
         channel.confirm_delivery()
         for id, body in messages:
             channel.basic_publish("", queue, body, mandatory=True,
-                                  properties=pika.BasicProperties(message_id=id, delivery_mode=2))
+                                  properties=pika.BasicProperties(message_id=id, delivery_mode=2, **properties))
+        connection.close()
+
+    def delete(self, queue):
+        connection = self.connect()
+        connection.channel().queue_delete(queue)
         connection.close()
 
     def count(self, queue):
