@@ -114,8 +114,8 @@ begin
 	)
 	select array_agg(r.id) into held from renewed r;
 
-	-- Last: from here on this call waits for no lock, so that nobody who waits for an abandoned claim can be
-	-- part of a deadlock.
+	-- Last, since this call waits for no lock after it: nobody who waits for an abandoned claim can be part of a
+	-- deadlock.
 	delete from outbox.claim c where c.ctid in (
 		select a.ctid from outbox.claim a where a.expires_at < clock_timestamp() - interval '1 hour'
 		for update skip locked);
