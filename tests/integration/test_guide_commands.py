@@ -3,13 +3,14 @@ answers yes. The world has what the pages speak of: the ids 4711 and 4712, parke
 January, a partition of November."""
 
 import pathlib
+import re
 import shlex
 
 import pytest
 
 from support.guide import calls_of
 from support.lookback_rows import Reader, prepare
-from support.process import wait_for
+from support.process import free_port, wait_for
 from support.relay import Relay, on_a_terminal
 
 GUIDES = pathlib.Path(__file__).resolve().parents[2] / "docs/guide"
@@ -30,6 +31,7 @@ class World:
 
     def __init__(self, database, kafka, topic, settings, folder):
         self.database, self.kafka, self.topic, self.settings = database, kafka, topic, settings
+        self.folder = folder
         self.names = {"/var/lib/shop": str(folder)}
         self.relay = None
 
@@ -65,17 +67,59 @@ class World:
                               "timestamptz '2026-01-02 12:00Z' + i * interval '1 h' from generate_series(1, 9) i",
                               (self.topic,))
 
-    def upgrade(self):
+    def nothing(self):
         pass
+
+    def configure(self, text, **files):
+        """A configuration, and files beside it: {word of the page and of the configuration: contents}."""
+        for name, contents in files.items():
+            path = self.folder / name.rpartition("/")[2]
+            path.write_text(contents, encoding="utf-8")
+            self.names[name] = str(path)
+            text = text.replace(name, str(path))
+        (self.folder / "relay.ini").write_text(text, encoding="utf-8")
+        self.settings["OUTBOX_RELAY_CONFIG"] = str(self.folder / "relay.ini")
+
+    def rules(self):
+        self.configure(f"""
+            [deliver "orders"]
+            topics = {self.topic}
+            group = {self.topic}
+            url = http://127.0.0.1:9/
+            networks = 127.0.0.1
+            path = {self.folder}/state
+            rules_file = /etc/outbox-relay/rules.txt""", **{
+                "/etc/outbox-relay/rules.txt": "sliding name=burst most=5 within=10s key=key action=drop\n",
+                "new-rules.txt": "sliding name=burst most=9 within=10s key=key action=drop\n"})
+        self.settings |= {"OUTBOX_RELAY_API_LISTEN": f"127.0.0.1:{free_port()}",
+                          "OUTBOX_RELAY_API_OPERATE_TOKENS": "token-of-an-operator"}
+        self.relay = Relay(self.settings).start().wait_ready()
+
+    def rules_of_a_user(self):
+        page = (GUIDES / "rules-of-a-user.md").read_text(encoding="utf-8")
+        ini, rules = (re.search(rf"^```{kind}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[1]
+                      for kind in ("ini", "json"))
+        self.configure(ini, **{"/etc/outbox-relay/push-rules.json": rules})
+
+    def archive(self):
+        self.database.execute("select outbox.partition_make('message', '2026-01-02', '2026-01-03')")
+        self.replay()
+        self.settings |= {"OUTBOX_RELAY_POSTGRES_RETENTION": "archive", "OUTBOX_RELAY_POSTGRES_RETAIN": "7d",
+                          "OUTBOX_RELAY_POSTGRES_ARCHIVE_PATH": str(self.folder),
+                          "OUTBOX_RELAY_POSTGRES_UPKEEP_INTERVAL": "100ms"}
+        self.relay = Relay(self.settings).start()
+        wait_for(lambda: self.database.execute("select state from outbox.archive") == [("archived",)], 60,
+                 "an archived partition")
 
     def close(self):
         if self.relay:
             self.relay.close()
 
 
-SEEDS = {"dedup.md": World.dedup, "lookback-barrier.md": World.lookback, "lookback-operate.md": World.lookback,
-         "operate.md": World.operate, "parked.md": World.parked, "replay.md": World.replay,
-         "upgrade.md": World.upgrade}
+SEEDS = {"archive.md": World.archive, "dedup.md": World.dedup, "lookback-barrier.md": World.lookback,
+         "lookback-operate.md": World.lookback, "operate.md": World.operate, "other-queues.md": World.nothing,
+         "parked.md": World.parked, "replay.md": World.replay, "rules.md": World.rules,
+         "rules-of-a-user.md": World.rules_of_a_user, "upgrade.md": World.nothing}
 
 
 @pytest.mark.parametrize("page", SEEDS)

@@ -27,12 +27,16 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = ["docs/start/tutorial.md"]
 NOT_TYPED = {  # test_docs.py checks their commands and options
     "README.md": "test_first_steps.py types its commands",
+    "docs/guide/archive.md": "test_guide_commands.py types its commands",
     "docs/guide/dedup.md": "test_guide_commands.py types its commands",
     "docs/guide/lookback-barrier.md": "test_guide_commands.py types its commands",
     "docs/guide/lookback-operate.md": "test_guide_commands.py types its commands",
     "docs/guide/operate.md": "test_guide_commands.py types its commands",
+    "docs/guide/other-queues.md": "test_guide_commands.py types its commands",
     "docs/guide/parked.md": "test_guide_commands.py types its commands",
     "docs/guide/replay.md": "test_guide_commands.py types its commands",
+    "docs/guide/rules.md": "test_guide_commands.py types its commands",
+    "docs/guide/rules-of-a-user.md": "test_guide_commands.py types its commands",
     "docs/guide/upgrade.md": "test_guide_commands.py types its commands",
     "docs/start/install.md": "installs packages; test_install.py does the same",
 }
