@@ -114,7 +114,7 @@ begin
 	)
 	select array_agg(r.id) into held from renewed r;
 
-	-- Last, since this call waits for no lock after it: nobody who waits for an abandoned claim can be part of a
+	-- Last, since this call waits for no lock after it: nobody who waits for an abandoned claim is in a
 	-- deadlock.
 	delete from outbox.claim c where c.ctid in (
 		select a.ctid from outbox.claim a where a.expires_at < clock_timestamp() - interval '1 hour'
