@@ -370,9 +370,11 @@ def test_a_file_is_restored_into_another_database(old, empty_database, folder, a
 def test_rows_that_come_late_are_archived_in_a_file_of_their_own(old, folder, archives, make_relay):
     relay = make_relay(**archives)
     until_archived(old)
+    assert relay.stop() == 0  # it writes to its log, too
     # the partition is gone: they go to the default one, which upkeep moves to a new one of the old name
     old.execute(ROWS, ("t", 7))
     acknowledge(old)
+    relay = make_relay(**archives)
     wait_for(lambda: old.execute("SELECT count(*) FROM outbox.archive WHERE state = 'archived'") == [(2,)], 60,
              "the second archive")
     assert sorted(old.execute("SELECT name, row_count FROM outbox.archive")) == [(LEAF, 7), (LEAF, 2000)]
