@@ -68,6 +68,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	require(fd >= 0);
 	if (size > 0 && data[0] % 3 == 2) {
+		require(unlink(path) == 0); /* the writer begins new files only */
 		write_and_read(path, data + 1, size - 1);
 	} else if (size > 0) {
 		if (data[0] % 3 == 1)
