@@ -93,6 +93,7 @@ def restore(database, name=LEAF, *arguments, **settings):
 def test_a_partition_is_archived_checked_dropped_restored_and_replayed(
         database, kafka, topic, folder, archives, make_relay, until_published, scale):
     rows = scale(1_000_000, default=10_000)
+    kafka.alter_topic(topic, retention_ms=-1)  # the records are of 2020
     assert database.execute("SELECT outbox.partition_make('message', %s, %s)", OLD) == [("made",)]
     database.execute(ROWS, (topic, rows))
     before = digest(database)
@@ -119,7 +120,7 @@ def test_a_partition_is_archived_checked_dropped_restored_and_replayed(
     assert f"{LEAF} restored: {rows} rows" in restore(database)
     assert digest(database) == before and tables(database) == {LEAF}
     assert '"restored"' in partition(database, "list", "--json")[1]
-    target = kafka.create_topic(f"{topic}.again")
+    target = kafka.create_topic(f"{topic}.again", retention_ms=-1)
     status, output, error = run_command(
         ["replay", f"topic={topic}", "--to", target, "--reason", "a consumer lost its table"],
         {"DATABASE_URL": database.dsn, "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap}, 600)
