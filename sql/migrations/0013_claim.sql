@@ -114,8 +114,8 @@ begin
 	)
 	select array_agg(r.id) into held from renewed r;
 
-	-- Last, since this call waits for no lock after it: nobody who waits for an abandoned claim is in a
-	-- deadlock.
+	-- Last, since this call waits for no lock after it. So it cannot be in a deadlock with a call that waits for an
+	-- abandoned claim.
 	delete from outbox.claim c where c.ctid in (
 		select a.ctid from outbox.claim a where a.expires_at < clock_timestamp() - interval '1 hour'
 		for update skip locked);
