@@ -40,3 +40,23 @@ int64_t clock_random(void)
 	}
 	return value;
 }
+
+void clock_cond_init(pthread_cond_t *condition)
+{
+	pthread_condattr_t monotonic;
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(condition, &monotonic);
+	pthread_condattr_destroy(&monotonic);
+}
+
+struct timespec clock_until(int64_t ms)
+{
+	struct timespec until;
+	int64_t ns = (ms > 0 ? ms : 1) * 1000000;
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	ns += until.tv_nsec;
+	until.tv_sec += ns / 1000000000;
+	until.tv_nsec = ns % 1000000000;
+	return until;
+}

@@ -170,12 +170,7 @@ static bool renew_all(struct outbox_claims *claims, struct round *round)
 /* False: the claims are being closed. */
 static bool wait_until_renewal(struct outbox_claims *claims, int64_t ms)
 {
-	struct timespec until;
-	int64_t ns = (ms > 0 ? ms : 1) * 1000000;
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	ns += until.tv_nsec;
-	until.tv_sec += ns / 1000000000;
-	until.tv_nsec = ns % 1000000000;
+	const struct timespec until = clock_until(ms);
 
 	pthread_mutex_lock(&claims->lock);
 	/* A loop, since pthread_cond_timedwait may return without a signal. */
@@ -203,13 +198,9 @@ static void *run_renewals(void *context)
 
 static void init_claim_locks(struct outbox_claims *claims)
 {
-	pthread_condattr_t monotonic;
 	pthread_mutex_init(&claims->calling, NULL);
 	pthread_mutex_init(&claims->lock, NULL);
-	pthread_condattr_init(&monotonic);
-	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-	pthread_cond_init(&claims->changed, &monotonic);
-	pthread_condattr_destroy(&monotonic);
+	clock_cond_init(&claims->changed);
 }
 
 static void destroy_claims(struct outbox_claims *claims)

@@ -46,17 +46,6 @@ struct claimer {
 
 /* --- the thread ------------------------------------------------------------------------------ */
 
-static struct timespec time_in(int64_t ms)
-{
-	struct timespec at;
-	clock_gettime(CLOCK_MONOTONIC, &at);
-	ms = ms > 0 ? ms : 0;
-	int64_t ns = at.tv_nsec + ms * 1000000;
-	at.tv_sec += ns / 1000000000;
-	at.tv_nsec = ns % 1000000000;
-	return at;
-}
-
 static bool releases_are_due(const struct claimer *claimer)
 {
 	return claimer->released_count >= RELEASE_MANY ||
@@ -77,7 +66,7 @@ static void wait_for_asked(struct claimer *claimer)
 		pthread_cond_wait(&claimer->work, &claimer->mutex);
 		return;
 	}
-	struct timespec until = time_in(claimer->release_at - clock_ms());
+	struct timespec until = clock_until(claimer->release_at - clock_ms());
 	(void)pthread_cond_timedwait(&claimer->work, &claimer->mutex, &until);
 }
 
@@ -86,7 +75,7 @@ static bool wait_for_claimer_work(struct claimer *claimer, bool answered)
 {
 	if (!answered) {
 		/* A loop, since pthread_cond_timedwait may return early. */
-		struct timespec until = time_in(AGAIN_MS);
+		struct timespec until = clock_until(AGAIN_MS);
 		while (!claimer->over &&
 		       pthread_cond_timedwait(&claimer->work, &claimer->mutex, &until) == 0)
 			;
@@ -303,13 +292,9 @@ void claimer_claim_again(struct item *item)
 
 static void init_claimer_locks(struct claimer *claimer)
 {
-	pthread_condattr_t monotonic;
 	pthread_mutex_init(&claimer->mutex, NULL);
-	pthread_condattr_init(&monotonic);
-	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-	pthread_cond_init(&claimer->work, &monotonic);
-	pthread_cond_init(&claimer->rest, &monotonic);
-	pthread_condattr_destroy(&monotonic);
+	clock_cond_init(&claimer->work);
+	clock_cond_init(&claimer->rest);
 }
 
 struct claimer *claimer_create(const struct claimer_settings *settings, struct err *err)

@@ -51,12 +51,7 @@ struct reporter {
 /* Called with the mutex. Returns early at times. */
 static void wait_at_most(pthread_cond_t *condition, struct reporter *reporter, int64_t ms)
 {
-	struct timespec until;
-	int64_t ns = (ms > 0 ? ms : 1) * 1000000;
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	ns += until.tv_nsec;
-	until.tv_sec += ns / 1000000000;
-	until.tv_nsec = ns % 1000000000;
+	const struct timespec until = clock_until(ms);
 	(void)pthread_cond_timedwait(condition, &reporter->mutex, &until);
 }
 
@@ -201,13 +196,9 @@ bool reporter_wait(struct reporter *reporter, uint64_t mark, int64_t until_ms)
 
 static void init_reporter_locks(struct reporter *reporter)
 {
-	pthread_condattr_t monotonic;
 	pthread_mutex_init(&reporter->mutex, NULL);
-	pthread_condattr_init(&monotonic);
-	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-	pthread_cond_init(&reporter->work, &monotonic);
-	pthread_cond_init(&reporter->outcome, &monotonic);
-	pthread_condattr_destroy(&monotonic);
+	clock_cond_init(&reporter->work);
+	clock_cond_init(&reporter->outcome);
 }
 
 static bool start_reporter(struct reporter *reporter, const char *line, struct err *err)

@@ -8,6 +8,7 @@
 
 #include "kafka_conf.h"
 #include "text.h"
+#include "clock.h"
 
 rd_kafka_t *kafka_client_open(rd_kafka_type_t type, rd_kafka_conf_t *conf,
     const struct kafka_settings *kafka, struct err *err)
@@ -126,14 +127,10 @@ static struct timespec after_ms(int wait_ms)
 static struct closing *closing_create(rd_kafka_t *handle)
 {
 	struct closing *closing = xcalloc(1, sizeof *closing);
-	pthread_condattr_t attributes;
 
 	closing->handle = handle;
 	pthread_mutex_init(&closing->mutex, NULL);
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(&closing->changed, &attributes);
-	pthread_condattr_destroy(&attributes);
+	clock_cond_init(&closing->changed);
 	return closing;
 }
 

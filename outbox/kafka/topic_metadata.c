@@ -287,14 +287,9 @@ static void *run_lookups(void *argument)
 
 static void init_metadata_locks(struct topic_metadata *metadata)
 {
-	pthread_condattr_t attributes;
-
 	pthread_mutex_init(&metadata->mutex, NULL);
 	pthread_rwlock_init(&metadata->client, NULL);
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(&metadata->changed, &attributes);
-	pthread_condattr_destroy(&attributes);
+	clock_cond_init(&metadata->changed);
 }
 
 struct topic_metadata *topic_metadata_create(const struct kafka_settings *kafka, struct err *err)

@@ -16,6 +16,7 @@
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
+#include "clock.h"
 
 enum { LOOK_NS = 1000000 };
 
@@ -90,12 +91,7 @@ static void *watch_received_bytes(void *context)
 /* Monotonic: if the wall clock is set back, the guard must not wait for that long. */
 static void init_guard_ended(struct guard *guard)
 {
-	pthread_condattr_t attributes;
-
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(&guard->ended, &attributes);
-	pthread_condattr_destroy(&attributes);
+	clock_cond_init(&guard->ended);
 }
 
 static bool guard_begin(struct guard *guard, const struct pg *pg)

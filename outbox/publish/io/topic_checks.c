@@ -155,13 +155,8 @@ static void *run_topic_checks(void *context)
 
 static void init_checks_locks(struct topic_checks *checks)
 {
-	pthread_condattr_t attributes;
-
 	pthread_mutex_init(&checks->mutex, NULL);
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(&checks->changed, &attributes);
-	pthread_condattr_destroy(&attributes);
+	clock_cond_init(&checks->changed);
 }
 
 struct topic_checks *topic_checks_create(
