@@ -235,7 +235,7 @@ def test_a_table_that_cannot_be_read_keeps_no_other_one_waiting(old, folder, arc
     relay = make_relay(**archives)
     until_archived(old)
     assert tables(old) == {table}
-    assert relay.metric("relay_archive_waiting") == 1
+    wait_for(lambda: relay.metric("relay_archive_waiting") == 1, 20, "the end of the round that counts the tables")
     event, = relay.events("archive_failed")
     assert f"the table {table} cannot be read" in event["error"] and "aclitem" in event["error"]
     old.execute(f"ALTER TABLE outbox.{table} DROP COLUMN damaged")
