@@ -1,0 +1,211 @@
+"""What ./run-tests bench measures, one row each. A new bench is a row of KINDS, a new way of a record one of
+INSTRUCTIONS.
+
+INSTRUCTIONS  instructions for a record in one way, as a multiple of another way in the same run. Counts are steady to
+              two percent, so a bound is a tenth above the count of the day on which it was written.
+KINDS         a kind of outbox-relay-bench in its short form. Its figures are named in order, each with the bound of
+              the bench. Behind | is the bound of the guard, for what the bench judges: a ratio, a difference or a
+              value. Times of a few runs vary by a third, so these bounds are far. A figure without | must only be
+              there and above 0.
+"""
+
+import re
+from dataclasses import dataclass
+
+import pytest
+
+
+@dataclass
+class Instructions:
+    name: str
+    way: str  # of instructions.WORKS, behind the rows that it takes
+    beside: str
+    most: float
+
+
+INSTRUCTIONS = [
+    Instructions("drain, beside its limit", "rows: drain", "rows: limit", 1.45),
+    Instructions("drain of rows with two headers, beside rows without", "headers: drain", "rows: drain", 3.3),
+    Instructions("exactly-once, beside at-least-once", "once: drain exactly-once", "rows: drain", 1.14),
+    Instructions("inbox, beside a bare consumer", "rows: consume none", "rows: consume bare", 3.15),
+    Instructions("inbox with bloom, beside a bare consumer", "rows: consume bloom", "rows: consume bare", 3.85),
+    Instructions("inbox with sequence, beside a bare consumer", "rows: consume sequence", "rows: consume bare", 4.1),
+]
+
+# Names of counts.count_work, and the most that is accepted.
+COUNTS = {
+    "wakeups a second at rest": 150,
+    "wakeups a message at 100/s": 20,
+    "record batches a message at 100/s": 1,
+}
+
+
+@dataclass
+class Kind:
+    name: str
+    options: str
+    figures: list
+    turn: str = ""          # of the kinds with the same word one has its turn; "": always
+    may_be_zero: str = " %" # ends of the names of figures that may be 0 in such a short form
+
+
+def codec_figures():
+    for codec, bytes_ in (("none", 1.01), ("gzip", 0.25), ("snappy", 0.42), ("lz4", 0.45), ("zstd", 0.25)):
+        yield f"drain with {codec}, 300 B"
+        yield "CPU of it, a million rows"
+        yield f"bytes of it on the broker, a record | <= {bytes_}"
+
+
+KINDS = [
+    Kind("drain", "--rows 100000 --payload 300 --runs 3", [
+        "drain of 100000 rows of 300 B >= 0.9 | >= 0.5",
+        "CPU of it, a million rows <= 1.4 | <= 1.5",
+    ]),
+    Kind("exactly-once", "--rows 50000 --payload 300 --runs 1 --seconds 2 --rate 100", [
+        "exactly-once of 50000 rows of 300 B >= 0.75 | >= 0.4",
+        "CPU of it, a million rows | <= 1.6",
+        "exactly-once, commit to consumer at 100/s, p50 | <= 40",
+        "exactly-once, commit to consumer at 100/s, p99",
+    ], "drain"),
+    Kind("held", "--rows 50000 --runs 1", [
+        "drain beside a held snapshot and an open write >= 0.95 | >= 0.5",
+        "CPU of it, a million rows | <= 1.3",
+    ], "drain"),
+    Kind("spread", "--rows 20000 --runs 1", [
+        "drain to 1 partition, 1 shard | >= 0.5",
+        "CPU of it, a million rows | <= 1.3",
+        "drain to 48 partitions, 1 shard | >= 0.3",
+        "CPU of it, a million rows | <= 2",
+        "drain to 6 partitions, 4 shards | >= 0.15",
+        "CPU of it, a million rows",
+        "drain to 6 partitions, 16 shards | >= 0.05",
+        "CPU of it, a million rows",
+    ], "drain"),
+    Kind("codec", "--rows 10000 --payload 300 --runs 1", list(codec_figures()), "drain"),
+    Kind("memory", "--rows 100000 --runs 1", [
+        "peak memory, drain of 100000 rows <= 64 | <= 48",
+        "peak memory, drain, 4 KB of 6666 rows <= 64 | <= 48",
+        "peak memory, one transaction of 100000 rows <= 64 | <= 48",
+    ], "drain"),
+    Kind("table", "--rows 2000 --published 3000 --parked 500 --scheduled 700 --runs 1", [
+        "drain behind 3000 published rows >= 0.95",
+        "drain beside 500 parked messages >= 0.95",
+        "drain beside 700 scheduled messages >= 0.95",
+        "drain beside 50 open transactions >= 0.95",
+        "drain in 12 partitions, not 4 >= 0.95",
+        "empty look behind 3000 published rows <= 1.5 | <= 2.5",
+        "empty look beside 500 parked messages <= 1.5 | <= 2.5",
+        "look for what is due beside 500 parked messages <= 1.5 | <= 2.5",
+        "empty look beside 700 scheduled messages <= 1.5 | <= 2.5",
+        "look for what is due beside 700 scheduled messages <= 1.5 | <= 2.5",
+        "empty look beside 50 open transactions <= 1.5 | <= 2.5",
+        "empty look in 12 partitions, not 4 <= 3 | <= 5",
+    ], "table"),
+    Kind("latency", "--rate 1000 --seconds 4 --runs 1", [
+        "commit to consumer at 1000/s, p50 <= 3 | <= 6",
+        "commit to consumer at 1000/s, p99 <= 10 | <= 40",
+    ], "rate", may_be_zero="p50 p99"),
+    Kind("steady", "--seconds 2 --runs 1", [
+        "CPU at 1000/s, a million messages, relay",
+        "CPU at 1000/s, a million messages, sessions",
+        "CPU at 1000/s, a million messages, together <= 240 | <= 300",
+    ], "rate"),
+    Kind("idle", "--idle-seconds 4", [
+        "idle, its sessions",
+        "idle, relay and its sessions <= 1 | <= 2",
+        "first message after idleness <= 100 | <= 200",
+    ], "rate", may_be_zero="idle, its sessions, relay and its sessions"),
+    Kind("growth", "--topics 100 --parked 3000 --open-topics 50 --seconds 2 --runs 1", [
+        "take-over, 100 topics known <= 100",
+        "tick, 100 topics known <= 100",
+        "tick that folds, 100 topics known <= 100",
+        "due rows listed, 20000 rows of the far future >= 0.9 | >= 0.4",
+        "parked rows listed, 8192 bytes of a key",
+        "p99 of healthy messages, 3000 skipped <= 100 | <= 300",
+        "p99 of healthy messages, 3000 retried <= 100 | <= 300",
+        "p99 of healthy messages, 3000 recovered <= 100 | <= 300",
+        "start to first message, 3000 messages parked <= 10000 | <= 10000",
+        "peak memory, 3000 messages parked <= 64 | <= 48",
+        "messages parked, 8192 random bytes of a key",
+        "peak memory, 50 topics in use, 1 partition each <= 64 | <= 10",
+    ], "long"),
+    Kind("archive", "--rows 20000 --runs 1", [
+        "the disk of TMPDIR, written and made durable",
+        "archive, payloads of 300 bytes <= 100",
+        "restore, payloads of 300 bytes",
+        "archive, payloads of 4096 bytes <= 100",
+        "restore, payloads of 4096 bytes",
+    ], "table"),
+    Kind("lookback", "--pairs 2000 --overdue 500 --undecided 3000 --seconds 2 --rate 100 --runs 1", [
+        "look-back, prepare and commit >= 10000 | >= 3000",
+        "of them at least a second apart >= 50",
+        "CPU of it, a million pairs, relay",
+        "CPU of it, a million pairs, sessions",
+        "beside 3000 undecided prepares >= 0.95",
+        "peak memory beside them <= 96 | <= 64",
+        "decision to consumer at 100/s, p50 <= 10 | <= 20",
+        "decision to consumer at 100/s, p99",
+        "from its sending, linger 5 ms, p50",
+        "overdue ones resolved singly >= 3000 | >= 1000",
+        "overdue ones resolved 100 in a request >= 10000 | >= 2500",
+        "CPU of a million look-backs, gRPC beside HTTP <= 1.2 | <= 2",
+    ], "long"),
+    Kind("inbox", "--messages 20000 --runs 1 --redis REDIS --dsn DSN", [
+        "inbox without dedup, beside a bare consumer >= 0.8",
+        "inbox with bloom, beside a bare consumer >= 0.6",
+        "inbox with sequence, beside a bare consumer >= 0.7",
+        "handlers of 5 ms, 256 at once, beside what is possible >= 0.9 | >= 0.6",
+        "memory of an inbox, besides its files <= 64 | <= 48",
+        "handlers of 5 ms, 16 at once, with claims in Redis >= 0.5 | >= 0.5",
+        "handlers of 5 ms, 256 at once, with claims in Redis",
+        "handlers of 5 ms, 16 at once, with claims in PostgreSQL >= 0.5 | >= 0.5",
+        "handlers of 5 ms, 256 at once, with claims in PostgreSQL",
+        "handlers of 5 ms, 16 at once, reported to PostgreSQL >= 0.9 | >= 0.6",
+        "handlers of 5 ms, 256 at once, reported to PostgreSQL",
+        "sidecar, beside a bare loop of libcurl >= 0.5 | >= 0.3",
+        "sidecar in batches of 100, beside single messages >= 5 | >= 2.5",
+        "ab, against the same server",
+    ], "long"),
+    Kind("rules", "--ids 100000 --runs 1 --redis REDIS --redis-cluster CLUSTER --dsn DSN", [
+        "rules in Redis: messages judged >= 20000 | >= 8000",
+        "rules in a Redis Cluster: messages judged >= 5000 | >= 5000",
+        "rules in PostgreSQL: messages judged",
+        "rules in a folder: messages judged | >= 300000",
+    ]),
+]
+
+FIGURE = re.compile(r"(?P<shown>.+?)(?: \| (?P<relation>[<>]=) (?P<bound>\S+))?")
+
+
+def expected(kind):
+    """Names and bounds of the bench, as described() shows them."""
+    return [FIGURE.fullmatch(figure)["shown"] for figure in kind.figures]
+
+
+def described(figure):
+    bound = {"at most": "<=", "at least": ">="}.get(figure.get("bound"))
+    return figure["name"] + (f" {bound} {figure['bound_value']:g}" if bound else "")
+
+
+def judged(figure):
+    """The number that a bound is for."""
+    return next(figure[name] for name in ("ratio", "difference", "value") if name in figure)
+
+
+def is_within(value, relation, bound):
+    return value <= bound if relation == "<=" else value >= bound
+
+
+def beyond(kind, figures):
+    """[(name, what was measured, the bound)] of the figures that are beyond a bound of the guard."""
+    found = []
+    for row, figure in zip(kind.figures, figures):
+        parts = FIGURE.fullmatch(row)
+        if parts["relation"] and not is_within(judged(figure), parts["relation"], float(parts["bound"])):
+            found.append((figure["name"], judged(figure), f"{parts['relation']} {parts['bound']}"))
+    return found
+
+
+def in_turns(kinds):
+    return [pytest.param(kind, id=kind.name, marks=[pytest.mark.rotated(kind.turn)] if kind.turn else [])
+            for kind in kinds]
