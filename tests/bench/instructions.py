@@ -49,11 +49,10 @@ class Place:
 
 
 class Counter:
-    """counter.record(way): instructions of a way for a record. A way that compares needs those of another first,
-    so each is counted once."""
+    """counter.record(way): instructions of a way for a record; each way is counted once."""
 
-    def __init__(self, make_place, folder):
-        self.make_place, self.folder = make_place, folder
+    def __init__(self, make_place, folder, settings=None):
+        self.make_place, self.folder, self.settings = make_place, folder, settings or {}
         self.places, self.counted = {}, {}
 
     def record(self, way):
@@ -70,7 +69,8 @@ class Counter:
     def _count(self, way, rows):
         kind, _, work = way.partition(": ")
         place = self._place(kind, rows)
-        return count(*WORKS[work.partition(" ")[0]](self, place, work), self.folder)
+        command, settings = WORKS[work.partition(" ")[0]](self, place, work)
+        return count(command, {**settings, **self.settings}, self.folder)
 
     def drain(self, place, work):
         delivery = {} if work == "drain" else {"OUTBOX_RELAY_PUBLISHER_DELIVERY": work.partition(" ")[2]}
