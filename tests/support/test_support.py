@@ -458,7 +458,9 @@ def peers_table(monkeypatch):
 
 
 def test_a_bound_of_the_bench_beside_peers_is_judged_by_medians(peers_table):
-    figures = {key: [100.0, 1.0, 1.0] for key, _, _ in peers_table.FIGURES}
+    figures = {key: [100.0, 1.0, 1.0] for key in
+               [key for key, _, _ in peers_table.DRAIN + peers_table.REST_AND_CRASH]
+               + [f"rate1000_{key}" for key, _, _ in peers_table.AT_RATE]}
     systems = ("default", "tuned", "relay")
     results = {system: dict(figures) for system in systems}
     results["relay"]["drain_rate"] = [4.0, 3.9, 90.0]
@@ -475,3 +477,14 @@ def test_a_bound_of_the_bench_beside_peers_is_judged_by_medians(peers_table):
     result = peers_table.summary(results, {"titles": dict.fromkeys(systems, "a system")})
     assert not [bound for bound in result["bounds"] if "published twice" in bound["name"]][0][
         "reached"]
+
+
+def test_a_part_of_the_bench_beside_peers_has_its_rows_and_bounds_only(peers_table):
+    titles = {"default": "Debezium, default", "tuned": "Debezium, tuned", "relay": "outbox-relay"}
+    figures = {f"rate{rate}_{key}": [2.0] for rate in (4, 1000) for key, _, _ in peers_table.AT_RATE}
+    about = {"titles": titles, "rates": [4, 1000], "loads": [{"load": 0.0}], "date": "2026-11-26", "machine": "m",
+             "versions": "v", "command": "c", "messages": 1, "seconds": 1, "idle_seconds": 1, "runs": 1}
+    text = peers_table.text(peers_table.summary({system: dict(figures) for system in titles}, about))
+    assert "| 4/s: commit to consumer, p50, ms" in text and "| 1,000/s: process and its sessions, % core" in text
+    assert "drain" not in text.partition("| figure")[2]
+    assert "p50 at 1,000/s, beside tuned" in text and "idle" not in text.partition("| bound")[2]
