@@ -271,6 +271,13 @@ CHARTS = [
 ]
 
 
+def as_text(data):
+    """JSON with a line for each key and for each series."""
+    lines = [f'  "{key}": {json.dumps(value)}' for key, value in data.items() if key != "series"]
+    series = ",\n".join(f"    {json.dumps(row)}" for row in data["series"])
+    return "{\n" + ",\n".join([*lines, f'  "series": [\n{series}\n  ]']) + "\n}\n"
+
+
 def rounded(value):
     return None if value is None else float(f"{value:.3g}")
 
@@ -288,5 +295,5 @@ def write(bench, chart):
     if chart.log:
         data["scale"] = "log"
     with open(os.path.join(bench.options.into, f"{chart.name}.json"), "w") as file:
-        file.write(json.dumps(data, indent=2) + "\n")
+        file.write(as_text(data))
     say(f"{chart.name}.json is written")
