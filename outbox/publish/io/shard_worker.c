@@ -400,20 +400,29 @@ static void cut_page(struct shard_worker *shard_worker, int64_t now)
 	end_row_page(shard_worker, now, true);
 }
 
-/* True: more rows may be there at once. */
+/*
+ * True: more rows may be there at once. Libpq reads at most 16 KiB at a time, so it is asked to
+ * read again until no row comes.
+ */
 static bool take_copied_rows(struct shard_worker *shard_worker, int64_t now)
 {
 	struct err err;
+	bool came = false;
 	for (int i = 0; i < ROWS_A_TURN; i++) {
 		enum pg_copy what;
 		char *row;
 		int length;
-		if (!pg_copy_next(shard_worker->read.pg, &what, &row, &length, &err)) {
+		bool waits, good = pg_copy_next(shard_worker->read.pg, &what, &row, &length, &err);
+		waits = good && what == PG_COPY_WAIT;
+		if (waits && !came)
+			return false;
+		if (!good || (waits && !pg_step(shard_worker->read.pg, &err))) {
 			read_failed(shard_worker, now, &err);
 			return false;
 		}
-		if (what == PG_COPY_WAIT)
-			return false;
+		came = !waits;
+		if (waits)
+			continue;
 		if (what == PG_COPY_END) {
 			end_row_page(shard_worker, now, false);
 			return true;
@@ -861,6 +870,9 @@ static bool wait_for_fds(struct pollfd *fds, int count, int64_t wait_ms, bool ga
 
 	if (!gathers)
 		return poll(fds, (nfds_t)count, (int)wait_ms) >= 0;
+	/* what is there already, as of a large row, is read at once */
+	if (poll(fds, (nfds_t)count, 0) != 0)
+		return true;
 	fds[READ_FD].fd = -1;
 	return ppoll(fds, (nfds_t)count, &nap, NULL) >= 0;
 }
