@@ -56,9 +56,17 @@ def codec_figures():
 
 
 KINDS = [
-    Kind("drain", "--rows 100000 --payload 300 --runs 3", [
-        "drain of 100000 rows of 300 B >= 0.9 | >= 0.5",
-        "CPU of it, a million rows <= 1.4 | <= 1.5",
+    Kind("drain", "--rows 50000 --payload 300 --runs 1", [
+        figure for headers in ("", ", 2 headers") for figure in (
+            f"drain of 50000 rows of 300 B{headers} >= 0.95 | >= 0.5",
+            "whole process | >= 0.5",
+            "CPU of it, a million rows <= 1.4 | <= 1.5",
+            "beside bare records >= 0.8 | >= 0.4",
+            "beside bare records, whole process",
+            "CPU beside bare records, a million rows <= 1.3 | <= 2",
+            "headers = none, beside bare records >= 0.9 | >= 0.5",
+            "headers = none, beside bare records, whole process",
+            "CPU headers = none, beside bare records, a million rows <= 1.3 | <= 1.8")
     ]),
     Kind("exactly-once", "--rows 50000 --payload 300 --runs 1 --seconds 2 --rate 100", [
         "exactly-once of 50000 rows of 300 B >= 0.75 | >= 0.4",
@@ -75,10 +83,12 @@ KINDS = [
         "CPU of it, a million rows | <= 1.3",
         "drain to 48 partitions, 1 shard | >= 0.3",
         "CPU of it, a million rows | <= 2",
-        "drain to 6 partitions, 4 shards | >= 0.15",
-        "CPU of it, a million rows",
-        "drain to 6 partitions, 16 shards | >= 0.05",
-        "CPU of it, a million rows",
+    ], "drain"),
+    Kind("shards", "--rows 50000 --runs 1", [
+        "drain to 6 partitions, 4 shards >= 0.9 | >= 0.4",
+        "CPU of it, a million rows | <= 2",
+        "drain to 6 partitions, 16 shards >= 0.7 | >= 0.25",
+        "CPU of it, a million rows | <= 3",
     ], "drain"),
     Kind("codec", "--rows 10000 --payload 300 --runs 1", list(codec_figures()), "drain"),
     Kind("memory", "--rows 100000 --runs 1", [

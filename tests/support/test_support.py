@@ -523,7 +523,7 @@ def test_a_chart_of_the_peers_is_made_of_the_parts_of_a_run(charts, tmp_path):
     assert made["x"]["values"] == [4, 1000] and made["kind"] == "lines" and made["scale"] == "log"
     assert made["series"] == [{"name": "outbox-relay", "values": [3.04, 2.5]},
                               {"name": "Debezium, default", "values": [304, 250], "colour": "fourth"}]
-    assert made["command"] == "command: tests/bench/peers/run; tests/bench/charts/run --peers FILE rate_p50"
+    assert made["command"] == "command: tests/bench/peers/run; tests/bench/peers/run; tests/bench/charts/run --peers FILE rate_p50"
 
 
 def test_the_times_of_a_topic_are_those_of_its_batches(charts, kafka, topic):

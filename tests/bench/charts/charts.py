@@ -89,6 +89,7 @@ class Bench:
                 for system, figures in part["medians"].items():
                     result["medians"][system].update(figures)
                 result["about"]["rates"] = sorted({*result["about"]["rates"], *part["about"]["rates"]})
+                result["about"]["command"] += "; " + part["about"]["command"]
             result = result or part
         return result
 
@@ -234,12 +235,9 @@ def peers_p99(bench):
     return over_rates(bench, lambda medians, rate: medians[f"rate{rate}_p99"], "One message a transaction, 300 B of JSON.")
 
 
-def peers_cpu(bench):
-    def together(medians, rate):
-        return sum(medians[f"rate{rate}_cpu_{part}"] for part in ("process", "backends", "broker")) or None
-
-    return over_rates(bench, together, "The process, its sessions in PostgreSQL and the broker together, which at a low "
-                      "rate have almost all of it from polls and from the broker at rest.")
+def peers_core(bench):
+    return over_rates(bench, lambda medians, rate: medians[f"rate{rate}_core"],
+                      "The process and its sessions in PostgreSQL, without the broker.")
 
 
 # --- the rows -------------------------------------------------------------------------------------
@@ -260,8 +258,7 @@ CHARTS = [
           peers=True),
     Chart("rate_p99", "Latency from COMMIT to the consumer over the rate, p99", "ms, less is better", peers_p99,
           peers=True),
-    Chart("rate_cpu", "CPU over the rate: seconds for a million messages", "CPU s a million, less is better", peers_cpu,
-          peers=True),
+    Chart("rate_cpu", "CPU over the rate", "% of a core, less is better", peers_core, peers=True),
     Chart("pace_latency", "Latency of each pace over the rate, p50", "ms, less is better", pace_latency),
     Chart("pace_cpu", "CPU of each pace over the rate: seconds for a million messages",
           "CPU s a million, less is better", pace_cpu),

@@ -235,6 +235,16 @@ def crash(turn):
             "crash_backwards": done["backwards"], "crash_seconds": lasted}
 
 
+def without_paths(words):
+    """The options that change a figure, and not those that say where things are."""
+    words = iter(words)
+    for word in words:
+        if word in ("--json", "--build", "--relay"):
+            next(words, None)
+        elif not word.startswith(("--json=", "--build=", "--relay=")):
+            yield word
+
+
 class Bench:
     def __init__(self, options):
         self.options = options
@@ -302,7 +312,7 @@ class Bench:
                       if line.startswith("model name")]
         return {
             "date": time.strftime("%Y-%m-%d", time.gmtime()),
-            "command": " ".join(["tests/bench/peers/run", *sys.argv[1:]]),
+            "command": " ".join(["tests/bench/peers/run", *without_paths(sys.argv[1:])]),
             "machine": f"{os.cpu_count()} cores, {models[0] if models else 'unknown'}, "
                        f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') // 2**30} GiB",
             "versions": f"{version}, Debezium 3.2.7.Final on Kafka Connect {KAFKA}, PostgreSQL "
