@@ -200,7 +200,7 @@ def of_pace(bench):
 def pace_latency(bench):
     found = of_pace(bench)
     series = {pace: [found[rate][f"{pace} at {rate}/s, p50"]["value"] for rate in PACE_RATES] for pace in PACES}
-    series["direct"] = [found[rate]["direct, p50"]["value"] for rate in PACE_RATES]
+    series["direct"] = [found[rate][f"direct at {rate}/s, p50"]["value"] for rate in PACE_RATES]
     return {"x": {"name": "messages a second", "values": PACE_RATES}, "series": series,
             "note": "Direct is an application that produces its record itself after its COMMIT."}
 
