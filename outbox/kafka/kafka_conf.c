@@ -330,6 +330,17 @@ static bool set_conf_number(rd_kafka_conf_t *conf, const char *name, int64_t val
 	return kafka_conf_set(conf, name, text, err);
 }
 
+/* The property has two names. */
+bool kafka_conf_linger(
+    rd_kafka_conf_t *conf, const struct kafka_settings *kafka, int64_t linger_ms, struct err *err)
+{
+	for (int i = 0; i < kafka->property_count; i++)
+		if (text_equal(kafka->properties[i].name, "linger.ms") ||
+		    text_equal(kafka->properties[i].name, "queue.buffering.max.ms"))
+			return true;
+	return set_conf_number(conf, "linger.ms", linger_ms, err);
+}
+
 bool kafka_conf_bound_ready(rd_kafka_conf_t *conf, int64_t messages, int64_t bytes, struct err *err)
 {
 	return set_conf_number(conf, "queued.min.messages", messages, err) &&
@@ -556,12 +567,17 @@ const char *kafka_conf_allowed(const char *name)
 	return rule ? rule->allowed : NULL;
 }
 
-char *kafka_conf_in_force(const struct kafka_settings *kafka, bool transactions, struct err *err)
+char *kafka_conf_in_force(
+    const struct kafka_settings *kafka, bool transactions, int64_t linger_ms, struct err *err)
 {
 	rd_kafka_conf_t *conf =
 	    kafka_conf_producer(kafka, transactions ? "" : NULL, 1 << 20, 1000, err);
 	struct text line = {0};
 
+	if (conf && !kafka_conf_linger(conf, kafka, linger_ms, err)) {
+		rd_kafka_conf_destroy(conf);
+		return NULL;
+	}
 	if (!conf)
 		return NULL;
 	for (int i = 0; i < kafka_default_count; i++) {

@@ -69,6 +69,9 @@ static const struct command_option options[] = {
     {"relay", "PROGRAM",
 	"The outbox-relay to measure. Default: outbox-relay in the folder of outbox-relay-bench, "
 	"else the one on PATH."},
+    {"before", "PROGRAM",
+	"Another outbox-relay, of an earlier version, that `pace` measures too, without a setting "
+	"of the pace."},
     {"json", NULL, "Prints one JSON object."},
     {"markdown", NULL, "Prints this help as a page of documentation."},
     {"version", NULL, "Prints the version."},
@@ -79,7 +82,7 @@ static_assert(sizeof options / sizeof *options - 1 <= CALL_OPTIONS, "a call has 
 static const struct command command_bench = {
     .name = "bench",
     .arguments = "[KIND…|all]",
-    .most_arguments = 17,
+    .most_arguments = 20,
     .summary = "Measures outbox-relay on your Postgres and Kafka, compared with their limits.",
     .description =
 	"Creates a schema and a topic of its own with 6 partitions, fills them with JSON of "
@@ -120,6 +123,13 @@ static const struct command command_bench = {
 	"function that takes no unique key, and with unique keys.\n"
 	"steady, idle: CPU of outbox-relay and its sessions at 1,000 messages per second and at "
 	"rest, and the latency of the first message after the rest.\n"
+	"pace: at 20, 100, 500, 1,000 and 2,000 messages per second (or --rate), for each value of "
+	"[publisher] pace: the latency of `latency`, compared with the application that produces "
+	"itself, and the CPU seconds a million messages of outbox-relay, its sessions and the "
+	"brokers, if they run on this machine.\n"
+	"path: only if it is named, as it needs an outbox-relay with fault points (--relay): where "
+	"the time from the return of COMMIT to a consumer goes, at 100, 1,000 and 5,000 messages "
+	"per second (or --rate).\n"
 	"table: the drain of a million rows at most with something in its way, in turns with the "
 	"same drain without it: published rows in front, parked messages, scheduled messages, 50 "
 	"open transactions of writers, 12 partitions of the message table instead of 4. Then, "

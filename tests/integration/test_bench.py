@@ -113,6 +113,14 @@ PARTS = {
         "sidecar in batches of 100, beside single messages >= 5",
         "ab, against the same server",
     ]),
+    "pace": (["--rate", 100, "--seconds", 2, "--runs", 1], [
+        "direct at 100/s, p50", "direct at 100/s, CPU a million, broker",
+        *[f"{pace} at 100/s, {figure}{bounds.get(figure, '')}"
+          for pace, bounds in (("latency", {"p50": " <= 1.5", "p99": " <= 5"}),
+                               ("balanced", {"p50": " <= 2.5"}), ("economy", {"p50": " <= 30"}))
+          for figure in ("p50", "p99", *(f"CPU a million, {part}" for part in (
+              "relay", "sessions", "broker", "together")))],
+    ]),
     "steady": (["--seconds", 2], [
         "CPU at 1000/s, a million messages, relay",
         "CPU at 1000/s, a million messages, sessions",
@@ -175,6 +183,14 @@ def test_a_part_runs_to_its_end(empty_database, kafka, part):
     judged = [figure for figure in figures if "bound" in figure]
     assert [figure["verdict"] for figure in judged] == [verdict(figure) for figure in judged]
     assert status == ("NOT" in [figure["verdict"] for figure in judged])
+
+
+def test_path_needs_a_relay_that_writes_its_steps(empty_database, kafka):
+    status, _, error = run_bench(["path", "--rate", 100, "--seconds", 2],
+                                 servers(empty_database, kafka))
+    assert status not in (0, 1)
+    assert "writes no trace: build it with -Dfault_points=true" in error
+    nothing_is_left(empty_database, kafka)
 
 
 def test_a_figure_is_printed_with_its_bound_and_verdict(empty_database, kafka):

@@ -171,6 +171,11 @@ bool stream_is_patient(const struct stream *stream)
 	       stream_has_page_room(stream) && !stream->stopping;
 }
 
+bool stream_polls_at_once(const struct stream *stream)
+{
+	return stream->settings.poll_busy_ms == 0;
+}
+
 int64_t stream_wait_offline(const struct stream *stream, int64_t now)
 {
 	bool reads_later = now < stream->read_at && stream_wants_page(stream, now);

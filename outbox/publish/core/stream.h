@@ -367,6 +367,8 @@ int64_t stream_wait_offline(const struct stream *stream, int64_t now);
  * reports, and they need not wake it.
  */
 bool stream_is_patient(const struct stream *stream);
+/* poll_busy is 0: the next look for a window is due when the last one is answered. */
+bool stream_polls_at_once(const struct stream *stream);
 
 /* Waits for the records in flight, for at most a lease, notes them, and releases the shard. */
 void stream_stop(struct stream *stream);

@@ -27,6 +27,7 @@
 #include "publish_metrics.h"
 #include "resume.h"
 #include "statements.h"
+#include "trace.h"
 
 enum {
 	ROWS_A_TURN = 512,
@@ -37,7 +38,12 @@ enum {
 	STATUS_MS = 100,
 	LONGEST_WAIT_MS = 1000,
 	PATIENCE_MS = 5, /* delay of reports that nothing waits for */
-	GATHER_MS = 5,   /* delay of the rows of a page */
+	/* Pauses between looks for windows if poll_busy is 0, which is shorter than the stream's
+	 * clock can say. None after many rows: more of a backlog may follow. */
+	PAUSE_FOUND_US = 400,
+	PAUSE_IDLE_US = 500,
+	MANY_ROWS = 64,
+	GATHER_MS = 5, /* delay of the rows of a page */
 	GATHER_ROWS = 4096,
 	NAP_US = 500,      /* between reads of a page whose rows are gathered */
 	GRACE_PART = 4,    /* grace after a statement's limit: a quarter of the limit */
@@ -60,6 +66,8 @@ struct shard_worker {
 	enum stream_call log_call; /* the call in flight on the log connection */
 	int64_t log_call_at;       /* when it was sent */
 	int64_t log_call_by;       /* without an answer by then it is cancelled */
+	int64_t look_at_us;        /* no log call before, with poll_busy = 0; 0: now */
+	bool found;                /* the last TICK brought rows */
 	int64_t read_by;           /* deadline of the read connection's answer */
 	int64_t read_at;
 	bool reading, copying; /* a statement is in flight on the read connection; it is a page */
@@ -138,12 +146,28 @@ static int64_t statement_deadline(const struct shard_worker *shard_worker, int64
 	return now + shard_worker->log.limit_ms + shard_worker->log.limit_ms / GRACE_PART + 1;
 }
 
+static int64_t pause_before_look_us(const struct shard_worker *shard_worker)
+{
+	int64_t left = shard_worker->look_at_us ? shard_worker->look_at_us - clock_us() : 0;
+	return left > 0 ? left : 0;
+}
+
+/* A TICK is answered, and has found that many rows. */
+static void set_pause(struct shard_worker *shard_worker, uint64_t rows)
+{
+	shard_worker->found = rows > 0;
+	bool pauses = stream_polls_at_once(shard_worker->stream) && rows < MANY_ROWS;
+	shard_worker->look_at_us =
+	    pauses ? clock_us() + (rows ? PAUSE_FOUND_US : PAUSE_IDLE_US) : 0;
+}
+
 static void send_log_call(struct shard_worker *shard_worker, int64_t now)
 {
 	struct stream_status status = stream_status(shard_worker->stream, now);
 	struct err err;
 	/* One log call at a time: its answer decides the next row. */
-	if (!may_send_log_call(shard_worker, &status, now))
+	if (pause_before_look_us(shard_worker) > 0 ||
+	    !may_send_log_call(shard_worker, &status, now))
 		return;
 
 	struct stream_tick call = stream_log_call(shard_worker->stream, now);
@@ -156,6 +180,7 @@ static void send_log_call(struct shard_worker *shard_worker, int64_t now)
 		return;
 
 	fault_point("before_log_call");
+	trace_step("asked", call.call, 0);
 	if (!statements_send_call(shard_worker->statements, &shard_worker->log, &call, &err)) {
 		stream_log_failed(shard_worker->stream, now, true, false);
 		if (call.call == STREAM_TAKE)
@@ -238,6 +263,10 @@ static void take_log_answer(
 		end_take(shard_worker, now);
 	}
 
+	trace_step(
+	    "answered", (int64_t)sequence, (int64_t)stream_next_sequence(shard_worker->stream));
+	if (call == STREAM_TICK)
+		set_pause(shard_worker, stream_next_sequence(shard_worker->stream) - sequence);
 	const struct message *newest = stream_message(shard_worker->stream, sequence);
 	if (newest)
 		publish_metrics_read(&shard_worker->metrics, sequence, newest->due_us);
@@ -858,18 +887,37 @@ static bool step_sender(struct shard_worker *shard_worker, int64_t now)
 	return more;
 }
 
+/* The stream's clock counts milliseconds; two pauses are shorter. */
+static int64_t microseconds_to_wait(
+    const struct shard_worker *shard_worker, int64_t now, int64_t until)
+{
+	/* After rows the pause ends with its last millisecond; after none it is not shortened. */
+	int64_t wait = shard_worker->found ? until * 1000 - clock_us() : (until - now) * 1000;
+	int64_t look = pause_before_look_us(shard_worker);
+	/* while rows are gathered, the sender has no turn */
+	int64_t send = gathers_rows(shard_worker, now)
+			   ? INT64_MAX
+			   : record_sender_pause_us(shard_worker->sender);
+
+	/* Before the end of the pause no call is sent, even one that is due. */
+	if (until <= now && look > 0)
+		wait = look;
+	return send < wait ? send : wait;
+}
+
 enum { LOG_FD, READ_FD };
 
 /*
  * The server sends a page in pieces of 8 KiB. A turn for each of them would cost both sides more
  * than the rows do; rows that are gathered need no turn, so a nap lets the socket collect pieces.
  */
-static bool wait_for_fds(struct pollfd *fds, int count, int64_t wait_ms, bool gathers)
+static bool wait_for_fds(struct pollfd *fds, int count, int64_t wait_us, bool gathers)
 {
-	struct timespec nap = {.tv_nsec = NAP_US * 1000};
+	const struct timespec timeout = {wait_us / 1000000, wait_us % 1000000 * 1000};
+	const struct timespec nap = {.tv_nsec = NAP_US * 1000};
 
 	if (!gathers)
-		return poll(fds, (nfds_t)count, (int)wait_ms) >= 0;
+		return ppoll(fds, (nfds_t)count, &timeout, NULL) >= 0;
 	/* what is there already, as of a large row, is read at once */
 	if (poll(fds, (nfds_t)count, 0) != 0)
 		return true;
@@ -904,7 +952,8 @@ static void wait_for_worker_events(struct shard_worker *shard_worker, int64_t no
 		fds[count++] =
 		    (struct pollfd){.fd = record_sender_fd(shard_worker->sender), .events = POLLIN};
 
-	bool polled = wait > now && wait_for_fds(fds, count, wait - now, gathers);
+	int64_t wait_us = microseconds_to_wait(shard_worker, now, wait);
+	bool polled = wait_us > 0 && wait_for_fds(fds, count, wait_us, gathers);
 	for (int i = 0; i < 2; i++)
 		links[i]->quiet = polled && !fds[i].revents;
 	shard_worker->topics_told |= drain_eventfd(told);
