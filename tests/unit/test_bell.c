@@ -25,6 +25,8 @@ static void look_once(int seat, bool found)
 {
 	bell_look_begins(bell, seat);
 	bell_look_ends(bell, now, seat, found);
+	if (found)
+		bell_rows_came(bell, seat);
 }
 
 /* Lets time pass as the thread of the doorbell does; returns the first call that is due. */
@@ -236,6 +238,18 @@ static void rows_without_a_ring_are_distrusted_for_a_minute(void **state)
 	get_lock();
 }
 
+static void a_window_without_a_row_is_not_missed(void **state)
+{
+	(void)state;
+	now += BELL_POLL_MS;
+	bell_look_begins(bell, 0);
+	bell_look_ends(bell, now, 0, true);
+	bell_unlocked(bell, now);
+	bell_rows_came(bell, 1);
+	assert_int_equal(pass_until(now + 2000), BELL_TRY);
+	assert_int_equal(bell_status(bell).missed, 0);
+}
+
 static void a_ring_that_comes_after_its_row_is_not_missed(void **state)
 {
 	(void)state;
@@ -339,6 +353,7 @@ int main(void)
 	    ASLEEP(rings_wake_at_most_once_in_a_pause),
 	    ASLEEP(who_is_woken_for_others_tries_less_and_less),
 	    ASLEEP(rows_without_a_ring_are_distrusted_for_a_minute),
+	    ASLEEP(a_window_without_a_row_is_not_missed),
 	    ASLEEP(a_ring_that_comes_after_its_row_is_not_missed),
 	    AWAKE(a_refused_lock_is_tried_again_later_and_later),
 	    AWAKE(a_shard_that_does_not_look_keeps_nobody_ringing),

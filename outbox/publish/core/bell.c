@@ -52,7 +52,9 @@ struct bell {
 	int64_t retry_ms;          /* after the last try; 0: it succeeded */
 	int64_t quiet_ms;          /* from busy_at to the next try */
 	int64_t look_by;           /* LOOKING: then the lock is released */
-	int64_t suspect_at;        /* rows came without a ring, which may follow; 0: no */
+	int64_t suspect_at;        /* a window opened without a ring, which may follow; 0: no */
+	int suspect_seat;          /* of that window */
+	bool confirmed;            /* that window has rows */
 	int64_t distrust_until;
 	bool found; /* an own look has found rows since the lock was got */
 	int64_t rung, missed;
@@ -184,10 +186,12 @@ static void begin_distrust(struct bell *bell, int64_t now)
 	move_bell(bell, BELL_DISTRUST);
 }
 
-/* Rows came while a shard dozed, and no ring yet. */
-static void suspect_a_miss(struct bell *bell, int64_t now)
+/* A sleeping shard opened a window, and no ring has come yet. */
+static void suspect_a_miss(struct bell *bell, int64_t now, int seat)
 {
 	bell->suspect_at = now;
+	bell->suspect_seat = seat;
+	bell->confirmed = false;
 	end_sleep(bell, now);
 }
 
@@ -255,11 +259,16 @@ void bell_look_ends(struct bell *bell, int64_t now, int seat, bool found)
 	}
 	/* Every shard had looked before, and no ring has come since. */
 	if (found && bell->state == BELL_ASLEEP)
-		suspect_a_miss(bell, now);
+		suspect_a_miss(bell, now, seat);
 	else if (found && bell->state == BELL_LOOKING)
 		end_sleep(bell, now);
 	else
 		fall_asleep(bell);
+}
+
+void bell_rows_came(struct bell *bell, int seat)
+{
+	bell->confirmed |= bell->suspect_at && bell->suspect_seat == seat;
 }
 
 bool bell_may_doze(const struct bell *bell, int seat)
@@ -384,6 +393,23 @@ void bell_retune(struct bell *bell, int64_t pause_ms)
 	bell->pause_ms = pause_ms;
 }
 
+/* When a suspicion is judged; while the lock is being released that waits. */
+static int64_t judgement_due(const struct bell *bell)
+{
+	bool may_doubt = bell->state == BELL_AWAKE || bell->state == BELL_OFF;
+	return may_doubt && bell->suspect_at ? bell->suspect_at + BELL_GRACE_MS : INT64_MAX;
+}
+
+/* A window that a slow look opened may have no row (outbox.tick). */
+static void judge_suspicion(struct bell *bell, int64_t now)
+{
+	if (now < judgement_due(bell))
+		return;
+	if (bell->confirmed)
+		begin_distrust(bell, now);
+	bell->suspect_at = 0;
+}
+
 void bell_step(struct bell *bell, int64_t now)
 {
 	if (now >= bell->wake_at)
@@ -393,9 +419,7 @@ void bell_step(struct bell *bell, int64_t now)
 		try_later(bell, now, BELL_LATE_MOST_MS);
 	}
 
-	bool may_doubt = bell->state == BELL_AWAKE || bell->state == BELL_OFF;
-	if (may_doubt && bell->suspect_at && now >= bell->suspect_at + BELL_GRACE_MS)
-		begin_distrust(bell, now);
+	judge_suspicion(bell, now);
 	if (bell->state == BELL_DISTRUST && now >= bell->distrust_until)
 		move_bell(bell, BELL_OFF);
 }
@@ -409,10 +433,10 @@ int64_t bell_wait(const struct bell *bell)
 		clock = bell->look_by;
 	else if (bell->state == BELL_DISTRUST)
 		clock = bell->distrust_until;
-	else if (bell->suspect_at)
-		clock = bell->suspect_at + BELL_GRACE_MS;
 	else if (wants_sleep(bell))
 		clock = next_try(bell);
+	else
+		clock = judgement_due(bell);
 	return due < clock ? due : clock;
 }
 

@@ -51,10 +51,12 @@ void bell_leave(struct bell *bell, int64_t now, int seat);
 void bell_own(struct bell *bell, int64_t now, int seat, bool owns);
 /*
  * A look for new rows is about to be sent; and its answer came. A look that failed, or that looked
- * at other rows (stream_looks), never ends: the next one begins. found: it found rows.
+ * at other rows (stream_looks), never ends: the next one begins. found: it opened a window, which
+ * proves to have rows when bell_rows_came is called.
  */
 void bell_look_begins(struct bell *bell, int seat);
 void bell_look_ends(struct bell *bell, int64_t now, int seat, bool found);
+void bell_rows_came(struct bell *bell, int seat);
 /* The shard may poll every BELL_POLL_MS instead of its own interval. */
 bool bell_may_doze(const struct bell *bell, int seat);
 /* Grows whenever all owned shards must look at once. */

@@ -217,6 +217,7 @@ static struct stream_tick tick_call(struct stream *stream, int64_t now)
 		return tick;
 
 	tick.call = STREAM_TICK;
+	stream->hurries &= !tick.may_open;
 	tick.new_nonce = draw_stream_number(stream);
 	tick.new_epoch = renews_epoch(stream) || stream_must_leave_epoch(stream);
 	tick.fresh_epoch = tick.new_epoch ? draw_stream_number(stream) : stream->logged_epoch;
