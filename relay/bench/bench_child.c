@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include "clock.h"
 #include "command.h"
 #include "sql_bench.h"
@@ -83,6 +84,9 @@ static void add_database(struct variables *variables, const struct bench *bench)
 		add_variable(
 		    variables, xformat("OUTBOX_RELAY_POSTGRES_DSN=%s", bench->postgres->dsn));
 	add_variable(variables, xformat("OUTBOX_RELAY_POSTGRES_SCHEMA=%s", bench->schema));
+	if (bench->doorbell)
+		add_variable(
+		    variables, xformat("OUTBOX_RELAY_POSTGRES_DOORBELL=%s", bench->doorbell));
 	add_publisher_variables(variables, bench->publisher);
 	add_variable(variables,
 	    xformat("OUTBOX_RELAY_PUBLISHER_DELIVERY=%s", delivery_words[bench->delivery]));
@@ -279,13 +283,13 @@ double bench_cpu_of_usage(const struct rusage *usage)
 	       (double)(usage->ru_utime.tv_usec + usage->ru_stime.tv_usec) / 1e6;
 }
 
-/* User and system time of a process on this machine, in seconds; below 0: no process name contains
- * this text. */
+/* CPU time of a process on this machine, in seconds; below 0: no process name contains this text.
+ * By its clock, since the ticks of /proc are too coarse for a relay that sleeps. */
 static double cpu_of_process(pid_t pid, const char *name)
 {
-	char path[64], line[1024];
-	unsigned long long user, system;
-	const char *end;
+	char path[64], line[64];
+	struct timespec spent;
+	clockid_t clock;
 
 	snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
 
@@ -293,12 +297,9 @@ static double cpu_of_process(pid_t pid, const char *name)
 
 	if (!file || !fgets(line, sizeof line, file) || !strstr(line, name))
 		return -1;
-	end = strrchr(line, ')');
-	/* fields 14 and 15, of which the third follows the name */
-	if (!end || sscanf(end + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &user,
-			&system) != 2)
+	if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &spent) != 0)
 		return -1;
-	return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
+	return (double)spent.tv_sec + (double)spent.tv_nsec / 1e9;
 }
 
 bool bench_child_cpu(struct bench *bench, const struct bench_child *child,

@@ -12,7 +12,12 @@
 #include "schema_text.h"
 #include "text.h"
 
-enum { MOST_CONNECTIONS = 64, MOST_STEPS = 8, LONGEST_US = 100000, WAIT_FOR_LAST_US = 5000000 };
+enum {
+	MOST_CONNECTIONS = BENCH_CONNECTIONS,
+	MOST_STEPS = 8,
+	LONGEST_US = 100000,
+	WAIT_FOR_LAST_US = 5000000
+};
 
 struct writer {
 	struct pg *pg;
@@ -223,6 +228,7 @@ static struct bench_load_done done_of(const struct loading *loading)
 	double wanted = loading->load->rate;
 
 	return (struct bench_load_done){.transactions = loading->committed,
+	    .began_us = loading->began_us,
 	    .rate = rate,
 	    .held = wanted > 0 ? rate / wanted : 1};
 }
