@@ -61,7 +61,8 @@ static const struct command_option options[] = {
     {"runs", "N",
 	"Runs whose median counts. Default: 3; 9 for drains, for consumers that do nothing, for "
 	"`redis`, with undecided prepares, and for `writer`, `doorbell` and `burst`; 15 for "
-	"`table`; 1 for latency below 100 messages per second. memory and idle have a number of "
+	"`table` and for `doorbell` while no relay sleeps; 1 for latency below 100 messages per "
+	"second. memory and idle have a number of "
 	"their own.",
 	1, BENCH_MOST_RUNS},
     {"full", NULL,

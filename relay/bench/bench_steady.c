@@ -108,7 +108,7 @@ static bool sleep_idle(int64_t seconds, struct err *err)
 	return true;
 }
 
-/* What a relay at rest costs, in percent of a core, and how soon the next message comes. */
+/* CPU of a relay at rest, in percent of a core, and the latency of the next message. */
 struct idleness {
 	double relay, sessions, first_ms;
 };

@@ -110,8 +110,9 @@ PARTS = {
         "writer with a unique key, beside one without >= 0.5",
     ]),
     "doorbell": ([], [
-        f"writer, {connections}, relay {state} >= 0.97"
-        for connections in ("1 connection", "8 connections", "64 connections") for state in ("awake", "asleep")]),
+        f"writer, {connections}, relay {state}"
+        for connections in ("1 connection", "8 connections", "64 connections")
+        for state in ("awake >= 0.97", "asleep")]),
     "burst": (["--connections", 20], [
         "burst of 20 connections, a writer's p50",
         "burst of 20 connections, a writer's p99.9 <= 50",
