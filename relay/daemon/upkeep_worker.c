@@ -68,15 +68,17 @@ struct upkeep_worker {
 	const struct config *config;
 	struct backlog_metrics metrics;
 	const struct postgres_settings *postgres;
-	int event_fd, stop_fd; /* stop_fd: readable once it is to end */
+	struct doorbell *doorbell; /* NULL: none */
+	int event_fd, stop_fd;     /* stop_fd: readable once it is to end */
 	pthread_t thread, log_thread, archive_thread;
 	/* of the log's thread */
 	struct log_upkeep *log_upkeep;
 	struct pg *pg;
 	struct backoff backoff;
-	int64_t look_at, ids_at;
+	int64_t look_at, ids_at, ids_rest_until;
 	struct id_watch ids;
-	bool lost; /* the loss was logged, and the connection not restored since */
+	int64_t sleep; /* the doorbell's, when the ids were watched; 0: it did not sleep */
+	bool lost;     /* the loss was logged, and the connection not restored since */
 	/* of the archiver's */
 	struct archiver *archiver;
 	/* of the tables' */
@@ -290,7 +292,13 @@ static int64_t step_ids(struct upkeep_worker *worker)
 {
 	struct err err;
 
-	if (worker->pg && !id_watch_step(&worker->ids, worker->pg, &err))
+	int64_t sleep = worker->doorbell ? doorbell_sleep(worker->doorbell) : 0;
+	bool rests = sleep && sleep == worker->sleep && clock_ms() < worker->ids_rest_until;
+
+	worker->sleep = sleep;
+	if (!rests)
+		worker->ids_rest_until = clock_ms() + LOOK_MS;
+	if (worker->pg && !id_watch_step(&worker->ids, worker->pg, rests, &err))
 		lose_look_connection(worker, &err);
 	return clock_ms() + IDS_MS;
 }
@@ -524,7 +532,8 @@ static int start_worker_threads(struct upkeep_worker *worker)
 }
 
 struct upkeep_worker *upkeep_worker_start(const struct config *config,
-    const struct postgres_settings *postgres, int event_fd, struct err *err)
+    const struct postgres_settings *postgres, struct doorbell *doorbell, int event_fd,
+    struct err *err)
 {
 	struct upkeep_worker *worker = xcalloc(1, sizeof *worker);
 	int error;
@@ -532,6 +541,7 @@ struct upkeep_worker *upkeep_worker_start(const struct config *config,
 	worker->config = config;
 	metric_series_all(&backlog_metric_table, NULL, &worker->metrics, NULL);
 	worker->postgres = postgres;
+	worker->doorbell = doorbell;
 	worker->event_fd = event_fd;
 	worker->stop_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 

@@ -81,7 +81,7 @@ struct doorbell {
 	int64_t answer_by, connect_at;
 	char class[16]; /* the oid of the table, as a lock knows it */
 	int64_t missed_seen;
-	bool told;
+	bool wanted; /* bell_wants_session in this turn */
 
 	pthread_mutex_t mutex; /* protects the members below */
 	struct bell *bell;
@@ -90,7 +90,8 @@ struct doorbell {
 	uint64_t wakes_told;
 	int64_t waits_until;
 	enum doorbell_use use;
-	bool stop, changed; /* changed: the use */
+	bool stop, changed;    /* changed: the use */
+	enum bell_state noted; /* in the metrics */
 	char problem[256];
 	struct doorbell_metrics metrics;
 	struct metric_figures figures;
@@ -123,6 +124,12 @@ static void note_doorbell(struct doorbell *doorbell)
 {
 	struct bell_status status = bell_status(doorbell->bell);
 
+	if (status.state == doorbell->noted)
+		return;
+	log_debug("doorbell_state", {"postgres", LOG_TEXT(doorbell->settings->name)},
+	    {"from", LOG_TEXT(bell_states.rows[doorbell->noted].name)},
+	    {"to", LOG_TEXT(bell_states.rows[status.state].name)});
+	doorbell->noted = status.state;
 	metric_note(&doorbell_metric_table, &doorbell->figures, &status);
 	metric_set(doorbell->metrics.asleep, status.state == BELL_ASLEEP);
 }
@@ -234,6 +241,14 @@ void doorbell_retune(struct doorbell *doorbell, const struct postgres_settings *
 	doorbell->use = settings->doorbell;
 	pthread_mutex_unlock(&doorbell->mutex);
 	poke_doorbell(doorbell);
+}
+
+int64_t doorbell_sleep(struct doorbell *doorbell)
+{
+	pthread_mutex_lock(&doorbell->mutex);
+	struct bell_status status = bell_status(doorbell->bell);
+	pthread_mutex_unlock(&doorbell->mutex);
+	return status.state == BELL_ASLEEP ? (int64_t)status.grants : 0;
 }
 
 struct doorbell_status doorbell_status(struct doorbell *doorbell)
@@ -532,6 +547,9 @@ static void wait_for_bell_events(struct doorbell *doorbell)
 	bool wanted = bell_wants_session(doorbell->bell);
 	pthread_mutex_unlock(&doorbell->mutex);
 
+	/* The core changed its mind after the session's turn. */
+	if (wanted != doorbell->wanted)
+		return;
 	if (link->pg) {
 		fds[1] = (struct pollfd){.fd = pg_fd(link->pg), .events = pg_events(link->pg)};
 		if (pg_state(link->pg) == PG_BUSY && doorbell->answer_by < until)
@@ -557,10 +575,10 @@ static bool step_doorbell(struct doorbell *doorbell)
 
 	enable_bell(doorbell, now);
 	pthread_mutex_lock(&doorbell->mutex);
-	bool wanted = bell_wants_session(doorbell->bell);
+	doorbell->wanted = bell_wants_session(doorbell->bell);
 	int64_t missed = bell_status(doorbell->bell).missed;
 	pthread_mutex_unlock(&doorbell->mutex);
-	if (wanted)
+	if (doorbell->wanted)
 		step_session(doorbell, now);
 	else
 		end_session(doorbell, missed, now);
