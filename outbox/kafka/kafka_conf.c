@@ -353,9 +353,9 @@ static bool set_side_defaults(rd_kafka_conf_t *conf, enum kafka_default_side sid
 
 /*
  * The main thread of a client wakes for its timers, one of them each second. It waits whole
- * milliseconds, rounded down, and then spins until the timer is due: half a millisecond of CPU each
- * time, which is most of what an idle client costs. With this slack the kernel wakes it after the
- * timer is due. Nothing that a message waits for is a timer of that thread.
+ * milliseconds, rounded down, and then spins until the timer is due. That takes half a millisecond
+ * of CPU each time: most of the cost of an idle client. With this slack the kernel wakes it after
+ * the timer is due. Nothing that a message waits for is a timer of that thread.
  */
 static rd_kafka_resp_err_t on_client_thread(
     rd_kafka_t *client, rd_kafka_thread_type_t type, const char *name, void *context)

@@ -374,7 +374,7 @@ static bool start_upkeep_workers(struct daemon *daemon, struct err *err)
 	return true;
 }
 
-static bool has_publisher(const struct config *config, const struct postgres_settings *postgres)
+static bool publishes_from(const struct config *config, const struct postgres_settings *postgres)
 {
 	for (int i = 0; i < config->publisher_count; i++)
 		if (config->publishers[i].settings.postgres == postgres)
@@ -388,7 +388,7 @@ static bool start_doorbells(struct daemon *daemon, struct err *err)
 	for (int i = 0; i < daemon->config->postgres_count && !daemon->options->drain; i++) {
 		const struct postgres_settings *postgres = &daemon->config->postgres[i];
 
-		if (!has_publisher(daemon->config, postgres))
+		if (!publishes_from(daemon->config, postgres))
 			continue;
 		daemon->doorbells[i] = doorbell_start(postgres, err);
 		if (!daemon->doorbells[i])

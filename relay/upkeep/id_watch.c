@@ -55,7 +55,7 @@ static void report_order(struct id_watch *watch, const struct pg_result *ids)
 }
 
 /* Reading the sequence costs the server a tenth of the whole step. */
-static bool read_sequence(
+static bool read_id_sequence(
     const struct id_watch *watch, struct pg *pg, int64_t *ret_last, struct err *err)
 {
 	OWNED(owned_pg_result_destroy)
@@ -69,7 +69,7 @@ static bool read_sequence(
 bool id_watch_step(struct id_watch *watch, struct pg *pg, bool rests, struct err *err)
 {
 	int64_t before = watch->last;
-	if (rests && !read_sequence(watch, pg, &watch->last, err))
+	if (rests && !read_id_sequence(watch, pg, &watch->last, err))
 		return false;
 	if (rests && watch->last >= 0 && watch->last == before)
 		return true;

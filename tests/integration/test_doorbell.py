@@ -11,7 +11,7 @@ import statistics
 import time
 
 import pytest
-from support.auditor import audit_topics, settle
+from support.auditor import settle
 from support.pgbouncer import PgBouncer
 from support.postgres import Postgres
 from support.process import wait_for
@@ -164,7 +164,7 @@ def test_an_owner_that_dies_frees_the_lock(database, topic, make_relay):
     assert seconds_to_publish(second, database, topic) < PROMPT
 
 
-def test_two_processes_share_the_shards(database, topic, make_relay, make_writers, kafka, scale):
+def test_two_processes_share_the_shards(database, topic, make_relay):
     database.execute("SELECT outbox.publisher_drop('main')")
     database.execute("SELECT outbox.publisher_create('main', 2, 'beginning')")
     relays = [make_relay(), make_relay()]
@@ -225,7 +225,7 @@ def test_a_reload_turns_it_off_and_on(database, topic, make_relay, kafka, tmp_pa
 
 
 def test_prepared_transactions_forbid_it_unless_it_is_on(
-        postgres, make_database, topic, make_relay, request):
+        postgres, make_database, topic, make_relay):
     postgres.create_database("bell_prepared")
     other = make_database(postgres, "bell_prepared").migrate()
     try:
@@ -256,3 +256,44 @@ def test_behind_a_pooler_it_polls(database, server, topic, make_relay):
         assert seconds_to_publish(relay, database, topic) < PROMPT
         assert not is_asleep(relay) and holders(database) == []
         assert relay.stop() == 0
+
+
+def cpu_seconds(pid):
+    """Of all threads that live, in seconds, more exactly than /proc/PID/stat has it."""
+    total = 0
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{thread}/schedstat") as file:
+            total += int(file.read().split()[0])
+    return total / 1e9
+
+
+def test_idle_databases_cost_next_to_nothing(
+        server, template, make_database, make_relay, kafka, tmp_path, scale):
+    """At most a thousandth of a core each, so 50 of them cost a twentieth; and 1.5 MiB."""
+    count = scale(20, default=6)
+    lines = [f"[kafka]\nbootstrap.servers = {kafka.bootstrap}\n"]
+    for number in range(count):
+        server.create_database(f"idle_{number}", template=template)
+        own = make_database(server, f"idle_{number}")
+        own.execute("SELECT outbox.publisher_create(%s, 1, 'beginning')", (f"shop_{number}",))
+        lines.append(f'[postgres "{number}"]\ndsn = {own.dsn}\n'
+                     f'[publisher "shop_{number}"]\npostgres = {number}\n')
+    path = tmp_path / "relay.ini"
+    path.write_text("".join(lines))
+
+    relay = make_relay(config=path, database_url="").wait_ready()
+    try:
+        relay.wait_for(lambda: relay.metric("relay_bell_asleep") == count, 300, "sleep of all")
+        pid, before, seconds = relay.process.pid, cpu_seconds(relay.process.pid), 5
+        time.sleep(seconds)
+        used = (cpu_seconds(pid) - before) / seconds
+        assert used < 0.003 + 0.001 * count, f"{used:.4f} of a core for {count} databases"
+        with open(f"/proc/{pid}/status") as file:
+            resident = next(int(line.split()[1]) for line in file if line.startswith("VmRSS"))
+        assert resident < (20 + 1.5 * count) * 1024, f"{resident} KiB for {count} databases"
+        assert relay.stop() == 0
+    finally:
+        if relay.running:
+            relay.kill()
+        for number in range(count):
+            server.drop_database(f"idle_{number}")
