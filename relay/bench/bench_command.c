@@ -127,7 +127,7 @@ static const struct command command_bench = {
 	"doorbell: the transactions of writer with 1, 8 and 64 connections, with the trigger that "
 	"wakes a sleeping relay, compared with the same transactions without it: while no relay "
 	"sleeps, and while one sleeps and is never woken up.\n"
-	"burst: one message from each of 500 connections at the same moment onto a relay that "
+	"burst: one message from each of 500 warm connections at the same moment onto a relay that "
 	"sleeps, compared with a relay that has doorbell = off: the time until COMMIT returns.\n"
 	"steady, idle: CPU of outbox-relay and its sessions at 1,000 messages per second and at "
 	"rest, with doorbell = off and with doorbell = on, and the latency of the first message "

@@ -69,10 +69,9 @@ bool bench_doorbell(struct bench *bench, struct err *err)
 
 /* --- burst ----------------------------------------------------------------------------------- */
 
-/* The times of the writers of all runs of one side, in microseconds. */
+/* The times of the writers of one run, in microseconds of the clock. */
 struct burst {
 	int64_t *times, count;
-	int64_t began; /* the number of times before this run */
 };
 
 static void note_burst_time(void *context, int64_t first, int rows, int64_t now_us)
@@ -102,32 +101,48 @@ static bool wait_for_sleep(struct bench *bench, struct err *err)
 	return false;
 }
 
+static int compare_burst_times(const void *a, const void *b)
+{
+	int64_t left = *(const int64_t *)a, right = *(const int64_t *)b;
+
+	return (left > right) - (left < right);
+}
+
+/* Of all writers, in milliseconds. */
+struct burst_times {
+	double p50, p999;
+};
+
 /* Each connection writes one message; all of them begin in the same microsecond. */
-static bool write_burst(struct bench *bench, struct burst *burst, struct err *err)
+static bool write_burst(struct bench *bench, struct burst_times *ret_times, struct err *err)
 {
 	static const struct bench_step steps[] = {
 	    {sql_bench_publish, BENCH_TAKES_ROW}, {NULL, BENCH_TAKES_NOTHING}};
 	int connections = (int)bench->options.connections;
+	int64_t times[BENCH_CONNECTIONS];
+	struct burst burst = {.times = times};
 	const struct bench_load load = {.steps = steps,
+	    .warm = sql_bench_warm,
 	    .connections = connections,
 	    .rows = 1,
 	    .first = 1,
 	    .rate = connections * 1e6,
 	    .duration_us = 1,
 	    .committed = note_burst_time,
-	    .context = burst};
+	    .context = &burst};
 	struct bench_load_done done;
 
-	burst->began = burst->count;
 	if (!bench_load_run(bench, &load, &done, err))
 		return false;
-	for (int64_t i = burst->began; i < burst->count; i++)
-		burst->times[i] -= done.began_us;
+	qsort(times, (size_t)burst.count, sizeof *times, compare_burst_times);
+	ret_times->p50 = (double)(times[burst.count / 2] - done.began_us) / 1000;
+	ret_times->p999 = (double)(times[(burst.count - 1) * 999 / 1000] - done.began_us) / 1000;
 	return true;
 }
 
 /* One run: a relay that has published and sleeps again, and then the burst. */
-static bool burst_once(struct bench *bench, struct burst *burst, bool rings, struct err *err)
+static bool burst_once(
+    struct bench *bench, struct burst_times *ret_times, bool rings, struct err *err)
 {
 	struct bench_child child = {0};
 	struct bench_watch *watch = NULL;
@@ -141,7 +156,7 @@ static bool burst_once(struct bench *bench, struct burst *burst, bool rings, str
 	       bench_fill(bench, 0, 1, BENCH_SMALL, false, err) &&
 	       bench_watch_wait(watch, 1, LAST_MS, err) &&
 	       (rings ? wait_for_sleep(bench, err) : usleep(QUIET_MS * 1000) == 0) &&
-	       write_burst(bench, burst, err) &&
+	       write_burst(bench, ret_times, err) &&
 	       bench_watch_wait(watch, 1 + bench->options.connections, LAST_MS, err);
 	bench_child_stop(&child);
 	bench_watch_stop(watch);
@@ -149,51 +164,45 @@ static bool burst_once(struct bench *bench, struct burst *burst, bool rings, str
 	return good;
 }
 
-static int compare_burst_times(const void *a, const void *b)
+static void judge_bursts(
+    struct bench *bench, struct burst_times (*times)[BENCH_MOST_RUNS], int pairs)
 {
-	int64_t left = *(const int64_t *)a, right = *(const int64_t *)b;
-
-	return (left > right) - (left < right);
-}
-
-/* In milliseconds; sorts the times. */
-static double burst_percentile(struct burst *burst, double part)
-{
-	qsort(burst->times, (size_t)burst->count, sizeof *burst->times, compare_burst_times);
-	return (double)burst->times[(int64_t)((double)(burst->count - 1) * part)] / 1000;
-}
-
-static void judge_bursts(struct bench *bench, struct burst bursts[2])
-{
+	double p50[2][BENCH_MOST_RUNS], p999[2][BENCH_MOST_RUNS];
 	char name[80];
+
+	for (int rings = 0; rings < 2; rings++)
+		for (int pair = 0; pair < pairs; pair++) {
+			p50[rings][pair] = times[rings][pair].p50;
+			p999[rings][pair] = times[rings][pair].p999;
+		}
 
 	snprintf(name, sizeof name, "burst of %lld connections, a writer's p50",
 	    (long long)bench->options.connections);
-	bench_tell_difference(bench, name, "ms", burst_percentile(&bursts[1], 0.5),
-	    burst_percentile(&bursts[0], 0.5));
+	bench_tell_difference(
+	    bench, name, "ms", bench_median_of(p50[1], pairs), bench_median_of(p50[0], pairs));
 	snprintf(name, sizeof name, "burst of %lld connections, a writer's p99.9",
 	    (long long)bench->options.connections);
-	bench_judge_difference(bench, name, "ms", burst_percentile(&bursts[1], 0.999),
-	    burst_percentile(&bursts[0], 0.999), 50, false);
+	bench_judge_difference(bench, name, "ms", bench_median_of(p999[1], pairs),
+	    bench_median_of(p999[0], pairs), 50, false);
 }
 
 bool bench_burst(struct bench *bench, struct err *err)
 {
+	struct burst_times times[2][BENCH_MOST_RUNS];
 	int pairs = (int)bench->options.pairs;
-	int64_t most = pairs * bench->options.connections;
-	struct burst bursts[2] = {{.times = xcalloc((size_t)most, sizeof(int64_t))},
-	    {.times = xcalloc((size_t)most, sizeof(int64_t))}};
-	bool good = bench_script(bench, sql_bench_bell_on, err);
 
-	for (int pair = 0; good && pair < pairs; pair++)
-		for (int turn = 0; good && turn < 2; turn++) {
+	if (!bench_script(bench, sql_bench_bell_on, err))
+		return false;
+	for (int pair = 0; pair < pairs; pair++)
+		for (int turn = 0; turn < 2; turn++) {
 			int rings = (pair + turn) % 2;
 
-			good = burst_once(bench, &bursts[rings], rings, err);
+			if (!burst_once(bench, &times[rings][pair], rings, err))
+				return false;
+			bench_say("%s the doorbell: p50 %.1f ms, p99.9 %.1f ms",
+			    rings ? "with" : "without", times[rings][pair].p50,
+			    times[rings][pair].p999);
 		}
-	if (good)
-		judge_bursts(bench, bursts);
-	free(bursts[0].times);
-	free(bursts[1].times);
-	return good;
+	judge_bursts(bench, times, pairs);
+	return true;
 }

@@ -235,10 +235,14 @@ static struct bench_load_done done_of(const struct loading *loading)
 
 static bool connect_all(struct loading *loading, struct err *err)
 {
+	owned_text char *warm =
+	    loading->load->warm ? schema_text(loading->load->warm, loading->bench->schema) : NULL;
+
 	for (int i = 0; i < loading->load->connections; i++) {
 		loading->writers[i].step = -1;
 		loading->writers[i].pg = bench_connect(loading->bench->postgres, err);
-		if (!loading->writers[i].pg)
+		if (!loading->writers[i].pg ||
+		    (warm && !pg_script(loading->writers[i].pg, warm, err)))
 			return false;
 	}
 	return true;

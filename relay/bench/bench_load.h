@@ -22,6 +22,7 @@ struct bench_step {
 
 struct bench_load {
 	const struct bench_step *steps;
+	const char *warm;      /* a script that each connection runs before the load; NULL: none */
 	int connections, rows; /* rows of a transaction */
 	int64_t first;         /* number of the first row; numbers count up */
 	double rate;           /* transactions per second; 0: as fast as possible */
