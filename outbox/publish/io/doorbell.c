@@ -26,7 +26,7 @@
 
 enum {
 	LIMIT_MS = 5000,  /* of a statement */
-	CHECK_MS = 60000, /* until a server that forbade the doorbell is asked again */
+	CHECK_MS = 60000, /* until the next session at a server that forbade the doorbell */
 };
 
 struct doorbell_metrics {
@@ -164,6 +164,7 @@ int doorbell_join(struct doorbell *doorbell, int wake_fd, int64_t poll_busy_ms)
 		    xrealloc(doorbell->seats, (size_t)(seat + 1) * sizeof *doorbell->seats);
 		doorbell->seat_count = seat + 1;
 	}
+
 	doorbell->seats[seat] =
 	    (struct doorbell_seat){wake_fd, poll_busy_ms, bell_wakes(doorbell->bell)};
 	bell_retune(doorbell->bell, smallest_pause(doorbell));
