@@ -23,9 +23,11 @@ enum {
 #define BENCH_BEGINNING "3:3:" /* a snapshot in which nothing is visible */
 
 struct bench_options {
-	int64_t messages, rows, large_rows, payload /* 0: both */, rate /* 0: all three */, runs,
-	    pairs, turns, seconds, idle_seconds, published, parked, scheduled,
-	    topics /* that `growth` knows */, open_topics /* and publishes to, with a partition */,
+	int64_t messages, rows, large_rows, payload /* 0: both */, rate /* 0: all of them */, runs,
+	    few_runs /* of what takes minutes */, pairs, turns, seconds,
+	    seconds_said /* 0: not given */, connections /* of a burst */, idle_seconds, published,
+	    parked, scheduled, topics /* that `growth` knows */,
+	    open_topics /* and publishes to, with a partition */,
 	    wide_topics /* with 12; 0: none */, skipped, said /* pairs of prepare and commit */,
 	    overdue, undecided, ids;
 	const char *redis, *redis_cluster, *dsn; /* servers of `dedup`; NULL: not given */
@@ -57,6 +59,7 @@ struct bench {
 	struct topic_metadata *metadata;
 	bool has_topic;
 	enum delivery_mode delivery; /* of the relay */
+	const char *doorbell;        /* the relay's setting; NULL: its default */
 	int shards;                  /* of the publisher */
 	int destinations;            /* partitions of the topic */
 	bool has_headers; /* bench_fill writes two headers of an application in each row */
@@ -272,7 +275,7 @@ bool bench_visit_latency(struct bench *bench, const struct bench_side *side, int
 /* Uses numbers that began (since_us[n]; 0: did not begin) a second after number 1 or later. */
 void bench_latency_of(const struct bench_watch *watch, const int64_t *since_us, int64_t numbers,
     struct bench_latency *ret_latency);
-/* The latency from COMMIT to a consumer, from one run of options.seconds. */
+/* The latency from COMMIT to a consumer, from one run. */
 bool bench_latency_of_relay(struct bench *bench, int64_t rate, struct bench_latency *ret_latency,
     struct err *err) MUST_CHECK;
 
@@ -284,6 +287,7 @@ struct bench_hold {
 };
 extern const struct bench_hold bench_hold_writers[]; /* has BENCH_WRITERS entries */
 extern const struct bench_hold bench_hold_reader[];  /* a reader with a snapshot, and a writer */
+extern const struct bench_hold bench_hold_bell[];    /* a relay that sleeps for ever */
 enum { BENCH_WRITERS = 50 };
 
 /* holds NULL: none. NULL on error. */
@@ -361,6 +365,8 @@ bool bench_lookback(struct bench *bench, struct err *err) MUST_CHECK;
 /* Measures at one rate. */
 bool bench_latency_at(struct bench *bench, int64_t rate, struct err *err) MUST_CHECK;
 bool bench_writer(struct bench *bench, struct err *err) MUST_CHECK;
+bool bench_doorbell(struct bench *bench, struct err *err) MUST_CHECK;
+bool bench_burst(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_memory(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_steady(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_idle(struct bench *bench, struct err *err) MUST_CHECK;

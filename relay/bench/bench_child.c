@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include "clock.h"
 #include "command.h"
 #include "sql_bench.h"
@@ -92,6 +93,9 @@ static void add_database(struct variables *variables, const struct bench *bench)
 		add_variable(
 		    variables, xformat("OUTBOX_RELAY_POSTGRES_DSN=%s", bench->postgres->dsn));
 	add_variable(variables, xformat("OUTBOX_RELAY_POSTGRES_SCHEMA=%s", bench->schema));
+	if (bench->doorbell)
+		add_variable(
+		    variables, xformat("OUTBOX_RELAY_POSTGRES_DOORBELL=%s", bench->doorbell));
 	add_publisher_variables(variables, bench->publisher);
 	add_variable(variables,
 	    xformat("OUTBOX_RELAY_PUBLISHER_DELIVERY=%s", delivery_words[bench->delivery]));

@@ -15,7 +15,14 @@
 #include "sql_bench.h"
 #include "text.h"
 
-enum { CONNECTIONS = 16, WARM_US = 1000000, LAST_MS = 30000, REPORTS = 256 };
+enum {
+	CONNECTIONS = 16,
+	WARM_US = 1000000,
+	LAST_MS = 30000,
+	REPORTS = 256,
+	LEAST_MESSAGES = 300, /* of a run without --seconds */
+	QUIET_RATE = 100      /* below it such a run takes longer, and one counts */
+};
 
 /* The times of one run: when each message was committed and when it was seen. */
 struct timing {
@@ -154,6 +161,15 @@ static struct bench_cpu cpu_a_million(
 	    .broker = (after->broker - before->broker) * scale};
 }
 
+/* A percentile needs messages, so a run at a low rate is longer. */
+static int64_t latency_seconds(const struct bench *bench, int64_t rate)
+{
+	int64_t least = LEAST_MESSAGES / rate + WARM_US / 1000000 + 1;
+	bool is_short = bench->options.seconds_said > 0 || bench->options.seconds > least;
+
+	return is_short ? bench->options.seconds : least;
+}
+
 static bool write_and_wait(struct timing *timing, int64_t rate, int rows,
     struct bench_latency *ret_latency, struct err *err)
 {
@@ -165,7 +181,7 @@ static bool write_and_wait(struct timing *timing, int64_t rate, int rows,
 	    .rows = rows,
 	    .first = 1,
 	    .rate = (double)rate / rows,
-	    .duration_us = timing->bench->options.seconds * 1000000,
+	    .duration_us = latency_seconds(timing->bench, rate) * 1000000,
 	    .committed = note_commit_times,
 	    .turn = timing->producer ? take_direct_reports : NULL,
 	    .fd = timing->producer ? producer_event : NULL,
@@ -234,7 +250,7 @@ static bool start_side(struct timing *timing, const struct bench_side *side, str
 bool bench_visit_latency(struct bench *bench, const struct bench_side *side, int64_t rate, int rows,
     struct bench_latency *ret_latency, bench_visit_times *visit, void *context, struct err *err)
 {
-	int64_t numbers = rate * bench->options.seconds + rate + rows + 1;
+	int64_t numbers = rate * latency_seconds(bench, rate) + rate + rows + 1;
 	struct timing timing = {.bench = bench, .numbers = numbers};
 	bool good = bench_empty_table(bench, err) && bench_fresh_topic(bench, err) &&
 		    bench_rewind(bench, BENCH_BEGINNING, err);
@@ -314,8 +330,9 @@ bool bench_latency_at(struct bench *bench, int64_t rate, struct err *err)
 {
 	struct bench_latency relay[BENCH_MOST_RUNS], direct[BENCH_MOST_RUNS];
 	int rows = rate >= 20000 ? 4 : 1;
+	int runs = (int)(rate < QUIET_RATE ? bench->options.few_runs : bench->options.runs);
 
-	for (int run = 0; run < bench->options.runs; run++)
+	for (int run = 0; run < runs; run++)
 		for (int turn = 0; turn < 2; turn++) {
 			/* the side that comes first changes with each run */
 			bool is_direct = turn != run % 2;
@@ -324,13 +341,13 @@ bool bench_latency_at(struct bench *bench, int64_t rate, struct err *err)
 				rate, rows, is_direct ? &direct[run] : &relay[run], err))
 				return false;
 		}
-	judge_latency(bench, rate, relay, direct, (int)bench->options.runs);
+	judge_latency(bench, rate, relay, direct, runs);
 	return true;
 }
 
 bool bench_latency(struct bench *bench, struct err *err)
 {
-	static const int64_t rates[] = {1000, 5000, 20000};
+	static const int64_t rates[] = {1, 4, 20, 100, 1000, 5000, 20000};
 
 	if (bench->options.rate)
 		return bench_latency_at(bench, bench->options.rate, err);

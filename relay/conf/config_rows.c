@@ -63,6 +63,7 @@ const struct config_kind_row config_kinds[CONFIG_KINDS] = {
 		"The log on standard error."},
 };
 
+static const char *const doorbells[] = {"auto", "on", "off", NULL};
 static const char *const retentions[] = {"drop", "detach", "archive", NULL};
 static const char *const timestamps[] = {"created", "publish", NULL};
 static const char *const safeties[] = {"warn", "strict", NULL};
@@ -108,6 +109,12 @@ const struct config_row config_rows[] = {
 		.help = "File that holds the dsn; use it instead of dsn."},
 	{POSTGRES(schema), .type = CONFIG_SCHEMA, .default_value = "outbox",
 		.help = "Schema of the outbox in the database."},
+	{POSTGRES(doorbell), .type = CONFIG_CHOICE, .default_value = "auto", .choices = doorbells,
+		.reloadable = true,
+		.help = "Whether writers wake the relay (docs/explain/doorbell.md). auto: they do, "
+			"unless the server allows PREPARE TRANSACTION (max_prepared_transactions "
+			"above 0) or a pooler is between. on: also if it allows PREPARE TRANSACTION; no "
+			"writer of messages may use it. off: the relay only polls (poll_idle)."},
 	{POSTGRES_MS(partition_every), "1d", SECOND, 365 * DAY,
 		.help = "Time range of each partition of the message table."},
 	{POSTGRES(partitions_ahead), .type = CONFIG_INTEGER, .default_value = "1",

@@ -121,6 +121,27 @@ PARTS = {
           for figure in ("p50", "p99", *(f"CPU a million, {part}" for part in (
               "relay", "sessions", "broker", "together")))],
     ]),
+    "writer": ([], [
+        "writer with outbox.publish, beside a plain table >= 0.8",
+        "writer without a unique key, beside a function that takes none >= 0.98",
+        "writer with a unique key, beside one without >= 0.5",
+    ]),
+    "doorbell": ([], [
+        f"writer, {connections}, relay {state}"
+        for connections in ("1 connection", "8 connections", "64 connections")
+        for state in ("awake >= 0.97", "asleep")]),
+    "burst": (["--connections", 20], [
+        "burst of 20 connections, a writer's p50",
+        "burst of 20 connections, a writer's p99.9 <= 50",
+    ]),
+    "idle": (["--idle-seconds", 2], [
+        "idle without the doorbell, its sessions",
+        "idle without the doorbell, with its sessions <= 1",
+        "first message after idleness, without <= 100",
+        "idle, its sessions",
+        "idle, relay and its sessions <= 0.2",
+        "first message after idleness <= 50",
+    ]),
     "steady": (["--seconds", 2], [
         "CPU at 1000/s, a million messages, relay",
         "CPU at 1000/s, a million messages, sessions",

@@ -76,8 +76,10 @@ struct shard_worker {
 	int64_t page_rows, page_bytes, page_id; /* the page so far, and its last row */
 	int64_t gathered, gather_until;         /* rows that wait for the next turn of the sender */
 	int64_t topics_asked_at, unready_asked_at, status_at, stop_at;
-	bool topics_told;  /* metadata_fd was written: a topic changed */
-	int topics_to_ask; /* topics in use that are left in this round */
+	bool topics_told;          /* metadata_fd was written: a topic changed */
+	int seat;                  /* at the doorbell; -1: there is none */
+	struct stream_looks looks; /* as far as the doorbell knows them */
+	int topics_to_ask;         /* topics in use that are left in this round */
 	int64_t lost_seen, refusals_seen;
 	int stalls_seen;
 	bool owned, refusal_logged, elsewhere_logged, guard_logged, drained;
@@ -161,6 +163,43 @@ static void set_pause(struct shard_worker *shard_worker, uint64_t rows)
 	    pauses ? clock_us() + (rows ? PAUSE_FOUND_US : PAUSE_IDLE_US) : 0;
 }
 
+/* --- the doorbell ---------------------------------------------------------------------------- */
+
+static void heed_wake(struct shard_worker *shard_worker, int64_t now)
+{
+	struct doorbell *doorbell = shard_worker->options.doorbell;
+	if (doorbell && doorbell_take_wake(doorbell, shard_worker->seat))
+		stream_hurry(shard_worker->stream, now);
+}
+
+/* The TICK is sent after this: the doorbell counts a look that began under its lock. */
+static void note_look_begins(struct shard_worker *shard_worker, const struct stream_tick *call)
+{
+	struct doorbell *doorbell = shard_worker->options.doorbell;
+	if (doorbell && call->call == STREAM_TICK && call->may_open)
+		doorbell_look_begins(doorbell, shard_worker->seat);
+}
+
+/* An answer came: tells the doorbell what it shows, and then dozes if it may. */
+static void note_looks(struct shard_worker *shard_worker, int64_t now)
+{
+	struct doorbell *doorbell = shard_worker->options.doorbell;
+	struct stream_looks looks = stream_looks(shard_worker->stream);
+	struct stream_looks before = shard_worker->looks;
+	if (!doorbell)
+		return;
+
+	shard_worker->looks = looks;
+	if (looks.made != before.made)
+		doorbell_look_ends(doorbell, shard_worker->seat, looks.found != before.found);
+	if (looks.rows != before.rows)
+		doorbell_rows_came(doorbell, shard_worker->seat);
+	if (looks.tried != before.tried && doorbell_may_doze(doorbell, shard_worker->seat))
+		stream_doze(shard_worker->stream, now, BELL_POLL_MS);
+}
+
+/* --- calls on the log connection ------------------------------------------------------------- */
+
 static void send_log_call(struct shard_worker *shard_worker, int64_t now)
 {
 	struct stream_status status = stream_status(shard_worker->stream, now);
@@ -179,6 +218,7 @@ static void send_log_call(struct shard_worker *shard_worker, int64_t now)
 	if (call.call == STREAM_NONE)
 		return;
 
+	note_look_begins(shard_worker, &call);
 	fault_point("before_log_call");
 	trace_step("asked", call.call, 0);
 	if (!statements_send_call(shard_worker->statements, &shard_worker->log, &call, &err)) {
@@ -267,6 +307,7 @@ static void take_log_answer(
 	    "answered", (int64_t)sequence, (int64_t)stream_next_sequence(shard_worker->stream));
 	if (call == STREAM_TICK)
 		set_pause(shard_worker, stream_next_sequence(shard_worker->stream) - sequence);
+	note_looks(shard_worker, now);
 	const struct message *newest = stream_message(shard_worker->stream, sequence);
 	if (newest)
 		publish_metrics_read(&shard_worker->metrics, sequence, newest->due_us);
@@ -414,6 +455,7 @@ static void end_row_page(struct shard_worker *shard_worker, int64_t now, bool cu
 	int64_t upto_id;
 	shard_worker->reading = shard_worker->copying = false;
 	fault_point("after_page");
+	note_looks(shard_worker, now);
 	bool last = statements_page_over(
 	    shard_worker->statements, now, shard_worker->read.limit_ms, full, &upto_id);
 	stream_page_end(shard_worker->stream, now, last, upto_id);
@@ -701,6 +743,8 @@ static void log_ownership(struct shard_worker *shard_worker, const struct stream
 		return;
 
 	shard_worker->owned = owns;
+	if (shard_worker->options.doorbell)
+		doorbell_own(shard_worker->options.doorbell, shard_worker->seat, owns);
 	if (!owns) {
 		take_limiter_lost(shard_worker->options.take_limiter);
 		publish_metrics_forget(&shard_worker->metrics);
@@ -960,6 +1004,13 @@ static void wait_for_worker_events(struct shard_worker *shard_worker, int64_t no
 	drain_eventfd(woken);
 }
 
+static void leave_doorbell(struct shard_worker *shard_worker)
+{
+	if (shard_worker->options.doorbell)
+		doorbell_leave(shard_worker->options.doorbell, shard_worker->seat);
+	shard_worker->options.doorbell = NULL;
+}
+
 static void *run_shard_worker(void *context)
 {
 	struct shard_worker *shard_worker = context;
@@ -967,6 +1018,7 @@ static void *run_shard_worker(void *context)
 	while (end == SHARD_WORKER_RUNNING) {
 		int64_t now = clock_ms();
 		check_worker_stop(shard_worker, now);
+		heed_wake(shard_worker, now);
 		step_log_link(shard_worker, now);
 		bool more = step_read_link(shard_worker, now);
 		more |= resume_step(shard_worker->resume, now);
@@ -993,6 +1045,7 @@ static void *run_shard_worker(void *context)
 		end_take(shard_worker, clock_ms());
 	if (shard_worker->owned)
 		take_limiter_lost(shard_worker->options.take_limiter);
+	leave_doorbell(shard_worker);
 	uint64_t one = 1;
 	if (write(shard_worker->event_fd, &one, sizeof one) < 0)
 		log_error("event_not_written",
@@ -1056,11 +1109,15 @@ struct shard_worker *shard_worker_start(const struct shard_worker_options *optio
 		return NULL;
 	}
 
+	shard_worker->seat = options->doorbell ? doorbell_join(options->doorbell,
+						     shard_worker->wake_fd, publisher->poll_busy_ms)
+					       : -1;
 	topic_metadata_watch(options->metadata, shard_worker->metadata_fd);
 	if (pthread_create(&shard_worker->thread, NULL, run_shard_worker, shard_worker) == 0)
 		return shard_worker;
 	err_set(err, ERR_FATAL, "publisher %s: no thread can be started", publisher->name);
 	topic_metadata_unwatch(options->metadata, shard_worker->metadata_fd);
+	leave_doorbell(shard_worker);
 	shard_worker_free(shard_worker);
 	return NULL;
 }
