@@ -366,15 +366,15 @@ static bool start_upkeep_workers(struct daemon *daemon, struct err *err)
 	for (int i = 0; i < daemon->config->postgres_count; i++) {
 		if (!uses_postgres(daemon->config, i))
 			continue;
-		daemon->upkeep_workers[i] = upkeep_worker_start(
-		    daemon->config, &daemon->config->postgres[i], daemon->event_fd, err);
+		daemon->upkeep_workers[i] = upkeep_worker_start(daemon->config,
+		    &daemon->config->postgres[i], daemon->doorbells[i], daemon->event_fd, err);
 		if (!daemon->upkeep_workers[i])
 			return false;
 	}
 	return true;
 }
 
-static bool has_publisher(const struct config *config, const struct postgres_settings *postgres)
+static bool publishes_from(const struct config *config, const struct postgres_settings *postgres)
 {
 	for (int i = 0; i < config->publisher_count; i++)
 		if (config->publishers[i].settings.postgres == postgres)
@@ -388,7 +388,7 @@ static bool start_doorbells(struct daemon *daemon, struct err *err)
 	for (int i = 0; i < daemon->config->postgres_count && !daemon->options->drain; i++) {
 		const struct postgres_settings *postgres = &daemon->config->postgres[i];
 
-		if (!has_publisher(daemon->config, postgres))
+		if (!publishes_from(daemon->config, postgres))
 			continue;
 		daemon->doorbells[i] = doorbell_start(postgres, err);
 		if (!daemon->doorbells[i])
@@ -488,8 +488,8 @@ static bool start_daemon(struct daemon *daemon, struct checks *checks, struct er
 	daemon->upkeep_workers = xcalloc((size_t)config->postgres_count, sizeof(void *));
 	daemon->doorbells = xcalloc((size_t)config->postgres_count, sizeof(void *));
 	daemon->owner = make_owner_name();
-	if (!start_clusters(daemon, checks, err) || !start_upkeep_workers(daemon, err) ||
-	    !start_doorbells(daemon, err))
+	if (!start_clusters(daemon, checks, err) || !start_doorbells(daemon, err) ||
+	    !start_upkeep_workers(daemon, err))
 		return false;
 	options = (struct publishers_options){config, daemon->topic_metadata, daemon->topic_checks,
 	    daemon->upkeep_workers, daemon->doorbells, daemon->owner, daemon->options->drain};
@@ -769,13 +769,13 @@ static void finish_daemon(struct daemon *daemon)
 	lookbacks_destroy(daemon->lookbacks);
 	publishers_destroy(daemon->publishers);
 
-	for (int i = 0; daemon->doorbells && i < config->postgres_count; i++)
-		doorbell_destroy(daemon->doorbells[i]);
 	for (int i = 0; daemon->upkeep_workers && i < config->postgres_count; i++)
 		if (daemon->upkeep_workers[i]) {
 			upkeep_worker_stop(daemon->upkeep_workers[i]);
 			upkeep_worker_join(daemon->upkeep_workers[i]);
 		}
+	for (int i = 0; daemon->doorbells && i < config->postgres_count; i++)
+		doorbell_destroy(daemon->doorbells[i]);
 	for (int i = 0; daemon->topic_metadata && i < config->kafka_count; i++) {
 		topic_checks_destroy(daemon->topic_checks[i]);
 		topic_metadata_destroy(daemon->topic_metadata[i]);

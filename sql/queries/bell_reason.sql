@@ -16,6 +16,7 @@ left join lateral (
 	from pg_locks l left join pg_stat_activity a on a.pid = l.pid
 	where l.locktype = 'advisory' and l.classid = t.oid and l.objsubid = 2 and l.objid in (1, 2)
 		and l.mode = 'ExclusiveLock' and l.granted and l.pid <> pg_backend_pid()
+		and (l.objid = 2 or a.application_name is distinct from 'outbox-relay bell')
 		and l.database = (select d.oid from pg_database d where d.datname = current_database())
 	order by l.objid desc limit 1) h on true
 where n.nspname = 'outbox' and t.relname = 'message' and $1::int is not null

@@ -163,9 +163,25 @@ static void a_ring_during_the_look_releases_the_lock(void **state)
 	bell_rung(bell, now);
 	bell_look_ends(bell, now, 0, false);
 	look_once(1, false);
-	assert_int_equal(bell_next_call(bell, now), BELL_UNLOCK);
 	assert_int_equal(pass_until(now + PAUSE_MS), BELL_UNLOCK);
+	assert_int_equal(pass_until(now + PAUSE_MS), BELL_NOTHING);
 	assert_true(bell_wakes(bell) > wakes);
+}
+
+/* The notification was before the answer, in the same buffer. */
+static void a_lock_that_was_granted_before_a_ring_is_given_back(void **state)
+{
+	(void)state;
+	uint64_t wakes = bell_wakes(bell);
+	assert_int_equal(pass_until(now + 60000), BELL_TRY);
+	bell_rung(bell, now);
+	bell_tried(bell, now, true);
+	look_once(0, false);
+	look_once(1, false);
+	assert_int_equal(pass_until(now), BELL_UNLOCK);
+	bell_unlocked(bell, now);
+	assert_true(bell_wakes(bell) > wakes);
+	get_lock();
 }
 
 static void rings_wake_at_most_once_in_a_pause(void **state)
@@ -350,6 +366,7 @@ int main(void)
 	    ASLEEP(a_ring_wakes_every_shard_and_ends_the_sleep),
 	    ASLEEP(a_look_of_the_sleep_before_does_not_count),
 	    AWAKE(a_ring_during_the_look_releases_the_lock),
+	    AWAKE(a_lock_that_was_granted_before_a_ring_is_given_back),
 	    ASLEEP(rings_wake_at_most_once_in_a_pause),
 	    ASLEEP(who_is_woken_for_others_tries_less_and_less),
 	    ASLEEP(rows_without_a_ring_are_distrusted_for_a_minute),

@@ -56,7 +56,9 @@ struct bell {
 	int suspect_seat;          /* of that window */
 	bool confirmed;            /* that window has rows */
 	int64_t distrust_until;
-	bool found; /* an own look has found rows since the lock was got */
+	bool unlocks;     /* LEAVING: the call was given out */
+	bool rung_in_try; /* a ring came since the try began */
+	bool found;       /* an own look has found rows since the lock was got */
 	int64_t rung, missed;
 };
 
@@ -69,7 +71,7 @@ static const struct state_row bell_rows[BELL_STATES] = {
 	"there is no session that can be used as a doorbell; the shards poll"},
     [BELL_AWAKE] = {"awake", MAY(TRYING) | MAY(OFF) | MAY(DISTRUST),
 	"messages come, or a writer has not ended yet; the shards poll"},
-    [BELL_TRYING] = {"trying", MAY(LOOKING) | MAY(AWAKE) | MAY(OFF),
+    [BELL_TRYING] = {"trying", MAY(LOOKING) | MAY(AWAKE) | MAY(LEAVING) | MAY(OFF),
 	"nothing came for a while: the doorbell asks for its lock"},
     [BELL_LOOKING] = {"looking", MAY(ASLEEP) | MAY(LEAVING) | MAY(OFF),
 	"writers ring from now on; each shard looks once more"},
@@ -145,10 +147,16 @@ static void wake_shards(struct bell *bell, int64_t now)
 	bell->wake_at = INT64_MAX;
 }
 
+static void leave_sleep(struct bell *bell)
+{
+	bell->unlocks = false;
+	move_bell(bell, BELL_LEAVING);
+}
+
 /* Releases the lock. The shards look at once, and poll from then on. */
 static void end_sleep(struct bell *bell, int64_t now)
 {
-	move_bell(bell, BELL_LEAVING);
+	leave_sleep(bell);
 	wake_shards(bell, now);
 	bell->busy_at = now;
 }
@@ -321,7 +329,8 @@ void bell_rung(struct bell *bell, int64_t now)
 		bell->rung++;
 	}
 	if (holds_lock(bell))
-		move_bell(bell, BELL_LEAVING);
+		leave_sleep(bell);
+	bell->rung_in_try |= bell->state == BELL_TRYING;
 	bell_step(bell, now);
 }
 
@@ -345,12 +354,20 @@ static bool wants_sleep(const struct bell *bell)
 	return bell->state == BELL_AWAKE && bell->enabled && bell->owned > 0 && !bell->suspect_at;
 }
 
+static bool must_unlock(const struct bell *bell)
+{
+	return bell->state == BELL_LEAVING && !bell->unlocks;
+}
+
 enum bell_call bell_next_call(struct bell *bell, int64_t now)
 {
-	if (bell->state == BELL_LEAVING)
+	if (must_unlock(bell)) {
+		bell->unlocks = true;
 		return BELL_UNLOCK;
+	}
 	if (!wants_sleep(bell) || now < next_try(bell))
 		return BELL_NOTHING;
+	bell->rung_in_try = false;
 	move_bell(bell, BELL_TRYING);
 	return BELL_TRY;
 }
@@ -362,6 +379,13 @@ void bell_tried(struct bell *bell, int64_t now, bool granted)
 	if (!granted) {
 		move_bell(bell, BELL_AWAKE);
 		try_later(bell, now, BELL_RETRY_MOST_MS);
+		return;
+	}
+
+	/* The server has granted it before the ring, and another writer may have left its mark
+	 * since. */
+	if (bell->rung_in_try) {
+		end_sleep(bell, now);
 		return;
 	}
 
@@ -429,7 +453,9 @@ int64_t bell_wait(const struct bell *bell)
 	int64_t due = bell->wake_at;
 	int64_t clock = INT64_MAX;
 
-	if (bell->state == BELL_LOOKING)
+	if (must_unlock(bell))
+		clock = 0;
+	else if (bell->state == BELL_LOOKING)
 		clock = bell->look_by;
 	else if (bell->state == BELL_DISTRUST)
 		clock = bell->distrust_until;
@@ -442,5 +468,6 @@ int64_t bell_wait(const struct bell *bell)
 
 struct bell_status bell_status(const struct bell *bell)
 {
-	return (struct bell_status){bell->state, bell->rung, bell->missed, bell->owned};
+	return (struct bell_status){
+	    bell->state, bell->rung, bell->missed, bell->owned, bell->grants};
 }

@@ -76,7 +76,7 @@ void bell_rung(struct bell *bell, int64_t now);
 enum bell_call {
 	BELL_NOTHING,
 	BELL_TRY,    /* probe ring and marks, then try the lock: see bell_tried */
-	BELL_UNLOCK, /* release it; then bell_unlocked */
+	BELL_UNLOCK, /* release it; then bell_unlocked. It is given out once. */
 };
 /* The call to send on the idle session now. */
 enum bell_call bell_next_call(struct bell *bell, int64_t now);
@@ -94,13 +94,17 @@ void bell_enable(struct bell *bell, int64_t now, bool enabled);
 void bell_retune(struct bell *bell, int64_t pause_ms);
 /* Time passes: call it when bell_wait says, and after events. */
 void bell_step(struct bell *bell, int64_t now);
-/* When to call bell_step and bell_next_call if nothing happens before; INT64_MAX: never. */
+/*
+ * When to call bell_step and bell_next_call if nothing happens before. A time that is past: at
+ * once; INT64_MAX: never.
+ */
 int64_t bell_wait(const struct bell *bell);
 
 struct bell_status {
 	enum bell_state state;
-	int64_t rung;   /* notifications that woke the shards, since the bell was created */
-	int64_t missed; /* how often rows came for which nobody rang */
-	int owned;      /* shards */
+	int64_t rung;    /* notifications that woke the shards, since the bell was created */
+	int64_t missed;  /* how often rows came for which nobody rang */
+	int owned;       /* shards */
+	uint64_t grants; /* how often the lock was granted */
 };
 struct bell_status bell_status(const struct bell *bell);

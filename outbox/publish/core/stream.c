@@ -112,13 +112,17 @@ void stream_retune(struct stream *stream, const struct stream_settings *settings
 void stream_hurry(struct stream *stream, int64_t now)
 {
 	stream->hurries = true;
+	stream->dozes = false;
 	stream->poll_interval = stream->settings.poll_busy_ms;
 	stream_poll_at(stream, now, now);
 }
 
 void stream_doze(struct stream *stream, int64_t now, int64_t ms)
 {
-	if (!stream->hurries && stream->next_poll < now + ms)
+	if (stream->hurries)
+		return;
+	stream->dozes = true;
+	if (stream->next_poll < now + ms)
 		stream->next_poll = now + ms;
 }
 

@@ -365,12 +365,12 @@ void stream_hurry(struct stream *stream, int64_t now);
 void stream_doze(struct stream *stream, int64_t now, int64_t ms);
 /*
  * The TICKs that looked for new rows, as far as their answers came: how many there were, how many
- * of them opened a window, and the number of rows that came with them or with pages. A window may
- * prove to be empty. TICKs that could not see every committed row do not count, such as those that
- * listed kept back rows.
+ * of them certainly saw every committed row (one that lists kept back rows does not), how many of
+ * these opened a window, and the number of rows that came with them or with pages. A window may
+ * prove to be empty.
  */
 struct stream_looks {
-	int64_t made, found, rows;
+	int64_t tried, made, found, rows;
 };
 struct stream_looks stream_looks(const struct stream *stream);
 

@@ -176,6 +176,7 @@ static void count_look(struct stream *stream, enum stream_verdict verdict)
 {
 	bool found = verdict == STREAM_ROWS || verdict == STREAM_PAGES;
 
+	stream->looks.tried++;
 	if ((!found && verdict != STREAM_IDLE) || stream->window_count > MANY_WINDOWS)
 		return;
 	stream->looks.made++;

@@ -26,7 +26,7 @@
 
 enum {
 	LIMIT_MS = 5000,  /* of a statement */
-	CHECK_MS = 60000, /* until a server that forbade the doorbell is asked again */
+	CHECK_MS = 60000, /* until the next session at a server that forbade the doorbell */
 };
 
 struct doorbell_metrics {
@@ -81,7 +81,7 @@ struct doorbell {
 	int64_t answer_by, connect_at;
 	char class[16]; /* the oid of the table, as a lock knows it */
 	int64_t missed_seen;
-	bool told;
+	bool wanted; /* bell_wants_session in this turn */
 
 	pthread_mutex_t mutex; /* protects the members below */
 	struct bell *bell;
@@ -90,7 +90,8 @@ struct doorbell {
 	uint64_t wakes_told;
 	int64_t waits_until;
 	enum doorbell_use use;
-	bool stop, changed; /* changed: the use */
+	bool stop, changed;    /* changed: the use */
+	enum bell_state noted; /* in the metrics */
 	char problem[256];
 	struct doorbell_metrics metrics;
 	struct metric_figures figures;
@@ -123,11 +124,17 @@ static void note_doorbell(struct doorbell *doorbell)
 {
 	struct bell_status status = bell_status(doorbell->bell);
 
+	if (status.state == doorbell->noted)
+		return;
+	log_debug("doorbell_state", {"postgres", LOG_TEXT(doorbell->settings->name)},
+	    {"from", LOG_TEXT(bell_states.rows[doorbell->noted].name)},
+	    {"to", LOG_TEXT(bell_states.rows[status.state].name)});
+	doorbell->noted = status.state;
 	metric_note(&doorbell_metric_table, &doorbell->figures, &status);
 	metric_set(doorbell->metrics.asleep, status.state == BELL_ASLEEP);
 }
 
-/* After an event from a shard worker: does the thread sleep too long for what is due now? */
+/* After an event from a shard worker: wakes the thread if it sleeps longer than the core wants. */
 static void follow_event(struct doorbell *doorbell, enum bell_state before)
 {
 	tell_wakes(doorbell);
@@ -157,6 +164,7 @@ int doorbell_join(struct doorbell *doorbell, int wake_fd, int64_t poll_busy_ms)
 		    xrealloc(doorbell->seats, (size_t)(seat + 1) * sizeof *doorbell->seats);
 		doorbell->seat_count = seat + 1;
 	}
+
 	doorbell->seats[seat] =
 	    (struct doorbell_seat){wake_fd, poll_busy_ms, bell_wakes(doorbell->bell)};
 	bell_retune(doorbell->bell, smallest_pause(doorbell));
@@ -236,6 +244,14 @@ void doorbell_retune(struct doorbell *doorbell, const struct postgres_settings *
 	poke_doorbell(doorbell);
 }
 
+int64_t doorbell_sleep(struct doorbell *doorbell)
+{
+	pthread_mutex_lock(&doorbell->mutex);
+	struct bell_status status = bell_status(doorbell->bell);
+	pthread_mutex_unlock(&doorbell->mutex);
+	return status.state == BELL_ASLEEP ? (int64_t)status.grants : 0;
+}
+
 struct doorbell_status doorbell_status(struct doorbell *doorbell)
 {
 	struct doorbell_status status = {0};
@@ -249,7 +265,7 @@ struct doorbell_status doorbell_status(struct doorbell *doorbell)
 
 /* --- events of the session ------------------------------------------------------------------- */
 
-/* Calls `event` of the core, with what follows from it. */
+/* Calls `event` of the core, and wakes the shard workers if the event does. */
 static void give_event(
     struct doorbell *doorbell, int64_t now, void (*event)(struct bell *bell, int64_t now))
 {
@@ -285,7 +301,7 @@ static void note_problem(struct doorbell *doorbell, const char *why)
 		log_info("doorbell_works", {"postgres", LOG_TEXT(doorbell->settings->name)});
 }
 
-static void close_session(struct doorbell *doorbell, int64_t now)
+static void close_bell_session(struct doorbell *doorbell, int64_t now)
 {
 	link_finish(&doorbell->link);
 	doorbell->stage = SESSION_NONE;
@@ -294,23 +310,23 @@ static void close_session(struct doorbell *doorbell, int64_t now)
 }
 
 /* There is no doorbell at this server now. */
-static void refuse_session(struct doorbell *doorbell, int64_t now, const char *why)
+static void refuse_bell_session(struct doorbell *doorbell, int64_t now, const char *why)
 {
 	note_problem(doorbell, why);
-	close_session(doorbell, now);
+	close_bell_session(doorbell, now);
 	doorbell->connect_at = now + CHECK_MS;
 }
 
-static void session_failed(struct doorbell *doorbell, int64_t now, const struct err *err)
+static void bell_session_failed(struct doorbell *doorbell, int64_t now, const struct err *err)
 {
 	note_problem(doorbell, err->message);
 	link_drop(&doorbell->link, now, err);
-	close_session(doorbell, now);
+	close_bell_session(doorbell, now);
 }
 
 /* --- statements ------------------------------------------------------------------------------ */
 
-static bool send_statement(
+static bool send_bell_statement(
     struct doorbell *doorbell, const char *sql, const struct pg_param *params, int count)
 {
 	struct err err;
@@ -319,28 +335,28 @@ static bool send_statement(
 	doorbell->answer_by = now + 2 * LIMIT_MS;
 	if (link_send(&doorbell->link, sql, params, count, &err))
 		return true;
-	session_failed(doorbell, now, &err);
+	bell_session_failed(doorbell, now, &err);
 	return false;
 }
 
-static void send_step(struct doorbell *doorbell, enum session_step step, const char *sql)
+static void send_bell_step(struct doorbell *doorbell, enum session_step step, const char *sql)
 {
 	const struct pg_param params[] = {{doorbell->class}};
 
 	doorbell->step = step;
-	(void)send_statement(doorbell, sql, params, 1);
+	(void)send_bell_statement(doorbell, sql, params, 1);
 }
 
-static void send_call(struct doorbell *doorbell, int64_t now)
+static void send_bell_call(struct doorbell *doorbell, int64_t now)
 {
 	pthread_mutex_lock(&doorbell->mutex);
 	enum bell_call call = bell_next_call(doorbell->bell, now);
 	pthread_mutex_unlock(&doorbell->mutex);
 
 	if (call == BELL_TRY)
-		send_step(doorbell, STEP_PROBE, sql_bell_probe);
+		send_bell_step(doorbell, STEP_PROBE, sql_bell_probe);
 	else if (call == BELL_UNLOCK)
-		send_step(doorbell, STEP_RELEASE, sql_bell_release);
+		send_bell_step(doorbell, STEP_RELEASE, sql_bell_release);
 }
 
 static void ask_facts(struct doorbell *doorbell)
@@ -352,7 +368,7 @@ static void ask_facts(struct doorbell *doorbell)
 
 	const struct pg_param params[] = {{always ? "true" : "false"}};
 	doorbell->stage = SESSION_ASKS;
-	(void)send_statement(doorbell, doorbell->facts, params, 1);
+	(void)send_bell_statement(doorbell, doorbell->facts, params, 1);
 }
 
 /* Columns of bell_facts.sql: standby, class, oid, why there is no doorbell. */
@@ -361,32 +377,32 @@ static void take_facts(struct doorbell *doorbell, const struct pg_result *facts,
 	struct err err;
 
 	if (!pg_has_shape(facts, "bitt", &err)) {
-		refuse_session(doorbell, now, err.message);
+		refuse_bell_session(doorbell, now, err.message);
 	} else if (pg_rows(facts) == 0) {
-		refuse_session(doorbell, now, "the schema has no message table");
+		refuse_bell_session(doorbell, now, "the schema has no message table");
 	} else if (*pg_value(facts, 0, 0)) {
 		/* The next attempt may find the primary. */
 		err_set(&err, ERR_RETRY, "%s is a standby", pg_place(doorbell->link.pg));
-		session_failed(doorbell, now, &err);
+		bell_session_failed(doorbell, now, &err);
 	} else if (!pg_is_null(facts, 0, 3)) {
-		refuse_session(doorbell, now, pg_value(facts, 0, 3));
+		refuse_bell_session(doorbell, now, pg_value(facts, 0, 3));
 	} else {
 		snprintf(doorbell->class, sizeof doorbell->class, "%" PRId32, pg_int4(facts, 0, 1));
 		free(doorbell->listen);
 		doorbell->listen = xformat("listen outbox_bell_%s", pg_value(facts, 0, 2));
 		doorbell->stage = SESSION_GUARDS;
-		(void)send_statement(doorbell, sql_bell_keepalive, NULL, 0);
+		(void)send_bell_statement(doorbell, sql_bell_keepalive, NULL, 0);
 	}
 }
 
-static void take_step(struct doorbell *doorbell, const struct pg_result *result, int64_t now)
+static void take_step_answer(struct doorbell *doorbell, const struct pg_result *result, int64_t now)
 {
 	enum session_step step = doorbell->step;
 	bool yes = pg_rows(result) == 1 && *pg_value(result, 0, 0);
 
 	doorbell->step = STEP_NONE;
 	if (step == STEP_PROBE && yes)
-		send_step(doorbell, STEP_TRY, sql_bell_try);
+		send_bell_step(doorbell, STEP_TRY, sql_bell_try);
 	else if (step == STEP_RELEASE)
 		give_event(doorbell, now, bell_unlocked);
 	else
@@ -415,7 +431,7 @@ static void take_session_answer(
 		break;
 	case SESSION_GUARDS:
 		doorbell->stage = SESSION_LISTENS;
-		(void)send_statement(doorbell, doorbell->listen, NULL, 0);
+		(void)send_bell_statement(doorbell, doorbell->listen, NULL, 0);
 		break;
 	case SESSION_LISTENS:
 		doorbell->stage = SESSION_READY;
@@ -424,10 +440,10 @@ static void take_session_answer(
 		break;
 	case SESSION_EXPLAINS:
 		log_missed(doorbell, result);
-		close_session(doorbell, now);
+		close_bell_session(doorbell, now);
 		break;
 	default:
-		take_step(doorbell, result, now);
+		take_step_answer(doorbell, result, now);
 	}
 }
 
@@ -438,7 +454,7 @@ static void receive_session_answer(struct doorbell *doorbell, int64_t now)
 	OWNED(owned_pg_result_destroy) struct pg_result *result = NULL;
 
 	if (!pg_receive(doorbell->link.pg, &done, &result, &err))
-		session_failed(doorbell, now, &err);
+		bell_session_failed(doorbell, now, &err);
 	else if (done)
 		take_session_answer(doorbell, result, now);
 }
@@ -449,14 +465,14 @@ static void receive_session_answer(struct doorbell *doorbell, int64_t now)
 static void use_session(struct doorbell *doorbell, int64_t now)
 {
 	if (doorbell->stage == SESSION_READY)
-		send_call(doorbell, now);
+		send_bell_call(doorbell, now);
 	else if (doorbell->stage == SESSION_NONE && !doorbell->link.own)
-		refuse_session(doorbell, now, "a pooler is between relay and server");
+		refuse_bell_session(doorbell, now, "a pooler is between relay and server");
 	else if (doorbell->stage == SESSION_NONE)
 		ask_facts(doorbell);
 }
 
-static void step_session(struct doorbell *doorbell, int64_t now)
+static void step_bell_session(struct doorbell *doorbell, int64_t now)
 {
 	struct err err;
 
@@ -473,19 +489,19 @@ static void step_session(struct doorbell *doorbell, int64_t now)
 		use_session(doorbell, now);
 	if (event == LINK_LOST) {
 		note_problem(doorbell, doorbell->link.error);
-		close_session(doorbell, now);
+		close_bell_session(doorbell, now);
 	}
 
 	bool waits = doorbell->link.pg && pg_state(doorbell->link.pg) == PG_BUSY &&
 		     doorbell->link.stage == LINK_KNOWN;
 	if (waits && now >= doorbell->answer_by) {
 		err_set(&err, ERR_RETRY, "%s does not answer", pg_place(doorbell->link.pg));
-		session_failed(doorbell, now, &err);
+		bell_session_failed(doorbell, now, &err);
 	}
 }
 
 /* No session is wanted. After missed rows the session first finds out why nobody rang. */
-static void end_session(struct doorbell *doorbell, int64_t missed, int64_t now)
+static void end_bell_session(struct doorbell *doorbell, int64_t missed, int64_t now)
 {
 	bool missed_now = missed != doorbell->missed_seen;
 	bool ready = doorbell->link.pg && doorbell->stage == SESSION_READY &&
@@ -495,11 +511,11 @@ static void end_session(struct doorbell *doorbell, int64_t missed, int64_t now)
 	doorbell->missed_seen = missed;
 	if (missed_now && ready) {
 		doorbell->stage = SESSION_EXPLAINS;
-		(void)send_statement(doorbell, doorbell->reason, params, 1);
+		(void)send_bell_statement(doorbell, doorbell->reason, params, 1);
 	} else if (doorbell->stage == SESSION_EXPLAINS) {
-		step_session(doorbell, now);
+		step_bell_session(doorbell, now);
 	} else if (doorbell->link.pg) {
-		close_session(doorbell, now);
+		close_bell_session(doorbell, now);
 	}
 }
 
@@ -516,7 +532,7 @@ static void enable_bell(struct doorbell *doorbell, int64_t now)
 	/* auto and on differ in the facts that they allow. */
 	if (!changed)
 		return;
-	close_session(doorbell, now);
+	close_bell_session(doorbell, now);
 	note_problem(doorbell, "");
 	doorbell->connect_at = now;
 }
@@ -532,6 +548,9 @@ static void wait_for_bell_events(struct doorbell *doorbell)
 	bool wanted = bell_wants_session(doorbell->bell);
 	pthread_mutex_unlock(&doorbell->mutex);
 
+	/* The core changed its mind after the session's turn. */
+	if (wanted != doorbell->wanted)
+		return;
 	if (link->pg) {
 		fds[1] = (struct pollfd){.fd = pg_fd(link->pg), .events = pg_events(link->pg)};
 		if (pg_state(link->pg) == PG_BUSY && doorbell->answer_by < until)
@@ -557,13 +576,13 @@ static bool step_doorbell(struct doorbell *doorbell)
 
 	enable_bell(doorbell, now);
 	pthread_mutex_lock(&doorbell->mutex);
-	bool wanted = bell_wants_session(doorbell->bell);
+	doorbell->wanted = bell_wants_session(doorbell->bell);
 	int64_t missed = bell_status(doorbell->bell).missed;
 	pthread_mutex_unlock(&doorbell->mutex);
-	if (wanted)
-		step_session(doorbell, now);
+	if (doorbell->wanted)
+		step_bell_session(doorbell, now);
 	else
-		end_session(doorbell, missed, now);
+		end_bell_session(doorbell, missed, now);
 
 	pthread_mutex_lock(&doorbell->mutex);
 	bell_step(doorbell->bell, now);

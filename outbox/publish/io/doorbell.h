@@ -39,6 +39,9 @@ void doorbell_rows_came(struct doorbell *doorbell, int seat);
 /* The shard may poll every BELL_POLL_MS. */
 bool doorbell_may_doze(struct doorbell *doorbell, int seat);
 
+/* The number of the sleep that goes on; 0: the shards do not sleep. No message comes during one. */
+int64_t doorbell_sleep(struct doorbell *doorbell);
+
 struct doorbell_status {
 	enum bell_state state;
 	char problem[256]; /* why there is no doorbell now; "" */

@@ -171,7 +171,7 @@ static void note_looks(struct shard_worker *shard_worker, int64_t now)
 		doorbell_look_ends(doorbell, shard_worker->seat, looks.found != before.found);
 	if (looks.rows != before.rows)
 		doorbell_rows_came(doorbell, shard_worker->seat);
-	if (looks.made != before.made && doorbell_may_doze(doorbell, shard_worker->seat))
+	if (looks.tried != before.tried && doorbell_may_doze(doorbell, shard_worker->seat))
 		stream_doze(shard_worker->stream, now, BELL_POLL_MS);
 }
 
