@@ -401,8 +401,8 @@ static void cut_page(struct shard_worker *shard_worker, int64_t now)
 }
 
 /*
- * True: more rows may be there at once. Libpq reads at most 16 KiB at a time, so it is asked to
- * read again until no row comes.
+ * True: more rows may be there at once. libpq reads at most 16 KiB at a time, so the turn reads
+ * again until no row comes.
  */
 static bool take_copied_rows(struct shard_worker *shard_worker, int64_t now)
 {
@@ -842,7 +842,9 @@ static struct pollfd link_pollfd(const struct link *link)
  */
 static bool gathers_rows(const struct shard_worker *shard_worker, int64_t now)
 {
-	return shard_worker->copying && shard_worker->gathered < GATHER_ROWS &&
+	/* The end of a page follows its last row at once, and the next page should be asked for. */
+	return shard_worker->copying && shard_worker->page_rows < shard_worker->page.rows &&
+	       shard_worker->gathered > 0 && shard_worker->gathered < GATHER_ROWS &&
 	       now < shard_worker->gather_until;
 }
 
