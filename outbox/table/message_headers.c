@@ -35,7 +35,7 @@ static const char *skip_literal(const char *at, const char *end, const char *lit
 }
 
 /* No escapes, and ASCII: the rest of UTF-8 is left to jansson, which checks it. */
-static bool has_plain_bytes(const char *at, const char *end)
+static bool is_unescaped_ascii(const char *at, const char *end)
 {
 	unsigned char other = 0;
 
@@ -62,7 +62,7 @@ static const char *read_plain_string(
 		return NULL;
 	at++;
 	close = memchr(at, '"', (size_t)(end - at));
-	if (!close || !has_plain_bytes(at, close))
+	if (!close || !is_unescaped_ascii(at, close))
 		return NULL;
 	*ret_string = at;
 	*ret_length = (size_t)(close - at);

@@ -55,6 +55,7 @@ static const struct part {
     {"exactly-once", bench_exactly_once},
     {"held", bench_held},
     {"spread", bench_spread},
+    {"shards", bench_shards},
     {"codec", bench_codec},
     {"memory", bench_memory},
     {"latency", bench_latency},

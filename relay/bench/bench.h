@@ -327,6 +327,7 @@ bool bench_exactly_once(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_codec(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_held(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_spread(struct bench *bench, struct err *err) MUST_CHECK;
+bool bench_shards(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_latency(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_lookback(struct bench *bench, struct err *err) MUST_CHECK;
 /* Measures at one rate. */

@@ -49,9 +49,11 @@ PARTS = {
         "CPU of it, a million rows",
         "drain to 48 partitions, 1 shard",
         "CPU of it, a million rows",
-        "drain to 6 partitions, 4 shards",
+    ]),
+    "shards": (["--rows", 5000, "--runs", 1], [
+        "drain to 6 partitions, 4 shards >= 0.9",
         "CPU of it, a million rows",
-        "drain to 6 partitions, 16 shards",
+        "drain to 6 partitions, 16 shards >= 0.7",
         "CPU of it, a million rows",
     ]),
     "codec": (["--rows", 5000, "--payload", 300], [

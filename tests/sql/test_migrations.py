@@ -165,7 +165,7 @@ def test_text_is_published_as_utf8_whatever_the_encoding_of_the_database(postgre
         ticks = Ticks(empty_database.dsn + "?client_encoding=UTF8")
         first, second = ticks.tick()
         assert first.key == first.payload == second.key == text.encode() and text in first.headers
-        cursor.execute("select count(distinct outbox.shard_of(key, key_bytes, 1000)), "
+        cursor.execute("select count(distinct bucket), "
                        "count(distinct outbox.published_bytes(key, key_bytes)) from outbox.message")
         assert cursor.fetchall() == [(1, 1)]
         ticks.connection.close()

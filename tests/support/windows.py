@@ -100,8 +100,9 @@ class Ticks:
         values = ("low_id", "high_id", "over", "least_id", "last_id")
         columns = ", ".join((*(f"{name}::text" for name in texts), *values))
         return dict(zip((*texts, *values), self._one(
-            f"SELECT {columns} FROM {{schema}}.window_bounds(%s, %s, %s, %s, %s, %s, %s, %s)",
-            self.publisher, self.shard, self.n, self.nonce, self.first_tick + self.open_windows,
+            f"SELECT {columns} FROM {{schema}}.window_bounds(%s, %s, %s, %s, %s, %s, %s, %s, %s)",
+            self.publisher, self.shard, self.shards, self.n, self.nonce,
+            self.first_tick + self.open_windows,
             from_xid, xids, max_rows)))
 
     def page_script(self, bounds, after, rows, withheld=False, upto_id=2**62):

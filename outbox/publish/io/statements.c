@@ -808,6 +808,7 @@ static bool send_bounds_query(struct statements *statements, const struct link *
 
 	add_text_parameter(&parameters, statements->publisher);
 	add_number_parameter(&parameters, statements->shard);
+	add_number_parameter(&parameters, statements->shards);
 	add_number_parameter(&parameters, page->n);
 	add_number_parameter(&parameters, page->nonce);
 	add_number_parameter(&parameters, page->tick);
