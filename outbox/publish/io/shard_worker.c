@@ -872,7 +872,7 @@ static bool wait_for_fds(struct pollfd *fds, int count, int64_t wait_ms, bool ga
 
 	if (!gathers)
 		return poll(fds, (nfds_t)count, (int)wait_ms) >= 0;
-	/* what is there already, as of a large row, is read at once */
+	/* bytes that have arrived, such as a part of a large row, are read at once */
 	if (poll(fds, (nfds_t)count, 0) != 0)
 		return true;
 	fds[READ_FD].fd = -1;
