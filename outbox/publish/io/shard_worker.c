@@ -854,7 +854,7 @@ static bool step_sender(struct shard_worker *shard_worker, int64_t now)
 		return false;
 
 	bool more = record_sender_step(shard_worker->sender, now);
-	/* what is left of the group goes with the next turn */
+	/* the rest of the group goes with the next turn */
 	shard_worker->gathered = 0;
 	shard_worker->gather_until = more ? now : now + GATHER_MS;
 	return more;
