@@ -472,8 +472,8 @@ static void cut_page(struct shard_worker *shard_worker, int64_t now)
 }
 
 /*
- * True: more rows may be there at once. Libpq reads at most 16 KiB at a time, so the loop
- * reads again until no row comes.
+ * True: more rows may be there at once. libpq reads at most 16 KiB at a time, so the turn reads
+ * again until no row comes.
  */
 static bool take_copied_rows(struct shard_worker *shard_worker, int64_t now)
 {
@@ -915,7 +915,9 @@ static struct pollfd link_pollfd(const struct link *link)
  */
 static bool gathers_rows(const struct shard_worker *shard_worker, int64_t now)
 {
-	return shard_worker->copying && shard_worker->gathered < GATHER_ROWS &&
+	/* The end of a page follows its last row at once, and the next page should be asked for. */
+	return shard_worker->copying && shard_worker->page_rows < shard_worker->page.rows &&
+	       shard_worker->gathered > 0 && shard_worker->gathered < GATHER_ROWS &&
 	       now < shard_worker->gather_until;
 }
 
@@ -925,7 +927,7 @@ static bool step_sender(struct shard_worker *shard_worker, int64_t now)
 		return false;
 
 	bool more = record_sender_step(shard_worker->sender, now);
-	/* what is left of the group goes with the next turn */
+	/* the rest of the group goes with the next turn */
 	shard_worker->gathered = 0;
 	shard_worker->gather_until = more ? now : now + GATHER_MS;
 	return more;
@@ -962,7 +964,7 @@ static bool wait_for_fds(struct pollfd *fds, int count, int64_t wait_us, bool ga
 
 	if (!gathers)
 		return ppoll(fds, (nfds_t)count, &timeout, NULL) >= 0;
-	/* what is there already, as of a large row, is read at once */
+	/* bytes that have arrived, such as a part of a large row, are read at once */
 	if (poll(fds, (nfds_t)count, 0) != 0)
 		return true;
 	fds[READ_FD].fd = -1;
