@@ -1,12 +1,12 @@
 #include "kafka_client.h"
 
 #include <errno.h>
-#include <malloc.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "kafka_conf.h"
+#include "memory.h"
 #include "text.h"
 #include "clock.h"
 
@@ -99,7 +99,7 @@ static void *close_handle(void *argument)
 
 	rd_kafka_destroy(closing->handle);
 	/* a client of many topics leaves free pages in the arenas of its threads */
-	malloc_trim(0);
+	memory_give_back();
 	pthread_mutex_lock(&closing->mutex);
 	closing->done = true;
 	abandoned = closing->abandoned;

@@ -63,6 +63,7 @@ static const struct command_option options[] = {
 	"5000000 rows, 50000000 published rows, 5000000 scheduled rows, 20000 topics, 10000000 "
 	"messages, 100000000 ids: takes hours and 40 GB."},
     {"topic", "NAME", "The topic of the kinds limit, consume and open."},
+    {"bare", NULL, "The kind limit leaves out the relay's headers."},
     {"claims", "LINE", "The line of claims of the kind consume."},
     {"report", "LINE", "The line of reports of the kind consume."},
     {"relay", "PROGRAM",
@@ -89,10 +90,13 @@ static const struct command command_bench = {
 	"measures all of "
 	"these:\n"
 	"drain: outbox-relay publishes a table that is full: rows per second and CPU, in turns "
-	"with the limit: a program that only reads the same rows by a bare COPY BINARY and hands "
-	"them to librdkafka as the same records (the kind limit, which the bench starts itself). "
-	"The broker's timestamps give the rate: the number of records divided by the time between "
-	"the first and the last append.\n"
+	"with two limits: a program that only reads the same rows by a bare COPY BINARY and hands "
+	"them to librdkafka, once as the same records, and once as bare records, without the "
+	"relay's own headers (the kind limit, which the bench starts itself). The same with two "
+	"headers of an application in each row, and with headers = none, compared with bare "
+	"records. The broker's timestamps give the rate: the number of records divided by the "
+	"time between the first and the last append. For the whole process it is divided by the "
+	"time from the start of the process to its end.\n"
 	"exactly-once: drain with delivery = exactly-once, and its latency at 1,000 messages per "
 	"second "
 	"to a consumer of committed records.\n"

@@ -49,7 +49,8 @@ static int close_output(int status)
 /*
  * librdkafka takes and frees some hundred kilobytes for every batch that it compresses. With
  * glibc's own limits each is given back to the kernel at once and faulted in again: a quarter of
- * its thread.
+ * its thread. jemalloc, which programs link by default, keeps freed memory for some seconds, and
+ * these calls do not concern it.
  */
 static void keep_freed_memory(void)
 {

@@ -722,11 +722,12 @@ $$;
 -- this one, and least_id and last_id enclose the ids of their rows. Any lower low_id or higher high_id
 -- would be right as well.
 --
--- One call reads that many xids and at most that many rows. It begins at from_xid (null: at the first, and
--- with the stragglers), and the next call begins at next_xid, unless this one returns `over`. Without
--- next_xid there were too many rows: the caller repeats the call with fewer xids. For a single xid the first
--- and the last row suffice. Transactions that are open in the tick, or aborted, have rows that no scan
--- returns, and may have any number of them: they are left out.
+-- One call reads that many xids and about that many rows. It begins at from_xid (null: at the first, and
+-- with the stragglers), and the next call begins at next_xid, unless this one returns `over`. The rows of a
+-- transaction are in the order of their ids, so of the transaction at the end of a step only the last row is
+-- read, not those between: a window of large transactions costs no more than one of small ones. For a single
+-- xid the first and the last row suffice. Transactions that are open in the tick, or aborted, have rows that no
+-- scan returns, and may have any number of them: they are left out.
 create function outbox.window_bounds(
 	of_publisher text, of_shard int, of_shards int, of_n bigint, of_nonce bigint, of_tick bigint,
 	from_xid xid8, xids bigint, max_rows bigint,
@@ -735,7 +736,7 @@ create function outbox.window_bounds(
 	out listed text, -- the ids of a listed window; null: the window is not listed, and the bounds above are valid
 	out next_xid xid8, out over boolean, out least_id bigint, out last_id bigint)
 language plpgsql volatile
-set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
 set search_path = pg_catalog, pg_temp as $$
 declare
 	before pg_snapshot;
@@ -748,6 +749,9 @@ declare
 	found_rows bigint;
 	bucket_from int := outbox.first_bucket(of_shard, of_shards);
 	bucket_to int := outbox.first_bucket(of_shard + 1, of_shards);
+	-- of this shard's rows, so that a step reads the index entries of about 1000 rows
+	step constant int := 1000 / least(of_shards, 16);
+	step_xid xid8;
 begin
 	perform outbox.window_guard(of_publisher, of_shard, of_n, of_nonce);
 	select l.ticks[of_tick - l.first_tick], l.ticks[of_tick - l.first_tick + 1],
@@ -780,6 +784,7 @@ begin
 
 	next_xid := coalesce(from_xid, low_xid);
 	bound := least(outbox.xid_after(next_xid, xids), pg_snapshot_xmax(upto));
+	<<chunk>>
 	for gap in select x from pg_snapshot_xip(upto) x where x >= next_xid and x < bound
 			union all select bound order by 1 loop
 		if next_xid < gap and xids = 1 then
@@ -791,20 +796,25 @@ begin
 					where m.txid = next_xid and m.bucket >= bucket_from and m.bucket < bucket_to
 					order by m.txid desc, m.id desc limit 1;
 			end if;
-		elsif next_xid < gap then
-			select count(*), min(r.id), max(r.id) into found_rows, first_of, last_of from (
-				select m.id from outbox.message m
+			next_xid := gap;
+		end if;
+		while next_xid < gap loop
+			exit chunk when counted >= max_rows;
+			select count(*), min(r.id), max(r.id), (array_agg(r.txid))[step]
+				into found_rows, first_of, last_of, step_xid from (
+				select m.txid, m.id from outbox.message m
 				where m.txid >= next_xid and m.txid < gap and m.bucket >= bucket_from and m.bucket < bucket_to
-				order by m.txid, m.id -- for the plan, as in outbox.tick
-				limit max_rows + 1 - counted) r;
+				order by m.txid, m.id limit step) r;
 			counted := counted + found_rows;
-			if counted > max_rows then
-				next_xid := null;
-				return;
-			end if;
 			low_id := least(low_id, first_of);
 			high_id := greatest(high_id, last_of);
-		end if;
+			exit when step_xid is null;
+			select m.id into last_of from outbox.message m
+				where m.txid = step_xid and m.bucket >= bucket_from and m.bucket < bucket_to
+				order by m.txid desc, m.id desc limit 1;
+			high_id := greatest(high_id, last_of);
+			next_xid := outbox.xid_after(step_xid, 1);
+		end loop;
 		next_xid := case when gap < bound then outbox.xid_after(gap, 1) else bound end;
 	end loop;
 	over := next_xid >= pg_snapshot_xmax(upto);

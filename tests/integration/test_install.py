@@ -71,3 +71,23 @@ def test_the_library_of_dedup_has_no_kafka_inside(installed):
         return "rdkafka" in needed
 
     assert links_kafka("liboutbox-inbox") and not links_kafka("liboutbox")
+
+
+def needed(path):
+    """The libraries that a file names itself."""
+    listing = subprocess.run(["readelf", "--wide", "--dynamic", path], capture_output=True, text=True,
+                             check=True).stdout
+    return re.findall(r"\(NEEDED\).*\[(.*)\]", listing)
+
+
+def test_the_programs_have_jemalloc_and_the_libraries_leave_it_to_the_application(installed):
+    for name in ("outbox-relay", "outbox-relay-bench"):
+        libraries = needed(installed / "bin" / name)
+        assert libraries.index("libjemalloc.so.2") < libraries.index("libc.so.6"), name
+        printed = subprocess.run([installed / "bin" / name, "--version"], capture_output=True, text=True, check=True,
+                                 env={**os.environ, "MALLOC_CONF": "stats_print:true"}).stderr
+        # librdkafka's constructors alone make allocations; none would mean that another malloc serves them
+        assert int(re.search(r"^Allocated: (\d+)", printed, re.M)[1]) > 1000, name
+    for name in ("liboutbox", "liboutbox-inbox"):
+        path, = glob.glob(f"{installed}/lib/**/{name}.so", recursive=True)
+        assert not [library for library in needed(path) if "malloc" in library], name

@@ -11,7 +11,8 @@ from support.windows import Ticks
 
 NUMBERED = ["0001_message", "0002_publish", "0003_log", "0004_partitions", "0005_publishers",
             "0006_replay", "0007_parked", "0008_rebase", "0009_scheduled", "0010_lookback",
-            "0011_lookback_flow", "0012_processed", "0013_claim", "0014_unique", "0015_rules", "0016_archive"]
+            "0011_lookback_flow", "0012_processed", "0013_claim", "0014_unique", "0015_rules", "0016_archive",
+            "0017_bell"]
 
 
 def migrate(database, *arguments, **settings):

@@ -16,7 +16,7 @@ declare -A packages=(
 	[build]="gcc libc6-dev meson ninja-build pkg-config python3 libpq-dev librdkafka-dev
 		libssl-dev libcurl4-openssl-dev libc-ares-dev libjansson-dev libinih-dev uthash-dev
 		libprotobuf-c-dev protobuf-c-compiler libmicrohttpd-dev libxxhash-dev libhiredis-dev libzstd-dev zlib1g-dev
-		libcmocka-dev"
+		libjemalloc-dev libcmocka-dev"
 	[postgres]="postgresql-15 postgresql-client-15 python3-psycopg2"
 	[redis]="redis-tools python3-redis python3-venv ca-certificates"
 	[rabbitmq]="rabbitmq-server librabbitmq-dev python3-pika"

@@ -786,13 +786,6 @@ bool statements_bounds(
 		return false;
 
 	struct bounds *bounds = &statements->bounds;
-	bool too_many = pg_is_null(result, 0, BOUNDS_NEXT) && pg_is_null(result, 0, BOUNDS_LISTED);
-	if (too_many) {
-		/* The chunk had more than CHUNK_ROWS rows: ask for a smaller one. */
-		statements->chunk_xids = higher_of(1, statements->chunk_xids / 4);
-		return true;
-	}
-
 	if (bounds->tick != statements->asked_tick)
 		begin_bounds(statements, result);
 	free(bounds->next_xid);
