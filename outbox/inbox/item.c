@@ -167,15 +167,23 @@ struct item *item_create(struct item_pool *pool, const struct consumer_record *r
 	return item;
 }
 
-static bool is_claim(const char *name)
+/* size: of the name, with its NUL. Most names of other headers differ in their size. */
+static bool is_claim(const char *name, size_t size)
 {
-	static const char *const names[] = {"outbox-origin-topic", "outbox-origin-partition",
-	    "outbox-origin-offset", "outbox-origin-time", "outbox-origin-position",
-	    "outbox-attempts", "outbox-reason", "outbox-retry-at"};
-	if (memcmp(name, "outbox-", strnlen(name, 7)) != 0)
-		return false;
-	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-		if (strcmp(names[i], name) == 0)
+#define CLAIM(name)                                                                                \
+	{                                                                                          \
+		name, sizeof name                                                                  \
+	}
+	static const struct {
+		const char *name;
+		size_t size;
+	} claims[] = {CLAIM("outbox-origin-topic"), CLAIM("outbox-origin-partition"),
+	    CLAIM("outbox-origin-offset"), CLAIM("outbox-origin-time"),
+	    CLAIM("outbox-origin-position"), CLAIM("outbox-attempts"), CLAIM("outbox-reason"),
+	    CLAIM("outbox-retry-at")};
+#undef CLAIM
+	for (size_t i = 0; i < sizeof claims / sizeof *claims; i++)
+		if (claims[i].size == size && memcmp(claims[i].name, name, size) == 0)
 			return true;
 	return false;
 }
@@ -186,7 +194,7 @@ void item_drop_claims(struct item *item)
 	size_t count = item->public.header_count, kept = 0;
 	uint32_t *sizes = (uint32_t *)(headers + count);
 	for (size_t i = 0; i < count; i++) {
-		if (is_claim(headers[i].name))
+		if (is_claim(headers[i].name, sizes[i]))
 			sizes[i] = 0;
 		kept += sizes[i] != 0;
 	}
