@@ -296,8 +296,11 @@ struct item *item_list_take(struct item_list *list)
 	list->first = item->link;
 	if (!list->first)
 		list->last = NULL;
-	else /* another thread used it last, or long ago */
-		__builtin_prefetch(list->first);
+	else { /* another thread used it last, or long ago */
+		__builtin_prefetch(&list->first->link);
+		__builtin_prefetch(&list->first->assigned);
+		__builtin_prefetch(&list->first->key_hash);
+	}
 	list->count--;
 	return item;
 }
