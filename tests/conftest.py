@@ -185,6 +185,12 @@ class Database:
         return self
 
 
+@pytest.fixture(scope="session")
+def make_database():
+    """make_database(server, name): a Database on a server that a test file has for itself."""
+    return Database
+
+
 def _name(request):
     """The test's name and a number, fit for a database and for a topic."""
     base = re.sub(r"\W+", "_", request.node.name).strip("_").lower()[:40]

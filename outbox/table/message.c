@@ -1,9 +1,7 @@
 #include "message.h"
 
-#include <jansson.h>
 #include <string.h>
 
-#include "cleanup.h"
 #include "pg.h"
 #include "text.h"
 
@@ -105,115 +103,4 @@ void message_release(struct message *message)
 {
 	pg_free_row(message->block);
 	message->block = NULL;
-}
-
-struct header_sink {
-	void (*see)(void *context, const char *name, const void *value, size_t length);
-	void *context;
-};
-
-/* at: after the opening quote. Returns the place after the closing quote. */
-static const char *skip_header_string(const char *at, const char *end)
-{
-	while (at < end && *at != '"')
-		at += *at == '\\' && at + 1 < end ? 2 : 1;
-	return at < end ? at + 1 : end;
-}
-
-/*
- * Turns numbers into strings: a header's value must be the number as Postgres wrote it, of any size
- * and precision, and jansson would round it to a double or refuse it.
- */
-static void quote_numbers(const char *at, const char *end, struct text *out)
-{
-	const char *copied = at;
-
-	while (at < end) {
-		const char *number = at;
-		/* Digits within a string are no number. */
-		if (*at == '"') {
-			at = skip_header_string(at + 1, end);
-		} else if (*at == '-' || (*at >= '0' && *at <= '9')) {
-			while (at < end && strchr("+-.0123456789eE", *at))
-				at++;
-			text_append(out, copied, (size_t)(number - copied));
-			text_add(out, "\"");
-			text_append(out, number, (size_t)(at - number));
-			text_add(out, "\"");
-			copied = at;
-		} else {
-			at++;
-		}
-	}
-	text_append(out, copied, (size_t)(end - copied));
-}
-
-/* A value is a string (quote_numbers made numbers strings), null, a boolean or {"base64": "…"}. */
-static bool see_header(const struct header_sink *sink, const char *name, json_t *value)
-{
-	json_t *base64 = json_object_size(value) == 1 ? json_object_get(value, "base64") : NULL;
-
-	if (json_is_null(value)) {
-		sink->see(sink->context, name, NULL, 0);
-	} else if (json_is_string(value)) {
-		sink->see(sink->context, name, json_string_value(value), json_string_length(value));
-	} else if (json_is_string(base64)) {
-		owned_text void *bytes = NULL;
-		size_t length;
-		if (!text_base64_decode(
-			json_string_value(base64), json_string_length(base64), &bytes, &length))
-			return false;
-		sink->see(sink->context, name, bytes, length);
-	} else if (json_is_boolean(value)) {
-		const char *text = json_is_true(value) ? "true" : "false";
-		sink->see(sink->context, name, text, strlen(text));
-	} else {
-		return false;
-	}
-	return true;
-}
-
-static bool see_headers(const struct header_sink *sink, json_t *headers)
-{
-	const char *name;
-	json_t *value;
-	size_t index;
-	if (json_is_object(headers)) {
-		json_object_foreach(headers, name, value)
-		{
-			if (!see_header(sink, name, value))
-				return false;
-		}
-		return true;
-	}
-
-	json_array_foreach(headers, index, value)
-	{
-		json_t *item_name = json_array_get(value, 0);
-		if (json_array_size(value) != 2 || !json_is_string(item_name) ||
-		    !see_header(sink, json_string_value(item_name), json_array_get(value, 1)))
-			return false;
-	}
-	return json_is_array(headers);
-}
-
-bool message_headers(const struct message *message,
-    void (*see)(void *context, const char *name, const void *value, size_t length), void *context,
-    struct err *err)
-{
-	if (!message->headers)
-		return true;
-
-	const struct header_sink sink = {see, context};
-	OWNED(text_finish) struct text quoted = {0};
-	quote_numbers(message->headers, message->headers + message->headers_length, &quoted);
-	json_error_t problem;
-	json_t *headers = json_loadb(quoted.data, quoted.length, JSON_ALLOW_NUL, &problem);
-	bool good = headers && see_headers(&sink, headers);
-	json_decref(headers);
-	if (!good)
-		return err_set(err, ERR_REJECT,
-		    "headers of row %lld are neither an object nor an array of [name, value]",
-		    (long long)message->id);
-	return true;
 }

@@ -8,6 +8,7 @@
 #include "errors.h"
 
 struct pg_result;
+struct text;
 
 /*
  * id created_at event_id topic key payload headers partition deliver_at key_bytes payload_bytes.
@@ -42,11 +43,14 @@ bool message_from_result(const struct pg_result *result, int row, int column,
 
 void message_release(struct message *message);
 
+/* name has no NUL at its end; value NULL is a null value. */
+typedef void message_header_see(
+    void *context, const char *name, size_t name_length, const void *value, size_t length);
+
 /*
- * Calls `see` for each application header in order; value NULL is a null value. The database
- * checked the form when the row was inserted (constraint headers…); ERR_REJECT if it is wrong
- * nevertheless.
+ * Calls `see` for each application header in order. Names and values point into the message or into
+ * `scratch`, whose earlier content is gone: they are valid as long as both. The database checked
+ * the form when the row was inserted (constraint headers…); ERR_REJECT if it is wrong nevertheless.
  */
-bool message_headers(const struct message *message,
-    void (*see)(void *context, const char *name, const void *value, size_t length), void *context,
-    struct err *err) MUST_CHECK;
+bool message_headers(const struct message *message, struct text *scratch, message_header_see *see,
+    void *context, struct err *err) MUST_CHECK;

@@ -55,6 +55,7 @@ static const struct part {
     {"exactly-once", bench_exactly_once},
     {"held", bench_held},
     {"spread", bench_spread},
+    {"shards", bench_shards},
     {"codec", bench_codec},
     {"memory", bench_memory},
     {"latency", bench_latency},
@@ -220,7 +221,8 @@ static bool run_compared(const struct call *call, const struct publisher_setting
 
 	*ret_known = true;
 	if (call->argument_count == 1 && text_equal(kind, "limit"))
-		return check_publisher(publisher, err) && bench_limit(publisher, topic, err);
+		return check_publisher(publisher, err) &&
+		       bench_limit(publisher, topic, call_flag(call, "bare"), err);
 	if (call->argument_count == 2 && text_equal(kind, "consume"))
 		return bench_consume(kafka,
 		    &(struct bench_consumption){.kind = call->arguments[1],

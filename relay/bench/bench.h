@@ -57,7 +57,8 @@ struct bench {
 	enum delivery_mode delivery; /* of the relay */
 	int shards;                  /* of the publisher */
 	int destinations;            /* partitions of the topic */
-	int days; /* partitions of the message table that rows are spread over, in order */
+	bool has_headers; /* bench_fill writes two headers of an application in each row */
+	int days;         /* partitions of the message table that rows are spread over, in order */
 	struct bench_figure *figures;
 	int figure_count;
 	double peak_kib[2]; /* of drains: small and large payloads; 0: not measured */
@@ -179,11 +180,12 @@ char *bench_relay_find(const char *named, struct err *err);
 /* --- bench_child.c: the relay, or a second bench, as a child --------------------------------- */
 
 struct bench_child {
-	bool is_bench;   /* it runs this program, not the relay */
-	pid_t pid;       /* 0: none */
-	int output;      /* descriptor of its standard output; 0: the same as ours */
-	double peak_kib; /* its largest resident set */
-	double own_kib;  /* peak of its memory that is not file-backed */
+	bool is_bench;        /* it runs this program, not the relay */
+	const char *sections; /* more of the relay's configuration (INI); NULL: none */
+	pid_t pid;            /* 0: none */
+	int output;           /* descriptor of its standard output; 0: the same as ours */
+	double peak_kib;      /* its largest resident set */
+	double own_kib;       /* peak of its memory that is not file-backed */
 };
 /*
  * arguments: "run", "--drain", NULL. Its publisher, schema and cluster are the bench's; without a
@@ -191,7 +193,7 @@ struct bench_child {
  */
 bool bench_child_start(struct bench *bench, struct bench_child *child, const char *const *arguments,
     struct err *err) MUST_CHECK;
-/* Starts `outbox-relay run`. sections: more of its configuration (INI); NULL: none. */
+/* Starts `outbox-relay run`. sections: as in the child. */
 bool bench_child_run(struct bench *bench, struct bench_child *child, const char *sections,
     struct err *err) MUST_CHECK;
 /* Waits until it ends by itself, with status 0. */
@@ -270,10 +272,16 @@ struct bench_way {
 	struct bench place;             /* the rows and the settings */
 	const char *snapshot;           /* drains the rows behind it; default BENCH_BEGINNING */
 	const struct bench_hold *holds; /* sessions that exist while it drains; NULL: none */
-	bool limit;                     /* runs bench_limit, not the relay */
+	enum {
+		BENCH_RELAY,
+		BENCH_RELAY_HEADERLESS, /* with headers = none */
+		BENCH_LIMIT,            /* bench_limit: the same records as the relay's */
+		BENCH_LIMIT_BARE        /* the same without the relay's headers */
+	} program;
 	bool writes;  /* each run's rows are also written while these sessions exist */
 	bool gathers; /* publishes nothing before all shards are taken */
 	double rates[BENCH_MOST_RUNS], cpus[BENCH_MOST_RUNS]; /* rows/s; seconds */
+	double walls[BENCH_MOST_RUNS]; /* rows/s, from the start of the process to its end */
 	double
 	    stored[BENCH_MOST_RUNS]; /* bytes of a record on the broker, batch headers included */
 	double peak_kib;
@@ -319,6 +327,7 @@ bool bench_exactly_once(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_codec(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_held(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_spread(struct bench *bench, struct err *err) MUST_CHECK;
+bool bench_shards(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_latency(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_lookback(struct bench *bench, struct err *err) MUST_CHECK;
 /* Measures at one rate. */
@@ -345,7 +354,9 @@ bool bench_consume(const struct kafka_settings *kafka, const struct bench_consum
  * memory in bytes. */
 bool bench_open(const struct kafka_settings *kafka, const char *partitions, const char *prefix,
     int64_t topics, struct err *err) MUST_CHECK;
-/* No part of the bench, but the limit that drain is compared with: publishes the table's rows and
- * ends. */
-bool bench_limit(
-    const struct publisher_settings *publisher, const char *topic, struct err *err) MUST_CHECK;
+/*
+ * No part of the bench, but the limit that drain is compared with: publishes the table's rows and
+ * ends. bare: without the relay's headers.
+ */
+bool bench_limit(const struct publisher_settings *publisher, const char *topic, bool bare,
+    struct err *err) MUST_CHECK;

@@ -140,13 +140,7 @@ static bool spawn_child(struct bench *bench, struct bench_child *child,
 bool bench_child_start(
     struct bench *bench, struct bench_child *child, const char *const *arguments, struct err *err)
 {
-	return spawn_child(bench, child, arguments, NULL, err);
-}
-
-bool bench_child_run(
-    struct bench *bench, struct bench_child *child, const char *sections, struct err *err)
-{
-	static const char *const arguments[] = {"run", NULL};
+	const char *sections = child->sections;
 	/* The file has no name, and its memory is freed with the last process that has it open. */
 	owned_fd int fd = sections ? memfd_create("outbox-bench", 0) : -1;
 	owned_text char *path = sections ? xformat("/proc/self/fd/%d", fd) : NULL;
@@ -158,6 +152,15 @@ bool bench_child_run(
 		return err_set(err, ERR_FATAL, "the relay's configuration cannot be written: %s",
 		    strerror(errno));
 	return spawn_child(bench, child, arguments, path, err);
+}
+
+bool bench_child_run(
+    struct bench *bench, struct bench_child *child, const char *sections, struct err *err)
+{
+	static const char *const arguments[] = {"run", NULL};
+
+	child->sections = sections;
+	return bench_child_start(bench, child, arguments, err);
 }
 
 /* 0: the child has ended. */

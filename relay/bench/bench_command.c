@@ -63,6 +63,7 @@ static const struct command_option options[] = {
 	"5000000 rows, 50000000 published rows, 5000000 scheduled rows, 20000 topics, 10000000 "
 	"messages, 100000000 ids: takes hours and 40 GB."},
     {"topic", "NAME", "The topic of the kinds limit, consume and open."},
+    {"bare", NULL, "The kind limit leaves out the relay's headers."},
     {"claims", "LINE", "The line of claims of the kind consume."},
     {"report", "LINE", "The line of reports of the kind consume."},
     {"relay", "PROGRAM",
@@ -89,18 +90,23 @@ static const struct command command_bench = {
 	"measures all of "
 	"these:\n"
 	"drain: outbox-relay publishes a table that is full: rows per second and CPU, in turns "
-	"with the limit: a program that only reads the same rows by a bare COPY BINARY and hands "
-	"them to librdkafka as the same records (the kind limit, which the bench starts itself). "
-	"The broker's timestamps give the rate: the number of records divided by the time between "
-	"the first and the last append.\n"
+	"with two limits: a program that only reads the same rows by a bare COPY BINARY and hands "
+	"them to librdkafka, once as the same records, and once as bare records, without the "
+	"relay's own headers (the kind limit, which the bench starts itself). The same with two "
+	"headers of an application in each row, and with headers = none, compared with bare "
+	"records. The broker's timestamps give the rate: the number of records divided by the "
+	"time between the first and the last append. For the whole process it is divided by the "
+	"time from the start of the process to its end.\n"
 	"exactly-once: drain with delivery = exactly-once, and its latency at 1,000 messages per "
 	"second "
 	"to a consumer of committed records.\n"
 	"held: the drain of rows that are written and published while one session holds a "
 	"snapshot and another one has a write open, in turns with the same drain without these "
 	"sessions.\n"
-	"spread: the drain to 1 and 48 partitions of the topic and in 4 and 16 shards, in turns "
-	"with 6 partitions and 1 shard. It drains a million rows at most.\n"
+	"spread: the drain to 1 and 48 partitions of the topic, in turns with 6 partitions. It "
+	"drains a million rows at most.\n"
+	"shards: the drain in 4 and 16 shards of one process, in turns with 1 shard. It drains a "
+	"million rows at most.\n"
 	"codec: the drain with each codec, in turns with none: rows per second, CPU of "
 	"outbox-relay, and bytes of a record on the broker, as a consumer receives them. It "
 	"drains a million rows at most.\n"

@@ -1,35 +1,71 @@
-/* drain, exactly-once, memory: the relay in turns with the limit (bench_limit.c) on the same rows.
+/*
+ * drain, exactly-once, memory: the relay in turns with the limits (bench_limit.c) on the same rows.
  */
 #include "bench.h"
 
+#include <math.h>
 #include <stdio.h>
 
 /* --- drain, exactly-once --------------------------------------------------------------------- */
 
-static void judge_rate(
-    struct bench *bench, const struct bench_way ways[2], int64_t rows, int64_t payload)
+/* Rows of one kind, and the ways in which they are drained. */
+struct drained_rows {
+	int64_t rows, payload;
+	bool has_headers;
+	const struct bench_way *relay, *headerless, *limit, *bare;
+};
+
+static void name_rows(const struct bench *bench, const struct drained_rows *drained, char name[80])
+{
+	snprintf(name, 80, "%s of %lld rows of %lld B%s",
+	    bench->delivery == DELIVERY_EXACTLY_ONCE ? "exactly-once" : "drain",
+	    (long long)drained->rows, (long long)drained->payload,
+	    drained->has_headers ? ", 2 headers" : "");
+}
+
+static void judge_rate(struct bench *bench, const struct drained_rows *drained)
 {
 	int runs = (int)bench->options.pairs;
 	bool once = bench->delivery == DELIVERY_EXACTLY_ONCE;
 	char name[80];
 
-	snprintf(name, sizeof name, "%s of %lld rows of %lld B", once ? "exactly-once" : "drain",
-	    (long long)rows, (long long)payload);
-	bench_judge_pairs(
-	    bench, name, "rows/s", ways[0].rates, ways[1].rates, runs, '>', once ? 0.75 : 0.9);
+	name_rows(bench, drained, name);
+	bench_judge_pairs(bench, name, "rows/s", drained->relay->rates, drained->limit->rates, runs,
+	    '>', once ? 0.75 : 0.95);
+	if (!once)
+		bench_judge_pairs(bench, "whole process", "rows/s", drained->relay->walls,
+		    drained->limit->walls, runs, 0, NAN);
 }
 
-static void judge_cpu(struct bench *bench, const struct bench_way ways[2], int64_t rows, bool large)
+static void judge_cpu(struct bench *bench, const struct drained_rows *drained)
 {
 	int runs = (int)bench->options.pairs;
-	double relay = bench_way_cpu(&ways[0], runs, rows),
-	       limit = bench_way_cpu(&ways[1], runs, rows);
+	double relay = bench_way_cpu(drained->relay, runs, drained->rows),
+	       limit = bench_way_cpu(drained->limit, runs, drained->rows);
 	const char *name = "CPU of it, a million rows";
 
-	if (large || bench->delivery == DELIVERY_EXACTLY_ONCE)
+	if (drained->payload > BENCH_SMALL || bench->delivery == DELIVERY_EXACTLY_ONCE)
 		bench_tell_ratio(bench, name, "s", relay, limit);
 	else
 		bench_judge_ratio(bench, name, "s", relay, limit, '<', 1.4);
+}
+
+/* what: "" or how the way differs from the usual one. */
+static void judge_beside_bare(struct bench *bench, const struct drained_rows *drained,
+    const struct bench_way *way, const char *what, double least, double most_cpu)
+{
+	int runs = (int)bench->options.pairs;
+	const struct bench_way *bare = drained->bare;
+	bool judges_cpu = drained->payload <= BENCH_SMALL;
+	char name[80];
+
+	snprintf(name, sizeof name, "%sbeside bare records", what);
+	bench_judge_pairs(bench, name, "rows/s", way->rates, bare->rates, runs, '>', least);
+	snprintf(name, sizeof name, "%sbeside bare records, whole process", what);
+	bench_judge_pairs(bench, name, "rows/s", way->walls, bare->walls, runs, 0, NAN);
+	snprintf(name, sizeof name, "CPU %sbeside bare records, a million rows", what);
+	bench_judge_ratio(bench, name, "s", bench_way_cpu(way, runs, drained->rows),
+	    bench_way_cpu(bare, runs, drained->rows), judges_cpu ? '<' : 0, most_cpu);
 }
 
 static bool fill_and_settle(struct bench *bench, int64_t rows, int64_t payload, struct err *err)
@@ -38,23 +74,62 @@ static bool fill_and_settle(struct bench *bench, int64_t rows, int64_t payload, 
 	       bench_settle(bench, err);
 }
 
-static bool drain_size(struct bench *bench, int64_t rows, int64_t payload, struct err *err)
+static bool drain_exactly_once(struct bench *bench, int64_t rows, int64_t payload, struct err *err)
 {
 	struct bench_way ways[] = {bench_way(bench, "relay"), bench_way(bench, "limit")};
-	bool large = payload > BENCH_SMALL;
+	const struct drained_rows drained = {
+	    .rows = rows, .payload = payload, .relay = &ways[0], .limit = &ways[1]};
 
-	ways[1].limit = true;
+	ways[1].program = BENCH_LIMIT;
 	if (!fill_and_settle(bench, rows, payload, err) ||
 	    !bench_turns(ways, 2, (int)bench->options.pairs, rows, err))
 		return false;
-	judge_rate(bench, ways, rows, payload);
-	judge_cpu(bench, ways, rows, large);
-	/* `memory` uses these peaks, and its bound is for at-least-once */
-	if (bench->delivery == DELIVERY_AT_LEAST_ONCE) {
-		bench->peak_kib[large] = ways[0].peak_kib;
+	judge_rate(bench, &drained);
+	judge_cpu(bench, &drained);
+	return true;
+}
+
+static bool drain_rows(
+    struct bench *bench, int64_t rows, int64_t payload, bool has_headers, struct err *err)
+{
+	enum { RELAY, HEADERLESS, LIMIT, BARE, WAYS };
+	struct bench_way ways[WAYS] = {
+	    bench_way(bench, "relay"),
+	    bench_way(bench, "relay, headers = none"),
+	    bench_way(bench, "limit"),
+	    bench_way(bench, "limit, bare"),
+	};
+	const struct drained_rows drained = {
+	    rows, payload, has_headers, &ways[RELAY], &ways[HEADERLESS], &ways[LIMIT], &ways[BARE]};
+	bool large = payload > BENCH_SMALL;
+
+	ways[HEADERLESS].program = BENCH_RELAY_HEADERLESS;
+	ways[LIMIT].program = BENCH_LIMIT;
+	ways[BARE].program = BENCH_LIMIT_BARE;
+	bench->has_headers = has_headers;
+	bool filled = fill_and_settle(bench, rows, payload, err);
+	bench->has_headers = false;
+	if (!filled || !bench_turns(ways, WAYS, (int)bench->options.pairs, rows, err))
+		return false;
+
+	judge_rate(bench, &drained);
+	judge_cpu(bench, &drained);
+	judge_beside_bare(bench, &drained, &ways[RELAY], "", 0.8, 1.3);
+	judge_beside_bare(bench, &drained, &ways[HEADERLESS], "headers = none, ", 0.9, 1.3);
+	/* `memory` uses these peaks, and its bound is for rows without headers */
+	if (!has_headers) {
+		bench->peak_kib[large] = ways[RELAY].peak_kib;
 		bench->drained[large] = rows;
 	}
 	return true;
+}
+
+static bool drain_size(struct bench *bench, int64_t rows, int64_t payload, struct err *err)
+{
+	if (bench->delivery == DELIVERY_EXACTLY_ONCE)
+		return drain_exactly_once(bench, rows, payload, err);
+	return drain_rows(bench, rows, payload, false, err) &&
+	       (payload > BENCH_SMALL || drain_rows(bench, rows, payload, true, err));
 }
 
 bool bench_drain(struct bench *bench, struct err *err)

@@ -1,24 +1,26 @@
 /*
- * The limit that drain is compared with: a bare COPY of the same rows in the order of id, each
- * handed to librdkafka as a record with the same bytes and the same configuration, and nothing
- * else: no windows, no log, no lease. libpq allocates a row's memory, which is freed when its
- * record is acknowledged, as in the relay. It uses the same thin adapters (pg.h, producer.h) as the
- * relay does.
+ * The limits that drain is compared with: a bare COPY of the same rows in the order of id, each
+ * handed to librdkafka as a record with the same configuration, and nothing else: no windows, no
+ * log, no lease. The record has the same bytes as the relay's, or is bare: it has the key, the
+ * payload and the application's headers, but none of the relay's. libpq allocates a row's memory,
+ * which is freed when its record is acknowledged, as in the relay. It uses the same thin adapters
+ * (pg.h, producer.h) as the relay does.
  */
 #include "bench.h"
 
 #include <errno.h>
 #include <poll.h>
 #include "copy_binary.h"
-#include "hex.h"
 #include "partitioner.h"
 #include "position_prefix.h"
 #include "producer.h"
+#include "record_headers.h"
 #include "schema_text.h"
 #include "sql_bench.h"
 #include "text.h"
 
-enum { ID, CREATED_AT, EVENT_ID, KEY, PAYLOAD, FIELDS, REPORTS = 1024, TURN = 512 };
+enum { CREATED_AT, KEY, PAYLOAD, HEADERS, BARE_FIELDS, ID = BARE_FIELDS, EVENT_ID, FIELDS };
+enum { REPORTS = 1024, TURN = 512, JSONB_VERSION_BYTES = 1 };
 
 /* Microseconds from 1970-01-01 to 2000-01-01, where a binary timestamptz begins. */
 #define POSTGRES_EPOCH_US INT64_C(946684800000000)
@@ -31,7 +33,8 @@ struct limit {
 	size_t position_prefix;
 	char *row; /* row not yet handed to librdkafka; NULL: none */
 	struct copy_field fields[FIELDS];
-	bool first, over;
+	struct record_headers headers;
+	bool bare, first, over;
 	int64_t in_flight, most_in_flight;
 };
 
@@ -53,19 +56,34 @@ static bool take_limit_reports(struct limit *limit, struct err *err)
 	return true;
 }
 
+static bool make_limit_headers(struct limit *limit, struct err *err)
+{
+	const struct copy_field *fields = limit->fields;
+	struct message message = {.event_id = fields[EVENT_ID].data};
+
+	if (fields[HEADERS].data) {
+		message.headers = fields[HEADERS].data + JSONB_VERSION_BYTES;
+		message.headers_length = fields[HEADERS].length - JSONB_VERSION_BYTES;
+	}
+	if (!record_headers_begin(&limit->headers, &message, err))
+		return false;
+	if (limit->bare)
+		return true;
+	record_headers_add_id(&limit->headers, &message);
+	record_headers_add(&limit->headers, "outbox-position", limit->position,
+	    position_prefix_complete(
+		limit->position, limit->position_prefix, 1, copy_int64(fields[ID].data)));
+	return true;
+}
+
 /* *ret_sent false: the queue is full. */
 static bool send_limit_row(struct limit *limit, bool *ret_sent, struct err *err)
 {
 	const struct copy_field *fields = limit->fields;
-	char id[UUID_TEXT];
-	size_t position_length;
 
-	uuid_write(fields[EVENT_ID].data, id);
-	position_length = position_prefix_complete(
-	    limit->position, limit->position_prefix, 1, copy_int64(fields[ID].data));
+	if (!make_limit_headers(limit, err))
+		return false;
 
-	const struct producer_header headers[] = {{"outbox-id", 9, id, sizeof id},
-	    {"outbox-position", 15, limit->position, (int32_t)position_length}};
 	const struct producer_record record = {.topic = limit->topic,
 	    .partition =
 		partitioner_of_key(fields[KEY].data, (size_t)fields[KEY].length, BENCH_PARTITIONS),
@@ -74,8 +92,8 @@ static bool send_limit_row(struct limit *limit, bool *ret_sent, struct err *err)
 	    .payload = fields[PAYLOAD].data,
 	    .payload_length = (size_t)fields[PAYLOAD].length,
 	    .timestamp_ms = (copy_int64(fields[CREATED_AT].data) + POSTGRES_EPOCH_US) / 1000,
-	    .headers = headers,
-	    .header_count = 2,
+	    .headers = limit->headers.list,
+	    .header_count = limit->headers.count,
 	    .opaque = limit->row};
 
 	*ret_sent = producer_send(limit->producer, &record, err);
@@ -101,7 +119,8 @@ static bool take_limit_row(struct limit *limit, bool *ret_waits, struct err *err
 		limit->over = what == PG_COPY_END;
 		return true;
 	}
-	if (!copy_parse(limit->row, length, limit->first, limit->fields, FIELDS, &kind, err))
+	if (!copy_parse(limit->row, length, limit->first, limit->fields,
+		limit->bare ? BARE_FIELDS : FIELDS, &kind, err))
 		return false;
 	limit->first = false;
 	/* the trailer is no row, but libpq has allocated it like one */
@@ -157,12 +176,14 @@ static bool run_limit(struct limit *limit, struct err *err)
 }
 
 /* Never uses transactions, whatever the relay that is compared with it does. */
-bool bench_limit(const struct publisher_settings *publisher, const char *topic, struct err *err)
+bool bench_limit(
+    const struct publisher_settings *publisher, const char *topic, bool bare, struct err *err)
 {
 	struct publisher_settings plain = *publisher;
-	owned_text char *sql = schema_text(sql_bench_copy, publisher->postgres->schema);
+	owned_text char *sql =
+	    schema_text(bare ? sql_bench_copy_bare : sql_bench_copy, publisher->postgres->schema);
 	OWNED(owned_pg_destroy) struct pg *pg = bench_connect(publisher->postgres, err);
-	struct limit limit = {.pg = pg, .first = true};
+	struct limit limit = {.pg = pg, .bare = bare, .first = true};
 	/* as many digits as the relay: a random epoch, the first tick */
 	const struct outbox_position first = {
 	    BENCH_PUBLISHER, "5eed5eed", 0, INT64_C(5000000000000000000), 1, 1};
@@ -178,5 +199,6 @@ bool bench_limit(const struct publisher_settings *publisher, const char *topic, 
 	limit.topic = limit.producer ? producer_topic(limit.producer, topic, err) : NULL;
 	good = limit.topic && pg_send_copy(pg, sql, err) && run_limit(&limit, err);
 	producer_destroy(limit.producer, 1000);
+	record_headers_finish(&limit.headers);
 	return good;
 }

@@ -155,6 +155,7 @@ static bool fill_bench_batch(
 	owned_text char *sql = schema_text(sql_bench_fill, bench->schema);
 	owned_text char *keys = xformat("%d", BENCH_KEYS);
 	owned_text char *days = xformat("%lld", (long long)day);
+	const char *headers = bench->has_headers ? "true" : "false";
 
 	for (int64_t n = first; n < first + count; n++) {
 		text_clear(&payload);
@@ -163,10 +164,10 @@ static bool fill_bench_batch(
 		pg_array_add_text(&payloads, text_string(&payload));
 	}
 
-	const struct pg_param params[] = {
-	    {bench->topic}, {pg_array_end(&numbers)}, {pg_array_end(&payloads)}, {keys}, {days}};
+	const struct pg_param params[] = {{bench->topic}, {pg_array_end(&numbers)},
+	    {pg_array_end(&payloads)}, {keys}, {days}, {headers}};
 
-	return pg_execute(bench->pg, sql, params, 5, err);
+	return pg_execute(bench->pg, sql, params, 6, err);
 }
 
 bool bench_fill(struct bench *bench, int64_t first, int64_t count, int64_t payload,

@@ -15,7 +15,7 @@
 enum { GATHERED_MS = 120000 };
 
 struct drained {
-	double rate, cpu, peak_kib, stored;
+	double rate, wall, cpu, peak_kib, stored;
 };
 
 /* Makes the publisher wait, as for a split, until all of its shards have an owner. */
@@ -51,19 +51,39 @@ static bool hold_back(struct bench *bench, struct err *err)
 	return pg_execute(bench->pg, sql, params, 2, err);
 }
 
+static bool is_limit(const struct bench_way *way)
+{
+	return way->program == BENCH_LIMIT || way->program == BENCH_LIMIT_BARE;
+}
+
+/* The configuration of headers = none; without these headers no tail can be read. */
+static char *headerless_sections(const struct bench_way *way)
+{
+	return way->program == BENCH_RELAY_HEADERLESS
+		   ? xformat("[publisher \"" BENCH_PUBLISHER
+			     "\"]\nresume = none\n[topic \"%s\"]\nheaders = none\n",
+			 way->place.topic)
+		   : NULL;
+}
+
 /* Drains into an empty topic. */
 static bool drain_way(
     struct bench_way *way, int64_t rows, struct drained *ret_drained, struct err *err)
 {
 	struct bench *bench = &way->place;
 	const char *const relay[] = {"run", "--drain", NULL};
-	const char *const limit[] = {"limit", "--topic", bench->topic, NULL};
-	struct bench_child child = {.is_bench = way->limit};
+	const char *const limit[] = {"limit", "--topic", bench->topic,
+	    way->program == BENCH_LIMIT_BARE ? "--bare" : NULL, NULL};
+	owned_text char *sections = headerless_sections(way);
+	struct bench_child child = {.is_bench = is_limit(way), .sections = sections};
 	struct rusage usage;
 	struct bench_seen seen;
+	int64_t begin_us, end_us;
 
-	if (!bench_rewind(bench, way->snapshot, err) || (way->gathers && !hold_back(bench, err)) ||
-	    !bench_child_start(bench, &child, way->limit ? limit : relay, err))
+	if (!bench_rewind(bench, way->snapshot, err) || (way->gathers && !hold_back(bench, err)))
+		return false;
+	begin_us = clock_us();
+	if (!bench_child_start(bench, &child, is_limit(way) ? limit : relay, err))
 		return false;
 
 	/* taking many shards takes time, which is no part of the drain */
@@ -71,10 +91,14 @@ static bool drain_way(
 		bench_child_stop(&child);
 		return false;
 	}
-	if (!bench_child_wait(&child, &usage, err) || !bench_read_topic(bench, rows, &seen, err))
+	if (!bench_child_wait(&child, &usage, err))
+		return false;
+	end_us = clock_us();
+	if (!bench_read_topic(bench, rows, &seen, err))
 		return false;
 	*ret_drained = (struct drained){
 	    .rate = (double)seen.records * 1000 / (double)(seen.last_ms - seen.first_ms + 1),
+	    .wall = (double)seen.records * 1e6 / (double)(end_us - begin_us),
 	    .cpu = bench_cpu_of_usage(&usage),
 	    .peak_kib = child.peak_kib,
 	    .stored = (double)seen.stored / (double)seen.records};
@@ -109,6 +133,7 @@ static bool run_way(struct bench_way *way, int run, int64_t rows, struct err *er
 	if (!drain_beside_sessions(way, rows, &drained, err))
 		return false;
 	way->rates[run] = drained.rate;
+	way->walls[run] = drained.wall;
 	way->cpus[run] = drained.cpu;
 	way->stored[run] = drained.stored;
 	if (drained.peak_kib > way->peak_kib)

@@ -203,11 +203,12 @@ struct header_digest {
 	uint64_t state;
 };
 
-static void digest_header(void *context, const char *name, const void *value, size_t length)
+static void digest_header(
+    void *context, const char *name, size_t name_length, const void *value, size_t length)
 {
 	struct header_digest *digest = context;
 
-	digest->state = digest_add(digest->state, name, strlen(name));
+	digest->state = digest_add(digest->state, name, name_length);
 	digest->state = digest_add(digest->state, value, length);
 }
 
@@ -218,10 +219,11 @@ static uint64_t content_of(const struct copy_field *fields, int64_t id)
 	struct header_digest digest = {verify_content_digest(fields[TOPIC].data,
 	    (size_t)fields[TOPIC].length, fields[KEY].data, (size_t)fields[KEY].length,
 	    fields[PAYLOAD].data, (size_t)fields[PAYLOAD].length)};
+	OWNED(text_finish) struct text scratch = {0};
 	struct err err;
 
 	/* headers that cannot be read cannot be published either */
-	return message_headers(&message, digest_header, &digest, &err) ? digest.state : 0;
+	return message_headers(&message, &scratch, digest_header, &digest, &err) ? digest.state : 0;
 }
 
 static bool is_row(const struct copy_field *fields)

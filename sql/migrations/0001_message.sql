@@ -245,6 +245,26 @@ begin
 end $$;
 comment on function outbox.new_event_id() is 'Returns a new event id: a version 7 UUID, which begins with the time.';
 
+-- The bucket of a key, from which its shard follows (outbox.bucket_shard). The hash is that of hash partitions: it is
+-- the same in all versions of PostgreSQL, works in FIPS mode, and takes a twentieth of the time of MD5 or SHA-256. It
+-- depends on the byte order of the server, which a rebase checks (outbox.publisher.hashed).
+--
+-- Two keys with the same published bytes are one key. So the second branch must return what hashtext returns for these
+-- bytes: hash_array adds 31 to the hash of its only element.
+create function outbox.bucket_of(key text, key_bytes bytea) returns smallint
+	immutable parallel safe language plpgsql as $$
+begin
+	if key is not null and key_bytes is null and outbox.encoding_is_utf8() then
+		return (pg_catalog.hashtext(key collate pg_catalog."C") operator(pg_catalog.&) 32767)::pg_catalog.int2;
+	elsif key is null and key_bytes is null then
+		return 0;
+	end if;
+	return ((pg_catalog.hash_array(array[outbox.published_bytes(key, key_bytes)])::pg_catalog.int8
+		operator(pg_catalog.-) 31) operator(pg_catalog.&) 32767)::pg_catalog.int2;
+end $$;
+comment on function outbox.bucket_of(text, bytea) is 'Returns the bucket of a message by its columns key and key_bytes: '
+	'15 bits of a hash of the published bytes. Without a key it is 0.';
+
 create table outbox.message (
 	txid       xid8        not null default pg_current_xact_id(),
 	id         bigint      generated always as identity (cache 1),
@@ -258,10 +278,15 @@ create table outbox.message (
 	deliver_at timestamptz,
 	key_bytes     bytea,
 	payload_bytes bytea,
-	primary key (id, created_at)
+	-- Generated and not set by the trigger below, which does not fire for replicated rows or when it is disabled: each
+	-- row must have the bucket of its key.
+	bucket smallint not null generated always as (outbox.bucket_of(key, key_bytes)) stored,
+	primary key (id, created_at, bucket)
 ) partition by range (created_at);
 
-create index on outbox.message (txid, id);
+-- Both indexes end with the bucket. A shard reads a range of ids or transactions and of buckets: the server compares
+-- the buckets inside the index and does not read the rows of other shards.
+create index on outbox.message (txid, id, bucket);
 create trigger message_check before insert on outbox.message for each row execute function outbox.message_check();
 
 -- A reader takes lz4 values several times faster than pglz ones; servers have it from 14 on, when
@@ -299,6 +324,8 @@ comment on column outbox.message.deliver_at is 'The message is not published bef
 	'at once.';
 comment on column outbox.message.key_bytes is 'Binary key, instead of key.';
 comment on column outbox.message.payload_bytes is 'Binary payload, instead of payload.';
+comment on column outbox.message.bucket is 'Hash of the key, from which the shard of the message follows '
+	'(outbox.bucket_shard). The database sets it.';
 
 -- Takes the rows that fit into no other partition, so that an insert never fails. Normally empty.
 create table outbox.message_default

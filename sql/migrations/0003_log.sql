@@ -130,27 +130,37 @@ $$;
 comment on function outbox.timeline() is 'Returns the timeline that the server writes now. Fails on a standby, '
 	'because a relay must not read from one.';
 
--- In PL/pgSQL: the server would set up an inlined expression again for each partition at every tick.
+-- A shard has a range of buckets, so that a range condition on an index finds its rows: of 4 shards, shard 0 has 0 to
+-- 8191. The functions are in PL/pgSQL: the server would set up an inlined expression again for each partition at every
+-- tick.
+create function outbox.bucket_shard(bucket smallint, shards int) returns int
+language plpgsql immutable parallel safe as $$
+begin
+	return bucket::int operator(pg_catalog.*) shards operator(pg_catalog./) 32768;
+end
+$$;
+comment on function outbox.bucket_shard(smallint, int) is 'Returns the shard of a bucket, as of outbox.message.bucket: '
+	'0 to shards - 1.';
+
+-- A shard's buckets begin here and end in front of those of the next shard.
+create function outbox.first_bucket(shard int, shards int) returns int
+language plpgsql immutable parallel safe as $$
+begin
+	return (shard operator(pg_catalog.*) 32768 operator(pg_catalog.+) shards operator(pg_catalog.-) 1)
+		operator(pg_catalog./) shards;
+end
+$$;
+comment on function outbox.first_bucket(int, int) is 'Returns the first bucket of a shard. Its last one is in front of '
+	'the first bucket of the next shard; for the last shard it is 32767.';
+
 create function outbox.shard_of(key bytea, shards int) returns int
 language plpgsql immutable parallel safe as $$
 begin
-	return case when shards operator(pg_catalog.=) 1 or key is null then 0
-		else (('x' operator(pg_catalog.||) pg_catalog.substr(pg_catalog.md5(key), 1, 8))::bit(32)::bigint
-			operator(pg_catalog.%) shards)::int end;
+	return outbox.bucket_shard(outbox.bucket_of(null, key), shards);
 end
 $$;
-comment on function outbox.shard_of(bytea, int) is 'Returns the shard of a key: the first 32 bits of its MD5, modulo '
-	'the number of shards. null is in shard 0.';
-
--- The same for a row of outbox.message: two keys with the same published bytes are one key.
-create function outbox.shard_of(key text, key_bytes bytea, shards int) returns int
-language plpgsql stable parallel safe as $$
-begin
-	return outbox.shard_of(outbox.published_bytes(key, key_bytes), shards);
-end
-$$;
-comment on function outbox.shard_of(text, bytea, int) is 'Returns the shard of a message by its columns key and '
-	'key_bytes: see outbox.shard_of(bytea, int).';
+comment on function outbox.shard_of(bytea, int) is 'Returns the shard of a key, given as its published bytes. null is '
+	'in shard 0.';
 
 -- The destinations of a shard: one row for each topic that it published to. A destination's
 -- state is its row here, updated by the log rows behind `folded`. Every so many
@@ -421,7 +431,7 @@ returns table (verdict text, seen text, id bigint, created_at timestamptz, event
 	topic text, key bytea, payload bytea, headers jsonb, partition int, deliver_at timestamptz,
 	requests bigint, due_ms bigint, took_ms bigint)
 language plpgsql volatile
--- planned once per session: the index on (txid, id) is right for all numbers
+-- planned once per session: the index on (txid, id, bucket) is right for all numbers
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
 set search_path = pg_catalog, pg_temp as $$
@@ -448,6 +458,8 @@ declare
 	low xid8;
 	straggler xid8;
 	far xid8[];
+	bucket_from int := outbox.first_bucket(of_shard, of_shards);
+	bucket_to int := outbox.first_bucket(of_shard + 1, of_shards);
 	rows int := 0;
 	bytes bigint := 0;
 	opens boolean := false;
@@ -537,14 +549,18 @@ begin
 				end if;
 			end loop;
 			if far is not null and not pages then
-				perform from outbox.message m where m.txid = any (far)
-					and (of_shards = 1 or outbox.shard_of(m.key, m.key_bytes, of_shards) = of_shard)
+				perform from unnest(far) x (txid) cross join lateral (
+					select from outbox.message m
+					where m.txid = x.txid and m.bucket >= bucket_from and m.bucket < bucket_to
+					order by m.txid, m.id limit 1) found_row
 				limit 1;
 				pages := found;
 			end if;
 		end if;
 		if not pages then
-			-- Whole rows, so that no partition's scan has anything to compute; and no window function.
+			-- Whole rows, so that no partition's scan has anything to compute; and no window function. The order
+			-- by txid is that of its index: without it, the primary key, which holds the bucket as well, would seem
+			-- as good for an empty partition, and the plan stays when there are rows.
 			for straggler, id, created_at, event_id, topic, key, payload, headers, partition,
 				deliver_at in
 				select r.txid, r.id, r.created_at, r.event_id, r.topic,
@@ -559,8 +575,8 @@ begin
 						and pg_visible_in_snapshot(m.txid, tick)
 						and not pg_visible_in_snapshot(m.txid, before)
 						and (start_at is null or m.created_at >= start_at)
-						and (of_shards = 1 or outbox.shard_of(m.key, m.key_bytes, of_shards) = of_shard)
-					limit max_rows + 1) r
+						and m.bucket >= bucket_from and m.bucket < bucket_to
+					order by m.txid, m.id limit max_rows + 1) r
 				order by r.id
 			loop
 				rows := rows + 1;
@@ -697,25 +713,26 @@ begin
 end
 $$;
 
--- The bounds for the pages of an open window, from its log row. low_id and high_id enclose the ids of the
+-- The bounds for the pages of an open window, from its log row, of the rows of this shard. low_id and high_id enclose the ids of the
 -- main range of xids; stragglers are the xids that were in progress at the tick before and are visible in
 -- this one, and least_id and last_id enclose the ids of their rows. Any lower low_id or higher high_id
 -- would be right as well.
 --
--- One call reads that many xids and at most that many rows. It begins at from_xid (null: at the first, and
--- with the stragglers), and the next call begins at next_xid, unless this one returns `over`. Without
--- next_xid there were too many rows: the caller repeats the call with fewer xids. For a single xid the first
--- and the last row suffice. Transactions that are open in the tick, or aborted, have rows that no scan
--- returns, and may have any number of them: they are left out.
+-- One call reads that many xids and about that many rows. It begins at from_xid (null: at the first, and
+-- with the stragglers), and the next call begins at next_xid, unless this one returns `over`. The rows of a
+-- transaction are in the order of their ids, so of the transaction at the end of a step only the last row is
+-- read, not those between: a window of large transactions costs no more than one of small ones. For a single
+-- xid the first and the last row suffice. Transactions that are open in the tick, or aborted, have rows that no
+-- scan returns, and may have any number of them: they are left out.
 create function outbox.window_bounds(
-	of_publisher text, of_shard int, of_n bigint, of_nonce bigint, of_tick bigint,
+	of_publisher text, of_shard int, of_shards int, of_n bigint, of_nonce bigint, of_tick bigint,
 	from_xid xid8, xids bigint, max_rows bigint,
 	out low_xid xid8, out sure_xid xid8, out upto pg_snapshot, out stragglers text,
 	out low_id bigint, out high_id bigint,
 	out listed text, -- the ids of a listed window; null: the window is not listed, and the bounds above are valid
 	out next_xid xid8, out over boolean, out least_id bigint, out last_id bigint)
 language plpgsql volatile
-set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
 set search_path = pg_catalog, pg_temp as $$
 declare
 	before pg_snapshot;
@@ -726,6 +743,10 @@ declare
 	last_of bigint;
 	counted bigint := 0;
 	found_rows bigint;
+	bucket_from int := outbox.first_bucket(of_shard, of_shards);
+	bucket_to int := outbox.first_bucket(of_shard + 1, of_shards);
+	step constant int := 1000;
+	step_xid xid8;
 begin
 	perform outbox.window_guard(of_publisher, of_shard, of_n, of_nonce);
 	select l.ticks[of_tick - l.first_tick], l.ticks[of_tick - l.first_tick + 1],
@@ -742,10 +763,12 @@ begin
 	if from_xid is null then
 		for gap in select x from pg_snapshot_xip(before) x where pg_visible_in_snapshot(x, upto)
 				and pg_xact_status(x) is distinct from 'aborted' loop
-			select m.id into first_of from outbox.message m where m.txid = gap
+			select m.id into first_of from outbox.message m
+				where m.txid = gap and m.bucket >= bucket_from and m.bucket < bucket_to
 				order by m.txid, m.id limit 1;
 			continue when not found;
-			select m.id into last_of from outbox.message m where m.txid = gap
+			select m.id into last_of from outbox.message m
+				where m.txid = gap and m.bucket >= bucket_from and m.bucket < bucket_to
 				order by m.txid desc, m.id desc limit 1;
 			late := late || gap;
 			least_id := least(least_id, first_of);
@@ -756,27 +779,37 @@ begin
 
 	next_xid := coalesce(from_xid, low_xid);
 	bound := least(outbox.xid_after(next_xid, xids), pg_snapshot_xmax(upto));
+	<<chunk>>
 	for gap in select x from pg_snapshot_xip(upto) x where x >= next_xid and x < bound
 			union all select bound order by 1 loop
 		if next_xid < gap and xids = 1 then
 			if pg_xact_status(next_xid) is distinct from 'aborted' then
-				select m.id into low_id from outbox.message m where m.txid = next_xid
+				select m.id into low_id from outbox.message m
+					where m.txid = next_xid and m.bucket >= bucket_from and m.bucket < bucket_to
 					order by m.txid, m.id limit 1;
-				select m.id into high_id from outbox.message m where m.txid = next_xid
+				select m.id into high_id from outbox.message m
+					where m.txid = next_xid and m.bucket >= bucket_from and m.bucket < bucket_to
 					order by m.txid desc, m.id desc limit 1;
 			end if;
-		elsif next_xid < gap then
-			select count(*), min(r.id), max(r.id) into found_rows, first_of, last_of from (
-				select m.id from outbox.message m where m.txid >= next_xid and m.txid < gap
-				limit max_rows + 1 - counted) r;
+			next_xid := gap;
+		end if;
+		while next_xid < gap loop
+			exit chunk when counted >= max_rows;
+			select count(*), min(r.id), max(r.id), (array_agg(r.txid))[step]
+				into found_rows, first_of, last_of, step_xid from (
+				select m.txid, m.id from outbox.message m
+				where m.txid >= next_xid and m.txid < gap and m.bucket >= bucket_from and m.bucket < bucket_to
+				order by m.txid, m.id limit step) r;
 			counted := counted + found_rows;
-			if counted > max_rows then
-				next_xid := null;
-				return;
-			end if;
 			low_id := least(low_id, first_of);
 			high_id := greatest(high_id, last_of);
-		end if;
+			exit when step_xid is null;
+			select m.id into last_of from outbox.message m
+				where m.txid = step_xid and m.bucket >= bucket_from and m.bucket < bucket_to
+				order by m.txid desc, m.id desc limit 1;
+			high_id := greatest(high_id, last_of);
+			next_xid := outbox.xid_after(step_xid, 1);
+		end loop;
 		next_xid := case when gap < bound then outbox.xid_after(gap, 1) else bound end;
 	end loop;
 	over := next_xid >= pg_snapshot_xmax(upto);

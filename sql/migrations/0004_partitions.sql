@@ -277,12 +277,13 @@ begin
 			return reader.publisher || '/' || reader.shard;
 		end if;
 		execute format('select exists (select from outbox.%1$I where txid >= $1
-				and created_at >= $5 and ($3 = 1 or outbox.shard_of(key, key_bytes, $3) = $4))
+				and created_at >= $5 and bucket >= $3 and bucket < $4)
 			or exists (select from outbox.%1$I where txid = any ($2)
-				and created_at >= $5 and ($3 = 1 or outbox.shard_of(key, key_bytes, $3) = $4))', leaf)
+				and created_at >= $5 and bucket >= $3 and bucket < $4)', leaf)
 			into holds using coalesce(pg_snapshot_xmax(reader.acknowledged), '0'),
-				array(select pg_snapshot_xip(reader.acknowledged)), reader.shards, reader.shard,
-				reader.start_at;
+				array(select pg_snapshot_xip(reader.acknowledged)),
+				outbox.first_bucket(reader.shard, reader.shards),
+				outbox.first_bucket(reader.shard + 1, reader.shards), reader.start_at;
 		if holds then
 			return reader.publisher || '/' || reader.shard;
 		end if;
@@ -443,6 +444,13 @@ begin
 		of_table || '_default', outbox.partition_time_column(of_table)) using of_table, width;
 end $$;
 
+-- The columns of a table that an INSERT or COPY may write, which are all but the generated ones.
+create function outbox.written_columns(of_table text) returns text language sql stable
+	set search_path = pg_catalog, pg_temp as $$
+	select string_agg(quote_ident(a.attname), ', ' order by a.attnum)
+	from pg_attribute a where a.attrelid = format('outbox.%I', of_table)::regclass
+		and a.attnum > 0 and not a.attisdropped and a.attgenerated = '' $$;
+
 -- Copies the rows of the default partition that `before` does not show, and `upto` does (null: all),
 -- into the tables, and those that no partition takes into message_unplaced. Fails when a row belongs to
 -- none of them.
@@ -454,9 +462,7 @@ declare
 	pending text := format('(txid >= %L or txid = any (%L)) and (%3$L is null or '
 		'pg_visible_in_snapshot(txid, %3$L))', pg_snapshot_xmax(before),
 		array(select pg_snapshot_xip(before)), upto);
-	columns text := (select string_agg(quote_ident(a.attname), ', ' order by a.attnum)
-		from pg_attribute a where a.attrelid = ('outbox.' || of_table)::regclass
-			and a.attnum > 0 and not a.attisdropped);
+	columns text := outbox.written_columns(of_table);
 	copied bigint := 0;
 	expected bigint;
 	moved bigint;
@@ -514,7 +520,7 @@ begin
 	if names is null then
 		return 'empty'; -- the rows were deleted meanwhile
 	end if;
-	execute format('create table outbox.%I (like outbox.%I)', unplaced, strays);
+	execute format('create table outbox.%I (like outbox.%I including generated)', unplaced, strays);
 	for i in 1 .. cardinality(names) loop
 		perform outbox.partition_create(of_table, names[i]);
 		execute format('alter table outbox.%I add constraint rehomed check (%I >= %L and %2$I < %4$L)',
@@ -544,8 +550,8 @@ begin
 		execute format('alter table outbox.%I drop constraint rehomed', names[i]);
 	end loop;
 	-- from 17 on the identity of a table is that of its partitions
-	execute format('insert into outbox.%I overriding system value select * from outbox.%I',
-		strays, unplaced);
+	execute format('insert into outbox.%1$I (%2$s) overriding system value select %2$s from outbox.%3$I',
+		strays, outbox.written_columns(of_table), unplaced);
 	execute format('drop table outbox.%I', unplaced);
 	return 'moved';
 exception

@@ -39,7 +39,7 @@ returns setof record language sql stable set jit = off as $$
 	select m.tableoid, m.ctid, j.pending
 	from here cross join outbox.message m cross join lateral (
 		select coalesce(bit_or(r.bit), 0) as pending from readers r
-		where (r.shards = 1 or outbox.shard_of(m.key, m.key_bytes, r.shards) = r.shard)
+		where outbox.bucket_shard(m.bucket, r.shards) = r.shard
 			and not (m.created_at <= r.written_at
 				and (pg_visible_in_snapshot(m.txid, r.acked)
 					or r.first_window is not null and m.id <= r.acked_id

@@ -357,7 +357,7 @@ create view outbox.message_state as
 				and m.id <= p.acked_id)
 			then 'published' else 'pending' end as state
 	from outbox.message m
-	join outbox.progress p on p.shard = outbox.shard_of(m.key, m.key_bytes, p.shards);
+	join outbox.progress p on p.shard = outbox.bucket_shard(m.bucket, p.shards);
 
 comment on view outbox.message_state is 'State of each message for each publisher.';
 comment on column outbox.message_state.id is 'As in outbox.message.';

@@ -168,7 +168,7 @@ create function outbox.archive_header(of_id bigint) returns text language sql st
 		'server', current_setting('server_version'), 'columns', (
 			select jsonb_agg(jsonb_build_array(c.attname, outbox.archive_type(c.atttypid)) order by c.attnum)
 			from pg_attribute c where c.attrelid = format('outbox.%I', a.leaf)::regclass
-				and c.attnum > 0 and not c.attisdropped))::text
+				and c.attnum > 0 and not c.attisdropped and c.attgenerated = ''))::text
 	from outbox.archive a where a.id = of_id $$;
 
 -- Begins a try to write a file: outcome 'begun', 'busy', 'missing'. Gives the name of the file, that of the
@@ -191,8 +191,7 @@ begin
 		row_count = null, bytes = null, file_bytes = null, checksum = null, changed_at = clock_timestamp()
 		where a.id = of_id returning a.file into new_file;
 	header := outbox.archive_header(of_id);
-	columns := (select string_agg(quote_ident(c.attname), ', ' order by c.attnum) from pg_attribute c
-		where c.attrelid = format('outbox.%I', leaf)::regclass and c.attnum > 0 and not c.attisdropped);
+	columns := outbox.written_columns(leaf);
 	execute format('grant select on outbox.%I to %I', leaf, outbox.archive_caller());
 	table_name := quote_ident(leaf);
 	outcome := 'begun';

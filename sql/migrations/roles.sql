@@ -27,13 +27,14 @@ grant usage on schema outbox to outbox_writer, outbox_consumer, outbox_relay, ou
 revoke execute on all functions in schema outbox from public;
 grant execute on function outbox.headers_valid(jsonb), outbox.max_message_bytes(), outbox.utf8_length(text),
 	outbox.is_hex_of_bytes(text), outbox.encoding_is_utf8(), outbox.new_event_id(),
+	outbox.bucket_of(text, bytea), outbox.published_bytes(text, bytea),
 	outbox.publishable_types(), outbox.check_publishable(regtype, text),
 	outbox.message_rules(text, text, text, bytea, bytea, jsonb, int, timestamptz, text) to public;
 
 grant insert (event_id, topic, key, payload, headers, partition, deliver_at, key_bytes, payload_bytes)
 	on outbox.message to outbox_writer;
 -- of all messages: an INSERT may return them. Object mappers that reflect the table return each column with a default.
-grant select (id, event_id, created_at, txid) on outbox.message to outbox_writer;
+grant select (id, event_id, created_at, txid, bucket) on outbox.message to outbox_writer;
 grant execute on function
 	outbox.publish(text, text, text, jsonb, uuid, timestamptz, text, interval, text),
 	outbox.publish(text, text, text, json, uuid, timestamptz, text, interval, text),
@@ -90,8 +91,8 @@ grant select, insert (verb, publisher, target, reason) on outbox.audit to outbox
 grant update (requests) on outbox.publisher to outbox_relay;
 grant execute on all functions in schema outbox to outbox_relay;
 
-grant select (txid, id, created_at, event_id, topic, key, key_bytes, headers, partition, deliver_at)
-	on outbox.message to outbox_reader;
+grant select (txid, id, created_at, event_id, topic, key, key_bytes, headers, partition, deliver_at,
+	bucket) on outbox.message to outbox_reader;
 grant select on outbox.publisher, outbox.log, outbox.destination, outbox.progress, outbox.message_state,
 	outbox.replay, outbox.audit, outbox.migration, outbox.parked_request,
 	outbox.skipped, outbox.renumbered, outbox.archive to outbox_reader;
@@ -110,8 +111,8 @@ grant select on outbox.processed, outbox.processed_default, outbox.unique_ledger
 	outbox.claim, outbox.rule_record, outbox.consumer to outbox_reader;
 grant execute on function outbox.partitioned(), outbox.partitions(text), outbox.log_partitions(),
 	outbox.partition_time_column(text), outbox.partition_default_rows(text, bigint),
-	outbox.shard_of(bytea, int), outbox.shard_of(text, bytea, int), outbox.shard_numbers(int),
-	outbox.published_bytes(text, bytea),
+	outbox.shard_of(bytea, int), outbox.bucket_shard(smallint, int), outbox.first_bucket(int, int),
+	outbox.shard_numbers(int),
 	outbox.partition_floor(timestamptz, interval), outbox.timeline(),
 	outbox.has_rows_of_the_future(), outbox.log_was_carried(text, int, bigint, bigint),
 	outbox.parked_is(bigint, text, bytea, text, timestamptz, text, jsonb),

@@ -4,13 +4,15 @@
 -- $1 publisher text, $2 shard int, $3 bound bigint
 with shard as (
 	select p.shard, p.shards, p.acked_id, p.ticks[1] as acked, p.ticks[2] as first_window,
-		coalesce(p.start_at, '-infinity') as start_at
+		coalesce(p.start_at, '-infinity') as start_at,
+		outbox.first_bucket(p.shard, p.shards) as bucket_from,
+		outbox.first_bucket(p.shard + 1, p.shards) as bucket_to
 	from outbox.progress p where p.publisher = $1::text and p.shard = $2::int
 ), unpublished as (
 	select u.id, u.created_at from shard s cross join lateral (
 		select m.id, m.created_at from outbox.message m
 		where m.txid >= pg_snapshot_xmax(s.acked) and m.created_at >= s.start_at
-			and (s.shards = 1 or outbox.shard_of(m.key, m.key_bytes, s.shards) = s.shard)
+			and m.bucket >= s.bucket_from and m.bucket < s.bucket_to
 			and not (m.id <= s.acked_id and s.first_window is not null
 				and pg_visible_in_snapshot(m.txid, s.first_window))
 		union all
@@ -18,7 +20,7 @@ with shard as (
 		select late.id, late.created_at from pg_snapshot_xip(s.acked) x (txid) cross join lateral (
 			select m.id, m.created_at from outbox.message m
 			where m.txid = x.txid and m.created_at >= s.start_at
-				and (s.shards = 1 or outbox.shard_of(m.key, m.key_bytes, s.shards) = s.shard)
+				and m.bucket >= s.bucket_from and m.bucket < s.bucket_to
 				and not (m.id <= s.acked_id and s.first_window is not null
 					and pg_visible_in_snapshot(m.txid, s.first_window))
 			offset 0) late

@@ -21,6 +21,7 @@ copy (
 			else pg_visible_in_snapshot(m.txid, :upto::pg_snapshot) end
 		and m.created_at >= coalesce(
 			(select s.start_at from outbox.publisher s where s.name = :publisher), '-infinity')
-		and (:shards = 1 or outbox.shard_of(m.key, m.key_bytes, :shards) = :shard)
+		and (:shards = 1 or m.bucket >= outbox.first_bucket(:shard, :shards)
+			and m.bucket < outbox.first_bucket(:shard + 1, :shards))
 	order by m.id fetch first :rows rows with ties
 ) to stdout (format binary)

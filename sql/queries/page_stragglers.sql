@@ -19,7 +19,8 @@ copy (
 				else pg_visible_in_snapshot(m.txid, :upto::pg_snapshot) end
 			and m.created_at >= coalesce(
 				(select s.start_at from outbox.publisher s where s.name = :publisher), '-infinity')
-			and (:shards = 1 or outbox.shard_of(m.key, m.key_bytes, :shards) = :shard)
+			and (:shards = 1 or m.bucket >= outbox.first_bucket(:shard, :shards)
+			and m.bucket < outbox.first_bucket(:shard + 1, :shards))
 		order by m.id fetch first :rows rows with ties)
 		union all
 		(select s.* from unnest(:stragglers::xid8[]) x (txid) cross join lateral (
@@ -27,7 +28,8 @@ copy (
 			where m.txid = x.txid and m.id > :after and m.id <= :upto_id
 				and m.created_at >= coalesce(
 					(select s.start_at from outbox.publisher s where s.name = :publisher), '-infinity')
-				and (:shards = 1 or outbox.shard_of(m.key, m.key_bytes, :shards) = :shard)
+				and (:shards = 1 or m.bucket >= outbox.first_bucket(:shard, :shards)
+			and m.bucket < outbox.first_bucket(:shard + 1, :shards))
 			order by m.id fetch first :rows rows with ties) s
 		order by s.id fetch first :rows rows with ties)
 	) p order by p.id fetch first :rows rows with ties

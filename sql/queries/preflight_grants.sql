@@ -25,6 +25,7 @@ with schema as (
 		and p.proname in ('take', 'tick', 'renew', 'timeline', 'has_rows_of_the_future',
 			'log_was_carried', 'destinations_fold',
 			'require_read_committed', 'xid_after', 'window_bounds', 'window_guard', 'log_guard', 'shard_of',
+			'bucket_of', 'bucket_shard', 'first_bucket',
 			'published_bytes', 'shard_numbers', 'partitioned', 'partitions', 'partition_time_column',
 			'partition_default_rows', 'partition_floor', 'partition_make',
 			'partition_holder', 'partition_empty', 'partition_drop', 'partition_detach',

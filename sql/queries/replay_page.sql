@@ -16,10 +16,10 @@ copy (
 		and (:any_topic or m.topic = :topic) and (:any_key or outbox.published_bytes(m.key, m.key_bytes) = :key::bytea)
 		and (:any_event or m.event_id = :event::uuid)
 		and (:any_state or pg_visible_in_snapshot(m.txid,
-				(:acked::pg_snapshot[])[outbox.shard_of(m.key, m.key_bytes, :shards) + 1])
-			or (m.id <= (:counted::bigint[])[outbox.shard_of(m.key, m.key_bytes, :shards) + 1]
+				(:acked::pg_snapshot[])[outbox.bucket_shard(m.bucket, :shards) + 1])
+			or (m.id <= (:counted::bigint[])[outbox.bucket_shard(m.bucket, :shards) + 1]
 				and pg_visible_in_snapshot(m.txid,
-					(:windows::pg_snapshot[])[outbox.shard_of(m.key, m.key_bytes, :shards) + 1])))
+					(:windows::pg_snapshot[])[outbox.bucket_shard(m.bucket, :shards) + 1])))
 		and pg_visible_in_snapshot(m.txid, :snapshot::pg_snapshot)
 	order by m.id fetch first :rows rows with ties
 ) to stdout (format binary)

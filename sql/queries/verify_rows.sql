@@ -42,6 +42,6 @@ copy (
 			and (m.created_at < :to_at::timestamptz or :to_at::timestamptz = 'infinity')
 		order by n.id fetch first :most rows with ties)
 	) m
-	cross join lateral (select outbox.shard_of(m.key, m.key_bytes, :count) + 1) s (place)
+	cross join lateral (select outbox.bucket_shard(m.bucket, :count) + 1) s (place)
 	order by m.as_id fetch first :most rows with ties
 ) to stdout (format binary)

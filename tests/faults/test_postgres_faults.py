@@ -297,7 +297,7 @@ DO $$ DECLARE arguments text := pg_get_function_arguments('outbox.window_bounds'
         PERFORM pg_advisory_xact_lock_shared(1);
         SELECT * INTO low_xid, sure_xid, upto, stragglers, low_id, high_id, listed, next_xid, over,
             least_id, last_id
-        FROM outbox.window_bounds_at_once(of_publisher, of_shard, of_n, of_nonce, of_tick, from_xid, xids,
+        FROM outbox.window_bounds_at_once(of_publisher, of_shard, of_shards, of_n, of_nonce, of_tick, from_xid, xids,
             max_rows);
         END $f$', arguments);
 END $$"""

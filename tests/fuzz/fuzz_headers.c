@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "message.h"
+#include "text.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -14,11 +15,12 @@ static void require(bool condition)
 		abort();
 }
 
-static void see(void *context, const char *name, const void *value, size_t length)
+static void see(
+    void *context, const char *name, size_t name_length, const void *value, size_t length)
 {
 	size_t *seen = context;
 
-	require(name && (value || length == 0));
+	require(name && !memchr(name, '\0', name_length) && (value || length == 0));
 	*seen += 1 + length;
 }
 
@@ -27,14 +29,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	/* of its own size, so that a byte behind it would be noticed */
 	char *json = malloc(size ? size : 1);
 	struct message message = {.id = 7, .headers = json, .headers_length = (int32_t)size};
+	struct text scratch = {0};
 	struct err err = {0};
 	size_t seen = 0;
 
 	memcpy(json, data, size);
-	if (message_headers(&message, see, &seen, &err))
+	if (message_headers(&message, &scratch, see, &seen, &err))
 		require(seen <= size);
 	else
 		require(err.kind == ERR_REJECT && err.message[0]);
+	text_finish(&scratch);
 	free(json);
 	return 0;
 }

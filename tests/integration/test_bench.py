@@ -22,9 +22,16 @@ from support.relay import beside, bench_binary, binary, environment, run_command
 # A part, its options, and what each of its figures must look like: names in order, with bounds.
 PARTS = {
     "drain": (["--rows", 20_000, "--payload", 300], [
-        "drain of 20000 rows of 300 B >= 0.9",
-        "CPU of it, a million rows <= 1.4",
-    ]),
+        figure for headers in ("", ", 2 headers") for figure in (
+            f"drain of 20000 rows of 300 B{headers} >= 0.95",
+            "whole process",
+            "CPU of it, a million rows <= 1.4",
+            "beside bare records >= 0.8",
+            "beside bare records, whole process",
+            "CPU beside bare records, a million rows <= 1.3",
+            "headers = none, beside bare records >= 0.9",
+            "headers = none, beside bare records, whole process",
+            "CPU headers = none, beside bare records, a million rows <= 1.3")]),
     "exactly-once": (["--rows", 2000, "--seconds", 2, "--rate", 100], [
         "exactly-once of 2000 rows of 300 B >= 0.75",
         "CPU of it, a million rows",
@@ -42,9 +49,11 @@ PARTS = {
         "CPU of it, a million rows",
         "drain to 48 partitions, 1 shard",
         "CPU of it, a million rows",
-        "drain to 6 partitions, 4 shards",
+    ]),
+    "shards": (["--rows", 5000, "--runs", 1], [
+        "drain to 6 partitions, 4 shards >= 0.9",
         "CPU of it, a million rows",
-        "drain to 6 partitions, 16 shards",
+        "drain to 6 partitions, 16 shards >= 0.7",
         "CPU of it, a million rows",
     ]),
     "codec": (["--rows", 5000, "--payload", 300], [

@@ -20,8 +20,9 @@ from support.sql_names import CALL, functions, outside_of_functions, unqualified
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 ANY_PATH = "-- Any search_path: "
 # They are called for each row, or with every tick, so that a setting is too dear for them.
-QUALIFIED = {"headers_valid", "publish", "shard_of", "shard_numbers", "timeline", "parked_digest", "parked_is",
-             "parked_may", "lookback_is", "listed_rows", "largest", "message_check", "message_rules", "published_bytes",
+QUALIFIED = {"headers_valid", "publish", "bucket_of", "bucket_shard", "first_bucket", "shard_of", "shard_numbers",
+             "timeline", "parked_digest", "parked_is", "parked_may", "lookback_is", "bell_ring", "listed_rows", "largest",
+             "message_check", "message_rules", "published_bytes",
              "utf8_length", "encoding_is_utf8", "publishable_types", "check_publishable", "is_hex_of_bytes", "new_event_id", "max_message_bytes"}
 # By pg_start_plain and pg_connect_plain, or in a borrowed connection.
 FOREIGN = {"check_ask", "check_begin", "check_function", "dedup_load_begin", "dedup_load_declare",

@@ -11,7 +11,8 @@ from support.windows import Ticks
 
 NUMBERED = ["0001_message", "0002_publish", "0003_log", "0004_partitions", "0005_publishers",
             "0006_replay", "0007_parked", "0008_rebase", "0009_scheduled", "0010_lookback",
-            "0011_lookback_flow", "0012_processed", "0013_claim", "0014_unique", "0015_rules", "0016_archive"]
+            "0011_lookback_flow", "0012_processed", "0013_claim", "0014_unique", "0015_rules", "0016_archive",
+            "0017_bell"]
 
 
 def migrate(database, *arguments, **settings):
@@ -164,7 +165,7 @@ def test_text_is_published_as_utf8_whatever_the_encoding_of_the_database(postgre
         ticks = Ticks(empty_database.dsn + "?client_encoding=UTF8")
         first, second = ticks.tick()
         assert first.key == first.payload == second.key == text.encode() and text in first.headers
-        cursor.execute("select count(distinct outbox.shard_of(key, key_bytes, 1000)), "
+        cursor.execute("select count(distinct bucket), "
                        "count(distinct outbox.published_bytes(key, key_bytes)) from outbox.message")
         assert cursor.fetchall() == [(1, 1)]
         ticks.connection.close()

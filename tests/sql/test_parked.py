@@ -334,7 +334,7 @@ def test_who_takes_over_is_told_of_the_listed_window(reader, database):
         cursor.execute("SELECT listed_tick, parked, windows FROM outbox.take("
                        "'ticks', 0, 1, 5, 'by hand', 60000, 1)")
         assert cursor.fetchone() == (2, True, 1)
-        cursor.execute("SELECT listed FROM outbox.window_bounds('ticks', 0, "
+        cursor.execute("SELECT listed FROM outbox.window_bounds('ticks', 0, 1, "
                        "(SELECT max(n) FROM outbox.log WHERE publisher = 'ticks'), 5, 2, NULL, 1, 1)")
         assert cursor.fetchone() == ("{%d}" % rows[0][0],)
 

@@ -133,9 +133,9 @@ def test_what_people_ask_for_is_not_compiled(database, shards):
 def test_the_pages_of_a_large_window(table):
     table.insert(NEW, "new")
     table.ticks.tick(max_rows=0)
-    assert table.touched("SELECT * FROM outbox.window_bounds('ticks', 0, %s, %s, %s, NULL, 16384, "
+    assert table.touched("SELECT * FROM outbox.window_bounds('ticks', 0, 1, %s, %s, %s, NULL, 16384, "
                          "200000)",
-                         (table.ticks.n, table.ticks.nonce, table.ticks.first_tick + 1)) < 400
+                         (table.ticks.n, table.ticks.nonce, table.ticks.first_tick + 1)) < 150
     bounds = table.ticks.bounds()
     assert bounds["stragglers"] == "{}"
     assert table.touched_by_page(bounds, 0, 1000) < 150

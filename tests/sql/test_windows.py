@@ -75,6 +75,36 @@ def test_a_window_read_twice_gives_the_same_rows(database, chance):
     ticks.close()
 
 
+def test_bounds_in_chunks_enclose_the_same_rows_as_bounds_at_once(database):
+    """Transactions of fewer and of more rows than a step of 1,000, one of them open, one rolled back."""
+    def insert(count):
+        cursor.execute("INSERT INTO outbox.message (topic, key, payload)"
+                       " SELECT 't', 'k', 'x' FROM generate_series(1, %s)", (count,))
+
+    ticks = Ticks(database.dsn)
+    ticks.poll()
+    with database.connect() as writer, database.connect(autocommit=False) as other:
+        cursor = other.cursor()
+        insert(1500)
+        cursor = writer.cursor()
+        for count in (1, 999, 1000, 1001, 7, 2500):
+            insert(count)
+        cursor.execute("BEGIN")
+        insert(1200)
+        cursor.execute("ROLLBACK")
+        insert(3)
+        insert(2100)
+        ids, = database.execute("SELECT min(id), max(id), count(*) FROM outbox.message")
+        ticks.tick(max_rows=0)
+        for chunks in ({}, {"xids": 1}, {"xids": 2}, {"xids": 3, "max_rows": 1}, {"max_rows": 1},
+                       {"max_rows": 1001}, {"max_rows": 2000}):
+            bounds = ticks.bounds(**chunks)
+            assert (bounds["low_id"], bounds["high_id"]) == ids[:2], chunks
+            assert len(list(ticks.pages(5000, **chunks))) == ids[2]
+        other.rollback()
+    ticks.close()
+
+
 def test_shards_part_the_rows_by_key_and_null_is_shard_0(database, chance):
     database.execute("INSERT INTO outbox.message (topic, key, payload) SELECT 't',"
                      " CASE WHEN i % 10 > 0 THEN (i % 50)::text END,"

@@ -45,9 +45,9 @@ def program(name):
 class Postgres:
     superuser = "postgres"
 
-    def __init__(self, next_xid=None, **settings):
+    def __init__(self, next_xid=None, next_oid=None, **settings):
         """settings override SETTINGS, as in postgresql.conf: wal_level="'logical'". next_xid: the
-        first transaction id that is given out, a multiple of 2**20; None: initdb's."""
+        first transaction id that is given out, a multiple of 2**20; next_oid: the first oid; None: initdb's."""
         self.user = server_user()
         self.folder = temporary_folder("postgres", self.user)
         self.data = os.path.join(self.folder, "data")
@@ -58,6 +58,8 @@ class Postgres:
         self._fill_data()
         if next_xid:
             self._set_xid(next_xid)
+        if next_oid:
+            self._run("pg_resetwal", "-o", str(next_oid), "-D", self.data)
         with open(os.path.join(self.data, "postgresql.conf"), "a") as file:
             own = {"port": self.port, "unix_socket_directories": f"'{self.folder}'"}
             for name, value in {**SETTINGS, **own, **settings}.items():

@@ -86,11 +86,7 @@ class Ticks:
         """What the pages of the open window are filled with, in chunks of so many xids."""
         found = chunk = self.bounds_chunk(None, xids, max_rows)
         while not chunk["over"]:
-            if chunk["next_xid"] is None:  # as outbox/publish/io/statements.c does
-                xids = max(1, xids // 4)
-            chunk = self.bounds_chunk(chunk["next_xid"] or found["next_xid"], xids, max_rows)
-            if chunk["next_xid"] is None:
-                continue
+            chunk = self.bounds_chunk(chunk["next_xid"], xids, max_rows)
             found = {**found, "next_xid": chunk["next_xid"],
                      "low_id": _least(found["low_id"], chunk["low_id"]),
                      "high_id": _most(found["high_id"], chunk["high_id"])}
@@ -104,8 +100,9 @@ class Ticks:
         values = ("low_id", "high_id", "over", "least_id", "last_id")
         columns = ", ".join((*(f"{name}::text" for name in texts), *values))
         return dict(zip((*texts, *values), self._one(
-            f"SELECT {columns} FROM {{schema}}.window_bounds(%s, %s, %s, %s, %s, %s, %s, %s)",
-            self.publisher, self.shard, self.n, self.nonce, self.first_tick + self.open_windows,
+            f"SELECT {columns} FROM {{schema}}.window_bounds(%s, %s, %s, %s, %s, %s, %s, %s, %s)",
+            self.publisher, self.shard, self.shards, self.n, self.nonce,
+            self.first_tick + self.open_windows,
             from_xid, xids, max_rows)))
 
     def page_script(self, bounds, after, rows, withheld=False, upto_id=2**62):

@@ -12,7 +12,7 @@
 #include "text.h"
 
 struct row {
-	char bytes[512];
+	char bytes[1024];
 	int length;
 };
 
@@ -147,27 +147,29 @@ static void a_column_of_another_width_is_an_error(void **state)
 	assert_false(parse(&row, &message, &err));
 }
 
-static void write_down(void *context, const char *name, const void *value, size_t length)
+static void write_down(
+    void *context, const char *name, size_t name_length, const void *value, size_t length)
 {
 	struct text *text = context;
-	text_addf(text, "%s=%.*s%s;", name, (int)length, value ? (const char *)value : "",
-	    value ? "" : "(null)");
+	text_addf(text, "%.*s=%.*s%s;", (int)name_length, name, (int)length,
+	    value ? (const char *)value : "", value ? "" : "(null)");
 }
 
 static void expect_headers(const char *json, const char *expected)
 {
 	struct message message;
 	struct err err;
-	struct text seen = {0};
+	struct text seen = {0}, scratch = {0};
 	const struct row row = make_row("k", "p", json);
 	assert_true(parse(&row, &message, &err));
-	bool good = message_headers(&message, write_down, &seen, &err);
+	bool good = message_headers(&message, &scratch, write_down, &seen, &err);
 	assert_int_equal(good, expected != NULL);
 	if (expected)
 		assert_string_equal(text_string(&seen), expected);
 	else
 		assert_int_equal(err.kind, ERR_REJECT);
 	text_finish(&seen);
+	text_finish(&scratch);
 	message_release(&message);
 }
 
@@ -191,6 +193,71 @@ static void a_number_keeps_the_text_that_postgres_wrote(void **state)
 	expect_headers("{\"a\": 1", NULL);
 	expect_headers("{\"a", NULL);
 	expect_headers("{\"a\\", NULL);
+}
+
+/* The server never writes the space in front: so the second text is not plain. */
+static void expect_either_way(const char *json, const char *expected)
+{
+	char *spaced = xformat(" %s", json);
+	expect_headers(json, expected);
+	expect_headers(spaced, expected);
+	free(spaced);
+}
+
+static void plain_headers_are_read_like_any_others(void **state)
+{
+	(void)state;
+	static const char *const wrong[] = {"{\"a\": \"1\"", "{\"a\": \"1\"}}", "{\"a\": \"1\"]",
+	    "[[\"a\", \"1\"]", "[[\"a\", \"1\"}]", "[[\"a\", \"1\"]]]", "{\"a\": \"1\", }",
+	    "{\"a\": tru}", "{\"a\", 1}", "[[\"a\": 1]]", "{\"a\": \"1\n\"}", "[\"a\", 1]", "{",
+	    "[", "{\"a\": ", "{\"a\": nul", "{\"a\": \"\xff\"}", "{\"a\": 1x}"};
+	expect_either_way("{}", "");
+	expect_either_way("[]", "");
+	expect_either_way("{\"\": \"\"}", "=;");
+	expect_either_way("{\"a\": null, \"b\": true, \"c\": false, \"d\": -1.5e+7}",
+	    "a=(null);b=true;c=false;d=-1.5e+7;");
+	expect_either_way("[[\"a\", \"x, y: {z}\"], [\"a\", null]]", "a=x, y: {z};a=(null);");
+	expect_either_way("{\"name\": \"Gr\u00fc\u00dfe\"}", "name=Gr\u00fc\u00dfe;");
+	expect_either_way("{\"name\": \"\\u00e4\\n\"}", "name=\u00e4\n;");
+	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+		expect_either_way(wrong[i], NULL);
+}
+
+static void many_headers_are_read_like_few(void **state)
+{
+	(void)state;
+	struct text json = {0}, expected = {0};
+	for (int i = 0; i < 20; i++) {
+		text_addf(&json, "%s\"h%d\": %d", i ? ", " : "{", i, i);
+		text_addf(&expected, "h%d=%d;", i, i);
+		char *object = xformat("%s}", text_string(&json));
+		expect_either_way(object, text_string(&expected));
+		free(object);
+	}
+	text_finish(&json);
+	text_finish(&expected);
+}
+
+static void point_into_the_row(
+    void *context, const char *name, size_t name_length, const void *value, size_t length)
+{
+	const struct message *message = context;
+	const char *end = message->headers + message->headers_length;
+	assert_true(name > message->headers && name + name_length < end);
+	assert_true((const char *)value > name && (const char *)value + length < end);
+}
+
+static void plain_headers_are_not_copied(void **state)
+{
+	(void)state;
+	struct message message;
+	struct err err;
+	struct text scratch = {0};
+	const struct row row = make_row("k", "p", "{\"a\": \"1\", \"trace-id\": \"0f\", \"n\": 7}");
+	assert_true(parse(&row, &message, &err));
+	assert_true(message_headers(&message, &scratch, point_into_the_row, &message, &err));
+	assert_null(scratch.data);
+	message_release(&message);
 }
 
 static void headers_of_another_form_are_refused(void **state)
@@ -228,6 +295,9 @@ int main(void)
 	    cmocka_unit_test(a_column_of_another_width_is_an_error),
 	    cmocka_unit_test(headers_come_from_objects_and_from_arrays),
 	    cmocka_unit_test(a_number_keeps_the_text_that_postgres_wrote),
+	    cmocka_unit_test(plain_headers_are_read_like_any_others),
+	    cmocka_unit_test(many_headers_are_read_like_few),
+	    cmocka_unit_test(plain_headers_are_not_copied),
 	    cmocka_unit_test(headers_of_another_form_are_refused),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -28,56 +28,18 @@ void record_headers_add(
 	append_header(headers, name, strlen(name), value, length);
 }
 
-/* All names and values are in one buffer, which may move while it grows: so these are offsets. */
-struct header_place {
-	size_t name, name_length, value, length;
-	bool null;
-};
-
-struct header_places {
-	struct text *bytes;
-	struct header_place *list;
-	int count;
-};
-
-static void note_header(void *context, const char *name, const void *value, size_t length)
+static void add_application_header(
+    void *context, const char *name, size_t name_length, const void *value, size_t length)
 {
-	struct header_places *places = context;
-	places->list = xrealloc(places->list, (size_t)(places->count + 1) * sizeof *places->list);
-	struct header_place *place = &places->list[places->count++];
-
-	*place = (struct header_place){.name = places->bytes->length,
-	    .name_length = strlen(name),
-	    .length = length,
-	    .null = !value};
-	text_append(places->bytes, name, place->name_length);
-	place->value = places->bytes->length;
-	/* An empty value needs an address as well: only NULL means null. */
-	text_append(places->bytes, value ? value : "", length);
-	text_append(places->bytes, "", 1);
-}
-
-static bool add_application_headers(
-    struct record_headers *headers, const struct message *message, struct err *err)
-{
-	struct header_places places = {.bytes = &headers->bytes};
-	text_clear(&headers->bytes);
-	bool good = message_headers(message, note_header, &places, err);
-	for (int i = 0; i < places.count; i++) {
-		const struct header_place *place = &places.list[i];
-		const char *bytes = headers->bytes.data;
-		append_header(headers, bytes + place->name, place->name_length,
-		    place->null ? NULL : bytes + place->value, place->length);
-	}
-	free(places.list);
-	return good;
+	append_header(context, name, name_length, value, length);
 }
 
 bool record_headers_begin(
     struct record_headers *headers, const struct message *message, struct err *err)
 {
 	headers->count = 0;
-	return !message->headers || add_application_headers(headers, message, err);
+	return !message->headers ||
+	       message_headers(message, &headers->bytes, add_application_header, headers, err);
 }
 
 void record_headers_add_id(struct record_headers *headers, const struct message *message)

@@ -12,7 +12,7 @@
 struct record_headers {
 	struct producer_header *list;
 	int count, capacity;
-	struct text bytes; /* names and values of the application's headers */
+	struct text bytes; /* names and values of the application's headers that are not plain */
 	char id[UUID_TEXT];
 };
 
@@ -20,7 +20,7 @@ void record_headers_finish(struct record_headers *headers);
 
 /*
  * Starts the next record with the application's headers. ERR_REJECT: the row's headers are
- * malformed. Keeps no pointer into `message`.
+ * malformed. `message` must stay valid until the record was handed over.
  */
 bool record_headers_begin(
     struct record_headers *headers, const struct message *message, struct err *err) MUST_CHECK;

@@ -36,7 +36,10 @@ enum {
 	TOPICS_A_TURN = 256,
 	STATUS_MS = 100,
 	LONGEST_WAIT_MS = 1000,
-	PATIENCE_MS = 5,   /* delay of reports that nothing waits for */
+	PATIENCE_MS = 5, /* delay of reports that nothing waits for */
+	GATHER_MS = 5,   /* delay of the rows of a page */
+	GATHER_ROWS = 4096,
+	NAP_US = 500,      /* between reads of a page whose rows are gathered */
 	GRACE_PART = 4,    /* grace after a statement's limit: a quarter of the limit */
 	RELEASE_MS = 2500, /* time to end a producer that is given up and write the last row */
 };
@@ -63,6 +66,7 @@ struct shard_worker {
 	bool first_row;        /* the next row is the page's first */
 	struct stream_page page;
 	int64_t page_rows, page_bytes, page_id; /* the page so far, and its last row */
+	int64_t gathered, gather_until;         /* rows that wait for the next turn of the sender */
 	int64_t topics_asked_at, unready_asked_at, status_at, stop_at;
 	bool topics_told;  /* metadata_fd was written: a topic changed */
 	int topics_to_ask; /* topics in use that are left in this round */
@@ -369,6 +373,7 @@ static bool take_copied_row(
 	    &shard_worker->metrics, stream_next_sequence(shard_worker->stream), message.due_us);
 	stream_row(shard_worker->stream, &message);
 	shard_worker->page_rows++;
+	shard_worker->gathered++;
 	shard_worker->page_bytes += length;
 	return true;
 }
@@ -395,20 +400,29 @@ static void cut_page(struct shard_worker *shard_worker, int64_t now)
 	end_row_page(shard_worker, now, true);
 }
 
-/* True: more rows may be there at once. */
+/*
+ * True: more rows may be there at once. Libpq reads at most 16 KiB at a time, so it is asked to
+ * read again until no row comes.
+ */
 static bool take_copied_rows(struct shard_worker *shard_worker, int64_t now)
 {
 	struct err err;
+	bool came = false;
 	for (int i = 0; i < ROWS_A_TURN; i++) {
 		enum pg_copy what;
 		char *row;
 		int length;
-		if (!pg_copy_next(shard_worker->read.pg, &what, &row, &length, &err)) {
+		bool waits, good = pg_copy_next(shard_worker->read.pg, &what, &row, &length, &err);
+		waits = good && what == PG_COPY_WAIT;
+		if (waits && !came)
+			return false;
+		if (!good || (waits && !pg_step(shard_worker->read.pg, &err))) {
 			read_failed(shard_worker, now, &err);
 			return false;
 		}
-		if (what == PG_COPY_WAIT)
-			return false;
+		came = !waits;
+		if (waits)
+			continue;
 		if (what == PG_COPY_END) {
 			end_row_page(shard_worker, now, false);
 			return true;
@@ -821,21 +835,65 @@ static struct pollfd link_pollfd(const struct link *link)
 			: (struct pollfd){.fd = -1};
 }
 
+/*
+ * The rows of a page go to the producer in large groups. Each row that it gets wakes librdkafka's
+ * thread, which sends the records that are there: a backlog would become many small requests, which
+ * cost the broker most, and cost the time of the wake-ups here.
+ */
+static bool gathers_rows(const struct shard_worker *shard_worker, int64_t now)
+{
+	return shard_worker->copying && shard_worker->gathered < GATHER_ROWS &&
+	       now < shard_worker->gather_until;
+}
+
+static bool step_sender(struct shard_worker *shard_worker, int64_t now)
+{
+	if (gathers_rows(shard_worker, now))
+		return false;
+
+	bool more = record_sender_step(shard_worker->sender, now);
+	/* what is left of the group goes with the next turn */
+	shard_worker->gathered = 0;
+	shard_worker->gather_until = more ? now : now + GATHER_MS;
+	return more;
+}
+
+enum { LOG_FD, READ_FD };
+
+/*
+ * The server sends a page in pieces of 8 KiB. A turn for each of them would cost both sides more
+ * than the rows do; rows that are gathered need no turn, so a nap lets the socket collect pieces.
+ */
+static bool wait_for_fds(struct pollfd *fds, int count, int64_t wait_ms, bool gathers)
+{
+	struct timespec nap = {.tv_nsec = NAP_US * 1000};
+
+	if (!gathers)
+		return poll(fds, (nfds_t)count, (int)wait_ms) >= 0;
+	/* what is there already, as of a large row, is read at once */
+	if (poll(fds, (nfds_t)count, 0) != 0)
+		return true;
+	fds[READ_FD].fd = -1;
+	return ppoll(fds, (nfds_t)count, &nap, NULL) >= 0;
+}
+
 static void wait_for_worker_events(struct shard_worker *shard_worker, int64_t now)
 {
 	struct pollfd fds[6] = {0};
 	int count = 0;
-	bool patient = stream_is_patient(shard_worker->stream) &&
-		       record_sender_wait(shard_worker->sender) == INT64_MAX;
+	bool gathers = gathers_rows(shard_worker, now);
+	bool patient = gathers || (stream_is_patient(shard_worker->stream) &&
+				      record_sender_wait(shard_worker->sender) == INT64_MAX);
 	int64_t wait = now + (patient ? PATIENCE_MS : LONGEST_WAIT_MS);
 	const int64_t clocks[] = {stream_clock(shard_worker, now), link_wait(&shard_worker->log),
 	    shard_worker->reading ? shard_worker->read_by : INT64_MAX,
 	    shard_worker->owned ? link_wait(&shard_worker->read) : INT64_MAX,
-	    record_sender_wait(shard_worker->sender), resume_wait(shard_worker->resume)};
+	    gathers ? shard_worker->gather_until : record_sender_wait(shard_worker->sender),
+	    resume_wait(shard_worker->resume)};
 	for (size_t i = 0; i < sizeof clocks / sizeof *clocks; i++)
 		wait = clocks[i] < wait ? clocks[i] : wait;
 
-	struct link *links[] = {&shard_worker->log, &shard_worker->read};
+	struct link *links[] = {[LOG_FD] = &shard_worker->log, [READ_FD] = &shard_worker->read};
 	for (int i = 0; i < 2; i++)
 		fds[count++] = link_pollfd(links[i]);
 	struct pollfd *told = &fds[count++], *woken = &fds[count++];
@@ -846,7 +904,7 @@ static void wait_for_worker_events(struct shard_worker *shard_worker, int64_t no
 		fds[count++] =
 		    (struct pollfd){.fd = record_sender_fd(shard_worker->sender), .events = POLLIN};
 
-	bool polled = wait > now && poll(fds, (nfds_t)count, (int)(wait - now)) >= 0;
+	bool polled = wait > now && wait_for_fds(fds, count, wait - now, gathers);
 	for (int i = 0; i < 2; i++)
 		links[i]->quiet = polled && !fds[i].revents;
 	shard_worker->topics_told |= drain_eventfd(told);
@@ -863,7 +921,7 @@ static void *run_shard_worker(void *context)
 		step_log_link(shard_worker, now);
 		bool more = step_read_link(shard_worker, now);
 		more |= resume_step(shard_worker->resume, now);
-		more |= record_sender_step(shard_worker->sender, clock_ms());
+		more |= step_sender(shard_worker, clock_ms());
 		more |= ask_topics(shard_worker, now);
 		end = note_stream_status(shard_worker, now);
 		if (shard_worker->stop_at && now >= shard_worker->stop_at &&

@@ -786,13 +786,6 @@ bool statements_bounds(
 		return false;
 
 	struct bounds *bounds = &statements->bounds;
-	bool too_many = pg_is_null(result, 0, BOUNDS_NEXT) && pg_is_null(result, 0, BOUNDS_LISTED);
-	if (too_many) {
-		/* The chunk had more than CHUNK_ROWS rows: ask for a smaller one. */
-		statements->chunk_xids = higher_of(1, statements->chunk_xids / 4);
-		return true;
-	}
-
 	if (bounds->tick != statements->asked_tick)
 		begin_bounds(statements, result);
 	free(bounds->next_xid);
@@ -815,6 +808,7 @@ static bool send_bounds_query(struct statements *statements, const struct link *
 
 	add_text_parameter(&parameters, statements->publisher);
 	add_number_parameter(&parameters, statements->shard);
+	add_number_parameter(&parameters, statements->shards);
 	add_number_parameter(&parameters, page->n);
 	add_number_parameter(&parameters, page->nonce);
 	add_number_parameter(&parameters, page->tick);
