@@ -167,21 +167,23 @@ struct item *item_create(struct item_pool *pool, const struct consumer_record *r
 	return item;
 }
 
-/* size: of the name, with its NUL. Most names of other headers differ in their size. */
+/* size: of the name, with its NUL. Other headers seldom have a name of the same size. */
 static bool is_claim(const char *name, size_t size)
 {
-#define CLAIM(name)                                                                                \
-	{                                                                                          \
-		name, sizeof name                                                                  \
-	}
 	static const struct {
 		const char *name;
 		size_t size;
-	} claims[] = {CLAIM("outbox-origin-topic"), CLAIM("outbox-origin-partition"),
-	    CLAIM("outbox-origin-offset"), CLAIM("outbox-origin-time"),
-	    CLAIM("outbox-origin-position"), CLAIM("outbox-attempts"), CLAIM("outbox-reason"),
-	    CLAIM("outbox-retry-at")};
-#undef CLAIM
+	} claims[] = {
+	    {"outbox-origin-topic", sizeof "outbox-origin-topic"},
+	    {"outbox-origin-partition", sizeof "outbox-origin-partition"},
+	    {"outbox-origin-offset", sizeof "outbox-origin-offset"},
+	    {"outbox-origin-time", sizeof "outbox-origin-time"},
+	    {"outbox-origin-position", sizeof "outbox-origin-position"},
+	    {"outbox-attempts", sizeof "outbox-attempts"},
+	    {"outbox-reason", sizeof "outbox-reason"},
+	    {"outbox-retry-at", sizeof "outbox-retry-at"},
+	};
+
 	for (size_t i = 0; i < sizeof claims / sizeof *claims; i++)
 		if (claims[i].size == size && memcmp(claims[i].name, name, size) == 0)
 			return true;
@@ -293,6 +295,7 @@ struct item *item_list_take(struct item_list *list)
 	struct item *item = list->first;
 	if (!item)
 		return NULL;
+
 	list->first = item->link;
 	if (!list->first)
 		list->last = NULL;
