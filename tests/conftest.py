@@ -38,6 +38,7 @@ _terminal = None  # standard error as it was before pytest began to capture it
 def pytest_addoption(parser):
     parser.addoption("--full", action="store_true",
                      help="the counts of a release, not a tenth; every case of what is rotated")
+    parser.addoption("--every", action="store_true", help="every case of what is rotated, with small counts")
     parser.addoption("--minutes", type=float, default=10, help="how long the soak goes on")
     parser.addoption("--seed", type=int, help="repeat a run; without it each run has another")
 
@@ -72,7 +73,7 @@ def turn_of(items, seed):
 
 @pytest.hookimpl(trylast=True)  # -k has chosen
 def pytest_collection_modifyitems(config, items):
-    if not config.option.full:
+    if not config.option.full and not config.option.every:
         chosen = turn_of(items, config.option.seed)
         config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
         items[:] = chosen

@@ -7,6 +7,7 @@ import importlib.machinery
 import importlib.util
 import json
 import os
+import re
 
 import pytest
 
@@ -52,6 +53,28 @@ DRAWN = DRAW.draw("a.json", BARS)
 def test_a_stale_or_lonely_figure_is_found(files, page, fault):
     found = list(DRAW.faults_of(files, {"p.md": page or "![rows per second](../figures/a.svg)"}))
     assert any(fault in line for line in found) if fault else not found
+
+
+def lines(**changes):
+    return {"kind": "lines", "title": "t", "unit": "ms", "x": {"name": "messages a second", "values": [1, 10, 100]},
+            "series": [{"name": "relay", "values": [2, None, 50]}, {"name": "limit", "values": [1, 3, 9]}], **changes}
+
+
+@pytest.mark.parametrize("scale,steps", [("log", ["1", "2", "5", "10", "20", "50"]), (None, ["0", "10", "20", "30", "40", "50"])])
+def test_lines_have_their_points_and_round_steps(scale, steps):
+    drawn = DRAW.draw("a.json", json.dumps(lines(scale=scale)))
+    assert drawn.count("<circle") == 5 and drawn.count("<polyline") == 2
+    assert re.findall(r'text-anchor="end">([\d.]+)</text>', drawn) == steps
+    points = re.search(r'<polyline [^>]*points="([^"]+)"', drawn)[1].split()
+    (left, low), (right, high) = ([float(part) for part in point.split(",")] for point in points)
+    assert left < right and low > high  # the larger value is higher up
+
+
+@pytest.mark.parametrize("low,high,log,steps", [
+    (3.2, 480, True, [2, 5, 10, 20, 50, 100, 200, 500]), (1, 2, True, [1, 2]), (5, 434000, False, [
+        0, 100000, 200000, 300000, 400000, 500000]), (0.1, 0.9, False, [0, 0.2, 0.4, 0.6, 0.8, 1])])
+def test_steps_enclose_the_values(low, high, log, steps):
+    assert DRAW.steps_between(low, high, log) == pytest.approx(steps)
 
 
 def test_a_drawing_is_the_same_each_time_and_has_both_colours():

@@ -1,5 +1,6 @@
 """The harness itself: a judge that finds nothing is worth nothing until it has found something."""
 
+import argparse
 import importlib
 import json
 import os
@@ -458,7 +459,9 @@ def peers_table(monkeypatch):
 
 
 def test_a_bound_of_the_bench_beside_peers_is_judged_by_medians(peers_table):
-    figures = {key: [100.0, 1.0, 1.0] for key, _, _ in peers_table.FIGURES}
+    figures = {key: [100.0, 1.0, 1.0] for key in
+               [key for key, _, _ in peers_table.DRAIN + peers_table.REST_AND_CRASH]
+               + [f"rate1000_{key}" for key, _, _ in peers_table.AT_RATE]}
     systems = ("default", "tuned", "relay")
     results = {system: dict(figures) for system in systems}
     results["relay"]["drain_rate"] = [4.0, 3.9, 90.0]
@@ -475,3 +478,60 @@ def test_a_bound_of_the_bench_beside_peers_is_judged_by_medians(peers_table):
     result = peers_table.summary(results, {"titles": dict.fromkeys(systems, "a system")})
     assert not [bound for bound in result["bounds"] if "published twice" in bound["name"]][0][
         "reached"]
+
+
+def test_a_part_of_the_bench_beside_peers_has_its_rows_and_bounds_only(peers_table):
+    titles = {"default": "Debezium, default", "tuned": "Debezium, tuned", "relay": "outbox-relay"}
+    figures = {f"rate{rate}_{key}": [2.0] for rate in (4, 1000) for key, _, _ in peers_table.AT_RATE}
+    about = {"titles": titles, "rates": [4, 1000], "loads": [{"load": 0.0}], "date": "2026-11-26", "machine": "m",
+             "versions": "v", "command": "c", "messages": 1, "seconds": 1, "idle_seconds": 1, "runs": 1}
+    text = peers_table.text(peers_table.summary({system: dict(figures) for system in titles}, about))
+    assert "| 4/s: commit to consumer, p50, ms" in text and "| 1,000/s: process and its sessions, % core" in text
+    assert "drain" not in text.partition("| figure")[2]
+    assert "p50 at 1,000/s, beside tuned" in text and "idle" not in text.partition("| bound")[2]
+
+
+CHARTS = os.path.join(os.path.dirname(PEERS), "charts")
+
+
+@pytest.fixture
+def charts(monkeypatch):
+    monkeypatch.syspath_prepend(CHARTS)
+    yield importlib.import_module("charts")
+    sys.modules.pop("charts")
+
+
+def test_the_charts_are_listed_and_a_wrong_name_is_refused(charts):
+    def run(*words):
+        return subprocess.run([os.path.join(CHARTS, "run"), *words], capture_output=True, text=True, timeout=60)
+
+    assert [line.split()[0] for line in run("--list").stdout.splitlines()] == [chart.name for chart in charts.CHARTS]
+    assert "there is no chart 'paint'" in run("paint").stderr
+    assert "needs --peers FILE" in run("rate_p50").stderr
+
+
+def test_a_chart_of_the_peers_is_made_of_the_parts_of_a_run(charts, tmp_path):
+    about = {"titles": {"default": "Debezium, default", "relay": "outbox-relay"}, "date": "2026-11-26",
+             "versions": "v", "command": "tests/bench/peers/run"}
+    for rate, p50 in ((4, 3.04), (1000, 2.5)):
+        medians = {system: {f"rate{rate}_p50": p50 * factor} for system, factor in (("relay", 1), ("default", 100))}
+        (tmp_path / f"{rate}").write_text(json.dumps({"about": {**about, "rates": [rate]}, "medians": medians}))
+    options = argparse.Namespace(build="build", peers=[tmp_path / "1000", tmp_path / "4"], into=tmp_path, quick=False,
+                                 runs=None)
+    charts.write(charts.Bench(options), charts.CHARTS[0])
+    made = json.loads((tmp_path / "rate_p50.json").read_text())
+    assert made["x"]["values"] == [4, 1000] and made["kind"] == "lines" and made["scale"] == "log"
+    assert made["series"] == [{"name": "outbox-relay", "values": [3.04, 2.5]},
+                              {"name": "Debezium, default", "values": [304, 250], "colour": "fourth"}]
+    assert made["command"] == "command: tests/bench/peers/run; tests/bench/peers/run; tests/bench/charts/run --peers FILE rate_p50"
+
+
+def test_the_times_of_a_topic_are_those_of_its_batches(charts, kafka, topic):
+    kafka.alter_topic(topic, **{"message.timestamp.type": "LogAppendTime"})
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    began = time.time() * 1000
+    for partition in (0, 5, 0):
+        producer.produce(topic, b"x", partition=partition)
+        assert producer.flush(30) == 0
+    first, last = charts.appended_ms(kafka, topic)
+    assert began - 1000 <= first < last <= time.time() * 1000 + 1000

@@ -1,18 +1,19 @@
-"""CPU of a system's sessions in PostgreSQL, by /proc."""
+"""CPU of a process, and of a system's sessions in PostgreSQL."""
 
-import os
 import re
 import threading
+import time
 
-TICKS = os.sysconf("SC_CLK_TCK")
 HELPER = re.compile(r"postgres: parallel worker for PID (\d+)")
 
 
 def process_cpu(pid):
-    """Seconds of user and system time."""
-    with open(f"/proc/{pid}/stat") as file:
-        fields = file.read().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
+    """Seconds of user and system time, by the process's own clock: the ticks of /proc are coarser than what a process at
+    rest uses in half a minute."""
+    try:
+        return time.clock_gettime(~int(pid) << 3 | 2)  # as clock_getcpuclockid makes it
+    except OSError as error:
+        raise ProcessLookupError(pid) from error
 
 
 class Sessions:

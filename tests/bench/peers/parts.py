@@ -1,7 +1,7 @@
 """What is measured of each system. A part returns {figure: value}.
 
-A system's turn: it starts on an empty table; 1,000 and 5,000 messages a second; rest; it is
-stopped, rows are written, it starts again and drains them. The crash has a turn of its own.
+A system's turn: it starts on an empty table; messages at each rate; rest; it is stopped, rows are
+written, it starts again and drains them. The crash has a turn of its own.
 """
 
 import json
@@ -18,10 +18,11 @@ from support.kafka import VERSION as KAFKA
 from support.postgres import Postgres
 from support.process import wait_for
 
-RATES = (1000, 5000)
+BUSY = 1000          # a second: lower rates need less warm-up, and more time for as many messages
 PARTITIONS = 6
-WARM_S = 10          # at a rate, before what counts
+WARM_S, LOW_WARM_S = 10, 3  # at a rate, before what counts
 COMPILE_S = 20       # more of it at the first rate: the JVM compiles what it runs often
+LOW_MESSAGES = 300   # of a rate below BUSY, where the time allows
 SETTLE_S = 5         # between the last message and the rest
 TRANSACTION = 10000  # rows of one, in a fill
 
@@ -156,19 +157,28 @@ def rest(turn):
             "idle": (spent["process"] + spent["backends"]) / lasted * 100}
 
 
+def times_of(options, rate):
+    """(warm-up, length) of a rate, in seconds."""
+    if rate < BUSY:
+        return LOW_WARM_S, max(options.seconds, min(LOW_MESSAGES // rate, options.low_seconds))
+    return WARM_S + (COMPILE_S if rate == options.rates[0] else 0), options.seconds
+
+
 def at_rate(turn, rate):
-    options, warm = turn.options, WARM_S + (COMPILE_S if rate == RATES[0] else 0)
-    first = turn.numbers(rate * (warm + options.seconds) + 100)
+    options = turn.options
+    warm, seconds = times_of(options, rate)
+    first = turn.numbers(rate * (warm + seconds) + 100)
     with Load(options.load, "write", "--brokers", turn.kafka.bootstrap, "--topic", turn.topic,
               "--dsn", turn.postgres.dsn(turn.database), "--sql", turn.system.sql, "--first",
-              first, "--rate", rate, "--warm", warm, "--seconds", options.seconds) as load:
+              first, "--rate", rate, "--warm", warm, "--seconds", seconds) as load:
         load.expect("warm")
-        before = turn.cpu()
+        before, began = turn.cpu(), time.monotonic()
         done = load.expect("done")
-        spent = difference(before, turn.cpu())
+        spent, lasted = difference(before, turn.cpu()), time.monotonic() - began
     name = f"rate{rate}"
     figures = {f"{name}_{key}": done[key]
                for key in ("held", "p50", "p99", "stamp_p50", "stamp_p99")}
+    figures[f"{name}_core"] = (spent["process"] + spent["backends"]) / lasted * 100
     figures[f"{name}_memory"] = turn.system.process.peak_memory() / 2**20
     return {**figures, **per_million(name, spent, done["messages"])}
 
@@ -225,6 +235,16 @@ def crash(turn):
             "crash_backwards": done["backwards"], "crash_seconds": lasted}
 
 
+def without_paths(words):
+    """The options that change a figure, and not those that say where things are."""
+    words = iter(words)
+    for word in words:
+        if word in ("--json", "--build", "--relay"):
+            next(words, None)
+        elif not word.startswith(("--json=", "--build=", "--relay=")):
+            yield word
+
+
 class Bench:
     def __init__(self, options):
         self.options = options
@@ -257,7 +277,7 @@ class Bench:
             for index in range(len(SYSTEMS)):
                 system = SYSTEMS[(run + index) % len(SYSTEMS)]
                 self._turn(results, system, run)
-        for system in SYSTEMS:
+        for system in SYSTEMS if "kill" in self.options.parts else ():
             with Turn(self, system) as turn:
                 self._part(results, turn, "kill", crash)
         return results
@@ -266,11 +286,13 @@ class Bench:
         say(f"run {run + 1} of {self.options.runs}: {system.title}")
         with Turn(self, system) as turn:
             turn.begin()
-            for rate in RATES:
+            for rate in self.options.rates if "rates" in self.options.parts else ():
                 self._part(results, turn, f"{rate}/s", lambda turn, rate=rate: at_rate(turn, rate))
-            self._part(results, turn, "rest", rest)
+            if "rest" in self.options.parts:
+                self._part(results, turn, "rest", rest)
             turn.system.stop()
-            self._part(results, turn, "drain", drain)
+            if "drain" in self.options.parts:
+                self._part(results, turn, "drain", drain)
 
     def _part(self, results, turn, name, measure):
         load = os.getloadavg()[0]
@@ -290,12 +312,13 @@ class Bench:
                       if line.startswith("model name")]
         return {
             "date": time.strftime("%Y-%m-%d", time.gmtime()),
-            "command": " ".join(["tests/bench/peers/run", *sys.argv[1:]]),
+            "command": " ".join(["tests/bench/peers/run", *without_paths(sys.argv[1:])]),
             "machine": f"{os.cpu_count()} cores, {models[0] if models else 'unknown'}, "
                        f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') // 2**30} GiB",
             "versions": f"{version}, Debezium 3.2.7.Final on Kafka Connect {KAFKA}, PostgreSQL "
                         f"{self.postgres.execute('show server_version')[0][0].split()[0]}, "
                         f"Apache Kafka {KAFKA}",
             "titles": {system.name: system.title for system in SYSTEMS},
+            "rates": sorted(options.rates) if "rates" in options.parts else [],
             "messages": options.messages, "seconds": options.seconds,
             "idle_seconds": options.idle_seconds, "runs": options.runs, "loads": self.loads}

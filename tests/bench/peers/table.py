@@ -3,7 +3,7 @@
 from statistics import median
 
 # key, name, unit
-FIGURES = [
+DRAIN = [
     ("drain_rate", "drain, first record to last", "rows/s"),
     ("drain_per_cpu", "drain: messages a CPU second", "/s"),
     ("drain_cpu_process", "drain: CPU a million, process", "s"),
@@ -12,22 +12,22 @@ FIGURES = [
     ("drain_cpu_whole", "drain: CPU a million, from the start", "s"),
     ("drain_begin", "drain: from the start to the first record", "s"),
     ("drain_memory", "drain: peak resident memory", "MiB"),
-    ("rate1000_p50", "commit to consumer at 1,000/s, p50", "ms"),
-    ("rate1000_p99", "commit to consumer at 1,000/s, p99", "ms"),
-    ("rate1000_stamp_p50", "the same from before the commit, p50", "ms"),
-    ("rate1000_stamp_p99", "the same from before the commit, p99", "ms"),
-    ("rate1000_per_cpu", "1,000/s: messages a CPU second", "/s"),
-    ("rate1000_cpu_process", "1,000/s: CPU a million, process", "s"),
-    ("rate1000_cpu_backends", "1,000/s: CPU a million, its sessions", "s"),
-    ("rate1000_cpu_broker", "1,000/s: CPU a million, the broker", "s"),
-    ("rate1000_memory", "1,000/s: peak resident memory", "MiB"),
-    ("rate1000_held", "1,000/s: the writer held", ""),
-    ("rate5000_p50", "commit to consumer at 5,000/s, p50", "ms"),
-    ("rate5000_p99", "commit to consumer at 5,000/s, p99", "ms"),
-    ("rate5000_stamp_p50", "the same from before the commit, p50", "ms"),
-    ("rate5000_stamp_p99", "the same from before the commit, p99", "ms"),
-    ("rate5000_per_cpu", "5,000/s: messages a CPU second", "/s"),
-    ("rate5000_held", "5,000/s: the writer held", ""),
+]
+# of each rate, which comes in front of the key and of the name
+AT_RATE = [
+    ("p50", "commit to consumer, p50", "ms"),
+    ("p99", "commit to consumer, p99", "ms"),
+    ("stamp_p50", "the same from before the commit, p50", "ms"),
+    ("stamp_p99", "the same from before the commit, p99", "ms"),
+    ("core", "process and its sessions", "% core"),
+    ("per_cpu", "messages a CPU second", "/s"),
+    ("cpu_process", "CPU a million, process", "s"),
+    ("cpu_backends", "CPU a million, its sessions", "s"),
+    ("cpu_broker", "CPU a million, the broker", "s"),
+    ("memory", "peak resident memory", "MiB"),
+    ("held", "the writer held", ""),
+]
+REST_AND_CRASH = [
     ("idle_process", "idle, process", "% core"),
     ("idle_backends", "idle, its sessions", "% core"),
     ("idle", "idle, together", "% core"),
@@ -38,6 +38,14 @@ FIGURES = [
     ("crash_seconds", "from the kill to the last record", "s"),
     ("crash_backwards", "out of their key's order after it", ""),
 ]
+
+
+def figures_of(result):
+    """The figures that were measured: --parts and --rates leave out some."""
+    rates = [(f"rate{rate}_{key}", f"{rate:,}/s: {name}", unit)
+             for rate in result["about"]["rates"] for key, name, unit in AT_RATE]
+    return [row for row in DRAIN + rates + REST_AND_CRASH if row[0] in result["medians"]["relay"]]
+
 
 # what is bounded, key, beside whom (None: the value itself), '<' at most or '>' at least, bound
 BOUNDS = [
@@ -86,7 +94,7 @@ def summary(results, about):
                        for key, value in figures.items()}
               for system, figures in medians.items() if system != "relay"}
     return {"about": about, "runs": results, "medians": medians, "ratios": ratios,
-            "bounds": [judged(medians, *bound) for bound in BOUNDS]}
+            "bounds": [judged(medians, *bound) for bound in BOUNDS if bound[1] in medians["relay"]]}
 
 
 def shown(value):
@@ -102,7 +110,7 @@ def shown(value):
 def rows_of(result):
     titles = result["about"]["titles"]
     yield ["figure", *titles.values(), "relay : default", "relay : tuned"]
-    for key, name, unit in FIGURES:
+    for key, name, unit in figures_of(result):
         values = [shown(result["medians"][system][key]) for system in titles]
         yield [name + (f", {unit}" if unit else ""), *values,
                *(shown(result["ratios"][system][key]) for system in ("default", "tuned"))]
@@ -133,4 +141,5 @@ def text(result):
             f"{about['idle_seconds']} s idle; medians of {about['runs']}, the kill once",
             f"load average before the parts: {min(loads):.1f} to {max(loads):.1f}, "
             f"median {median(loads):.1f} (the part before is in it)"]
-    return "\n".join([*head, "", aligned(rows_of(result)), "", aligned(bounds_of(result))])
+    bounds = ["", aligned(bounds_of(result))] if result["bounds"] else []
+    return "\n".join([*head, "", aligned(rows_of(result)), *bounds])
