@@ -76,8 +76,9 @@ static const struct command_option options[] = {
 	"The outbox-relay to measure. Default: outbox-relay in the folder of outbox-relay-bench, "
 	"else the one on PATH."},
     {"before", "PROGRAM",
-	"Another outbox-relay, of an earlier version, that `pace` measures too, without a setting "
-	"of the pace."},
+	"Another outbox-relay that `pace` measures too. It must know the schema of this version; "
+	"it "
+	"gets no setting of the pace."},
     {"json", NULL, "Prints one JSON object."},
     {"markdown", NULL, "Prints this help as a page of documentation."},
     {"version", NULL, "Prints the version."},

@@ -1,5 +1,6 @@
 """[publisher] pace: how many windows a steady trickle of messages becomes, and how they travel."""
 
+import contextlib
 import time
 
 import pytest
@@ -13,10 +14,14 @@ WINDOWS = "SELECT first_tick + cardinality(ticks) FROM outbox.log ORDER BY n DES
 def windows_of_a_trickle(database, kafka, topic, relay):
     """Writes a message each 10 ms; returns the number of their windows and the seconds it took."""
     relay.wait_ready()
-    present = count_records(kafka.bootstrap, [topic])
+    present = count_records(kafka.bootstrap, [topic]) + 1
+    # A new owner opens no window before it has read the tails, so the first message comes alone.
+    database.execute("SELECT outbox.publish(%s, 'k', 'x')", (topic,))
+    relay.wait_for(lambda: count_records(kafka.bootstrap, [topic]) >= present, 30, "the first")
     before = database.execute(WINDOWS)[0][0]
     began = time.monotonic()
-    with database.connect() as connection, connection.cursor() as cursor:
+    with contextlib.closing(database.connect()) as connection:  # each statement is a transaction
+        cursor = connection.cursor()
         for i in range(MESSAGES):
             cursor.execute("SELECT outbox.publish(%s, %s, 'x')", (topic, f"k{i}"))
             time.sleep(max(0, began + (i + 1) * EVERY - time.monotonic()))
@@ -40,7 +45,7 @@ def test_economy_makes_few_windows_and_latency_many(database, kafka, topic, make
 def test_a_key_of_its_own_wins_over_the_pace(database, kafka, topic, make_relay):
     windows, _ = windows_of_a_trickle(database, kafka, topic, make_relay(
         publisher_pace="economy", publisher_poll_busy="300ms", publisher_poll_idle="300ms"))
-    assert windows <= 10
+    assert 2 <= windows <= 10
 
 
 @pytest.mark.parametrize("pace", ["latency", "economy"])
