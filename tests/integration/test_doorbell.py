@@ -15,6 +15,7 @@ from support.auditor import settle
 from support.pgbouncer import PgBouncer
 from support.postgres import Postgres
 from support.process import wait_for
+from support.relay import run_command
 
 POLL = 0.9    # seconds: how often a sleeping shard looks
 PROMPT = 0.6  # the metric lags: a median below this is not that of a poll each 0.9 s
@@ -103,6 +104,23 @@ def test_a_message_for_which_nobody_rings_is_found_within_a_second(database, top
     assert statistics.median(times) < PROMPT, times
     assert relay.metric("relay_bell_missed_total") == 1 and not is_asleep(relay)
     assert holders(database) == []
+
+
+def test_doctor_names_what_keeps_writers_from_ringing(database, kafka, topic, make_relay):
+    settings = {"DATABASE_URL": database.dsn,
+                "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap}
+
+    def report():
+        return run_command(["doctor"], settings)[1]
+
+    fall_asleep(make_relay().wait_ready())
+    assert "wake the relay" not in report() and "lock" not in report()
+    with database.connect(autocommit=False, application_name="slow shop") as ringer:
+        publish_in(ringer, topic)
+        assert "slow shop) has lock 2 of the doorbell" in report()
+        ringer.rollback()
+    database.execute("ALTER TABLE outbox.message DISABLE TRIGGER outbox_bell")
+    assert "it polls: the trigger outbox_bell is disabled" in report()
 
 
 def test_the_miss_names_the_session_whose_ring_is_open(database, topic, make_relay):
