@@ -261,6 +261,10 @@ void bell_look_ends(struct bell *bell, int64_t now, int seat, bool found)
 	place->looked = place->began;
 	place->began = 0;
 
+	/* The window was empty: a shard looks again after the last row of a window. */
+	if (bell->suspect_seat == seat && !bell->confirmed)
+		bell->suspect_at = 0;
+
 	if (found) {
 		bell->busy_at = now;
 		bell->found = true;
