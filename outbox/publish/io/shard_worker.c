@@ -401,8 +401,8 @@ static void cut_page(struct shard_worker *shard_worker, int64_t now)
 }
 
 /*
- * True: more rows may be there at once. Libpq reads at most 16 KiB at a time, so it is asked to
- * read again until no row comes.
+ * True: more rows may be there at once. Libpq reads at most 16 KiB at a time, so the worker reads
+ * again until no row comes.
  */
 static bool take_copied_rows(struct shard_worker *shard_worker, int64_t now)
 {
