@@ -233,6 +233,25 @@ def database(postgres, migrated, request):
     postgres.drop_database(name)
 
 
+@pytest.fixture(scope="session")
+def quiet_postgres():
+    """A server that allows no PREPARE TRANSACTION, as is PostgreSQL's default: its writers ring the doorbell. Its oids
+    are above 2**31, which the locks of the doorbell hold as negative numbers."""
+    with Postgres(next_oid=3_000_000_000, max_prepared_transactions=0) as server:
+        server.create_database("migrated")
+        Database(server, "migrated").migrate()
+        yield server
+
+
+@pytest.fixture
+def quiet_database(quiet_postgres, request):
+    """A database of this test's own on that server, with the schema in it."""
+    name = _name(request)
+    quiet_postgres.create_database(name, template="migrated")
+    yield Database(quiet_postgres, name)
+    quiet_postgres.drop_database(name)
+
+
 @pytest.fixture
 def own_database():
     """A database with the schema on a server of its own, to be stopped and killed."""

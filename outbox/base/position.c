@@ -126,6 +126,39 @@ bool outbox_position_parse(const char *text, size_t length, struct outbox_positi
 	return true;
 }
 
+/* The length of the text up to its tick. The text is a position. */
+static size_t prefix_length(const char *text, size_t length)
+{
+	for (int colons = 0; length > 0; length--)
+		if (text[length - 1] == ':' && ++colons == 2)
+			break;
+	return length;
+}
+
+bool position_prefix_parse(struct position_memo *memo, const char *text, size_t length,
+    struct outbox_position *ret_position)
+{
+	const char *at = text + memo->length, *end = text + length;
+
+	if (memo->length && length > memo->length &&
+	    memcmp(text, memo->prefix, memo->length) == 0) {
+		*ret_position = memo->position;
+		return end[-1] != ':' &&
+		       read_position_number(&at, end, INT64_MAX, &ret_position->tick) &&
+		       read_position_number(&at, end, INT64_MAX, &ret_position->id) && at == end;
+	}
+
+	if (!outbox_position_parse(text, length, ret_position))
+		return false;
+	/* a text with many leading zeros may be longer than any that is written */
+	memo->length = prefix_length(text, length);
+	if (memo->length > sizeof memo->prefix)
+		memo->length = 0;
+	memcpy(memo->prefix, text, memo->length);
+	memo->position = *ret_position;
+	return true;
+}
+
 bool outbox_position_comparable(const struct outbox_position *a, const struct outbox_position *b)
 {
 	return a->shard == b->shard && a->epoch == b->epoch &&

@@ -21,7 +21,6 @@
 #include "fault.h"
 #include "logging.h"
 #include "outbox_error.h"
-#include "position.h"
 #include "redelivery.h"
 #include "state_folder.h"
 #include "text.h"
@@ -502,7 +501,9 @@ static void find_expression(const struct inbox_settings *settings, struct item *
 static void set_store_id(struct item *item, const void *id, size_t length)
 {
 	char digest[ITEM_DIGEST];
-	item->id = item_short_id(id, length, digest, &item->id_length);
+	size_t short_length;
+	item->id = item_short_id(id, length, digest, &short_length);
+	item->id_length = (uint32_t)short_length;
 	if (item->id != digest)
 		return;
 	free(item->owned_leg);
@@ -525,15 +526,17 @@ static void add_leg(struct item *item)
 }
 
 /* A message without a known position is not from a relay, or is a replay: it counts as new. */
-static void take_position(struct item *item)
+static void take_position(struct inbox_partition *assigned, struct item *item)
 {
 	const struct outbox_rules_header *header = item_header(item, "outbox-position");
 	struct outbox_position position;
-	if (header && outbox_position_parse(header->value, header->length, &position))
+	if (header &&
+	    position_prefix_parse(&assigned->positions, header->value, header->length, &position))
 		set_store_id(item, header->value, header->length);
 }
 
-static void identify_item(const struct inbox_settings *settings, struct item *item)
+static void identify_item(
+    struct inbox_partition *assigned, const struct inbox_settings *settings, struct item *item)
 {
 	const struct outbox_inbox_message *message = &item->public;
 	const struct outbox_rules_header *header;
@@ -553,7 +556,7 @@ static void identify_item(const struct inbox_settings *settings, struct item *it
 		find_expression(settings, item);
 	}
 	if (settings->by_position)
-		take_position(item);
+		take_position(assigned, item);
 	else
 		add_leg(item);
 }
@@ -635,7 +638,7 @@ bool inbox_partition_arrive(
 	item->key_hash = key_hash_of(assigned, item);
 	if (item->redelivered)
 		item->public.attempt += header_number(item_header(item, "outbox-attempts"));
-	identify_item(settings, item);
+	identify_item(assigned, settings, item);
 	if (is_for_others(settings, item))
 		item->fate = FATE_DROP;
 	assigned->items++;

@@ -10,6 +10,7 @@
 #include "commit_text.h"
 #include "inbox_settings.h"
 #include "item.h"
+#include "position_prefix.h"
 #include "subscription.h"
 
 /* A store, the number of its pending ids, and the number of partitions that these belong to. */
@@ -67,7 +68,8 @@ struct inbox_partition {
 	struct inbox_partition_rules own_rules, *rules; /* rules: its own, or the common ones */
 
 	struct offsets offsets;
-	int64_t read;      /* offset behind the last record that has arrived */
+	int64_t read; /* offset behind the last record that has arrived */
+	struct position_memo positions;
 	bool behind;       /* it still reads records from before the commit, also after a skip */
 	int64_t committed; /* offset of the last commit, which had this text: */
 	char text[COMMIT_TEXT_SIZE];

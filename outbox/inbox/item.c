@@ -167,15 +167,25 @@ struct item *item_create(struct item_pool *pool, const struct consumer_record *r
 	return item;
 }
 
-static bool is_claim(const char *name)
+/* size: of the name, with its NUL. Other headers seldom have a name of the same size. */
+static bool is_claim(const char *name, size_t size)
 {
-	static const char *const names[] = {"outbox-origin-topic", "outbox-origin-partition",
-	    "outbox-origin-offset", "outbox-origin-time", "outbox-origin-position",
-	    "outbox-attempts", "outbox-reason", "outbox-retry-at"};
-	if (memcmp(name, "outbox-", strnlen(name, 7)) != 0)
-		return false;
-	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-		if (strcmp(names[i], name) == 0)
+	static const struct {
+		const char *name;
+		size_t size;
+	} claims[] = {
+	    {"outbox-origin-topic", sizeof "outbox-origin-topic"},
+	    {"outbox-origin-partition", sizeof "outbox-origin-partition"},
+	    {"outbox-origin-offset", sizeof "outbox-origin-offset"},
+	    {"outbox-origin-time", sizeof "outbox-origin-time"},
+	    {"outbox-origin-position", sizeof "outbox-origin-position"},
+	    {"outbox-attempts", sizeof "outbox-attempts"},
+	    {"outbox-reason", sizeof "outbox-reason"},
+	    {"outbox-retry-at", sizeof "outbox-retry-at"},
+	};
+
+	for (size_t i = 0; i < sizeof claims / sizeof *claims; i++)
+		if (claims[i].size == size && memcmp(claims[i].name, name, size) == 0)
 			return true;
 	return false;
 }
@@ -186,7 +196,7 @@ void item_drop_claims(struct item *item)
 	size_t count = item->public.header_count, kept = 0;
 	uint32_t *sizes = (uint32_t *)(headers + count);
 	for (size_t i = 0; i < count; i++) {
-		if (is_claim(headers[i].name))
+		if (is_claim(headers[i].name, sizes[i]))
 			sizes[i] = 0;
 		kept += sizes[i] != 0;
 	}
@@ -285,11 +295,15 @@ struct item *item_list_take(struct item_list *list)
 	struct item *item = list->first;
 	if (!item)
 		return NULL;
+
 	list->first = item->link;
 	if (!list->first)
 		list->last = NULL;
-	else /* another thread used it last, or long ago */
-		__builtin_prefetch(list->first);
+	else { /* another thread used it last, or long ago */
+		__builtin_prefetch(&list->first->link);
+		__builtin_prefetch(&list->first->assigned);
+		__builtin_prefetch(&list->first->key_hash);
+	}
 	list->count--;
 	return item;
 }

@@ -40,44 +40,49 @@ enum item_fate {
 struct inbox_partition;
 struct claimer;
 
-/* Fields that the worker pool changes are grouped, and so are fields that only the loop uses. */
+/*
+ * An item passes from the loop to a handler on another core and back, and each cache line that one
+ * of them touches moves with it. So the fields are in the order of who uses them: the first two
+ * lines of 64 bytes are for the handler, the third one is for both, and the fourth is for the loop.
+ * The rest is used only when a message is not simply handled and done.
+ */
 struct item {
 	struct outbox_inbox_message public; /* first */
+	struct item *link;                  /* the next one in the list that belongs to its state */
 
-	struct item *link;                /* the next one in the list that belongs to its state */
 	struct inbox_partition *assigned; /* NULL: its partition was revoked */
 	enum item_state state;
 	enum outbox_inbox_result result; /* how it ended */
 	char *reason;                    /* why it ended so, or will */
-	int64_t after_ms;
+	/* The claim on its id, from when it was granted until claimer_release; number 0: none. */
+	struct outbox_claim claim;
+	char *owned_id, *owned_leg; /* id and leg, if they are not part of the record */
+	int64_t after_ms;           /* when it may be tried again: its handler says so */
 
 	/* its key queue: the messages of a key, in order; key_queues.h */
 	uint64_t key_hash;
 	struct item *behind, *last, *chain; /* the latter two are used only in the first message */
-
 	size_t bytes;
-	int64_t arrived_ms, due_ms; /* clock_ms */
-	int tries;                  /* here */
-	bool out;                   /* the worker pool or the claimer has it; a field of the loop */
-	/* The claim on its id, from when it was granted until claimer_release; number 0: none. */
-	struct claimer *claimer;
-	struct outbox_claim claim;
-	int refusals; /* how often its claim was refused since it was last granted */
 	/*
 	 * The id by which the store knows it: public.id, and for a redelivered message also its
 	 * leg, so that it does not count as a copy of the original message. NULL: none.
 	 */
 	const void *id;
-	size_t id_length;
-	char *owned_id, *owned_leg; /* the two, if they are not part of the record */
+	uint32_t id_length;
 	enum item_fate fate;
-	bool met;         /* it was taken from its partition, and waits for the store */
-	bool checked;     /* the store was queried */
-	bool pending;     /* its id is pending in the store */
-	bool judged;      /* the rules were queried */
-	bool handled;     /* it ended in a way that is reported (settings.report) */
-	bool known;       /* it was finished before, and only its id must be remembered */
-	bool redelivered; /* it has the header outbox-group */
+	bool out : 1;         /* the worker pool or the claimer has it; a field of the loop */
+	bool met : 1;         /* it was taken from its partition, and waits for the store */
+	bool checked : 1;     /* the store was queried */
+	bool pending : 1;     /* its id is pending in the store */
+	bool judged : 1;      /* the rules were queried */
+	bool handled : 1;     /* it ended in a way that is reported (settings.report) */
+	bool known : 1;       /* it was finished before, and only its id must be remembered */
+	bool redelivered : 1; /* it has the header outbox-group */
+
+	int64_t arrived_ms, due_ms; /* clock_ms */
+	struct claimer *claimer;    /* of the claim */
+	int tries;                  /* here */
+	int refusals;               /* how often its claim was refused since it was last granted */
 };
 
 /* Memory of freed items, by size, for new items. Owned by one thread. */

@@ -20,6 +20,13 @@ struct key_queues {
 void key_queues_init(struct key_queues *queues, int64_t most);
 void key_queues_finish(struct key_queues *queues);
 
+/* Fetches the memory that the next call for the message reads, which other records have displaced.
+ */
+static inline void key_queues_prefetch(const struct key_queues *queues, const struct item *item)
+{
+	__builtin_prefetch(&queues->buckets[item->key_hash & (queues->count - 1)]);
+}
+
 /* Adds the message at the end of its queue. True: it is the first. */
 bool key_queues_add(struct key_queues *queues, struct item *item);
 /* Removes the first message of a queue; returns the next one, NULL: none. */

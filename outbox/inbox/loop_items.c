@@ -52,6 +52,7 @@ static void finish_item(struct loop *loop, struct item *item)
 		return;
 	}
 	item_move(item, ITEM_LOGGING);
+	key_queues_prefetch(&loop->key_queues, item);
 	item_list_add(&item->assigned->logging, item);
 }
 

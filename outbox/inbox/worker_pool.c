@@ -210,8 +210,10 @@ static void end_item(
 	free_slot(pool, (int)(item->public.ticket & ((1U << SLOT_BITS) - 1)));
 	item->result = end->result;
 	item->after_ms = end->after_ms;
-	free(item->reason);
-	item->reason = end->reason ? xstrdup(end->reason) : NULL;
+	if (item->reason || end->reason) {
+		free(item->reason);
+		item->reason = end->reason ? xstrdup(end->reason) : NULL;
+	}
 
 	if (item->assigned) {
 		item_move(item, ITEM_ENDED);

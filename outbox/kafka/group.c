@@ -36,7 +36,7 @@ struct group {
 	int64_t ask_at;
 	rd_kafka_event_t **events; /* records that the caller has not released */
 	int event_count, event_room;
-	struct fetch_wake wake;
+	struct fetch_wake *wake;
 	struct position *positions; /* by partition */
 	int32_t position_count;
 };
@@ -81,12 +81,11 @@ struct group *group_create(const struct kafka_settings *kafka, const char *name,
 
 	group->topic = xstrdup(topic);
 	group->callbacks = *callbacks;
-	group->wake =
-	    (struct fetch_wake){.most_records = READY_MESSAGES, .most_bytes = READY_BYTES};
 	group->handle =
 	    kafka_client_open(RD_KAFKA_CONSUMER, make_group_conf(kafka, name, err), kafka, err);
 	if (!group->handle)
 		goto fail;
+	group->wake = fetch_wake_create(group->handle, READY_MESSAGES, READY_BYTES);
 	rd_kafka_poll_set_consumer(group->handle);
 	group->queue = rd_kafka_queue_get_consumer(group->handle);
 	if (subscribe_group(group, name, err))
@@ -114,6 +113,7 @@ void group_destroy(struct group *group, int wait_ms)
 	if (group->handle)
 		rd_kafka_assign(group->handle, NULL);
 	unowned_watch_destroy(group->unowned);
+	fetch_wake_destroy(group->wake);
 	if (group->queue)
 		rd_kafka_queue_destroy(group->queue);
 	kafka_client_close(group->handle, wait_ms); /* leaves the group */
@@ -252,8 +252,7 @@ static bool take_group_message(struct group *group, const rd_kafka_message_t *me
 	if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
 		note_position(group, message->partition, message->offset + 1, false);
 		*ret_record = consumer_record_of((rd_kafka_message_t *)message);
-		group->wake.records++;
-		group->wake.bytes += message->len + message->key_len;
+		fetch_wake_note(group->wake, 1, message->len + message->key_len);
 		*ret_some = true;
 		return true;
 	}
@@ -310,7 +309,7 @@ bool group_read(struct group *group, int timeout_ms, struct consumer_record *ret
 	bool rebalanced = false;
 
 	*ret_some = false;
-	fetch_wake_look(&group->wake, group->handle, group->queue);
+	fetch_wake_look(group->wake, group->queue);
 	if (!unowned_watch_step(group->unowned, err))
 		return false;
 	if (group->unanswered && clock_ms() >= group->ask_at && !answer_assignment(group, err))

@@ -56,6 +56,10 @@ extern const char kafka_conf_epoch[];
 bool kafka_conf_set(
     rd_kafka_conf_t *conf, const char *name, const char *value, struct err *err) MUST_CHECK;
 
+/* Sets linger.ms, unless the section has it. */
+bool kafka_conf_linger(rd_kafka_conf_t *conf, const struct kafka_settings *kafka, int64_t linger_ms,
+    struct err *err) MUST_CHECK;
+
 /* The values that a property may have, as `rules` of kafka_conf.c has them; NULL: any. */
 const char *kafka_conf_allowed(const char *name);
 
@@ -63,7 +67,8 @@ const char *kafka_conf_allowed(const char *name);
  * The properties of kafka_defaults.h with their values in a producer of the section, as in
  * "acks = all, linger.ms = 0". The caller frees; NULL on error.
  */
-char *kafka_conf_in_force(const struct kafka_settings *kafka, bool transactions, struct err *err);
+char *kafka_conf_in_force(
+    const struct kafka_settings *kafka, bool transactions, int64_t linger_ms, struct err *err);
 
 /* "2.0.2": the version of librdkafka that runs; static. */
 const char *kafka_conf_library(void);

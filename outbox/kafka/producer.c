@@ -177,6 +177,14 @@ enum producer_outcome producer_work(struct producer *producer, struct err *ret_w
 struct producer *producer_create(const struct kafka_settings *kafka, const char *transactional_id,
     int64_t queue_bytes, int64_t queue_messages, int topics, struct err *err)
 {
+	return producer_create_lingering(
+	    kafka, transactional_id, queue_bytes, queue_messages, topics, 0, err);
+}
+
+struct producer *producer_create_lingering(const struct kafka_settings *kafka,
+    const char *transactional_id, int64_t queue_bytes, int64_t queue_messages, int topics,
+    int64_t linger_ms, struct err *err)
+{
 	static const uint64_t one = 1;
 	struct producer *producer = xcalloc(1, sizeof *producer);
 	rd_kafka_conf_t *conf;
@@ -189,8 +197,9 @@ struct producer *producer_create(const struct kafka_settings *kafka, const char 
 	}
 	producer->has_statistics = topics <= PRODUCER_FEW_TOPICS;
 	conf = kafka_conf_producer(kafka, transactional_id, queue_bytes, queue_messages, err);
-	if (conf && !producer->has_statistics &&
-	    !kafka_conf_set(conf, "statistics.interval.ms", "0", err)) {
+	if (conf && (!kafka_conf_linger(conf, kafka, linger_ms, err) ||
+			(!producer->has_statistics &&
+			    !kafka_conf_set(conf, "statistics.interval.ms", "0", err)))) {
 		rd_kafka_conf_destroy(conf);
 		goto fail;
 	}

@@ -76,6 +76,10 @@ struct producer_report {
 enum { PRODUCER_FEW_TOPICS = 200 };
 struct producer *producer_create(const struct kafka_settings *kafka, const char *transactional_id,
     int64_t queue_bytes, int64_t queue_messages, int topics, struct err *err);
+/* The same; linger_ms is the default of the property linger.ms, which the section may set. */
+struct producer *producer_create_lingering(const struct kafka_settings *kafka,
+    const char *transactional_id, int64_t queue_bytes, int64_t queue_messages, int topics,
+    int64_t linger_ms, struct err *err);
 
 /*
  * Purges what is queued and in flight, drops all reports (the payload memory is free to go when it

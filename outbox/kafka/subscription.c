@@ -46,7 +46,7 @@ struct subscription {
 	 * since, and is to ask it again */
 	int64_t given_ms, stepped_ms, granted_ms, ask_at;
 	int64_t session_ms, patience_ms; /* session.timeout.ms, max.poll.interval.ms */
-	struct fetch_wake wake;
+	struct fetch_wake *wake;
 };
 
 /* A read. */
@@ -247,7 +247,7 @@ static rd_kafka_conf_t *make_subscription_conf(
     const struct subscription_settings *settings, void *context, struct err *err)
 {
 	static const char *const defaults[] = {"fetch.wait.max.ms", "100", "fetch.error.backoff.ms",
-	    "50", "fetch.message.max.bytes", "131072", NULL};
+	    "50", "fetch.message.max.bytes", "524288", NULL};
 	rd_kafka_conf_t *conf =
 	    kafka_conf_reader(settings->kafka, "read_committed", "error", defaults, err);
 
@@ -301,8 +301,6 @@ struct subscription *subscription_create(const struct subscription_settings *set
 	rd_kafka_conf_t *conf = make_subscription_conf(settings, subscription, err);
 
 	subscription->callbacks = *callbacks;
-	subscription->wake =
-	    (struct fetch_wake){.most_records = READY_MESSAGES, .most_bytes = READY_BYTES};
 	subscription->session_ms = configured_number(conf, "session.timeout.ms");
 	subscription->patience_ms = configured_number(conf, "max.poll.interval.ms");
 	subscription->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -313,6 +311,7 @@ struct subscription *subscription_create(const struct subscription_settings *set
 		err_set(err, ERR_RETRY, "no eventfd for a consumer: %s", strerror(errno));
 		goto fail;
 	}
+	subscription->wake = fetch_wake_create(subscription->handle, READY_MESSAGES, READY_BYTES);
 	rd_kafka_poll_set_consumer(subscription->handle);
 	subscription->events = rd_kafka_queue_get_consumer(subscription->handle);
 	subscription->records = rd_kafka_queue_new(subscription->handle);
@@ -346,6 +345,7 @@ void subscription_destroy(struct subscription *subscription, int wait_ms)
 	unowned_watch_destroy(subscription->unowned);
 	subscription->unowned = NULL; /* closing the client may still call on_rebalance */
 
+	fetch_wake_destroy(subscription->wake);
 	/* librdkafka's threads end only after the last queue is gone. */
 	drop_queue(subscription->events);
 	drop_queue(subscription->records);
@@ -419,12 +419,11 @@ bool subscription_read(struct subscription *subscription, subscription_see *see,
 {
 	struct reading reading = {
 	    .subscription = subscription, .see = see, .context = context, .err = err};
-	fetch_wake_look(&subscription->wake, subscription->handle, subscription->records);
+	fetch_wake_look(subscription->wake, subscription->records);
 	rd_kafka_consume_callback_queue(
 	    subscription->records, 0, take_subscription_message, &reading);
 	*ret_count = reading.count;
-	subscription->wake.records += (size_t)reading.count;
-	subscription->wake.bytes += reading.bytes;
+	fetch_wake_note(subscription->wake, (size_t)reading.count, reading.bytes);
 	return !reading.failed;
 }
 

@@ -467,6 +467,15 @@ static bool step_pg_idle(struct pg *pg, struct err *err)
 	return alive && !pg->farewell.message[0] ? true : pg_lose(pg, err);
 }
 
+int pg_notifications(struct pg *pg)
+{
+	int count = 0;
+
+	for (PGnotify *notify; (notify = PQnotifies(pg->connection)); count++)
+		PQfreemem(notify);
+	return count;
+}
+
 static bool step_pg_busy(struct pg *pg, struct err *err)
 {
 	if (pg->flushing) {

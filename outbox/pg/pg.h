@@ -120,6 +120,11 @@ short pg_events(const struct pg *pg);
  */
 bool pg_step(struct pg *pg, struct err *err) MUST_CHECK;
 
+/*
+ * The number of notifications (LISTEN) that pg_step and answers have received since the last call.
+ */
+int pg_notifications(struct pg *pg);
+
 /* --- blocking ---------------------------------------------------------------------------- */
 
 /* The state must be PG_IDLE (PG_LOST fails). The calls wait as long as the server lives. */

@@ -14,7 +14,7 @@
 struct header_sink {
 	message_header_see *see;
 	void *context;
-	struct text *scratch; /* has room for everything: what is added never moves */
+	struct text *scratch; /* has room for everything, so that no part of it moves */
 };
 
 /* --- plain headers -------------------------------------------------------------------------- */
@@ -52,7 +52,8 @@ static bool is_of_number(char c)
 	return (c >= '0' && c <= '9') || c == '-' || c == '+' || c == '.' || c == 'e' || c == 'E';
 }
 
-/* Each function returns the place behind what it has read, or NULL if that is not plain. */
+/* Each function returns the place behind the text that it read, or NULL if the text is not plain.
+ */
 static const char *read_plain_string(
     const char *at, const char *end, const char **ret_string, size_t *ret_length)
 {

@@ -50,6 +50,7 @@ static const struct part {
 	const char *name;
 	bool (*run)(struct bench *bench, struct err *err);
 	enum { BOTH, KAFKA, NOTHING } needs; /* required servers, of Postgres and Kafka */
+	bool named; /* runs only if it is named: it needs a relay with fault points */
 } parts[] = {
     {"drain", bench_drain},
     {"exactly-once", bench_exactly_once},
@@ -60,8 +61,12 @@ static const struct part {
     {"memory", bench_memory},
     {"latency", bench_latency},
     {"writer", bench_writer},
+    {"doorbell", bench_doorbell},
+    {"burst", bench_burst},
     {"steady", bench_steady},
     {"idle", bench_idle},
+    {"pace", bench_pace},
+    {"path", bench_path, .named = true},
     {"table", bench_table},
     {"growth", bench_growth},
     {"archive", bench_archive},
@@ -71,12 +76,13 @@ static const struct part {
     {"rules", bench_rules, .needs = NOTHING},
 };
 
-static bool is_part_wanted(const struct call *call, const char *name)
+static bool is_part_wanted(const struct call *call, const struct part *part)
 {
 	if (call->argument_count == 0)
-		return true;
+		return !part->named;
 	for (int i = 0; i < call->argument_count; i++)
-		if (text_equal(call->arguments[i], name) || text_equal(call->arguments[i], "all"))
+		if (text_equal(call->arguments[i], part->name) ||
+		    (!part->named && text_equal(call->arguments[i], "all")))
 			return true;
 	return false;
 }
@@ -104,7 +110,7 @@ static int needs_of(const struct call *call)
 	int needs = NOTHING;
 
 	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-		if (is_part_wanted(call, parts[i].name) && (int)parts[i].needs < needs)
+		if (is_part_wanted(call, &parts[i]) && (int)parts[i].needs < needs)
 			needs = parts[i].needs;
 	return needs;
 }
@@ -120,7 +126,7 @@ static bool run_parts(struct bench *bench, const struct call *call, struct err *
 	bool good = make_place(bench, needs_of(call), err);
 
 	for (size_t i = 0; good && i < sizeof parts / sizeof *parts; i++)
-		if (is_part_wanted(call, parts[i].name)) {
+		if (is_part_wanted(call, &parts[i])) {
 			bench_say("%s", parts[i].name);
 			/* an interruption ends the bench between two kinds as well */
 			good = bench_goes_on(err) && parts[i].run(bench, err);
@@ -139,9 +145,12 @@ static struct bench_options options_of(const struct call *call)
 	    .payload = call_number(call, "payload", 0),
 	    .rate = call_number(call, "rate", 0),
 	    .runs = runs ? runs : 3,
+	    .few_runs = runs ? runs : 1,
 	    .pairs = runs ? runs : BENCH_PAIRS,
 	    .turns = runs ? runs : BENCH_TURNS,
 	    .seconds = call_number(call, "seconds", 10),
+	    .seconds_said = call_number(call, "seconds", 0),
+	    .connections = call_number(call, "connections", 500),
 	    .idle_seconds = call_number(call, "idle-seconds", 60),
 	    .published = call_number(call, "published", full ? 50000000 : 5000000),
 	    .parked = call_number(call, "parked", 100000),
@@ -158,6 +167,7 @@ static struct bench_options options_of(const struct call *call)
 	    .redis = call_text(call, "redis", NULL),
 	    .redis_cluster = call_text(call, "redis-cluster", NULL),
 	    .dsn = call_text(call, "dsn", NULL),
+	    .before = call_text(call, "before", NULL),
 	    .json = call_flag(call, "json")};
 }
 

@@ -23,12 +23,15 @@ enum {
 #define BENCH_BEGINNING "3:3:" /* a snapshot in which nothing is visible */
 
 struct bench_options {
-	int64_t messages, rows, large_rows, payload /* 0: both */, rate /* 0: all three */, runs,
-	    pairs, turns, seconds, idle_seconds, published, parked, scheduled,
-	    topics /* that `growth` knows */, open_topics /* and publishes to, with a partition */,
+	int64_t messages, rows, large_rows, payload /* 0: both */, rate /* 0: all of them */, runs,
+	    few_runs /* of what takes minutes */, pairs, turns, seconds,
+	    seconds_said /* 0: not given */, connections /* of a burst */, idle_seconds, published,
+	    parked, scheduled, topics /* that `growth` knows */,
+	    open_topics /* and publishes to, with a partition */,
 	    wide_topics /* with 12; 0: none */, skipped, said /* pairs of prepare and commit */,
 	    overdue, undecided, ids;
 	const char *redis, *redis_cluster, *dsn; /* servers of `dedup`; NULL: not given */
+	const char *before;                      /* another outbox-relay for `pace`; NULL: none */
 	bool json;
 };
 
@@ -50,11 +53,13 @@ struct bench {
 	const struct kafka_settings *kafka;
 	const struct publisher_settings *publisher; /* its settings are the relay's; NULL, too */
 	const char *relay; /* the program to measure; NULL: no part that runs starts it */
+	const char *trace; /* file for the steps of a relay with fault points; NULL: none */
 	char schema[41] /* "": no database is used */, topic[64];
 	struct pg *pg;
 	struct topic_metadata *metadata;
 	bool has_topic;
 	enum delivery_mode delivery; /* of the relay */
+	const char *doorbell;        /* the relay's setting; NULL: its default */
 	int shards;                  /* of the publisher */
 	int destinations;            /* partitions of the topic */
 	bool has_headers; /* bench_fill writes two headers of an application in each row */
@@ -205,13 +210,23 @@ bool bench_child_tells(struct bench *bench, struct bench_child *child, const cha
 /* Stops it and waits. */
 void bench_child_stop(struct bench_child *child);
 double bench_cpu_of_usage(const struct rusage *usage); /* seconds */
-/* CPU seconds so far of the child and of the relay's sessions; the latter are 0 if Postgres runs on
- * another machine. */
+/* CPU seconds so far of a process on this machine; below 0: none of that number and name. */
+double bench_process_cpu(pid_t pid, const char *name);
+/*
+ * CPU seconds so far of the child, of the relay's sessions, and of the brokers that listen on the
+ * ports of bootstrap.servers. Servers on another machine count as 0, and so does a child that was
+ * not started.
+ */
 struct bench_cpu {
-	double relay, backends;
+	double relay, backends, broker;
 };
 bool bench_child_cpu(struct bench *bench, const struct bench_child *child,
     struct bench_cpu *ret_cpu, struct err *err) MUST_CHECK;
+
+/* --- bench_broker.c: the processes of the brokers --------------------------------------------- */
+
+/* CPU seconds so far of those on this machine. */
+double bench_broker_cpu(const struct kafka_settings *kafka);
 
 /* --- bench_watch.c: a consumer --------------------------------------------------------------- */
 
@@ -238,13 +253,29 @@ void bench_watch_stop(struct bench_watch *watch);
 /* --- bench_latency.c ------------------------------------------------------------------------- */
 
 struct bench_latency {
-	double p50, p99; /* milliseconds */
-	double held;     /* part of the wanted rate that the writer held */
+	double p50, p99;      /* milliseconds */
+	double held;          /* part of the wanted rate that the writer held */
+	struct bench_cpu cpu; /* seconds a million messages */
 };
+/* A way to publish the messages of a run: an application, or a relay with some pace. */
+struct bench_side {
+	const char *name;         /* for the lines of progress */
+	bool direct;              /* the application itself; without a relay */
+	const char *program;      /* NULL: the relay of the bench, with its settings */
+	enum publisher_pace pace; /* the pace of `program` */
+};
+bool bench_measure_latency(struct bench *bench, const struct bench_side *side, int64_t rate,
+    int rows, struct bench_latency *ret_latency, struct err *err) MUST_CHECK;
+/* The same; visit is called with the times of each message: see bench_latency_of. */
+typedef void bench_visit_times(
+    void *context, const struct bench_watch *watch, const int64_t *committed_us, int64_t numbers);
+bool bench_visit_latency(struct bench *bench, const struct bench_side *side, int64_t rate, int rows,
+    struct bench_latency *ret_latency, bench_visit_times *visit, void *context,
+    struct err *err) MUST_CHECK;
 /* Uses numbers that began (since_us[n]; 0: did not begin) a second after number 1 or later. */
 void bench_latency_of(const struct bench_watch *watch, const int64_t *since_us, int64_t numbers,
     struct bench_latency *ret_latency);
-/* The latency from COMMIT to a consumer, from one run of options.seconds. */
+/* The latency from COMMIT to a consumer, from one run. */
 bool bench_latency_of_relay(struct bench *bench, int64_t rate, struct bench_latency *ret_latency,
     struct err *err) MUST_CHECK;
 
@@ -256,6 +287,7 @@ struct bench_hold {
 };
 extern const struct bench_hold bench_hold_writers[]; /* has BENCH_WRITERS entries */
 extern const struct bench_hold bench_hold_reader[];  /* a reader with a snapshot, and a writer */
+extern const struct bench_hold bench_hold_bell[];    /* a relay that sleeps for ever */
 enum { BENCH_WRITERS = 50 };
 
 /* holds NULL: none. NULL on error. */
@@ -333,9 +365,13 @@ bool bench_lookback(struct bench *bench, struct err *err) MUST_CHECK;
 /* Measures at one rate. */
 bool bench_latency_at(struct bench *bench, int64_t rate, struct err *err) MUST_CHECK;
 bool bench_writer(struct bench *bench, struct err *err) MUST_CHECK;
+bool bench_doorbell(struct bench *bench, struct err *err) MUST_CHECK;
+bool bench_burst(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_memory(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_steady(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_idle(struct bench *bench, struct err *err) MUST_CHECK;
+bool bench_pace(struct bench *bench, struct err *err) MUST_CHECK;
+bool bench_path(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_table(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_archive(struct bench *bench, struct err *err) MUST_CHECK;
 bool bench_growth(struct bench *bench, struct err *err) MUST_CHECK;

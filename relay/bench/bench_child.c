@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include "clock.h"
 #include "command.h"
 #include "sql_bench.h"
@@ -54,6 +55,9 @@ static void add_kafka_variable(struct variables *variables, const struct kafka_p
 	add_variable(variables, text);
 }
 
+static const char *const pace_words[PACES] = {
+    [PACE_LATENCY] = "latency", [PACE_BALANCED] = "balanced", [PACE_ECONOMY] = "economy"};
+
 static void add_publisher_variables(
     struct variables *variables, const struct publisher_settings *publisher)
 {
@@ -66,10 +70,16 @@ static void add_publisher_variables(
 	    xformat("OUTBOX_RELAY_PUBLISHER_MEMORY=%lldB", (long long)publisher->memory));
 	add_variable(variables,
 	    xformat("OUTBOX_RELAY_PUBLISHER_LEASE=%lldms", (long long)publisher->lease_ms));
-	add_variable(variables,
-	    xformat("OUTBOX_RELAY_PUBLISHER_POLL_BUSY=%lldms", (long long)publisher->poll_busy_ms));
-	add_variable(variables,
-	    xformat("OUTBOX_RELAY_PUBLISHER_POLL_IDLE=%lldms", (long long)publisher->poll_idle_ms));
+	/* an earlier version, which `pace` measures too, knows no pace */
+	if (publisher->pace != PACE_BALANCED)
+		add_variable(variables,
+		    xformat("OUTBOX_RELAY_PUBLISHER_PACE=%s", pace_words[publisher->pace]));
+	if (publisher->poll_busy_ms != publisher_paces[publisher->pace].poll_busy_ms)
+		add_variable(variables, xformat("OUTBOX_RELAY_PUBLISHER_POLL_BUSY=%lldms",
+					    (long long)publisher->poll_busy_ms));
+	if (publisher->poll_idle_ms != publisher_paces[publisher->pace].poll_idle_ms)
+		add_variable(variables, xformat("OUTBOX_RELAY_PUBLISHER_POLL_IDLE=%lldms",
+					    (long long)publisher->poll_idle_ms));
 	add_variable(variables, xformat("OUTBOX_RELAY_PUBLISHER_ACK_INTERVAL=%lldms",
 				    (long long)publisher->ack_interval_ms));
 }
@@ -83,6 +93,9 @@ static void add_database(struct variables *variables, const struct bench *bench)
 		add_variable(
 		    variables, xformat("OUTBOX_RELAY_POSTGRES_DSN=%s", bench->postgres->dsn));
 	add_variable(variables, xformat("OUTBOX_RELAY_POSTGRES_SCHEMA=%s", bench->schema));
+	if (bench->doorbell)
+		add_variable(
+		    variables, xformat("OUTBOX_RELAY_POSTGRES_DOORBELL=%s", bench->doorbell));
 	add_publisher_variables(variables, bench->publisher);
 	add_variable(variables,
 	    xformat("OUTBOX_RELAY_PUBLISHER_DELIVERY=%s", delivery_words[bench->delivery]));
@@ -98,7 +111,10 @@ static void make_variables(struct bench *bench, const char *config, struct varia
 		add_kafka_variable(variables, &bench->kafka->properties[i]);
 	if (bench->schema[0])
 		add_database(variables, bench);
+
 	add_variable(variables, xstrdup("OUTBOX_RELAY_LOG_LEVEL=error"));
+	if (bench->trace)
+		add_variable(variables, xformat("OUTBOX_RELAY_FAULT_TRACE=%s", bench->trace));
 	if (config)
 		add_variable(variables, xformat("OUTBOX_RELAY_CONFIG=%s", config));
 }
@@ -282,13 +298,11 @@ double bench_cpu_of_usage(const struct rusage *usage)
 	       (double)(usage->ru_utime.tv_usec + usage->ru_stime.tv_usec) / 1e6;
 }
 
-/* User and system time of a process on this machine, in seconds; below 0: no process name contains
- * this text. */
-static double cpu_of_process(pid_t pid, const char *name)
+double bench_process_cpu(pid_t pid, const char *name)
 {
 	char path[64], line[1024];
-	unsigned long long user, system;
-	const char *end;
+	clockid_t clock;
+	struct timespec time;
 
 	snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
 
@@ -296,12 +310,10 @@ static double cpu_of_process(pid_t pid, const char *name)
 
 	if (!file || !fgets(line, sizeof line, file) || !strstr(line, name))
 		return -1;
-	end = strrchr(line, ')');
-	/* fields 14 and 15, of which the third follows the name */
-	if (!end || sscanf(end + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &user,
-			&system) != 2)
+	/* in nanoseconds; /proc has hundredths of a second, too coarse for a run at a low rate */
+	if (clock_getcpuclockid(pid, &clock) || clock_gettime(clock, &time))
 		return -1;
-	return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
+	return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
 }
 
 bool bench_child_cpu(struct bench *bench, const struct bench_child *child,
@@ -312,11 +324,13 @@ bool bench_child_cpu(struct bench *bench, const struct bench_child *child,
 
 	if (!rows)
 		return false;
-	*ret_cpu = (struct bench_cpu){.relay = cpu_of_process(child->pid, "")};
+	*ret_cpu = (struct bench_cpu){.broker = bench_broker_cpu(bench->kafka)};
+	if (child->pid)
+		ret_cpu->relay = bench_process_cpu(child->pid, "");
 	if (ret_cpu->relay < 0)
 		return err_set(err, ERR_FATAL, "the relay ended; it said why above");
 	for (int i = 0; i < pg_rows(rows); i++) {
-		double seconds = cpu_of_process((pid_t)pg_int(rows, i, 0), "postgres");
+		double seconds = bench_process_cpu((pid_t)pg_int(rows, i, 0), "postgres");
 
 		ret_cpu->backends += seconds > 0 ? seconds : 0;
 	}

@@ -13,12 +13,16 @@ static const struct command_option options[] = {
 	1000, 1000000000},
     {"payload", "BYTES", "Drains only rows of this size, instead of 300 and 4096.", 250, 900000},
     {"rate", "N",
-	"Measures only this rate of messages per second, instead of 1000, 5000 and 20000.", 10,
-	1000000},
+	"Measures only this rate of messages per second, instead of 1, 4, 20, 100, 1000, 5000 and "
+	"20000.",
+	1, 1000000},
     {"seconds", "N",
-	"Length of a run of latency, and half the length of a run of steady (default 10).", 2,
-	3600},
-    {"idle-seconds", "N", "Length of the idle stretch (default 60).", 1, 3600},
+	"Length of a run of latency, and half the length of a run of steady (default 10, and at "
+	"a low rate as long as 300 messages take), and of a run of writer and doorbell (default "
+	"1).",
+	1, 3600},
+    {"idle-seconds", "N", "Length of each of the two idle stretches (default 60).", 1, 3600},
+    {"connections", "N", "Connections of `burst` (default 500).", 1, 500},
     {"published", "N", "Published rows in front of the drain of `table` (default 5000000).", 1,
 	1000000000},
     {"parked", "N",
@@ -56,8 +60,10 @@ static const struct command_option options[] = {
 	"creates a schema of its own there."},
     {"runs", "N",
 	"Runs whose median counts. Default: 3; 9 for drains, for consumers that do nothing, for "
-	"`redis` and with undecided prepares; 15 for `table`. writer, memory and idle have a "
-	"number of their own.",
+	"`redis`, with undecided prepares, and for `writer`, `doorbell` and `burst`; 15 for "
+	"`table` and for `doorbell` while no relay sleeps; 1 for latency below 100 messages per "
+	"second. memory and idle have a number of "
+	"their own.",
 	1, BENCH_MOST_RUNS},
     {"full", NULL,
 	"5000000 rows, 50000000 published rows, 5000000 scheduled rows, 20000 topics, 10000000 "
@@ -69,6 +75,10 @@ static const struct command_option options[] = {
     {"relay", "PROGRAM",
 	"The outbox-relay to measure. Default: outbox-relay in the folder of outbox-relay-bench, "
 	"else the one on PATH."},
+    {"before", "PROGRAM",
+	"Another outbox-relay that `pace` measures too. It must know the schema of this version; "
+	"it "
+	"gets no setting of the pace."},
     {"json", NULL, "Prints one JSON object."},
     {"markdown", NULL, "Prints this help as a page of documentation."},
     {"version", NULL, "Prints the version."},
@@ -79,7 +89,7 @@ static_assert(sizeof options / sizeof *options - 1 <= CALL_OPTIONS, "a call has 
 static const struct command command_bench = {
     .name = "bench",
     .arguments = "[KIND…|all]",
-    .most_arguments = 17,
+    .most_arguments = 22,
     .summary = "Measures outbox-relay on your Postgres and Kafka, compared with their limits.",
     .description =
 	"Creates a schema and a topic of its own with 6 partitions, fills them with JSON of "
@@ -118,8 +128,21 @@ static const struct command command_bench = {
 	"writer: transactions that change a row and call outbox.publish, compared with the same "
 	"transactions that insert the row into a plain table with a primary key. Then with a "
 	"function that takes no unique key, and with unique keys.\n"
+	"doorbell: the transactions of writer with 1, 8 and 64 connections, with the trigger that "
+	"wakes a sleeping relay, compared with the same transactions without it: while no relay "
+	"sleeps, and while one sleeps and is never woken up.\n"
+	"burst: one message from each of 500 warm connections at the same moment onto a relay that "
+	"sleeps, compared with a relay that has doorbell = off: the time until COMMIT returns.\n"
 	"steady, idle: CPU of outbox-relay and its sessions at 1,000 messages per second and at "
-	"rest, and the latency of the first message after the rest.\n"
+	"rest, with doorbell = off and with doorbell = on, and the latency of the first message "
+	"after the rest.\n"
+	"pace: at 20, 100, 500, 1,000 and 2,000 messages per second (or --rate), for each value of "
+	"[publisher] pace: the latency of `latency`, compared with the application that produces "
+	"itself, and the CPU seconds a million messages of outbox-relay, its sessions and the "
+	"brokers, if they run on this machine.\n"
+	"path: only if it is named, as it needs an outbox-relay with fault points (--relay): where "
+	"the time from the return of COMMIT to a consumer goes, at 100, 1,000 and 5,000 messages "
+	"per second (or --rate).\n"
 	"table: the drain of a million rows at most with something in its way, in turns with the "
 	"same drain without it: published rows in front, parked messages, scheduled messages, 50 "
 	"open transactions of writers, 12 partitions of the message table instead of 4. Then, "

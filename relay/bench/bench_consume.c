@@ -18,7 +18,7 @@
 #include "outbox_error.h"
 #include "text.h"
 
-enum { LOOK_US = 1000, STILL_MS = 60000, BATCH = 500 };
+enum { LOOK_US = 20000, STILL_MS = 60000, BATCH = 500 };
 
 struct consumed {
 	atomic_llong count, first_us, last_us;

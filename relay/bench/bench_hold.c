@@ -9,6 +9,7 @@ enum { MOST_SESSIONS = 64 };
 const struct bench_hold bench_hold_writers[] = {{sql_bench_hold_writer, BENCH_WRITERS}, {0}};
 const struct bench_hold bench_hold_reader[] = {
     {sql_bench_hold_snapshot, 1}, {sql_bench_hold_writer, 1}, {0}};
+const struct bench_hold bench_hold_bell[] = {{sql_bench_hold_bell, 1}, {0}};
 
 struct bench_held {
 	struct pg *sessions[MOST_SESSIONS];

@@ -15,7 +15,14 @@
 #include "sql_bench.h"
 #include "text.h"
 
-enum { CONNECTIONS = 16, WARM_US = 1000000, LAST_MS = 30000, REPORTS = 256 };
+enum {
+	CONNECTIONS = 16,
+	WARM_US = 1000000,
+	LAST_MS = 30000,
+	REPORTS = 256,
+	LEAST_MESSAGES = 300, /* of a run without --seconds */
+	QUIET_RATE = 100      /* below it such a run takes longer, and one counts */
+};
 
 /* The times of one run: when each message was committed and when it was seen. */
 struct timing {
@@ -26,7 +33,8 @@ struct timing {
 	struct producer *producer; /* only for direct; NULL otherwise */
 	struct producer_topic *topic;
 	int64_t in_flight;
-	int64_t unsent; /* messages not sent because the queue was full; fatal */
+	int64_t unsent;           /* messages not sent because the queue was full; fatal */
+	struct bench_child child; /* not started for direct */
 };
 
 /* --- the direct application --------------------------------------------------------------------
@@ -143,6 +151,25 @@ static bool send_first(struct timing *timing, struct err *err)
 	return good;
 }
 
+static struct bench_cpu cpu_a_million(
+    const struct bench_cpu *before, const struct bench_cpu *after, int64_t messages)
+{
+	double scale = 1e6 / (double)(messages ? messages : 1);
+
+	return (struct bench_cpu){.relay = (after->relay - before->relay) * scale,
+	    .backends = (after->backends - before->backends) * scale,
+	    .broker = (after->broker - before->broker) * scale};
+}
+
+/* A percentile needs messages, so a run at a low rate is longer. */
+static int64_t latency_seconds(const struct bench *bench, int64_t rate)
+{
+	int64_t least = LEAST_MESSAGES / rate + WARM_US / 1000000 + 1;
+	bool is_short = bench->options.seconds_said > 0 || bench->options.seconds > least;
+
+	return is_short ? bench->options.seconds : least;
+}
+
 static bool write_and_wait(struct timing *timing, int64_t rate, int rows,
     struct bench_latency *ret_latency, struct err *err)
 {
@@ -154,14 +181,17 @@ static bool write_and_wait(struct timing *timing, int64_t rate, int rows,
 	    .rows = rows,
 	    .first = 1,
 	    .rate = (double)rate / rows,
-	    .duration_us = timing->bench->options.seconds * 1000000,
+	    .duration_us = latency_seconds(timing->bench, rate) * 1000000,
 	    .committed = note_commit_times,
 	    .turn = timing->producer ? take_direct_reports : NULL,
 	    .fd = timing->producer ? producer_event : NULL,
 	    .context = timing};
 	struct bench_load_done done;
+	struct bench_cpu before, after;
 
-	if (!send_first(timing, err) || !bench_load_run(timing->bench, &load, &done, err))
+	if (!send_first(timing, err) ||
+	    !bench_child_cpu(timing->bench, &timing->child, &before, err) ||
+	    !bench_load_run(timing->bench, &load, &done, err))
 		return false;
 	for (int64_t end = clock_ms() + LAST_MS;
 	     bench_watch_count(timing->watch) < 1 + done.transactions * rows;) {
@@ -172,7 +202,10 @@ static bool write_and_wait(struct timing *timing, int64_t rate, int rows,
 			    "records are missing %d s after the last commit", LAST_MS / 1000);
 		usleep(1000);
 	}
+	if (!bench_child_cpu(timing->bench, &timing->child, &after, err))
+		return false;
 	ret_latency->held = done.held;
+	ret_latency->cpu = cpu_a_million(&before, &after, done.transactions * rows);
 	bench_latency_of(timing->watch, timing->committed_us, timing->numbers, ret_latency);
 	return true;
 }
@@ -201,35 +234,58 @@ static void close_producer(struct timing *timing)
 	producer_destroy(timing->producer, 1000);
 }
 
-static bool measure_latency(struct bench *bench, bool direct, int64_t rate, int rows,
-    struct bench_latency *ret_latency, struct err *err)
+static bool start_side(struct timing *timing, const struct bench_side *side, struct err *err)
 {
-	int64_t numbers = rate * bench->options.seconds + rate + rows + 1;
+	struct bench bench = *timing->bench;
+	struct publisher_settings publisher = *bench.publisher;
+
+	publisher.pace = side->pace;
+	publisher.poll_busy_ms = publisher_paces[side->pace].poll_busy_ms;
+	publisher.poll_idle_ms = publisher_paces[side->pace].poll_idle_ms;
+	bench.publisher = &publisher;
+	bench.relay = side->program;
+	return bench_child_run(&bench, &timing->child, NULL, err);
+}
+
+bool bench_visit_latency(struct bench *bench, const struct bench_side *side, int64_t rate, int rows,
+    struct bench_latency *ret_latency, bench_visit_times *visit, void *context, struct err *err)
+{
+	int64_t numbers = rate * latency_seconds(bench, rate) + rate + rows + 1;
 	struct timing timing = {.bench = bench, .numbers = numbers};
-	struct bench_child child = {0};
 	bool good = bench_empty_table(bench, err) && bench_fresh_topic(bench, err) &&
 		    bench_rewind(bench, BENCH_BEGINNING, err);
 
 	timing.committed_us = xcalloc((size_t)numbers, sizeof *timing.committed_us);
 	good = good && (timing.watch = bench_watch_start(bench, numbers, err)) &&
-	       (direct ? open_direct_producer(&timing, err)
-		       : bench_child_run(bench, &child, NULL, err)) &&
+	       (side->direct       ? open_direct_producer(&timing, err)
+		   : side->program ? start_side(&timing, side, err)
+				   : bench_child_run(bench, &timing.child, NULL, err)) &&
 	       write_and_wait(&timing, rate, rows, ret_latency, err);
 	close_producer(&timing);
-	bench_child_stop(&child);
+	bench_child_stop(&timing.child);
+	if (good && visit)
+		visit(context, timing.watch, timing.committed_us, numbers);
 	bench_watch_stop(timing.watch);
 	free(timing.committed_us);
 	if (good)
-		bench_say("%s, %lld/s: p50 %.2f ms, p99 %.2f ms, the writer held %.3f",
-		    direct ? "direct" : "relay", (long long)rate, ret_latency->p50,
-		    ret_latency->p99, ret_latency->held);
+		bench_say("%s, %lld/s: p50 %.2f ms, p99 %.2f ms, the writer held %.3f", side->name,
+		    (long long)rate, ret_latency->p50, ret_latency->p99, ret_latency->held);
 	return good;
 }
+
+bool bench_measure_latency(struct bench *bench, const struct bench_side *side, int64_t rate,
+    int rows, struct bench_latency *ret_latency, struct err *err)
+{
+	return bench_visit_latency(bench, side, rate, rows, ret_latency, NULL, NULL, err);
+}
+
+static const struct bench_side side_relay = {.name = "relay"},
+			       side_direct = {.name = "direct", .direct = true};
 
 bool bench_latency_of_relay(
     struct bench *bench, int64_t rate, struct bench_latency *ret_latency, struct err *err)
 {
-	return measure_latency(bench, false, rate, 1, ret_latency, err);
+	return bench_measure_latency(bench, &side_relay, rate, 1, ret_latency, err);
 }
 
 /* --- the part ----------------------------------------------------------------------------------
@@ -274,23 +330,24 @@ bool bench_latency_at(struct bench *bench, int64_t rate, struct err *err)
 {
 	struct bench_latency relay[BENCH_MOST_RUNS], direct[BENCH_MOST_RUNS];
 	int rows = rate >= 20000 ? 4 : 1;
+	int runs = (int)(rate < QUIET_RATE ? bench->options.few_runs : bench->options.runs);
 
-	for (int run = 0; run < bench->options.runs; run++)
+	for (int run = 0; run < runs; run++)
 		for (int turn = 0; turn < 2; turn++) {
 			/* the side that comes first changes with each run */
 			bool is_direct = turn != run % 2;
 
-			if (!measure_latency(bench, is_direct, rate, rows,
-				is_direct ? &direct[run] : &relay[run], err))
+			if (!bench_measure_latency(bench, is_direct ? &side_direct : &side_relay,
+				rate, rows, is_direct ? &direct[run] : &relay[run], err))
 				return false;
 		}
-	judge_latency(bench, rate, relay, direct, (int)bench->options.runs);
+	judge_latency(bench, rate, relay, direct, runs);
 	return true;
 }
 
 bool bench_latency(struct bench *bench, struct err *err)
 {
-	static const int64_t rates[] = {1000, 5000, 20000};
+	static const int64_t rates[] = {1, 4, 20, 100, 1000, 5000, 20000};
 
 	if (bench->options.rate)
 		return bench_latency_at(bench, bench->options.rate, err);

@@ -12,7 +12,12 @@
 #include "schema_text.h"
 #include "text.h"
 
-enum { MOST_CONNECTIONS = 64, MOST_STEPS = 8, LONGEST_US = 100000, WAIT_FOR_LAST_US = 5000000 };
+enum {
+	MOST_CONNECTIONS = BENCH_CONNECTIONS,
+	MOST_STEPS = 8,
+	LONGEST_US = 100000,
+	WAIT_FOR_LAST_US = 5000000
+};
 
 struct writer {
 	struct pg *pg;
@@ -223,16 +228,21 @@ static struct bench_load_done done_of(const struct loading *loading)
 	double wanted = loading->load->rate;
 
 	return (struct bench_load_done){.transactions = loading->committed,
+	    .began_us = loading->began_us,
 	    .rate = rate,
 	    .held = wanted > 0 ? rate / wanted : 1};
 }
 
 static bool connect_all(struct loading *loading, struct err *err)
 {
+	owned_text char *warm =
+	    loading->load->warm ? schema_text(loading->load->warm, loading->bench->schema) : NULL;
+
 	for (int i = 0; i < loading->load->connections; i++) {
 		loading->writers[i].step = -1;
 		loading->writers[i].pg = bench_connect(loading->bench->postgres, err);
-		if (!loading->writers[i].pg)
+		if (!loading->writers[i].pg ||
+		    (warm && !pg_script(loading->writers[i].pg, warm, err)))
 			return false;
 	}
 	return true;

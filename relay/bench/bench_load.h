@@ -5,6 +5,8 @@
  */
 #include "bench.h"
 
+enum { BENCH_CONNECTIONS = 512 }; /* at most */
+
 enum bench_takes {
 	BENCH_TAKES_NOTHING,
 	BENCH_TAKES_ROWS,  /* topic, numbers, payloads, keys: for all rows of the transaction */
@@ -20,6 +22,7 @@ struct bench_step {
 
 struct bench_load {
 	const struct bench_step *steps;
+	const char *warm;      /* a script that each connection runs before the load; NULL: none */
 	int connections, rows; /* rows of a transaction */
 	int64_t first;         /* number of the first row; numbers count up */
 	double rate;           /* transactions per second; 0: as fast as possible */
@@ -34,9 +37,15 @@ struct bench_load {
 
 struct bench_load_done {
 	int64_t transactions;
-	double rate; /* transactions a second */
-	double held; /* part of the wanted rate; 1 without a rate */
+	int64_t began_us; /* all connections were open (clock_us) */
+	double rate;      /* transactions a second */
+	double held;      /* part of the wanted rate; 1 without a rate */
 };
+
+/* bench_writer.c: transactions a second that change a row and write a message with this statement,
+ * as fast as the connections go. */
+bool bench_writer_rate(struct bench *bench, const char *sql, int connections, int64_t first,
+    double *ret_rate, struct err *err) MUST_CHECK;
 
 bool bench_load_run(struct bench *bench, const struct bench_load *load,
     struct bench_load_done *ret_done, struct err *err) MUST_CHECK;

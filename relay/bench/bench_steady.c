@@ -108,33 +108,52 @@ static bool sleep_idle(int64_t seconds, struct err *err)
 	return true;
 }
 
-/* Measures percent of a core, and how soon the first message after the idle time comes. */
-bool bench_idle(struct bench *bench, struct err *err)
+/* CPU of a relay at rest, in percent of a core, and the latency of the next message. */
+struct idleness {
+	double relay, sessions, first_ms;
+};
+
+static bool rest_once(
+    struct bench *bench, const char *doorbell, struct idleness *ret_idleness, struct err *err)
 {
-	int64_t seconds = bench->options.idle_seconds, began, committed = 0;
+	int64_t began = 0, committed = 0;
 	struct rest rest = {0};
 	struct bench_cpu before, after;
-	bool good = begin_rest(bench, &rest, 2, err) && sleep_idle(SETTLE_S, err) &&
-		    bench_child_cpu(bench, &rest.child, &before, err) && (began = clock_us()) &&
-		    sleep_idle(seconds, err) && bench_child_cpu(bench, &rest.child, &after, err);
-	double spent = good ? (double)(clock_us() - began) / 1e6 : 1;
+	bool good;
 
-	if (good && bench_fill(bench, 1, 1, BENCH_SMALL, false, err)) {
-		committed = clock_us();
-		good = bench_watch_wait(rest.watch, 2, LAST_MS, err);
-	} else {
-		good = false;
-	}
-	if (good) {
-		double relay = after.relay - before.relay,
-		       sessions = after.backends - before.backends;
+	bench->doorbell = doorbell;
+	good = begin_rest(bench, &rest, 2, err) && sleep_idle(SETTLE_S, err) &&
+	       bench_child_cpu(bench, &rest.child, &before, err) && (began = clock_us()) &&
+	       sleep_idle(bench->options.idle_seconds, err) &&
+	       bench_child_cpu(bench, &rest.child, &after, err);
 
-		bench_tell(bench, "idle, its sessions", "% core", sessions / spent * 100);
-		bench_judge(bench, "idle, relay and its sessions", "% core",
-		    (relay + sessions) / spent * 100, '<', 1);
-		bench_judge(bench, "first message after idleness", "ms",
-		    (double)(bench_watch_seen(rest.watch, 1) - committed) / 1000, '<', 100);
-	}
+	double spent = (double)(clock_us() - began) / 1e6;
+
+	good = good && bench_fill(bench, 1, 1, BENCH_SMALL, false, err) &&
+	       (committed = clock_us()) && bench_watch_wait(rest.watch, 2, LAST_MS, err);
+	if (good)
+		*ret_idleness =
+		    (struct idleness){.relay = (after.relay - before.relay) / spent * 100,
+			.sessions = (after.backends - before.backends) / spent * 100,
+			.first_ms = (double)(bench_watch_seen(rest.watch, 1) - committed) / 1000};
 	end_rest(&rest);
+	bench->doorbell = NULL;
 	return good;
+}
+
+bool bench_idle(struct bench *bench, struct err *err)
+{
+	struct idleness off, on;
+
+	if (!rest_once(bench, "off", &off, err) || !rest_once(bench, "on", &on, err))
+		return false;
+	bench_tell(bench, "idle without the doorbell, its sessions", "% core", off.sessions);
+	bench_judge(bench, "idle without the doorbell, with its sessions", "% core",
+	    off.relay + off.sessions, '<', 1);
+	bench_judge(bench, "first message after idleness, without", "ms", off.first_ms, '<', 100);
+	bench_tell(bench, "idle, its sessions", "% core", on.sessions);
+	bench_judge_ratio(bench, "idle, relay and its sessions", "% core", on.relay + on.sessions,
+	    off.relay + off.sessions, '<', 0.2);
+	bench_judge(bench, "first message after idleness", "ms", on.first_ms, '<', 50);
+	return true;
 }

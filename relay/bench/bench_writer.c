@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include "sql_bench.h"
 
-enum { CONNECTIONS = 4, SHORT_US = 1000000 };
+enum { CONNECTIONS = 4 };
 
 struct comparison {
 	const char *name;
@@ -16,17 +16,18 @@ struct comparison {
 	double bound; /* smallest ratio of the rates */
 };
 
-static bool run_once(
-    struct bench *bench, const char *sql, int64_t first, double *ret_rate, struct err *err)
+bool bench_writer_rate(struct bench *bench, const char *sql, int connections, int64_t first,
+    double *ret_rate, struct err *err)
 {
+	int64_t seconds = bench->options.seconds_said ? bench->options.seconds_said : 1;
 	const struct bench_step steps[] = {{"begin", BENCH_TAKES_NOTHING},
 	    {sql_bench_order, BENCH_TAKES_ORDER}, {sql, BENCH_TAKES_ROW},
 	    {"commit", BENCH_TAKES_NOTHING}, {NULL, BENCH_TAKES_NOTHING}};
 	const struct bench_load load = {.steps = steps,
-	    .connections = CONNECTIONS,
+	    .connections = connections,
 	    .rows = 1,
 	    .first = first,
-	    .duration_us = SHORT_US};
+	    .duration_us = seconds * 1000000};
 	struct bench_load_done done;
 
 	if (!bench_load_run(bench, &load, &done, err))
@@ -38,18 +39,21 @@ static bool run_once(
 static bool compare_writers(
     struct bench *bench, const struct comparison *comparison, struct err *err)
 {
-	double rates[BENCH_PAIRS], beside[BENCH_PAIRS], warm;
+	double rates[BENCH_MOST_RUNS], beside[BENCH_MOST_RUNS], warm;
+	int pairs = (int)bench->options.pairs;
 
 	/* one run of each ahead, which does not count, so that both begin with warm caches */
-	if (!bench_empty_table(bench, err) || !run_once(bench, comparison->sql, 0, &warm, err) ||
-	    !run_once(bench, comparison->beside_sql, 0, &warm, err))
+	if (!bench_empty_table(bench, err) ||
+	    !bench_writer_rate(bench, comparison->sql, CONNECTIONS, 0, &warm, err) ||
+	    !bench_writer_rate(bench, comparison->beside_sql, CONNECTIONS, 0, &warm, err))
 		return false;
 
-	for (int pair = 0; pair < BENCH_PAIRS; pair++) {
+	for (int pair = 0; pair < pairs; pair++) {
 		for (int turn = 0; turn < 2; turn++) {
 			bool judged = turn == pair % 2;
 
-			if (!run_once(bench, judged ? comparison->sql : comparison->beside_sql,
+			if (!bench_writer_rate(bench,
+				judged ? comparison->sql : comparison->beside_sql, CONNECTIONS,
 				pair * 1000, judged ? &rates[pair] : &beside[pair], err))
 				return false;
 		}
@@ -57,7 +61,7 @@ static bool compare_writers(
 		    comparison->beside, beside[pair]);
 	}
 	bench_judge_pairs(
-	    bench, comparison->name, "tx/s", rates, beside, BENCH_PAIRS, '>', comparison->bound);
+	    bench, comparison->name, "tx/s", rates, beside, pairs, '>', comparison->bound);
 	return true;
 }
 

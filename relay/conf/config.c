@@ -123,6 +123,17 @@ static char *refuse_publisher_topic(const void *context, const char *topic)
 	return why;
 }
 
+/* The pace sets the values that are not configured. */
+static void set_pace(struct publisher_settings *settings, const struct config_section *section)
+{
+	const struct publisher_pace_row *pace = &publisher_paces[settings->pace];
+
+	if (!config_source_entry(section, "poll_busy"))
+		settings->poll_busy_ms = pace->poll_busy_ms;
+	if (!config_source_entry(section, "poll_idle"))
+		settings->poll_idle_ms = pace->poll_idle_ms;
+}
+
 static bool finish_publishers(
     struct config *config, const struct config_source *source, struct err *err)
 {
@@ -137,6 +148,7 @@ static bool finish_publishers(
 		publisher->settings.context = publisher;
 		publisher->settings.in_flight_said =
 		    config_source_entry(section, "max_in_flight") != NULL;
+		set_pace(&publisher->settings, section);
 		if (publisher->topics.count == 0)
 			return config_source_refuse(err, source, CONFIG_PUBLISHER,
 			    publisher->settings.name, "topics",

@@ -147,7 +147,9 @@ static void print_reference_key(struct text *out, const struct config_row *row)
 	config_value_describe(&values, row);
 	text_addf(out, "| `%s` | ", row->key);
 	add_cell(out, values.data);
-	if (*row->default_value)
+	if (row->by_pace)
+		text_add(out, " | by `pace` | ");
+	else if (*row->default_value)
 		text_addf(out, " | `%s` | ", row->default_value);
 	else
 		text_add(out, " | empty | ");

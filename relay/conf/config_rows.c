@@ -63,11 +63,13 @@ const struct config_kind_row config_kinds[CONFIG_KINDS] = {
 		"The log on standard error."},
 };
 
+static const char *const doorbells[] = {"auto", "on", "off", NULL};
 static const char *const retentions[] = {"drop", "detach", "archive", NULL};
 static const char *const timestamps[] = {"created", "publish", NULL};
 static const char *const safeties[] = {"warn", "strict", NULL};
 static const char *const deliveries[] = {"at-least-once", "exactly-once", NULL};
 static const char *const resumes[] = {"tail", "none", NULL};
+static const char *const paces[] = {"latency", "balanced", "economy", NULL};
 static const char *const refusals[] = {"block", "pass", "stop", NULL};
 static const char *const headers[] = {"full", "none", NULL};
 static const char *const transports[] = {"http", "grpc", "sql", NULL};
@@ -107,6 +109,12 @@ const struct config_row config_rows[] = {
 		.help = "File that holds the dsn; use it instead of dsn."},
 	{POSTGRES(schema), .type = CONFIG_SCHEMA, .default_value = "outbox",
 		.help = "Schema of the outbox in the database."},
+	{POSTGRES(doorbell), .type = CONFIG_CHOICE, .default_value = "auto", .choices = doorbells,
+		.reloadable = true,
+		.help = "Whether writers wake the relay (docs/explain/doorbell.md). auto: they do, "
+			"unless the server allows PREPARE TRANSACTION (max_prepared_transactions "
+			"above 0) or a pooler is between. on: also if it allows PREPARE TRANSACTION; no "
+			"writer of messages may use it. off: the relay only polls (poll_idle)."},
 	{POSTGRES_MS(partition_every), "1d", SECOND, 365 * DAY,
 		.help = "Time range of each partition of the message table."},
 	{POSTGRES(partitions_ahead), .type = CONFIG_INTEGER, .default_value = "1",
@@ -150,9 +158,15 @@ const struct config_row config_rows[] = {
 	{PUBLISHER_MS(lease), "5s", 100, HOUR,
 		.help = "Lifetime of a shard's lease: if the owner does not renew it for this "
 		    "time, another process takes the shard over."},
-	{PUBLISHER_MS(poll_busy), "3ms", 0, 10 * SECOND, .reloadable = true,
-		.help = "Pause between two polls while rows arrive."},
-	{PUBLISHER_MS(poll_idle), "70ms", 1, MINUTE, .reloadable = true,
+	{PUBLISHER(pace), .type = CONFIG_CHOICE, .default_value = "balanced", .choices = paces,
+		.help = "Choice between latency and CPU time: it sets the defaults of poll_busy (0, "
+			"3ms, 35ms), poll_idle (20ms, 70ms, 100ms) and the Kafka property "
+			"linger.ms (0, 0, 2). latency: the relay looks for rows all the time. "
+			"economy: messages wait up to 40 ms and travel together, which costs the "
+			"relay, the database and the broker least."},
+	{PUBLISHER_MS(poll_busy), "3ms", 0, 10 * SECOND, .reloadable = true, .by_pace = true,
+		.help = "Pause between two polls while rows arrive. 0: half a millisecond."},
+	{PUBLISHER_MS(poll_idle), "70ms", 1, MINUTE, .reloadable = true, .by_pace = true,
 		.help = "Longest pause between two polls while no rows arrive."},
 	{PUBLISHER_MS(ack_interval), "200ms", 0, MINUTE, .reloadable = true,
 		.help = "Maximum time between an acknowledgement and the storage of the progress."},

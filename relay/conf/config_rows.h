@@ -57,6 +57,7 @@ struct config_row {
 	const char *const *choices; /* NULL-terminated */
 	enum config_kind refers;
 	bool reloadable;
+	bool by_pace; /* default_value is that of the default pace; others follow from the pace */
 	const char *help;
 };
 

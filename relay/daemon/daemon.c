@@ -73,6 +73,7 @@ struct daemon {
 	struct topic_metadata **topic_metadata; /* as config->kafka; NULL: no publisher uses it */
 	struct topic_checks **topic_checks;     /* the same */
 	struct upkeep_worker **upkeep_workers;  /* as config->postgres; NULL: nothing uses it */
+	struct doorbell **doorbells;            /* the same for publishers; NULL with --drain */
 	struct publishers *publishers;
 	struct lookbacks *lookbacks;                  /* NULL: none, or not with --drain */
 	struct delivers *delivers;                    /* the same */
@@ -365,9 +366,32 @@ static bool start_upkeep_workers(struct daemon *daemon, struct err *err)
 	for (int i = 0; i < daemon->config->postgres_count; i++) {
 		if (!uses_postgres(daemon->config, i))
 			continue;
-		daemon->upkeep_workers[i] = upkeep_worker_start(
-		    daemon->config, &daemon->config->postgres[i], daemon->event_fd, err);
+		daemon->upkeep_workers[i] = upkeep_worker_start(daemon->config,
+		    &daemon->config->postgres[i], daemon->doorbells[i], daemon->event_fd, err);
 		if (!daemon->upkeep_workers[i])
+			return false;
+	}
+	return true;
+}
+
+static bool publishes_from(const struct config *config, const struct postgres_settings *postgres)
+{
+	for (int i = 0; i < config->publisher_count; i++)
+		if (config->publishers[i].settings.postgres == postgres)
+			return true;
+	return false;
+}
+
+/* A drain ends when everything is published: it never sleeps. */
+static bool start_doorbells(struct daemon *daemon, struct err *err)
+{
+	for (int i = 0; i < daemon->config->postgres_count && !daemon->options->drain; i++) {
+		const struct postgres_settings *postgres = &daemon->config->postgres[i];
+
+		if (!publishes_from(daemon->config, postgres))
+			continue;
+		daemon->doorbells[i] = doorbell_start(postgres, err);
+		if (!daemon->doorbells[i])
 			return false;
 	}
 	return true;
@@ -462,11 +486,13 @@ static bool start_daemon(struct daemon *daemon, struct checks *checks, struct er
 	daemon->topic_metadata = xcalloc((size_t)config->kafka_count, sizeof(void *));
 	daemon->topic_checks = xcalloc((size_t)config->kafka_count, sizeof(void *));
 	daemon->upkeep_workers = xcalloc((size_t)config->postgres_count, sizeof(void *));
+	daemon->doorbells = xcalloc((size_t)config->postgres_count, sizeof(void *));
 	daemon->owner = make_owner_name();
-	if (!start_clusters(daemon, checks, err) || !start_upkeep_workers(daemon, err))
+	if (!start_clusters(daemon, checks, err) || !start_doorbells(daemon, err) ||
+	    !start_upkeep_workers(daemon, err))
 		return false;
 	options = (struct publishers_options){config, daemon->topic_metadata, daemon->topic_checks,
-	    daemon->upkeep_workers, daemon->owner, daemon->options->drain};
+	    daemon->upkeep_workers, daemon->doorbells, daemon->owner, daemon->options->drain};
 	daemon->publishers = publishers_create(&options);
 
 	/* The API comes after the sections that it shows and pauses; publishers come last. */
@@ -505,6 +531,8 @@ static void apply_configuration(struct daemon *daemon, struct config *fresh)
 
 		if (daemon->upkeep_workers[i] && settings)
 			upkeep_worker_retune(daemon->upkeep_workers[i], settings);
+		if (daemon->doorbells[i] && settings)
+			doorbell_retune(daemon->doorbells[i], settings);
 	}
 	if (daemon->delivers)
 		delivers_change_rules(daemon->delivers, fresh);
@@ -746,11 +774,14 @@ static void finish_daemon(struct daemon *daemon)
 			upkeep_worker_stop(daemon->upkeep_workers[i]);
 			upkeep_worker_join(daemon->upkeep_workers[i]);
 		}
+	for (int i = 0; daemon->doorbells && i < config->postgres_count; i++)
+		doorbell_destroy(daemon->doorbells[i]);
 	for (int i = 0; daemon->topic_metadata && i < config->kafka_count; i++) {
 		topic_checks_destroy(daemon->topic_checks[i]);
 		topic_metadata_destroy(daemon->topic_metadata[i]);
 	}
 
+	free(daemon->doorbells);
 	free(daemon->upkeep_workers);
 	free(daemon->topic_checks);
 	free(daemon->topic_metadata);

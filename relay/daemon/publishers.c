@@ -33,6 +33,7 @@ static const char *const state_names[] = {"idle", "running", "ending", "looking"
 struct publisher {
 	const struct config_publisher *config;
 	struct upkeep_worker *upkeep_worker;
+	struct doorbell *doorbell;
 	struct topic_metadata *metadata;
 	struct topic_checks *topic_checks;
 	enum publisher_state state;
@@ -59,6 +60,11 @@ static int place_of_kafka(const struct config *config, const struct kafka_settin
 	return (int)(kafka - config->kafka);
 }
 
+static int place_of_postgres(const struct config *config, const struct config_publisher *publisher)
+{
+	return (int)(publisher->settings.postgres - config->postgres);
+}
+
 struct publishers *publishers_create(const struct publishers_options *options)
 {
 	const struct config *config = options->config;
@@ -72,8 +78,8 @@ struct publishers *publishers_create(const struct publishers_options *options)
 		const struct config_publisher *publisher = &config->publishers[i];
 
 		publishers->list[i] = (struct publisher){.config = publisher,
-		    .upkeep_worker =
-			options->upkeep_workers[publisher->settings.postgres - config->postgres],
+		    .upkeep_worker = options->upkeep_workers[place_of_postgres(config, publisher)],
+		    .doorbell = options->doorbells[place_of_postgres(config, publisher)],
 		    .metadata =
 			options->topic_metadata[place_of_kafka(config, publisher->settings.kafka)],
 		    .topic_checks =
@@ -133,6 +139,7 @@ static bool start_publisher(
 	    .metadata = publisher->metadata,
 	    .topic_checks = publisher->topic_checks,
 	    .take_limiter = publishers->take_limiter,
+	    .doorbell = publisher->doorbell,
 	    .turn = &publishers->turn,
 	    .owner = publishers->options.owner,
 	    .drain = publishers->options.drain};

@@ -9,6 +9,7 @@
 #include <poll.h>
 #include "topic_metadata.h"
 #include "config.h"
+#include "doorbell.h"
 #include "upkeep_worker.h"
 #include "text.h"
 #include "topic_checks.h"
@@ -22,6 +23,7 @@ struct publishers_options {
 	struct topic_checks *const *topic_checks; /* the same */
 	struct upkeep_worker *const
 	    *upkeep_workers; /* as config->postgres; NULL for one that no publisher uses */
+	struct doorbell *const *doorbells; /* the same; NULL also with `drain` */
 	const char *owner;
 	bool drain;
 };

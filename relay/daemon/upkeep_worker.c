@@ -26,7 +26,13 @@
  */
 #define COUNT_BOUND "100000"
 
-enum { CONNECT_MS = 5000, LOOK_MS = 15000, IDS_MS = 2000, LONGEST_SLEEP_MS = 1000 };
+enum {
+	CONNECT_MS = 5000,
+	LOOK_MS = 15000,
+	REST_LOOK_MS = 60000,
+	IDS_MS = 2000,
+	LONGEST_SLEEP_MS = 1000
+};
 
 struct backlog_metrics {
 	struct metric *unpublished_rows, *unpublished_age;
@@ -68,15 +74,18 @@ struct upkeep_worker {
 	const struct config *config;
 	struct backlog_metrics metrics;
 	const struct postgres_settings *postgres;
-	int event_fd, stop_fd; /* stop_fd: readable once it is to end */
+	struct doorbell *doorbell; /* NULL: none */
+	int event_fd, stop_fd;     /* stop_fd: readable once it is to end */
 	pthread_t thread, log_thread, archive_thread;
 	/* of the log's thread */
 	struct log_upkeep *log_upkeep;
 	struct pg *pg;
 	struct backoff backoff;
-	int64_t look_at, ids_at;
+	int64_t look_at, looked_at, ids_at, ids_rest_until;
+	bool empty; /* the newest look found every publisher, and no row that waits */
 	struct id_watch ids;
-	bool lost; /* the loss was logged, and the connection not restored since */
+	int64_t sleep; /* the doorbell's, when the ids were watched; 0: it did not sleep */
+	bool lost;     /* the loss was logged, and the connection not restored since */
 	/* of the archiver's */
 	struct archiver *archiver;
 	/* of the tables' */
@@ -130,6 +139,7 @@ static bool count_publisher_backlog(struct upkeep_worker *worker,
 		if (pg_rows(row) == 1)
 			note_backlog(
 			    worker, publisher->name, shard, pg_int(row, 0, 2), pg_int(row, 0, 3));
+		worker->empty &= pg_rows(row) == 1 && pg_int(row, 0, 2) == 0;
 	}
 	return true;
 }
@@ -156,6 +166,7 @@ static void note_publishers(struct upkeep_worker *worker, const struct pg_result
 
 		clear_backlog(worker, publisher->settings.name, shards, worker->shards[i]);
 		worker->shards[i] = shards;
+		worker->empty &= shards > 0 || publisher->settings.postgres != worker->postgres;
 	}
 	worker->answered_requests = worker->taken_requests;
 	pthread_mutex_unlock(&worker->mutex);
@@ -177,20 +188,23 @@ static bool count_backlogs(struct upkeep_worker *worker, struct err *err)
 	return true;
 }
 
-static void note_parked(const struct upkeep_worker *worker, const struct pg_result *rows, int i)
+static void note_parked(struct upkeep_worker *worker, const struct pg_result *rows, int i)
 {
 	static const char *const states[] = {"waiting", "dead", "stalled", "free", "behind"};
 
-	for (int k = 0; k < (int)(sizeof states / sizeof *states); k++)
+	for (int k = 0; k < (int)(sizeof states / sizeof *states); k++) {
+		worker->empty &= pg_int(rows, i, k + 1) == 0;
 		metric_set(
 		    METRIC_LABELLED(worker->metrics.parked_rows, pg_value(rows, i, 0), states[k]),
 		    (double)pg_int(rows, i, k + 1));
+	}
 }
 
-static void note_scheduled(const struct upkeep_worker *worker, const struct pg_result *rows, int i)
+static void note_scheduled(struct upkeep_worker *worker, const struct pg_result *rows, int i)
 {
 	const char *publisher = pg_value(rows, i, 0);
 
+	worker->empty &= pg_int(rows, i, 1) == 0;
 	metric_set(
 	    METRIC_LABELLED(worker->metrics.scheduled_rows, publisher), (double)pg_int(rows, i, 1));
 	metric_set(METRIC_LABELLED(worker->metrics.scheduled_late, publisher),
@@ -199,7 +213,7 @@ static void note_scheduled(const struct upkeep_worker *worker, const struct pg_r
 
 /* Calls `note` for each of the publishers that are configured. */
 static bool count_kept(struct upkeep_worker *worker, const char *sql,
-    void (*note)(const struct upkeep_worker *worker, const struct pg_result *rows, int i),
+    void (*note)(struct upkeep_worker *worker, const struct pg_result *rows, int i),
     struct err *err)
 {
 	const struct pg_param params[] = {{COUNT_BOUND}};
@@ -225,7 +239,11 @@ static bool look_at_publishers(struct upkeep_worker *worker, struct err *err)
 
 	if (!rows)
 		return false;
+	worker->empty = true;
 	note_publishers(worker, rows);
+	/* Counting up to 100,000 rows costs the server tens of milliseconds. */
+	if (!worker->config->admin_listen[0])
+		return true; /* nobody can read the metrics */
 	if (!pg_script(worker->pg, sql_backlog_begin, err))
 		return false;
 	if (count_backlogs(worker, err) &&
@@ -268,11 +286,19 @@ static bool connect_and_look(struct upkeep_worker *worker, struct err *err)
 	return worker->pg && look_at_publishers(worker, err);
 }
 
+/* No message has come since the ids were watched last: what was counted is as it was. */
+static bool is_at_rest(const struct upkeep_worker *worker)
+{
+	int64_t sleep = worker->doorbell ? doorbell_sleep(worker->doorbell) : 0;
+	return sleep && sleep == worker->sleep;
+}
+
 /* Returns the time of the next look. */
 static int64_t step_look(struct upkeep_worker *worker)
 {
 	struct err err;
 
+	worker->looked_at = clock_ms();
 	if (!connect_and_look(worker, &err)) {
 		lose_look_connection(worker, &err);
 		return clock_ms() + backoff_next_ms(&worker->backoff);
@@ -282,7 +308,7 @@ static int64_t step_look(struct upkeep_worker *worker)
 		log_info("look_works_again", {"postgres", LOG_TEXT(worker->postgres->name)});
 	worker->lost = false;
 	note_look_error(worker, "");
-	return clock_ms() + LOOK_MS;
+	return clock_ms() + (is_at_rest(worker) && worker->empty ? REST_LOOK_MS : LOOK_MS);
 }
 
 /* On the connection of the look: without one, the look connects first. */
@@ -290,7 +316,15 @@ static int64_t step_ids(struct upkeep_worker *worker)
 {
 	struct err err;
 
-	if (worker->pg && !id_watch_step(&worker->ids, worker->pg, &err))
+	bool rested = is_at_rest(worker), rests = rested && clock_ms() < worker->ids_rest_until;
+
+	worker->sleep = worker->doorbell ? doorbell_sleep(worker->doorbell) : 0;
+	if (!rests)
+		worker->ids_rest_until = clock_ms() + LOOK_MS;
+	/* The next look was put off as nothing changed. */
+	if (!rested && worker->look_at > worker->looked_at + LOOK_MS)
+		worker->look_at = worker->looked_at + LOOK_MS;
+	if (worker->pg && !id_watch_step(&worker->ids, worker->pg, rests, &err))
 		lose_look_connection(worker, &err);
 	return clock_ms() + IDS_MS;
 }
@@ -524,7 +558,8 @@ static int start_worker_threads(struct upkeep_worker *worker)
 }
 
 struct upkeep_worker *upkeep_worker_start(const struct config *config,
-    const struct postgres_settings *postgres, int event_fd, struct err *err)
+    const struct postgres_settings *postgres, struct doorbell *doorbell, int event_fd,
+    struct err *err)
 {
 	struct upkeep_worker *worker = xcalloc(1, sizeof *worker);
 	int error;
@@ -532,6 +567,7 @@ struct upkeep_worker *upkeep_worker_start(const struct config *config,
 	worker->config = config;
 	metric_series_all(&backlog_metric_table, NULL, &worker->metrics, NULL);
 	worker->postgres = postgres;
+	worker->doorbell = doorbell;
 	worker->event_fd = event_fd;
 	worker->stop_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 

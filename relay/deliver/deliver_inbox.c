@@ -9,6 +9,16 @@ struct settings {
 	const char **kafka, **topics, **rules;
 };
 
+/* Messages that the handler hands over at once, where each has a request of its own. */
+enum { HANDED_OVER = 32 };
+
+static int batch_of_section(const struct config_deliver *section)
+{
+	if (section->form == DELIVER_BATCH)
+		return (int)section->batch;
+	return section->concurrency < HANDED_OVER ? (int)section->concurrency : HANDED_OVER;
+}
+
 static const char **texts_of_list(const struct config_list *list)
 {
 	const char **texts = xcalloc((size_t)list->count + 1, sizeof *texts);
@@ -53,7 +63,7 @@ static struct outbox_inbox_settings make_inbox_settings(
 	    .channel = text_or_none(section->channel),
 	    .zone = text_or_none(section->zone),
 	    .concurrency = (int)section->concurrency,
-	    .batch = (int)section->batch,
+	    .batch = batch_of_section(section),
 	    .threads = 1, /* one is enough: the handler only hands messages over */
 	    .most_bytes = section->memory,
 	    .commit_every_ms = section->commit_every_ms,

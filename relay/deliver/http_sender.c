@@ -20,6 +20,7 @@ enum {
 	MOST_HEADER_BYTES = 32 << 10,
 	LONGEST_WAIT_MS = 1000,
 	REST_MS = 1000, /* a message that is submitted at rest comes again after that */
+	ENDS = 256,     /* passed to the inbox in one call */
 };
 
 /* Messages on their way from http_sender_submit to the thread. */
@@ -38,7 +39,9 @@ struct http_sender {
 	struct http_peer peer;
 	struct http_client *client;
 	struct dispatch *dispatch;
-	enum breaker_state told; /* in the log */
+	enum breaker_state told;            /* in the log */
+	struct outbox_inbox_end ends[ENDS]; /* of this turn; tell_turn_ends passes them on */
+	size_t end_count;
 
 	pthread_mutex_t mutex; /* guards what follows */
 	pthread_cond_t rested; /* it has become idle */
@@ -98,7 +101,50 @@ static struct http_client *new_client(const struct http_sender *sender, struct e
 	return http_client_create(&settings, err);
 }
 
-static struct dispatch *new_dispatch(const struct http_sender *sender)
+/* --- ends ----------------------------------------------------------------------------------- */
+
+static void tell_turn_ends(struct http_sender *sender)
+{
+	if (sender->end_count > 0)
+		sender->options.finish(sender->options.context, sender->ends, sender->end_count);
+	sender->end_count = 0;
+}
+
+static bool needs_no_reason(const struct outbox_inbox_end *ends, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (ends[i].result != OUTBOX_INBOX_DONE || ends[i].reason)
+			return false;
+	return true;
+}
+
+/*
+ * The ends of handled messages go to the inbox together, after the turn: each call may wake the
+ * loop of the inbox, which costs more than all the rest of an end. A reason is valid only during
+ * the call.
+ */
+static void note_ends(void *context, const struct outbox_inbox_end *ends, size_t count)
+{
+	struct http_sender *sender = context;
+
+	if (sender->end_count + count > ENDS || !needs_no_reason(ends, count)) {
+		tell_turn_ends(sender);
+		sender->options.finish(sender->options.context, ends, count);
+		return;
+	}
+
+	memcpy(sender->ends + sender->end_count, ends, count * sizeof *ends);
+	sender->end_count += count;
+}
+
+static bool holds_message(void *context, uint64_t ticket)
+{
+	const struct http_sender *sender = context;
+
+	return sender->options.holds(sender->options.context, ticket);
+}
+
+static struct dispatch *new_dispatch(struct http_sender *sender)
 {
 	const struct config_deliver *deliver = sender->options.deliver;
 	const struct dispatch_settings settings = {
@@ -108,9 +154,9 @@ static struct dispatch *new_dispatch(const struct http_sender *sender)
 	    .rate = deliver->rate,
 	    .breaker_failures = deliver->breaker_failures,
 	    .breaker_pause_ms = deliver->breaker_pause_ms,
-	    .holds = sender->options.holds,
-	    .finish = sender->options.finish,
-	    .context = sender->options.context};
+	    .holds = holds_message,
+	    .finish = note_ends,
+	    .context = sender};
 
 	return dispatch_create(&settings, clock_ms());
 }
@@ -199,7 +245,11 @@ static void add_arrivals(struct http_sender *sender, struct arrival *arrival)
 	while (arrival) {
 		struct arrival *next = arrival->next;
 
-		dispatch_add(sender->dispatch, arrival->messages, arrival->count);
+		/* the inbox hands over several at once, and here each has a request of its own */
+		size_t together =
+		    sender->options.deliver->form == DELIVER_SINGLE ? 1 : arrival->count;
+		for (size_t i = 0; i < arrival->count; i += together)
+			dispatch_add(sender->dispatch, arrival->messages + i, together);
 		free(arrival);
 		arrival = next;
 	}
@@ -270,6 +320,8 @@ static void end_sender_turn(struct http_sender *sender, const struct turn *turn,
 {
 	struct dispatch_figures figures = dispatch_figures(sender->dispatch, now);
 	const char *error = dispatch_error(sender->dispatch);
+
+	tell_turn_ends(sender);
 
 	tell_breaker(sender, figures.breaker, error);
 	pthread_mutex_lock(&sender->mutex);

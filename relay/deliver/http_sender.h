@@ -34,7 +34,10 @@ void http_sender_stop(struct http_sender *sender);
 /* Could it be started? Connects to nothing. */
 bool http_sender_check(const struct config_deliver *deliver, struct err *err) MUST_CHECK;
 
-/* Messages that travel together; they are valid until they are ended. Returns at once. */
+/*
+ * Messages that travel together, unless form = single; they are valid until they are ended. Returns
+ * at once.
+ */
 void http_sender_submit(
     struct http_sender *sender, const struct outbox_inbox_message *const *messages, size_t count);
 

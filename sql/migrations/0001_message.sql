@@ -281,11 +281,11 @@ create table outbox.message (
 	-- Generated and not set by the trigger below, which does not fire for replicated rows or when it is disabled: each
 	-- row must have the bucket of its key.
 	bucket smallint not null generated always as (outbox.bucket_of(key, key_bytes)) stored,
-	primary key (id, created_at, bucket)
+	primary key (id, bucket, created_at)
 ) partition by range (created_at);
 
--- Both indexes end with the bucket. A shard reads a range of ids or transactions and of buckets: the server compares
--- the buckets inside the index and does not read the rows of other shards.
+-- Both indexes hold the bucket. A shard reads a range of ids or transactions and of buckets: the server compares the
+-- buckets inside the index and does not read the rows of other shards.
 create index on outbox.message (txid, id, bucket);
 create trigger message_check before insert on outbox.message for each row execute function outbox.message_check();
 

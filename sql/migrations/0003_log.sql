@@ -31,7 +31,9 @@ create table outbox.publisher (
 	-- Each position has the first eight digits: two databases may have publishers of one name and publish to one
 	-- topic. A copy of the database has the same identity until a rebase changes it (0008_rebase.sql).
 	identity uuid not null default gen_random_uuid(),
-	identity_since timestamptz -- null: since the publisher's creation
+	identity_since timestamptz, -- null: since the publisher's creation
+	-- the bucket of a fixed key: a dump carries it to a server of another byte order, which has other buckets
+	hashed smallint not null default outbox.bucket_of('outbox-relay', null)
 );
 
 comment on table outbox.publisher is 'The publishers: named readers of outbox.message, each with its own progress. '
@@ -51,6 +53,8 @@ comment on column outbox.publisher.identity is 'Its first eight digits are part 
 	'rebase` changes it.';
 comment on column outbox.publisher.identity_since is 'Time of the last change of identity. null: identity has not '
 	'changed since created_at.';
+comment on column outbox.publisher.hashed is 'Bucket of the key outbox-relay on the server that created the publisher. '
+	'A server of another byte order has other buckets, so that shards would not continue with their own keys there.';
 
 create table outbox.log (
 	publisher text collate "C" not null,
@@ -745,7 +749,8 @@ declare
 	found_rows bigint;
 	bucket_from int := outbox.first_bucket(of_shard, of_shards);
 	bucket_to int := outbox.first_bucket(of_shard + 1, of_shards);
-	step constant int := 1000;
+	-- of this shard's rows, so that a step reads the index entries of about 1000 rows
+	step constant int := 1000 / least(of_shards, 16);
 	step_xid xid8;
 begin
 	perform outbox.window_guard(of_publisher, of_shard, of_n, of_nonce);

@@ -303,6 +303,17 @@ begin
 			'rows written here are recognised by their time';
 	end if;
 
+	-- The generated buckets are of this server, while the shards' progress is of buckets of the other one.
+	for reader in select s.name, s.shards from outbox.publisher s
+		where s.shards > 1 and s.hashed <> outbox.bucket_of('outbox-relay', null)
+	loop
+		raise exception 'publisher % has % shards, and its keys belong to other shards here, because the server that the '
+			'rows come from has another byte order', reader.name, reader.shards
+			using hint = format('run `outbox-relay publisher split %s --shards 1` there and copy the database again',
+				reader.name);
+	end loop;
+	update outbox.publisher set hashed = default where hashed <> outbox.bucket_of('outbox-relay', null);
+
 	target := jsonb_build_object(
 		'publishers_from', (select jsonb_object_agg(p.publisher, p.system_identifier::text)
 			from outbox.progress p),

@@ -119,10 +119,34 @@ KINDS = [
         "CPU at 1000/s, a million messages, sessions",
         "CPU at 1000/s, a million messages, together <= 240 | <= 300",
     ], "rate"),
+    Kind("pace", "--rate 100 --seconds 2 --runs 1", [
+        "direct at 100/s, p50", "direct at 100/s, CPU a million, broker",
+        *(f"{pace} at 100/s, {figure}{bounds.get(figure, '')}"
+          for pace, bounds in (("latency", {"p50": " <= 1.5 | <= 6", "p99": " <= 5 | <= 40"}),
+                               ("balanced", {"p50": " <= 2.5 | <= 8"}), ("economy", {"p50": " <= 30 | <= 60"}))
+          for figure in ("p50", "p99", *(f"CPU a million, {part}" for part in (
+              "relay", "sessions", "broker", "together")))),
+    ], "rate"),
     Kind("idle", "--idle-seconds 4", [
+        "idle without the doorbell, its sessions",
+        "idle without the doorbell, with its sessions <= 1 | <= 2",
+        "first message after idleness, without <= 100 | <= 200",
         "idle, its sessions",
-        "idle, relay and its sessions <= 1 | <= 2",
-        "first message after idleness <= 100 | <= 200",
+        "idle, relay and its sessions <= 0.2 | <= 0.5",
+        "first message after idleness <= 50 | <= 150",
+    ], "rate"),
+    Kind("writer", "--seconds 1 --runs 1", [
+        "writer with outbox.publish, beside a plain table >= 0.8 | >= 0.5",
+        "writer without a unique key, beside a function that takes none >= 0.98 | >= 0.7",
+        "writer with a unique key, beside one without >= 0.5 | >= 0.3",
+    ], "rate"),
+    Kind("doorbell", "--seconds 1 --runs 1", [
+        f"writer, {connections}, relay {state}"
+        for connections in ("1 connection", "8 connections", "64 connections")
+        for state in ("awake >= 0.97 | >= 0.7", "asleep | >= 0.5")], "rate"),
+    Kind("burst", "--connections 20 --runs 1", [
+        "burst of 20 connections, a writer's p50",
+        "burst of 20 connections, a writer's p99.9 <= 50 | <= 100",
     ], "rate"),
     Kind("growth", "--topics 100 --parked 3000 --open-topics 50 --seconds 2 --runs 1", [
         "take-over, 100 topics known <= 100",

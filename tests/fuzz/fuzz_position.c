@@ -30,14 +30,33 @@ static void write_again(const struct outbox_position *position)
 		outbox_position_compare(position, &again) == 0);
 }
 
+/* Whatever prefix was read before, the answer is the same. */
+static void read_with_memo(
+    const char *first, const char *text, size_t size, const struct outbox_position *position)
+{
+	struct position_memo memo = {0};
+	struct outbox_position read;
+
+	require(position_prefix_parse(&memo, first, strlen(first), &read));
+	/* twice: the second time the memo is of the text itself, if that is a position */
+	for (int i = 0; i < 2; i++) {
+		require(position_prefix_parse(&memo, text, size, &read) == (position != NULL));
+		require(!position || (outbox_position_comparable(position, &read) &&
+					 outbox_position_compare(position, &read) == 0));
+	}
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct outbox_position position;
+	bool good;
 	/* of its own size, so that a byte behind it would be noticed */
 	char *text = malloc(size ? size : 1);
 	memcpy(text, data, size);
-	if (outbox_position_parse(text, size, &position))
+	good = outbox_position_parse(text, size, &position);
+	if (good)
 		write_again(&position);
+	read_with_memo("2:main:1a2b3c4d:1:7:5:6", text, size, good ? &position : NULL);
 	free(text);
 	return 0;
 }

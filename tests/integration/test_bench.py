@@ -45,6 +45,14 @@ def bench(database, kafka, *arguments):
     return status, output
 
 
+def test_path_needs_a_relay_that_writes_its_steps(empty_database, kafka):
+    status, _, error = run_bench(["path", "--rate", 100, "--seconds", 2],
+                                 servers(empty_database, kafka))
+    assert status not in (0, 1)
+    assert "writes no trace: build it with -Dfault_points=true" in error
+    nothing_is_left(empty_database, kafka)
+
+
 def test_a_figure_is_printed_with_its_bound_and_verdict(empty_database, kafka):
     _, output = bench(empty_database, kafka, "--runs", 1, "--rows", 1000, "held")
     assert re.search(r"^drain beside a held snapshot and an open write +rows/s +[\d.]+ +[\d.]+ "

@@ -1,7 +1,6 @@
 """The trigger outbox_bell: a writer rings if, and only if, a relay sleeps.
 
-A relay is played by a session that listens and holds lock 1 (sql/migrations/0017_bell.sql). The server's oids are above
-2**31, which the locks hold as negative numbers.
+A relay is played by a session that listens and holds lock 1 (sql/migrations/0017_bell.sql).
 """
 
 import contextlib
@@ -12,32 +11,10 @@ import threading
 import psycopg2
 import pytest
 
-from support.postgres import Postgres
 from support.process import wait_for
 
 INSERT = "insert into outbox.message (topic, key, payload) values ('t', 'k', 'x')"
 BELL, RING, LEFT, PREPARED = 1, 2, 3, 4
-
-
-@pytest.fixture(scope="module")
-def server():
-    with Postgres(next_oid=3_000_000_000, max_prepared_transactions=0) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def template(server, make_database):
-    server.create_database("bell_template")
-    make_database(server, "bell_template").migrate()
-    return "bell_template"
-
-
-@pytest.fixture
-def quiet(server, template, make_database):
-    """A database of a server where nothing is prepared."""
-    server.create_database("bell", template=template)
-    yield make_database(server, "bell")
-    server.drop_database("bell")
 
 
 class Sleeper:
@@ -92,18 +69,18 @@ class Sleeper:
 
 
 @pytest.fixture
-def relay(quiet):
-    with Sleeper(quiet) as sleeper:
+def relay(quiet_database):
+    with Sleeper(quiet_database) as sleeper:
         yield sleeper
 
 
 @pytest.fixture
-def make_writer(quiet):
+def make_writer(quiet_database):
     """make_writer(): a cursor in a transaction of somebody who is an outbox_writer and nothing else."""
     made = []
 
     def make(role="outbox_writer"):
-        made.append(quiet.connect(autocommit=False))
+        made.append(quiet_database.connect(autocommit=False))
         cursor = made[-1].cursor()
         cursor.execute(f"set role {role}")
         made[-1].commit()
@@ -184,8 +161,8 @@ def test_each_way_to_write_rings_once_and_when_it_is_committed(relay, make_write
         assert relay.rings() == [relay.ring], name
 
 
-def test_row_security_is_no_hindrance(quiet, relay, make_writer):
-    quiet.execute("alter table outbox.message enable row level security;"
+def test_row_security_is_no_hindrance(quiet_database, relay, make_writer):
+    quiet_database.execute("alter table outbox.message enable row level security;"
                   "create policy p on outbox.message for insert to outbox_writer with check (topic = 't')")
     relay.sleeps()
     writer = make_writer()
@@ -194,9 +171,10 @@ def test_row_security_is_no_hindrance(quiet, relay, make_writer):
     assert relay.rings() == [relay.ring]
 
 
-def test_names_that_a_writer_planted_are_not_used(quiet, relay, make_writer):
-    quiet.execute("""create schema planted; grant usage on schema planted to public;
-        create function planted.pg_try_advisory_xact_lock_shared(int, int) returns boolean language sql as 'select true';
+def test_names_that_a_writer_planted_are_not_used(quiet_database, relay, make_writer):
+    quiet_database.execute("""create schema planted; grant usage on schema planted to public;
+        create function planted.pg_try_advisory_xact_lock_shared(int, int) returns boolean
+            language sql as 'select true';
         create function planted.pg_notify(text, text) returns void language sql as '';
         create function planted.never(text, text) returns boolean language sql as 'select true';
         create operator planted.<> (leftarg = text, rightarg = text, function = planted.never)""")
@@ -258,19 +236,19 @@ def test_who_is_refused_the_ring_of_a_relay_that_awakes_keeps_it_awake(relay, ma
     ("alter table outbox.message disable trigger outbox_bell", INSERT),
     ("", "set session_replication_role = replica; " + INSERT),
     ("", "insert into outbox.message_default (id, created_at, topic) values (1, '2000-01-01', 't')")])
-def test_without_the_trigger_nothing_rings_and_nothing_fails(quiet, relay, before, statement):
+def test_without_the_trigger_nothing_rings_and_nothing_fails(quiet_database, relay, before, statement):
     relay.sleeps()
-    quiet.execute(before + ";" + statement if before else statement)
+    quiet_database.execute(before + ";" + statement if before else statement)
     assert relay.rings() == []
-    assert quiet.execute("select count(*) from outbox.message") == [(1,)]
+    assert quiet_database.execute("select count(*) from outbox.message") == [(1,)]
 
 
-def test_nothing_rings_into_a_queue_that_is_half_full(quiet, relay):
+def test_nothing_rings_into_a_queue_that_is_half_full(quiet_database, relay):
     relay.sleeps()
     for usage, rings in ((0.51, []), (0.5, [relay.ring])):
-        quiet.execute("create or replace function pg_catalog.pg_notification_queue_usage() returns double precision "
-                      f"language sql as 'select {usage}::double precision'")
-        quiet.execute(INSERT)
+        quiet_database.execute("create or replace function pg_catalog.pg_notification_queue_usage() "
+                               f"returns double precision language sql as 'select {usage}::double precision'")
+        quiet_database.execute(INSERT)
         assert relay.rings() == rings
 
 
@@ -353,8 +331,8 @@ def has_ringer(relay):
 
 
 def sleep_once(relay):
-    """True: it slept until the first message. Then there is a ring, or its transaction is still open. The ring is in the
-    queue before its transaction can be seen."""
+    """True: it slept until the first message. Then there is a ring, or its transaction is still open. The ring is in
+    the queue before its transaction can be seen."""
     if not (relay.is_free(RING) and relay.is_free(LEFT) and relay.take()):
         return False
     relay.rings()
@@ -365,9 +343,9 @@ def sleep_once(relay):
     return True
 
 
-def test_each_message_that_is_committed_into_a_sleep_has_a_ring(quiet, relay, chance):
+def test_each_message_that_is_committed_into_a_sleep_has_a_ring(quiet_database, relay, chance):
     stop = threading.Event()
-    writers = [threading.Thread(target=write_at_random, args=(quiet, random.Random(chance.random()), stop))
+    writers = [threading.Thread(target=write_at_random, args=(quiet_database, random.Random(chance.random()), stop))
                for _ in range(3)]
     for writer in writers:
         writer.start()

@@ -324,6 +324,24 @@ def test_a_rebase_is_audited_and_refused_where_nothing_was_carried(carried):
         copy.execute(REBASE)
 
 
+@pytest.mark.parametrize("shards", [1, 2])
+def test_shards_of_a_server_with_another_byte_order_are_refused(carried, shards):
+    """Its keys have other buckets there: each shard would continue with keys of the others."""
+    carried.execute("SELECT outbox.publisher_drop('main')")
+    carried.execute("SELECT outbox.publisher_create('main', %s, 'beginning')", (shards,))
+    carried.execute("UPDATE outbox.publisher SET hashed = hashed # 1")
+    write(carried, "a")
+    copy = carried.carry()
+    if shards > 1:
+        with pytest.raises(psycopg2.Error, match="another byte order") as refusal:
+            copy.execute(REBASE)
+        assert "publisher split main --shards 1" in refusal.value.diag.message_hint
+    else:
+        copy.execute(REBASE)
+        assert copy.execute("SELECT hashed = outbox.bucket_of('outbox-relay', null) FROM outbox.publisher") \
+            == [(True,)]
+
+
 def test_a_clock_that_is_behind_is_refused(carried):
     """Rows that were written here are told from others by their time."""
     carried.execute("SELECT outbox.publisher_drop('main')")

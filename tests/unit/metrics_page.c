@@ -5,6 +5,7 @@
 #include "api.h"
 #include "daemon.h"
 #include "deliver_metrics.h"
+#include "doorbell.h"
 #include "gate.h"
 #include "lookback_metrics.h"
 #include "publish_metrics.h"
@@ -14,6 +15,7 @@
 static const struct metric_table *const tables[] = {
     &process_metric_table,
     &publish_metric_table,
+    &doorbell_metric_table,
     &backlog_metric_table,
     &kafka_metric_table,
     &upkeep_metric_table,

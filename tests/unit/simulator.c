@@ -226,6 +226,26 @@ static void plan_rivals(struct world *world, struct plan *plan)
 	plan->end_us = world_between(world, 1500 * MS, 2500 * MS);
 }
 
+/* Messages so rare that the relay sleeps between them, and nothing else that makes them wait. */
+static void plan_bell_alone(struct world *world, struct plan *plan)
+{
+	world->options.without_faults = true;
+	plan->bell = plan->bell_alone = true;
+	plan->bell_faults = world_chance(world, 500000);
+	plan->silent = world_chance(world, 300000);
+	plan->processes = (int)world_between(world, 1, 2);
+	plan->writers = (int)world_between(world, 1, 4);
+	plan->database_us = plan->kafka_us = 300;
+	plan->think_us = PICK(world, 50 * MS, 200 * MS, 600 * MS);
+	plan->end_us = world_between(world, 3000 * MS, 9000 * MS);
+	plan->stream.max_in_flight = 1000;
+	plan->stream.memory = 10 << 20;
+	plan->requests = 5;
+	plan->long_transaction = false;
+	plan->late_topics = plan->growing_topics = plan->operators = plan->schedules = false;
+	plan->stops = plan->locks = plan->failovers = false;
+}
+
 static void plan_world(struct world *world)
 {
 	struct plan *plan = &world->plan;
@@ -254,11 +274,17 @@ static void plan_world(struct world *world)
 	plan->killers = world_chance(world, 150000) ? (int)world_between(world, 1, 2) : 0;
 	plan->killed_all_the_time = world_chance(world, 50000);
 	world->had_killers = plan->killers > 0;
+	plan->bell = world_chance(world, 400000);
+	plan->bell_faults = plan->bell && world_chance(world, 500000);
+	plan->silent = plan->bell && world_chance(world, 300000);
 	plan->late_topics = world_chance(world, 200000);
 	plan->growing_topics = world_chance(world, 250000);
 	plan->operators = world_chance(world, 300000);
 	plan->long_transaction = world_chance(world, 400000);
-	if (world_chance(world, 200000))
+	bool alone = world->options.bell_alone || world_chance(world, 100000);
+	if (alone)
+		plan_bell_alone(world, plan);
+	else if (world_chance(world, 200000))
 		plan_rivals(world, plan);
 	else if (world_chance(world, 150000))
 		world->options.without_faults = true;
@@ -335,6 +361,8 @@ static void fault_falls(struct world *world, void *object, int64_t number)
 	world_after(world, world_between(world, 1 * MS, 500 * MS), fault_falls, NULL, 0);
 	if (plan->killed_all_the_time)
 		relay_kill(world, process);
+	if (plan->bell_alone)
+		return;
 	if (world->options.without_faults) {
 		if (world_chance(world, 600000))
 			relay_stop(world, process);
@@ -584,11 +612,13 @@ struct simulator_result simulator_run(const struct simulator_options *options)
 	struct world *world = xcalloc(1, sizeof *world);
 	world->options = *options;
 	world->random = options->seed;
-	world->failover_us = world->database.jumped_us = world->cut_off_us = -3600 * 1000LL * MS;
+	world->failover_us = world->database.jumped_us = world->cut_off_us =
+	    world->bell_disturbed_us = -3600 * 1000LL * MS;
 	plan_world(world);
 	database_start(world);
 	kafka_start(world);
 	relay_start(world);
+	bell_start(world);
 	look(world, NULL, 0);
 	fault_falls(world, NULL, 0);
 	while (world->phase != DONE && !world->result.failure[0]) {

@@ -22,9 +22,20 @@ enum simulator_reader {
 	READER_BELIEVES_PRODUCERS, /* a producer counts as ready before init_transactions */
 };
 
+/* The doorbell as it is, or with a mistake. */
+enum simulator_bell {
+	BELL_RIGHT,
+	BELL_TESTED_BRIEFLY,     /* a writer frees the lock after its test, not with its end */
+	BELL_WITHOUT_LOOK,       /* shards sleep as soon as the lock is there */
+	BELL_WITHOUT_MARKS,      /* who leaves the ring to another transaction holds nothing */
+	BELL_DEAF_WHILE_LOOKING, /* a ring between the lock and the looks is ignored */
+};
+
 struct simulator_options {
 	uint64_t seed;
 	enum simulator_reader reader;
+	enum simulator_bell bell;
+	bool bell_alone; /* the doorbell is the only thing that is tried */
 	bool without_faults;
 	bool trace; /* every event to stderr */
 };
@@ -37,13 +48,14 @@ struct simulator_result {
 	int64_t duplicates;
 	int64_t disturbances; /* shards taken unreleased, producers made anew, log rows lost */
 	int64_t kills, pauses, takeovers, producers, refusals, unsure, epochs, failovers;
-	int64_t renewals, cancelled; /* log rows that did nothing else; statements */
-	int64_t skipped;             /* rows that a tail showed */
-	int64_t passes;              /* of tails, that ended before their end */
-	int64_t closings;            /* of topics, in rows that were to be written */
-	int64_t rewinds;             /* records of a history that the database does not know */
-	int64_t jumps;               /* of the database's clock */
-	int64_t late_calls;          /* of transactions */
+	int64_t renewals, cancelled;   /* log rows that did nothing else; statements */
+	int64_t skipped;               /* rows that a tail showed */
+	int64_t passes;                /* of tails, that ended before their end */
+	int64_t closings;              /* of topics, in rows that were to be written */
+	int64_t rewinds;               /* records of a history that the database does not know */
+	int64_t jumps;                 /* of the database's clock */
+	int64_t late_calls;            /* of transactions */
+	int64_t sleeps, rings, missed; /* of the doorbell */
 };
 
 struct simulator_result simulator_run(const struct simulator_options *options);

@@ -195,6 +195,7 @@ static void show(struct world *world, struct partition *partition, int64_t offse
 		row->first_on = partition;
 		row->first_offset = offset;
 		check_first(world, partition, record);
+		bell_check_wait(world, row);
 		return;
 	}
 	world->result.duplicates++;

@@ -138,6 +138,8 @@ static void writer_begin(struct world *world, void *object, int64_t generation)
 		return;
 	}
 	writer->transaction = world_allocate(world, sizeof *writer->transaction);
+	writer->transaction->silent = world->plan.silent && world_chance(world, 50000);
+	writer->triggers = false;
 	write_script(world, writer, stays_open);
 	writer_goes_on(world, writer, 0);
 }
@@ -226,6 +228,7 @@ static void writer_ends(struct world *world, struct writer *writer, bool commits
 	end_transaction(world, transaction, commits ? COMMITTED : ABORTED);
 	if (commits)
 		commit_rows(world, transaction);
+	bell_transaction_ends(world, transaction);
 	writer->transaction = NULL;
 	release_locks(world, writer);
 	world_after(world, world_delay(world, world->plan.think_us), writer_begin, writer,
@@ -268,6 +271,14 @@ static void writer_step(struct world *world, void *object, int64_t generation)
 			return;
 		break;
 	case INSERT:
+		if (writer->triggers) {
+			writer->triggers =
+			    !bell_trigger(world, transaction, writer->trigger_step++);
+			if (!writer->triggers)
+				break;
+			writer_goes_on(world, writer, world_delay(world, 100));
+			return;
+		}
 		if (!writer->drawn_id) {
 			writer->drawn_id = ++world->database.last_id;
 			/* the id is drawn before the xid is, and others come between */
@@ -278,7 +289,12 @@ static void writer_step(struct world *world, void *object, int64_t generation)
 		}
 		assign_xid(world, transaction);
 		insert_row(world, writer, (int)operation->number);
-		break;
+		if (!world->plan.bell)
+			break;
+		writer->triggers = true;
+		writer->trigger_step = 0;
+		writer_goes_on(world, writer, world_delay(world, 100));
+		return;
 	case UNDO:
 		undo_rows(transaction, operation->number);
 		break;
@@ -1555,6 +1571,7 @@ static void server_ends(struct world *world)
 	database->generation++;
 	while (database->running)
 		end_transaction(world, database->running, ABORTED);
+	bell_server_ends(world);
 	for (int i = 0; i < KEYS; i++)
 		database->keys[i].holder = database->keys[i].waiting = NULL;
 	for (int i = 0; i < world->plan.writers; i++) {

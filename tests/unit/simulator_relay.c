@@ -63,11 +63,13 @@ static void relay_begin(struct world *world, void *object, int64_t number)
 	world_trace(world, "process %d starts as owner %d", process->index, process->owner);
 	session_open(world, &process->log);
 	session_open(world, &process->read);
+	bell_begin(world, process);
 	relay_wake(world, process);
 }
 
 static void process_ends(struct world *world, struct process *process)
 {
+	bell_end(world, process);
 	process->running = false;
 	process->log.generation++;
 	process->read.generation++;
@@ -482,8 +484,10 @@ static bool step_log(struct world *world, struct process *process)
 		session->lost = false;
 		stream_log_failed(process->stream, now_ms(world), true, false);
 	}
-	if (session->answer)
+	if (session->answer) {
 		log_answered(world, process);
+		bell_note_looks(world, process);
+	}
 	if (!session->up || session->under_way)
 		return busy;
 	const struct stream_tick tick = stream_log_call(process->stream, now_ms(world));
@@ -499,6 +503,7 @@ static void send_held_call(struct world *world, struct process *process)
 	if (!request)
 		return;
 	process->held_call = NULL;
+	bell_look_is_sent(process, request);
 	if (process->log.up)
 		database_send(world, &process->log, request);
 	else
@@ -559,8 +564,10 @@ static bool step_read(struct world *world, struct process *process)
 		stream_read_failed(process->stream, now_ms(world));
 		process->bounds_tick = 0;
 	}
-	if (session->answer)
+	if (session->answer) {
 		page_arrives(world, process);
+		bell_note_looks(world, process);
+	}
 	if (!session->up || session->under_way)
 		return busy;
 	const struct stream_page page = stream_read_call(process->stream, now_ms(world));
@@ -1066,6 +1073,8 @@ static void wait_for_turn(struct world *world, struct process *process, bool bus
 		at = process->producer_at;
 	if (process->abandon_at && process->abandon_at < at)
 		at = process->abandon_at;
+	if (bell_due_us(process) < at)
+		at = bell_due_us(process);
 	process->idle_turns = busy || at > world->now ? 0 : process->idle_turns + 1;
 	if (process->idle_turns > SPINS)
 		world_fail(world, "owner %d spins", process->owner);
@@ -1096,6 +1105,7 @@ static void process_turn(struct world *world, void *object, int64_t number)
 	if (process->dies && interrupted(world, process))
 		return;
 	send_transaction_call(world, process);
+	bell_turn(world, process);
 	send_held_call(world, process);
 	bool busy = step_log(world, process);
 	if (interrupted(world, process))

@@ -1,6 +1,7 @@
 #pragma once
 /* The parts of the simulator (simulator.h) as they see each other. Times are microseconds. */
 #include <stddef.h>
+#include "bell.h"
 #include "simulator.h"
 #include "stream.h"
 
@@ -33,8 +34,12 @@ struct plan {
 	 */
 	bool rivals;
 	bool operators, poison, stops, late_topics, growing_topics, long_transaction, schedules;
-	int64_t digests; /* so many different ones: queues share them */
-	int killers;     /* rows still to come that kill who reads or sends them */
+	bool bell;        /* each process has a doorbell */
+	bool bell_alone;  /* and no other fault falls than its own */
+	bool bell_faults; /* rings and sessions are lost, a stranger takes the lock */
+	bool silent;      /* the trigger of some transactions does not fire */
+	int64_t digests;  /* so many different ones: queues share them */
+	int killers;      /* rows still to come that kill who reads or sends them */
 	bool killed_all_the_time;
 };
 
@@ -57,6 +62,10 @@ struct transaction {
 	enum transaction_state state;
 	struct row *rows, *last_row;
 	struct transaction *next_running;
+	/* the doorbell: how its trigger ended, and the locks */
+	bool silent, left, rang, holds_bell, holds_mark;
+	bool excused; /* nobody could ring for its rows */
+	int64_t left_us;
 };
 
 /* A message whose xid is in one window under one epoch: where it was seen. */
@@ -163,6 +172,8 @@ struct writer {
 	struct transaction *transaction;
 	struct operation script[OPERATIONS];
 	int length, at;
+	bool triggers; /* an insert has come to its trigger */
+	int trigger_step;
 	int64_t drawn_id; /* an id drawn for the row that is being inserted */
 	int64_t generation;
 	struct writer *next_waiting;
@@ -173,8 +184,17 @@ struct key {
 	int64_t committed, published;
 };
 
+/* The advisory locks of the doorbell (simulator_bell.c). */
+struct bell_locks {
+	const void *exclusive;        /* the process that sleeps; the world: a stranger */
+	int64_t exclusive_generation; /* of its session */
+	int shared, marks;
+	const struct transaction *ringer;
+};
+
 struct database {
 	bool up;
+	struct bell_locks bell;
 	int64_t generation; /* of the server process */
 	int timeline;
 	int64_t next_xid, last_id, commits;
@@ -405,6 +425,16 @@ struct report {
 
 /* --- the relays ------------------------------------------------------------------------------ */
 
+/* The session of a doorbell as the server knows it; rings and the answer that are on their way. */
+struct bell_session {
+	bool connected, listens;
+	bool lost; /* the server lost it, and the process does not know */
+	int64_t generation;
+	int rings;
+	enum bell_call call;
+	bool answered, granted;
+};
+
 struct process {
 	struct world *world;
 	int index, owner;
@@ -435,6 +465,12 @@ struct process {
 	bool was_owner, was_caught_up;
 	int64_t taken_us;
 	int idle_turns;
+	struct bell *bell; /* NULL: it polls */
+	int seat;
+	uint64_t wakes;
+	struct stream_looks looks; /* as far as the bell knows them */
+	struct bell_session bell_session;
+	struct bell_status bell_before;
 	/* rows handed to a producer by this owner and not covered by the log when last looked at */
 	struct row **sent;
 	int64_t sent_count, sent_capacity;
@@ -451,6 +487,23 @@ void relay_cut_off(struct world *world, struct process *process, int64_t delay);
 void relay_cut_off_owner(struct world *world);
 void relay_trace(struct world *world, const struct process *process);
 void relay_report(struct world *world, struct process *process, const struct report *report);
+
+/* --- the doorbell ---------------------------------------------------------------------------- */
+
+void bell_start(struct world *world);
+/* One step of the trigger after an insert; true: it is over. */
+bool bell_trigger(struct world *world, struct transaction *transaction, int step);
+/* Its rows are visible, or gone; its locks are freed later. */
+void bell_transaction_ends(struct world *world, struct transaction *transaction);
+void bell_server_ends(struct world *world);
+void bell_begin(struct world *world, struct process *process);
+void bell_end(struct world *world, struct process *process);
+void bell_turn(struct world *world, struct process *process);
+int64_t bell_due_us(const struct process *process);
+void bell_look_is_sent(struct process *process, const struct request *request);
+void bell_note_looks(struct world *world, struct process *process);
+/* The row has come to Kafka for the first time. */
+void bell_check_wait(struct world *world, const struct row *row);
 
 /* --- the world ------------------------------------------------------------------------------- */
 
@@ -473,8 +526,9 @@ struct world {
 	struct process processes[PROCESSES];
 	int owners;
 	int64_t committed, published;
-	int64_t failover_us; /* the last one */
-	int64_t cut_off_us;  /* the last time that an owner was */
+	int64_t failover_us;       /* the last one */
+	int64_t cut_off_us;        /* the last time that an owner was */
+	int64_t bell_disturbed_us; /* the last time that a ring may have been lost */
 	bool had_killers;
 	bool excused; /* a clean stop while a topic was not known yet */
 };

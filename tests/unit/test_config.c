@@ -76,6 +76,7 @@ static void assert_is_default(const struct config *config)
 	assert_int_equal(publisher->settings.max_in_flight, 20000);
 	assert_int_equal(publisher->settings.memory, 24 << 20);
 	assert_int_equal(publisher->settings.lease_ms, 5000);
+	assert_int_equal(publisher->settings.pace, PACE_BALANCED);
 	assert_int_equal(publisher->settings.poll_busy_ms, 3);
 	assert_int_equal(publisher->settings.poll_idle_ms, 70);
 	assert_int_equal(publisher->settings.ack_interval_ms, 200);
@@ -127,6 +128,32 @@ static void the_sample_is_the_defaults_also_without_its_comment_signs(void **sta
 	text_finish(&sample);
 }
 
+static void the_pace_sets_the_polls_that_are_not_configured(void **state)
+{
+	static const struct {
+		const char *text;
+		int pace, busy, idle;
+	} cases[] = {
+	    {"[publisher]\npace = latency\n", PACE_LATENCY, 0, 20},
+	    {"[publisher]\npace = balanced\n", PACE_BALANCED, 3, 70},
+	    {"[publisher]\npace = economy\n", PACE_ECONOMY, 35, 100},
+	    {"[publisher]\npoll_busy = 7ms\npace = economy\n", PACE_ECONOMY, 7, 100},
+	    {"[publisher]\npace = latency\npoll_idle = 1s\n", PACE_LATENCY, 0, 1000},
+	    {"[publisher]\npace = economy\npoll_busy = 2ms\n", PACE_ECONOMY, 2, 100},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct config *config = parse(cases[i].text, no_environ);
+		const struct publisher_settings *settings = &config->publishers[0].settings;
+
+		assert_int_equal(settings->pace, cases[i].pace);
+		assert_int_equal(settings->poll_busy_ms, cases[i].busy);
+		assert_int_equal(settings->poll_idle_ms, cases[i].idle);
+		config_destroy(config);
+	}
+}
+
 static void every_key_is_read(void **state)
 {
 	struct config *config =
@@ -141,7 +168,7 @@ static void every_key_is_read(void **state)
 		  "  acks = all ; indented, with a comment\n"
 		  "[publisher]\n"
 		  "shards = 64\nmax_in_flight = 1\nmemory = 4GiB\nlease = 1h\n"
-		  "poll_busy = 0\npoll_idle = 1m\nack_interval = 0ms\n"
+		  "pace = economy\npoll_busy = 0\npoll_idle = 1m\nack_interval = 0ms\n"
 		  "stall_after = 1d\ntopic_idle = 1d\ntimestamp = publish\nsafety = strict\n"
 		  "resume = none\n"
 		  "retry_first = 10ms\nretry_max = 1d\nmax_attempts = 1000000\n"
@@ -175,6 +202,7 @@ static void every_key_is_read(void **state)
 	assert_int_equal(publisher->settings.max_in_flight, 1);
 	assert_true(publisher->settings.memory == INT64_C(4) << 30);
 	assert_int_equal(publisher->settings.lease_ms, 3600000);
+	assert_int_equal(publisher->settings.pace, PACE_ECONOMY);
 	assert_int_equal(publisher->settings.poll_busy_ms, 0);
 	assert_int_equal(publisher->settings.poll_idle_ms, 60000);
 	assert_int_equal(publisher->settings.ack_interval_ms, 0);
@@ -189,7 +217,7 @@ static void every_key_is_read(void **state)
 	assert_int_equal(config_topic_headers(config, "other"), TOPIC_HEADERS_FULL);
 	assert_int_equal(config->checks[0].transport, CHECK_GRPC);
 	assert_string_equal(config->checks[0].name_servers, "10.0.0.2");
-	assert_string_equal(config->checks[0].origin, "relay.ini:32");
+	assert_string_equal(config->checks[0].origin, "relay.ini:33");
 	assert_int_equal(config->checks[0].rate, 0);
 	assert_int_equal(config->checks[0].batch, 100);
 	assert_int_equal(config->checks[0].retry_after_max_ms, 86400000);
@@ -986,6 +1014,8 @@ static void what_may_change_changes_silently(void **state)
 static void what_is_fixed_is_told_without_its_value(void **state)
 {
 	(void)state;
+	assert_fixed("[publisher]\n", "[publisher]\npace = economy\n",
+	    "publisher.main.pace: restart to apply\n");
 	assert_fixed("[publisher]\n", "[publisher]\nshards = 2\nlease = 9s\n",
 	    "publisher.main.shards: restart to apply\npublisher.main.lease: restart to apply\n");
 	assert_fixed("[postgres]\ndsn = a\n", "[postgres]\ndsn = b\n",
@@ -1048,6 +1078,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(nothing_at_all_is_the_default_publisher),
 	    cmocka_unit_test(the_sample_is_the_defaults_also_without_its_comment_signs),
+	    cmocka_unit_test(the_pace_sets_the_polls_that_are_not_configured),
 	    cmocka_unit_test(every_key_is_read),
 	    cmocka_unit_test(named_sections_are_found_by_their_publishers),
 	    cmocka_unit_test(exactly_once_has_its_own_most_in_flight_unless_it_is_said),

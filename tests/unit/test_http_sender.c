@@ -203,6 +203,27 @@ static void each_message_that_is_submitted_ends_once(void **state)
 	assert_true(world.server.most_open <= 4);
 }
 
+/* form = single, and they are submitted in one call. */
+static void messages_that_come_together_have_a_request_each(void **state)
+{
+	const struct outbox_inbox_message *together[MESSAGES];
+	struct world world;
+
+	(void)state;
+	begin(&world, say_yes);
+	for (int i = 0; i < MESSAGES; i++)
+		together[i] = &world.messages[i];
+	http_sender_submit(world.sender, together, MESSAGES);
+	for (int i = 0; i < MESSAGES; i++)
+		wait_ended(&world, i);
+	end(&world);
+	for (int i = 0; i < MESSAGES; i++) {
+		assert_int_equal(world.ended[i], 1);
+		assert_int_equal(world.results[i], OUTBOX_INBOX_DONE);
+	}
+	assert_int_equal(world.server.requests, MESSAGES);
+}
+
 static void what_is_under_way_ends_by_itself_before_it_rests(void **state)
 {
 	struct world world;
@@ -329,6 +350,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(each_message_that_is_submitted_ends_once),
+	    cmocka_unit_test(messages_that_come_together_have_a_request_each),
 	    cmocka_unit_test(what_is_under_way_ends_by_itself_before_it_rests),
 	    cmocka_unit_test(what_is_under_way_for_too_long_and_what_waits_was_not_tried),
 	    cmocka_unit_test(what_comes_while_it_rests_ends_at_once_on_the_same_thread),

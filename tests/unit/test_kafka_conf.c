@@ -294,8 +294,8 @@ static void what_is_in_force_includes_the_sections_wishes(void **state)
 	};
 	struct kafka_settings kafka = section(properties, MAX);
 	struct err err;
-	char *plain = kafka_conf_in_force(&kafka, false, &err);
-	char *exact = kafka_conf_in_force(&kafka, true, &err);
+	char *plain = kafka_conf_in_force(&kafka, false, 2, &err);
+	char *exact = kafka_conf_in_force(&kafka, true, 2, &err);
 
 	(void)state;
 	assert_non_null(strstr(plain, "client.id = shop, "));
@@ -305,6 +305,23 @@ static void what_is_in_force_includes_the_sections_wishes(void **state)
 	assert_non_null(strstr(exact, "transaction.timeout.ms = 10000"));
 	free(plain);
 	free(exact);
+}
+
+/* Both names of the property win over the default that a publisher's pace gives. */
+static void linger_is_the_default_of_the_pace_unless_the_section_has_it(void **state)
+{
+	struct kafka_property ours[] = {
+	    SERVERS, {.name = "queue.buffering.max.ms", .value = "9", .origin = "relay.ini:4"}};
+	struct kafka_settings plain = section(ours, 1), said = section(ours, 2);
+	struct err err;
+	char *by_pace = kafka_conf_in_force(&plain, false, 2, &err);
+	char *by_section = kafka_conf_in_force(&said, false, 2, &err);
+
+	(void)state;
+	assert_non_null(strstr(by_pace, "linger.ms = 2, "));
+	assert_non_null(strstr(by_section, "linger.ms = 9, "));
+	free(by_pace);
+	free(by_section);
 }
 
 static void a_transaction_that_is_left_open_ends_soon(void **state)
@@ -490,6 +507,7 @@ int main(void)
 	    cmocka_unit_test(the_producer_has_our_defaults_and_the_sections_wishes),
 	    cmocka_unit_test(the_table_has_every_property_that_we_set),
 	    cmocka_unit_test(what_is_in_force_includes_the_sections_wishes),
+	    cmocka_unit_test(linger_is_the_default_of_the_pace_unless_the_section_has_it),
 	    cmocka_unit_test(a_transaction_that_is_left_open_ends_soon),
 	    cmocka_unit_test(times_that_exclude_each_other_are_refused_with_transactions),
 	    cmocka_unit_test(a_huge_queue_stays_within_librdkafkas_range),

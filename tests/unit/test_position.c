@@ -52,6 +52,42 @@ static void one_prefix_does_for_many(void **state)
 	assert_string_equal(text, "2:main:1a2b3c4d:1:7:2:3");
 }
 
+/* Whatever text was read before, a text is read as without a memo. */
+static void a_memo_changes_no_answer(void **state)
+{
+	static const char *const texts[] = {"2:main:1a2b3c4d:1:7:1000:123456",
+	    "2:main:1a2b3c4d:1:7:1001:123457", "2:main:1a2b3c4d:1:77:1001:5",
+	    "2:main:1a2b3c4d:1:7:1002:", "2:main:1a2b3c4d:1:7:1002",
+	    "2:main:1a2b3c4d:1:7:", "2:main:1a2b3c4d:1:7:1:2:3", "2:main:1a2b3c4d:1:7:x:2",
+	    "2:main:1a2b3c4d:1:7::2", "2:main:1a2b3c4e:1:7:3:4", "2:mainly:1a2b3c4d:1:7:3:4",
+	    "2:main:1a2b3c4d:2:7:3:4", "2:main:1a2b3c4d:1:7:9223372036854775808:1",
+	    "3:main:1a2b3c4d:1:7:3:4", "",
+	    "2:main:1a2b3c4d:0000000000000000000000000000000000000000000000000000000000000000000"
+	    "00000000000000000000000000000000000000000000000000000000000000000000000000001:7:3:4"};
+	enum { TEXTS = sizeof texts / sizeof *texts };
+
+	(void)state;
+	for (int first = 0; first < TEXTS; first++)
+		for (int second = 0; second < TEXTS; second++) {
+			struct position_memo memo = {0};
+			struct outbox_position plain = {0}, read = {0};
+			const char *text = texts[second];
+			bool valid;
+
+			(void)position_prefix_parse(&memo, texts[0], strlen(texts[0]), &read);
+			(void)position_prefix_parse(
+			    &memo, texts[first], strlen(texts[first]), &read);
+			valid = outbox_position_parse(text, strlen(text), &plain);
+			assert_int_equal(
+			    position_prefix_parse(&memo, text, strlen(text), &read), valid);
+			if (!valid)
+				continue;
+			assert_true(outbox_position_comparable(&read, &plain));
+			assert_int_equal(read.tick, plain.tick);
+			assert_int_equal(read.id, plain.id);
+		}
+}
+
 static void assert_refused(const char *text, size_t length)
 {
 	struct outbox_position position;
@@ -158,6 +194,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_position_survives_its_text),
 	    cmocka_unit_test(the_longest_one_has_room),
+	    cmocka_unit_test(a_memo_changes_no_answer),
 	    cmocka_unit_test(one_prefix_does_for_many),
 	    cmocka_unit_test(what_is_no_position_of_version_2_is_refused),
 	    cmocka_unit_test(an_identity_is_eight_digits_in_lower_case),

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "bell.h"
 #include "inbox_partition.h"
 #include "record_queue.h"
 #include "text.h"
@@ -22,6 +23,7 @@ static const struct state_table *const tables[] = {
     &record_states,
     &partition_queue_states,
     &stream_states,
+    &bell_states,
     &inbox_partition_states,
     &item_states,
 };

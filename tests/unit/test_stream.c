@@ -1376,6 +1376,74 @@ static void a_producer_that_is_believed_before_it_has_fenced_is_caught(void **st
 	expect_caught(READER_BELIEVES_PRODUCERS);
 }
 
+/* --- the doorbell in the simulator ------------------------------------------------------------ */
+
+static struct simulator_result run_bell(uint64_t seed, enum simulator_bell bell)
+{
+	const struct simulator_options options = {.seed = seed,
+	    .bell = bell,
+	    .bell_alone = true,
+	    .trace = from_environment("SIMULATOR_TRACE", 0) != 0};
+	running_seed = seed;
+	return simulator_run(&options);
+}
+
+/* Lost rings and sessions, ringers that roll back, triggers that do not fire, a stranger's lock. */
+static void no_row_waits_longer_than_the_poll_of_a_sleeping_shard(void **state)
+{
+	(void)state;
+	int64_t seeds = from_environment("SIMULATOR_SEEDS", 3000) / 10 + 1;
+	int64_t first = from_environment("SIMULATOR_SEED", (int64_t)time(NULL) * 1000);
+	struct simulator_result sum = {0};
+
+	for (int64_t i = 0; i < seeds; i++) {
+		struct simulator_result result = run_bell((uint64_t)(first + i), BELL_RIGHT);
+		if (!result.passed)
+			fail_msg("seed %lld: %s", (long long)(first + i), result.failure);
+		sum.rows += result.rows;
+		sum.sleeps += result.sleeps;
+		sum.rings += result.rings;
+		sum.missed += result.missed;
+	}
+	print_message("%lld seeds: %lld rows, %lld sleeps, %lld rings, %lld missed\n",
+	    (long long)seeds, (long long)sum.rows, (long long)sum.sleeps, (long long)sum.rings,
+	    (long long)sum.missed);
+	assert_true(sum.sleeps > seeds);
+	assert_true(sum.rings > seeds);
+}
+
+static void expect_bell_caught(enum simulator_bell bell)
+{
+	for (uint64_t seed = 1; seed <= 3000; seed++)
+		if (!run_bell(seed, bell).passed)
+			return;
+	fail_msg("3000 seeds passed");
+}
+
+static void a_bell_that_is_tested_only_for_a_moment_is_caught(void **state)
+{
+	(void)state;
+	expect_bell_caught(BELL_TESTED_BRIEFLY);
+}
+
+static void shards_that_sleep_without_a_look_are_caught(void **state)
+{
+	(void)state;
+	expect_bell_caught(BELL_WITHOUT_LOOK);
+}
+
+static void writers_that_leave_without_a_mark_are_caught(void **state)
+{
+	(void)state;
+	expect_bell_caught(BELL_WITHOUT_MARKS);
+}
+
+static void a_bell_that_is_deaf_while_it_looks_is_caught(void **state)
+{
+	(void)state;
+	expect_bell_caught(BELL_DEAF_WHILE_LOOKING);
+}
+
 int main(void)
 {
 	signal(SIGABRT, tell_seed);
@@ -1437,6 +1505,11 @@ int main(void)
 	    cmocka_unit_test(a_tick_taken_with_an_xid_is_caught),
 	    cmocka_unit_test(a_log_row_made_from_a_strangers_is_caught),
 	    cmocka_unit_test(a_producer_that_is_believed_before_it_has_fenced_is_caught),
+	    cmocka_unit_test(no_row_waits_longer_than_the_poll_of_a_sleeping_shard),
+	    cmocka_unit_test(a_bell_that_is_tested_only_for_a_moment_is_caught),
+	    cmocka_unit_test(shards_that_sleep_without_a_look_are_caught),
+	    cmocka_unit_test(writers_that_leave_without_a_mark_are_caught),
+	    cmocka_unit_test(a_bell_that_is_deaf_while_it_looks_is_caught),
 	};
 	return cmocka_run_group_tests_name("stream", tests, NULL, NULL);
 }

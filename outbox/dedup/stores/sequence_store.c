@@ -24,7 +24,7 @@
 #include "clock.h"
 #include "state_folder.h"
 #include "dedup_store.h"
-#include "position.h"
+#include "position_prefix.h"
 #include "sequence_file.h"
 #include "text.h"
 
@@ -52,6 +52,7 @@ struct sequence_store {
 	size_t count, recent; /* recent: the line of the position that was done last */
 	uint64_t uses, open;  /* open: places of all lines */
 	int64_t offset;
+	struct position_memo memo;
 	struct text text; /* the marks, as of the last checkpoint */
 };
 
@@ -180,11 +181,11 @@ static bool advance_one(struct sequence_store *sequence, struct line *line, int6
 
 /* --- use ------------------------------------------------------------------------------------ */
 
-static bool read_position(
-    const struct dedup_item *item, struct outbox_position *ret_position, struct err *err)
+static bool read_position(struct sequence_store *sequence, const struct dedup_item *item,
+    struct outbox_position *ret_position, struct err *err)
 {
 	int shown = item->length < 60 ? (int)item->length : 60;
-	return outbox_position_parse(item->id, item->length, ret_position) ||
+	return position_prefix_parse(&sequence->memo, item->id, item->length, ret_position) ||
 	       err_set(err, ERR_REJECT,
 		   "'%.*s' is no position: 'sequence' is for messages of outbox-relay, by their "
 		   "header outbox-position; choose another store for others",
@@ -217,7 +218,7 @@ static bool look_at(struct sequence_store *sequence, const struct dedup_item *it
     enum outbox_dedup_state *ret_state, struct err *err)
 {
 	struct outbox_position position;
-	if (!read_position(item, &position, err))
+	if (!read_position(sequence, item, &position, err))
 		return false;
 
 	struct line *line = find_shard_line(sequence, &position);
@@ -264,7 +265,7 @@ static bool make_done(
 	struct line *line = sequence->count ? &sequence->lines[sequence->recent] : NULL;
 	struct outbox_position position;
 	if (!line || !is_next(line, item)) {
-		if (!read_position(item, &position, err))
+		if (!read_position(sequence, item, &position, err))
 			return false;
 		line = find_shard_line(sequence, &position);
 		struct place *place = line ? find_line_place(line, &position) : NULL;

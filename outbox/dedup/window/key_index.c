@@ -1,8 +1,10 @@
 #include "key_index.h"
 
+/* number: less than twice the number of buckets. A division would cost as much as the look itself.
+ */
 static struct key_bucket *bucket_at(const struct key_index *index, uint64_t number)
 {
-	return &index->buckets[number % index->count];
+	return &index->buckets[number < index->count ? number : number - index->count];
 }
 
 uint64_t key_index_buckets(uint64_t ids)

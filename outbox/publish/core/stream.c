@@ -109,6 +109,28 @@ void stream_retune(struct stream *stream, const struct stream_settings *settings
 	stream->poll_interval = settings->poll_busy_ms;
 }
 
+void stream_hurry(struct stream *stream, int64_t now)
+{
+	stream->hurries = true;
+	stream->dozes = false;
+	stream->poll_interval = stream->settings.poll_busy_ms;
+	stream_poll_at(stream, now, now);
+}
+
+void stream_doze(struct stream *stream, int64_t now, int64_t ms)
+{
+	if (stream->hurries)
+		return;
+	stream->dozes = true;
+	if (stream->next_poll < now + ms)
+		stream->next_poll = now + ms;
+}
+
+struct stream_looks stream_looks(const struct stream *stream)
+{
+	return stream->looks;
+}
+
 /* --- states ---------------------------------------------------------------------------------- */
 
 #define MAY(state) (1U << STREAM_##state)
@@ -169,6 +191,11 @@ bool stream_is_patient(const struct stream *stream)
 	return record_queue_under_way(queue) && !record_queue_waits_for_reports(queue) &&
 	       !stream->settings.transactions && !record_queue_has_changed_topics(queue) &&
 	       stream_has_page_room(stream) && !stream->stopping;
+}
+
+bool stream_polls_at_once(const struct stream *stream)
+{
+	return stream->settings.poll_busy_ms == 0;
 }
 
 int64_t stream_wait_offline(const struct stream *stream, int64_t now)

@@ -357,6 +357,23 @@ void stream_producer_lost(struct stream *stream);
 
 /* --- the whole ----------------------------------------------------------------------------- */
 
+/*
+ * For the doorbell (bell.h). stream_hurry: looks for new rows at once, or at once after the TICK in
+ * flight. stream_doze: looks in `ms` at the earliest, unless stream_hurry is called before.
+ */
+void stream_hurry(struct stream *stream, int64_t now);
+void stream_doze(struct stream *stream, int64_t now, int64_t ms);
+/*
+ * The TICKs that looked for new rows, as far as their answers came: how many there were, how many
+ * of them certainly saw every committed row (one that lists kept back rows does not), how many of
+ * these opened a window, and the number of rows that came with them or with pages. A window may
+ * prove to be empty.
+ */
+struct stream_looks {
+	int64_t tried, made, found, rows;
+};
+struct stream_looks stream_looks(const struct stream *stream);
+
 /* When to call again if nothing happens before; INT64_MAX: only after an event. */
 int64_t stream_wait(struct stream *stream, int64_t now);
 /* The same while the log connection is busy or away: calls that are due on it cannot be sent now.
@@ -367,6 +384,8 @@ int64_t stream_wait_offline(const struct stream *stream, int64_t now);
  * reports, and they need not wake it.
  */
 bool stream_is_patient(const struct stream *stream);
+/* poll_busy is 0: the next look for a window is due when the last one is answered. */
+bool stream_polls_at_once(const struct stream *stream);
 
 /* Waits for the records in flight, for at most a lease, notes them, and releases the shard. */
 void stream_stop(struct stream *stream);

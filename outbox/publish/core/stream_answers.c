@@ -165,7 +165,22 @@ static void schedule_poll(struct stream *stream, int64_t now, bool found)
 	}
 	if (stream->poll_interval > settings->poll_idle_ms)
 		stream->poll_interval = settings->poll_idle_ms;
-	stream_poll_at(stream, now, now + stream->poll_interval);
+	stream_poll_at(stream, now, stream->hurries ? now : now + stream->poll_interval);
+}
+
+/*
+ * A listed window opens instead of one with new rows, and a split looks only up to its end. With
+ * many open windows a large log row may forbid to look (outbox.tick).
+ */
+static void count_look(struct stream *stream, enum stream_verdict verdict)
+{
+	bool found = verdict == STREAM_ROWS || verdict == STREAM_PAGES;
+
+	stream->looks.tried++;
+	if ((!found && verdict != STREAM_IDLE) || stream->window_count > MANY_WINDOWS)
+		return;
+	stream->looks.made++;
+	stream->looks.found += found;
 }
 
 void stream_ticked(struct stream *stream, int64_t now, enum stream_verdict verdict)
@@ -202,6 +217,7 @@ void stream_ticked(struct stream *stream, int64_t now, enum stream_verdict verdi
 
 	if (looked) {
 		schedule_poll(stream, now, found);
+		count_look(stream, verdict);
 		stream->found_nothing = verdict == STREAM_IDLE;
 	}
 	if (rows)

@@ -211,12 +211,16 @@ static struct stream_tick tick_call(struct stream *stream, int64_t now)
 	bool may = !is_strange(stream, now) && may_open(stream);
 	tick.may_list = may && may_list(stream) &&
 			(now >= stream->list_at || stream_has_left_found_windows(stream));
-	tick.may_open = may && (now >= stream->next_poll || tick.may_list);
 	tick.must_write = must_write(stream, now);
+	/* A shard that dozes looks when it renews its lease, and so looks less often besides. */
+	tick.may_open = may && (now >= stream->next_poll || tick.may_list ||
+				   (stream->dozes && tick.must_write));
 	if (!tick.may_open && !tick.must_write)
 		return tick;
 
 	tick.call = STREAM_TICK;
+	stream->hurries &= !tick.may_open;
+	stream->dozes &= !tick.may_open;
 	tick.new_nonce = draw_stream_number(stream);
 	tick.new_epoch = renews_epoch(stream) || stream_must_leave_epoch(stream);
 	tick.fresh_epoch = tick.new_epoch ? draw_stream_number(stream) : stream->logged_epoch;

@@ -116,6 +116,9 @@ struct stream {
 	int64_t transaction_records, transaction_limit, transaction_bytes;
 	int64_t tails_again_at;
 	bool found_nothing; /* the last look found no window */
+	bool dozes;         /* stream_doze was called since the last look was sent */
+	bool hurries;       /* stream_hurry was called since the last look was sent */
+	struct stream_looks looks;
 	enum expected_rows rows;
 	bool stopping; /* stream_stop was called; an owner notes what it has sent before it ends */
 	int64_t stop_by;

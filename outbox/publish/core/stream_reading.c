@@ -139,6 +139,7 @@ void stream_row(struct stream *stream, const struct message *message)
 	record_queue_add(stream->queue, window->tick, window->tick == stream->listed_tick,
 	    stream->rows == ROWS_WITHHELD, message);
 	stream->guard.read = true;
+	stream->looks.rows += window->tick != stream->listed_tick;
 	window->last_id = message->id;
 	/* A moving average, so that a page of larger rows makes the next page shorter. */
 	stream->page_cost += (record_queue_bytes(stream->queue) - before - stream->page_cost) / 16;

@@ -268,6 +268,34 @@ static bool check_partitions(const struct subject *subject, const char *table, s
 	return true;
 }
 
+/* Columns of bell_facts.sql: standby, class, oid, why there is no doorbell. */
+static bool check_doorbell(const struct subject *subject, struct err *err)
+{
+	bool always = subject->postgres->doorbell == DOORBELL_ON;
+	const struct pg_param use[] = {{always ? "true" : "false"}};
+	OWNED(owned_pg_result_destroy) struct pg_result *facts = NULL;
+	OWNED(owned_pg_result_destroy) struct pg_result *reason = NULL;
+
+	if (subject->postgres->doorbell == DOORBELL_OFF)
+		return true;
+	facts = query_preflight(subject, sql_bell_facts, use, 1, err);
+	if (!facts)
+		return false;
+	if (!pg_is_null(facts, 0, 3)) {
+		preflight_add(subject->report, PREFLIGHT_INFO, subject->place, NULL,
+		    "writers do not wake the relay, it polls: %s", pg_value(facts, 0, 3));
+		return true;
+	}
+
+	const struct pg_param class[] = {{pg_value(facts, 0, 1)}};
+	reason = query_preflight(subject, sql_bell_reason, class, 1, err);
+	if (reason && pg_rows(reason) == 1 && !pg_is_null(reason, 0, 0))
+		preflight_add(subject->report, PREFLIGHT_WARN, subject->place,
+		    "end that session, or the transaction that is open in it",
+		    "messages may wait up to a second: %s", pg_value(reason, 0, 0));
+	return reason != NULL;
+}
+
 static bool check_outbox_schema(
     const struct subject *subject, const struct pg_result *facts, bool *ret_usable, struct err *err)
 {
@@ -288,7 +316,7 @@ static bool check_outbox_schema(
 	*ret_usable = lacking == 0;
 	return lacking > 0 ||
 	       (check_message_ids(subject, err) && check_bytea_output(subject, err) &&
-		   check_partitions(subject, "message", err) &&
+		   check_doorbell(subject, err) && check_partitions(subject, "message", err) &&
 		   check_partitions(subject, "lookback", err) &&
 		   check_partitions(subject, "processed", err) &&
 		   check_partitions(subject, "unique_ledger", err));

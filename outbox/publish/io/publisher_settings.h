@@ -16,6 +16,14 @@ enum resume_from { RESUME_TAIL, RESUME_NONE };
 /* Whether the records of a topic have the relay's own headers, outbox-id and outbox-position. */
 enum topic_headers { TOPIC_HEADERS_FULL, TOPIC_HEADERS_NONE };
 
+/* The choice between latency and CPU time: each value stands for a row of numbers. */
+enum publisher_pace { PACE_LATENCY, PACE_BALANCED, PACE_ECONOMY, PACES };
+struct publisher_pace_row {
+	int64_t poll_busy_ms, poll_idle_ms;
+	int64_t linger_ms; /* default of the Kafka property linger.ms */
+};
+extern const struct publisher_pace_row publisher_paces[PACES];
+
 struct publisher_settings {
 	char *name; /* its name in the database; the first member, as in each named section */
 	const struct postgres_settings *postgres;
@@ -25,8 +33,9 @@ struct publisher_settings {
 	bool in_flight_said;   /* max_in_flight is configured, not a default */
 	int64_t memory;        /* bytes for rows read and not yet acknowledged, queue included */
 	int64_t lease_ms;
-	int64_t poll_busy_ms;    /* between polls while rows come */
-	int64_t poll_idle_ms;    /* maximum pause between polls when no rows come */
+	enum publisher_pace pace;
+	int64_t poll_busy_ms;    /* between polls while rows come; default by pace */
+	int64_t poll_idle_ms;    /* maximum pause between polls when no rows come; by pace */
 	int64_t ack_interval_ms; /* maximum time from an acknowledgement to its log row */
 	int64_t stall_after_ms;  /* a producer without progress for this time is replaced */
 	int64_t topic_idle_ms;   /* a topic without messages for this time is closed */

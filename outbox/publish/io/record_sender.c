@@ -11,6 +11,8 @@
 #include "produce_fault.h"
 #include "producer.h"
 #include "record_headers.h"
+#include "trace.h"
+#include "transaction_pause.h"
 
 /*
  * record_sender_step is one turn, and gives the order of the sections: records out, reports in, the
@@ -21,11 +23,11 @@
 enum {
 	REPORTS_A_TURN = 1024,
 	RECORDS_A_TURN = 1024,
+	FEW_RECORDS = 256,
 	LAST_REPORTS_MS = 1000, /* a broken producer gets this time to report on its records */
 	PRODUCER_END_MS = 1000,
 	METADATA_MS = 200,
 	METADATA_AGAIN_MS = 1000,
-	CONCURRENT_MS = 20, /* librdkafka's wait after CONCURRENT_TRANSACTIONS */
 	FENCES_MS = 60000,
 };
 
@@ -38,14 +40,16 @@ struct record_sender {
 	struct producer *producer; /* NULL: there is none now */
 	enum { NO_TRANSACTIONS, UNFENCED, FENCING, OPEN, COMMITTING } transactions;
 	struct backoff backoff;
-	int64_t create_at;  /* when to create the next producer */
-	bool unwanted;      /* the stream wants no producer now */
-	int64_t abandon_at; /* when the producer is given up; 0: it is in use */
-	int64_t ask_at;     /* when a topic may be looked up again */
-	int64_t commit_at;  /* when the commit began */
-	int64_t send_at;    /* when the next transaction may begin; 0: now */
-	bool fenced;        /* the last producer was fenced, and this one has sent nothing yet */
-	int64_t fenced_at;  /* the last fence after which the shard stayed ours; 0: never */
+	int64_t create_at;   /* when to create the next producer */
+	bool unwanted;       /* the stream wants no producer now */
+	int64_t abandon_at;  /* when the producer is given up; 0: it is in use */
+	int64_t ask_at;      /* when a topic may be looked up again */
+	int64_t pause_us;    /* from a commit to the next transaction: transaction_pause.h */
+	int64_t send_at_us;  /* when the next transaction may begin; 0: now */
+	bool follows_commit; /* nothing was sent since this producer's last commit */
+	int64_t began_us;    /* the first record after a commit went out then; 0: none */
+	bool fenced;         /* the last producer was fenced, and this one has sent nothing yet */
+	int64_t fenced_at;   /* the last fence after which the shard stayed ours; 0: never */
 	struct producer_topic *topic;        /* topic of the record before; NULL: none */
 	enum topic_headers topic_headers;    /* of that topic */
 	char position[OUTBOX_POSITION_SIZE]; /* of the current record */
@@ -67,8 +71,9 @@ static bool begin_producer(struct record_sender *sender, struct err *err)
 	char id[160];
 	snprintf(id, sizeof id, "outbox-relay.%s.%d.%s", publisher->name, sender->shard,
 	    sender->identity);
-	sender->producer = producer_create(publisher->kafka, exact ? id : NULL, publisher->memory,
-	    publisher_settings_in_flight(publisher), stream_topics(sender->stream, false), err);
+	sender->producer = producer_create_lingering(publisher->kafka, exact ? id : NULL,
+	    publisher->memory, publisher_settings_in_flight(publisher),
+	    stream_topics(sender->stream, false), publisher_paces[publisher->pace].linger_ms, err);
 	sender->transactions = exact ? UNFENCED : NO_TRANSACTIONS;
 	sender->topic = NULL;
 	return sender->producer != NULL;
@@ -78,7 +83,8 @@ static void end_producer(struct record_sender *sender, int64_t create_at)
 {
 	producer_destroy(sender->producer, PRODUCER_END_MS);
 	sender->producer = NULL;
-	sender->abandon_at = 0;
+	sender->abandon_at = sender->send_at_us = sender->began_us = 0;
+	sender->follows_commit = false;
 	sender->create_at = create_at;
 }
 
@@ -91,6 +97,7 @@ struct record_sender *record_sender_create(const struct publisher_settings *publ
 	sender->identity = identity;
 	sender->stream = stream;
 	sender->metrics = metrics;
+	sender->pause_us = TRANSACTION_PAUSE_FIRST_US;
 	sender->backoff = (struct backoff){
 	    .first_ms = 20, .cap_ms = 5000, .jitter = 0.2, .seed = (uint64_t)clock_random()};
 	if (!begin_producer(sender, err)) {
@@ -225,11 +232,17 @@ static bool send_stream_records(struct record_sender *sender, int64_t now)
 		struct err err;
 		fault_point("before_produce");
 		publish_metrics_sent(sender->metrics, record.sequence);
+		trace_step("sent", (int64_t)record.sequence, record.id);
 		if (!send_record(sender, &record, &err))
 			stream_report(sender->stream, now, record.sequence,
 			    delivery_of_send_error(err.kind), -1, err.message);
 		count++;
 	}
+
+	/* the report of a backlog may come late for its size, which says nothing of the pause */
+	if (count && count <= FEW_RECORDS && sender->follows_commit)
+		sender->began_us = clock_us();
+	sender->follows_commit &= count == 0;
 
 	/* This owner was fenced: a second time within a minute reveals a copy of the database. */
 	if (count && sender->fenced)
@@ -254,6 +267,7 @@ static void take_delivery_report(
 	uint64_t sequence = (uint64_t)(uintptr_t)report->opaque;
 	if (report->error == 0) {
 		publish_metrics_acked(sender->metrics, sequence);
+		trace_step("acknowledged", (int64_t)sequence, report->offset);
 		stream_report(sender->stream, now, sequence, STREAM_WRITTEN, report->offset, NULL);
 		return;
 	}
@@ -261,6 +275,15 @@ static void take_delivery_report(
 	    report->purged ? PRODUCE_FAULT_NONE : produce_fault_of(report->error);
 	stream_report(sender->stream, now, sequence, deliveries[fault], -1,
 	    producer_error_text(report->error));
+}
+
+/* The first record after a commit is written: the pause before it was long enough, or not. */
+static void learn_pause(struct record_sender *sender)
+{
+	int64_t took_us = clock_us() - sender->began_us;
+
+	sender->pause_us = transaction_pause_next(sender->pause_us, took_us);
+	sender->began_us = 0;
 }
 
 static bool take_delivery_reports(struct record_sender *sender, int64_t now)
@@ -271,6 +294,9 @@ static bool take_delivery_reports(struct record_sender *sender, int64_t now)
 		written |= sender->reports[i].error == 0;
 		take_delivery_report(sender, &sender->reports[i], now);
 	}
+
+	if (written && sender->began_us)
+		learn_pause(sender);
 	if (written) {
 		backoff_reset(&sender->backoff);
 		fault_point("after_acknowledgement");
@@ -374,25 +400,16 @@ static bool has_producer(struct record_sender *sender, int64_t now)
 
 /* --- transactions ---------------------------------------------------------------------------- */
 
-/*
- * When a commit returns, the coordinator has noted it, and continues: it writes markers into the
- * partitions, then a note that they are complete. Until then it refuses partitions of the next
- * transaction, and librdkafka retries after CONCURRENT_MS. So the next transaction begins after the
- * estimated time of two more such writes.
- */
-static int64_t next_transaction(const struct record_sender *sender, int64_t now)
-{
-	int64_t wait = 2 + 2 * (now - sender->commit_at);
-	return now + (wait < CONCURRENT_MS ? wait : CONCURRENT_MS);
-}
-
 static void finish_transaction_call(struct record_sender *sender, int64_t now)
 {
 	bool fenced = sender->transactions == FENCING;
 	fault_point(fenced ? "after_init_transactions" : "after_commit_transaction");
 	sender->transactions = OPEN;
+
 	if (!fenced) {
-		sender->send_at = next_transaction(sender, now);
+		trace_step("committed", 0, 0);
+		sender->send_at_us = clock_us() + sender->pause_us;
+		sender->follows_commit = true;
 		stream_committed(sender->stream, now);
 	} else if (stream_wants_producer(sender->stream, now))
 		stream_producer_ready(sender->stream);
@@ -435,13 +452,13 @@ static bool step_transactions(struct record_sender *sender, int64_t now)
 	return sender->producer && sender->transactions == OPEN;
 }
 
-static void commit_if_wanted(struct record_sender *sender, int64_t now)
+static void commit_if_wanted(struct record_sender *sender)
 {
 	if (sender->transactions != OPEN || !stream_commits(sender->stream))
 		return;
 	fault_point("before_commit_transaction");
+	trace_step("committing", 0, 0);
 	sender->transactions = COMMITTING;
-	sender->commit_at = now;
 	producer_begin(sender->producer, PRODUCER_COMMIT);
 }
 
@@ -453,16 +470,17 @@ bool record_sender_step(struct record_sender *sender, int64_t now)
 	bool more = take_delivery_reports(sender, now);
 	bool free = step_transactions(sender, now);
 	/* A transaction call in flight may change the producer: nothing is sent meanwhile. */
-	if (!sender->producer || give_up_if_wanted(sender, now) || !free || now < sender->send_at)
+	if (!sender->producer || give_up_if_wanted(sender, now) || !free ||
+	    (sender->send_at_us && clock_us() < sender->send_at_us))
 		return more;
 
-	sender->send_at = 0;
+	sender->send_at_us = 0;
 	bool sends = !slims_producer(sender, now);
 	if (!sender->producer)
 		return true;
 	if (sends && send_stream_records(sender, now))
 		return true;
-	commit_if_wanted(sender, now);
+	commit_if_wanted(sender);
 	return more;
 }
 
@@ -496,9 +514,16 @@ int64_t record_sender_wait(const struct record_sender *sender)
 {
 	if (!sender->producer)
 		return sender->unwanted ? INT64_MAX : sender->create_at;
-	if (sender->abandon_at)
-		return sender->abandon_at;
-	return sender->send_at ? sender->send_at : INT64_MAX;
+	return sender->abandon_at ? sender->abandon_at : INT64_MAX;
+}
+
+int64_t record_sender_pause_us(const struct record_sender *sender)
+{
+	int64_t left = sender->send_at_us - clock_us();
+
+	if (!sender->producer || !sender->send_at_us)
+		return INT64_MAX;
+	return left > 0 ? left : 0;
 }
 
 void record_sender_note(struct record_sender *sender)

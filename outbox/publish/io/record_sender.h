@@ -37,6 +37,8 @@ void record_sender_close_topic(struct record_sender *sender, const char *topic);
 int record_sender_fd(const struct record_sender *sender);
 /* When to call again if nothing happens. */
 int64_t record_sender_wait(const struct record_sender *sender);
+/* Microseconds until the next transaction may begin; INT64_MAX: nothing waits for that. */
+int64_t record_sender_pause_us(const struct record_sender *sender);
 /* Writes librdkafka's figures into the metrics. */
 void record_sender_note(struct record_sender *sender);
 /* Why the brokers cannot be reached now; "" if they can, or if that is unknown. */

@@ -27,6 +27,7 @@
 #include "publish_metrics.h"
 #include "resume.h"
 #include "statements.h"
+#include "trace.h"
 
 enum {
 	ROWS_A_TURN = 512,
@@ -37,7 +38,12 @@ enum {
 	STATUS_MS = 100,
 	LONGEST_WAIT_MS = 1000,
 	PATIENCE_MS = 5, /* delay of reports that nothing waits for */
-	GATHER_MS = 5,   /* delay of the rows of a page */
+	/* Pauses between looks for windows if poll_busy is 0, which is shorter than the stream's
+	 * clock can say. None after many rows: more of a backlog may follow. */
+	PAUSE_FOUND_US = 400,
+	PAUSE_IDLE_US = 500,
+	MANY_ROWS = 64,
+	GATHER_MS = 5, /* delay of the rows of a page */
 	GATHER_ROWS = 4096,
 	NAP_US = 500,      /* between reads of a page whose rows are gathered */
 	GRACE_PART = 4,    /* grace after a statement's limit: a quarter of the limit */
@@ -60,6 +66,8 @@ struct shard_worker {
 	enum stream_call log_call; /* the call in flight on the log connection */
 	int64_t log_call_at;       /* when it was sent */
 	int64_t log_call_by;       /* without an answer by then it is cancelled */
+	int64_t look_at_us;        /* no log call before, with poll_busy = 0; 0: now */
+	bool found;                /* the last TICK brought rows */
 	int64_t read_by;           /* deadline of the read connection's answer */
 	int64_t read_at;
 	bool reading, copying; /* a statement is in flight on the read connection; it is a page */
@@ -68,8 +76,10 @@ struct shard_worker {
 	int64_t page_rows, page_bytes, page_id; /* the page so far, and its last row */
 	int64_t gathered, gather_until;         /* rows that wait for the next turn of the sender */
 	int64_t topics_asked_at, unready_asked_at, status_at, stop_at;
-	bool topics_told;  /* metadata_fd was written: a topic changed */
-	int topics_to_ask; /* topics in use that are left in this round */
+	bool topics_told;          /* metadata_fd was written: a topic changed */
+	int seat;                  /* at the doorbell; -1: there is none */
+	struct stream_looks looks; /* as far as the doorbell knows them */
+	int topics_to_ask;         /* topics in use that are left in this round */
 	int64_t lost_seen, refusals_seen;
 	int stalls_seen;
 	bool owned, refusal_logged, elsewhere_logged, guard_logged, drained;
@@ -138,12 +148,65 @@ static int64_t statement_deadline(const struct shard_worker *shard_worker, int64
 	return now + shard_worker->log.limit_ms + shard_worker->log.limit_ms / GRACE_PART + 1;
 }
 
+static int64_t pause_before_look_us(const struct shard_worker *shard_worker)
+{
+	int64_t left = shard_worker->look_at_us ? shard_worker->look_at_us - clock_us() : 0;
+	return left > 0 ? left : 0;
+}
+
+/* A TICK is answered, and has found that many rows. */
+static void set_pause(struct shard_worker *shard_worker, uint64_t rows)
+{
+	shard_worker->found = rows > 0;
+	bool pauses = stream_polls_at_once(shard_worker->stream) && rows < MANY_ROWS;
+	shard_worker->look_at_us =
+	    pauses ? clock_us() + (rows ? PAUSE_FOUND_US : PAUSE_IDLE_US) : 0;
+}
+
+/* --- the doorbell ---------------------------------------------------------------------------- */
+
+static void heed_wake(struct shard_worker *shard_worker, int64_t now)
+{
+	struct doorbell *doorbell = shard_worker->options.doorbell;
+	if (doorbell && doorbell_take_wake(doorbell, shard_worker->seat))
+		stream_hurry(shard_worker->stream, now);
+}
+
+/* The TICK is sent after this: the doorbell counts a look that began under its lock. */
+static void note_look_begins(struct shard_worker *shard_worker, const struct stream_tick *call)
+{
+	struct doorbell *doorbell = shard_worker->options.doorbell;
+	if (doorbell && call->call == STREAM_TICK && call->may_open)
+		doorbell_look_begins(doorbell, shard_worker->seat);
+}
+
+/* An answer came: tells the doorbell what it shows, and then dozes if it may. */
+static void note_looks(struct shard_worker *shard_worker, int64_t now)
+{
+	struct doorbell *doorbell = shard_worker->options.doorbell;
+	struct stream_looks looks = stream_looks(shard_worker->stream);
+	struct stream_looks before = shard_worker->looks;
+	if (!doorbell)
+		return;
+
+	shard_worker->looks = looks;
+	if (looks.made != before.made)
+		doorbell_look_ends(doorbell, shard_worker->seat, looks.found != before.found);
+	if (looks.rows != before.rows)
+		doorbell_rows_came(doorbell, shard_worker->seat);
+	if (looks.tried != before.tried && doorbell_may_doze(doorbell, shard_worker->seat))
+		stream_doze(shard_worker->stream, now, BELL_POLL_MS);
+}
+
+/* --- calls on the log connection ------------------------------------------------------------- */
+
 static void send_log_call(struct shard_worker *shard_worker, int64_t now)
 {
 	struct stream_status status = stream_status(shard_worker->stream, now);
 	struct err err;
 	/* One log call at a time: its answer decides the next row. */
-	if (!may_send_log_call(shard_worker, &status, now))
+	if (pause_before_look_us(shard_worker) > 0 ||
+	    !may_send_log_call(shard_worker, &status, now))
 		return;
 
 	struct stream_tick call = stream_log_call(shard_worker->stream, now);
@@ -155,7 +218,9 @@ static void send_log_call(struct shard_worker *shard_worker, int64_t now)
 	if (call.call == STREAM_NONE)
 		return;
 
+	note_look_begins(shard_worker, &call);
 	fault_point("before_log_call");
+	trace_step("asked", call.call, 0);
 	if (!statements_send_call(shard_worker->statements, &shard_worker->log, &call, &err)) {
 		stream_log_failed(shard_worker->stream, now, true, false);
 		if (call.call == STREAM_TAKE)
@@ -238,6 +303,11 @@ static void take_log_answer(
 		end_take(shard_worker, now);
 	}
 
+	trace_step(
+	    "answered", (int64_t)sequence, (int64_t)stream_next_sequence(shard_worker->stream));
+	if (call == STREAM_TICK)
+		set_pause(shard_worker, stream_next_sequence(shard_worker->stream) - sequence);
+	note_looks(shard_worker, now);
 	const struct message *newest = stream_message(shard_worker->stream, sequence);
 	if (newest)
 		publish_metrics_read(&shard_worker->metrics, sequence, newest->due_us);
@@ -385,6 +455,7 @@ static void end_row_page(struct shard_worker *shard_worker, int64_t now, bool cu
 	int64_t upto_id;
 	shard_worker->reading = shard_worker->copying = false;
 	fault_point("after_page");
+	note_looks(shard_worker, now);
 	bool last = statements_page_over(
 	    shard_worker->statements, now, shard_worker->read.limit_ms, full, &upto_id);
 	stream_page_end(shard_worker->stream, now, last, upto_id);
@@ -672,6 +743,8 @@ static void log_ownership(struct shard_worker *shard_worker, const struct stream
 		return;
 
 	shard_worker->owned = owns;
+	if (shard_worker->options.doorbell)
+		doorbell_own(shard_worker->options.doorbell, shard_worker->seat, owns);
 	if (!owns) {
 		take_limiter_lost(shard_worker->options.take_limiter);
 		publish_metrics_forget(&shard_worker->metrics);
@@ -842,7 +915,9 @@ static struct pollfd link_pollfd(const struct link *link)
  */
 static bool gathers_rows(const struct shard_worker *shard_worker, int64_t now)
 {
-	return shard_worker->copying && shard_worker->gathered < GATHER_ROWS &&
+	/* The end of a page follows its last row at once, and the next page should be asked for. */
+	return shard_worker->copying && shard_worker->page_rows < shard_worker->page.rows &&
+	       shard_worker->gathered > 0 && shard_worker->gathered < GATHER_ROWS &&
 	       now < shard_worker->gather_until;
 }
 
@@ -852,10 +927,28 @@ static bool step_sender(struct shard_worker *shard_worker, int64_t now)
 		return false;
 
 	bool more = record_sender_step(shard_worker->sender, now);
-	/* what is left of the group goes with the next turn */
+	/* the rest of the group goes with the next turn */
 	shard_worker->gathered = 0;
 	shard_worker->gather_until = more ? now : now + GATHER_MS;
 	return more;
+}
+
+/* The stream's clock counts milliseconds; two pauses are shorter. */
+static int64_t microseconds_to_wait(
+    const struct shard_worker *shard_worker, int64_t now, int64_t until)
+{
+	/* After rows the pause ends with its last millisecond; after none it is not shortened. */
+	int64_t wait = shard_worker->found ? until * 1000 - clock_us() : (until - now) * 1000;
+	int64_t look = pause_before_look_us(shard_worker);
+	/* while rows are gathered, the sender has no turn */
+	int64_t send = gathers_rows(shard_worker, now)
+			   ? INT64_MAX
+			   : record_sender_pause_us(shard_worker->sender);
+
+	/* Before the end of the pause no call is sent, even one that is due. */
+	if (until <= now && look > 0)
+		wait = look;
+	return send < wait ? send : wait;
 }
 
 enum { LOG_FD, READ_FD };
@@ -864,13 +957,14 @@ enum { LOG_FD, READ_FD };
  * The server sends a page in pieces of 8 KiB. A turn for each of them would cost both sides more
  * than the rows do; rows that are gathered need no turn, so a nap lets the socket collect pieces.
  */
-static bool wait_for_fds(struct pollfd *fds, int count, int64_t wait_ms, bool gathers)
+static bool wait_for_fds(struct pollfd *fds, int count, int64_t wait_us, bool gathers)
 {
-	struct timespec nap = {.tv_nsec = NAP_US * 1000};
+	const struct timespec timeout = {wait_us / 1000000, wait_us % 1000000 * 1000};
+	const struct timespec nap = {.tv_nsec = NAP_US * 1000};
 
 	if (!gathers)
-		return poll(fds, (nfds_t)count, (int)wait_ms) >= 0;
-	/* what is there already, as of a large row, is read at once */
+		return ppoll(fds, (nfds_t)count, &timeout, NULL) >= 0;
+	/* bytes that have arrived, such as a part of a large row, are read at once */
 	if (poll(fds, (nfds_t)count, 0) != 0)
 		return true;
 	fds[READ_FD].fd = -1;
@@ -904,11 +998,19 @@ static void wait_for_worker_events(struct shard_worker *shard_worker, int64_t no
 		fds[count++] =
 		    (struct pollfd){.fd = record_sender_fd(shard_worker->sender), .events = POLLIN};
 
-	bool polled = wait > now && wait_for_fds(fds, count, wait - now, gathers);
+	int64_t wait_us = microseconds_to_wait(shard_worker, now, wait);
+	bool polled = wait_us > 0 && wait_for_fds(fds, count, wait_us, gathers);
 	for (int i = 0; i < 2; i++)
 		links[i]->quiet = polled && !fds[i].revents;
 	shard_worker->topics_told |= drain_eventfd(told);
 	drain_eventfd(woken);
+}
+
+static void leave_doorbell(struct shard_worker *shard_worker)
+{
+	if (shard_worker->options.doorbell)
+		doorbell_leave(shard_worker->options.doorbell, shard_worker->seat);
+	shard_worker->options.doorbell = NULL;
 }
 
 static void *run_shard_worker(void *context)
@@ -918,6 +1020,7 @@ static void *run_shard_worker(void *context)
 	while (end == SHARD_WORKER_RUNNING) {
 		int64_t now = clock_ms();
 		check_worker_stop(shard_worker, now);
+		heed_wake(shard_worker, now);
 		step_log_link(shard_worker, now);
 		bool more = step_read_link(shard_worker, now);
 		more |= resume_step(shard_worker->resume, now);
@@ -944,6 +1047,7 @@ static void *run_shard_worker(void *context)
 		end_take(shard_worker, clock_ms());
 	if (shard_worker->owned)
 		take_limiter_lost(shard_worker->options.take_limiter);
+	leave_doorbell(shard_worker);
 	uint64_t one = 1;
 	if (write(shard_worker->event_fd, &one, sizeof one) < 0)
 		log_error("event_not_written",
@@ -1007,11 +1111,15 @@ struct shard_worker *shard_worker_start(const struct shard_worker_options *optio
 		return NULL;
 	}
 
+	shard_worker->seat = options->doorbell ? doorbell_join(options->doorbell,
+						     shard_worker->wake_fd, publisher->poll_busy_ms)
+					       : -1;
 	topic_metadata_watch(options->metadata, shard_worker->metadata_fd);
 	if (pthread_create(&shard_worker->thread, NULL, run_shard_worker, shard_worker) == 0)
 		return shard_worker;
 	err_set(err, ERR_FATAL, "publisher %s: no thread can be started", publisher->name);
 	topic_metadata_unwatch(options->metadata, shard_worker->metadata_fd);
+	leave_doorbell(shard_worker);
 	shard_worker_free(shard_worker);
 	return NULL;
 }

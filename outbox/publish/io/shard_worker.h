@@ -4,6 +4,7 @@
  * Postgres connections (one for the log, one to read) and a Kafka producer. One thread (the
  * daemon's main one) starts and ends it; any thread may call status and retune.
  */
+#include "doorbell.h"
 #include "topic_metadata.h"
 #include "publisher_settings.h"
 #include "stream.h"
@@ -19,9 +20,10 @@ struct shard_worker_options {
 	    *metadata; /* of publisher->kafka; shared, outlives the shard_worker */
 	struct topic_checks *topic_checks; /* for the same cluster, shared as well; NULL: none */
 	struct take_limiter *take_limiter;
-	poison_guard_turn *turn; /* the process's; outlives the shard_worker */
-	const char *owner;       /* names the process in the log: host:pid:random */
-	bool drain;              /* end once everything in the table is published */
+	struct doorbell *doorbell; /* of publisher->postgres; shared, outlives; NULL: none */
+	poison_guard_turn *turn;   /* the process's; outlives the shard_worker */
+	const char *owner;         /* names the process in the log: host:pid:random */
+	bool drain;                /* end once everything in the table is published */
 };
 
 /* Starts the thread. ERR_CONFIG: the configuration cannot work; ERR_FATAL: no thread. */

@@ -41,12 +41,27 @@ static void check_postgres(
 	}
 }
 
+/* The longest default of the publishers that use the section. */
+static int64_t longest_linger(const struct config *config, const struct kafka_settings *kafka)
+{
+	int64_t longest = 0;
+
+	for (int i = 0; i < config->publisher_count; i++) {
+		const struct publisher_settings *publisher = &config->publishers[i].settings;
+		int64_t linger = publisher_paces[publisher->pace].linger_ms;
+
+		longest = publisher->kafka == kafka && linger > longest ? linger : longest;
+	}
+	return longest;
+}
+
 /* The properties that the program sets, with the values that the section gives them. */
 static void tell_producer_settings(
     struct checks *checks, const char *place, const struct kafka_settings *kafka, bool transactions)
 {
 	struct err err;
-	owned_text char *settings = kafka_conf_in_force(kafka, transactions, &err);
+	owned_text char *settings =
+	    kafka_conf_in_force(kafka, transactions, longest_linger(checks->config, kafka), &err);
 
 	preflight_add(&checks->report, settings ? PREFLIGHT_INFO : PREFLIGHT_WARN, place, NULL,
 	    "producer: %s", settings ? settings : err.message);

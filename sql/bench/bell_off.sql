@@ -1,0 +1,1 @@
+alter table outbox.message disable trigger outbox_bell

@@ -1,0 +1,1 @@
+alter table outbox.message enable trigger outbox_bell

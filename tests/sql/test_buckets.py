@@ -1,0 +1,167 @@
+"""outbox.message.bucket: every row has the bucket of its key, however it was written, and a shard reads no row of
+another shard's buckets. Reads are counted in buffers: rows are large and index entries small."""
+
+import json
+import random
+
+import psycopg2
+import pytest
+
+from support.windows import QUERIES, Ticks
+
+BUCKETS = 32768
+OTHERS = 4000  # rows of another shard: 340 pages of the table, 35 of an index
+KEYS = ["customer-1", "", "ключ", "\\x41", "a\\b", "x" * 8192]
+# The bucket of this key. A row keeps its bucket, so another version of the server must have the same.
+KNOWN = {"customer-1": 9828}
+
+
+def test_shards_divide_the_buckets_among_them(database):
+    assert database.execute(f"""
+        SELECT shards FROM generate_series(1, 64) shards
+        WHERE outbox.first_bucket(0, shards) <> 0 OR outbox.first_bucket(shards, shards) <> {BUCKETS}
+            OR EXISTS (SELECT FROM generate_series(0, {BUCKETS - 1}, 7) b (bucket)
+                CROSS JOIN LATERAL (SELECT outbox.bucket_shard(b.bucket::smallint, shards)) s (shard)
+                WHERE b.bucket < outbox.first_bucket(s.shard, shards)
+                    OR b.bucket >= outbox.first_bucket(s.shard + 1, shards))""") == []
+
+
+def test_keys_spread_evenly_and_a_missing_key_is_in_the_first_shard(database):
+    fewest, most, shards = database.execute("""
+        SELECT min(rows), max(rows), count(*) FROM (
+            SELECT outbox.shard_of(convert_to('customer-' || i, 'UTF8'), 16) AS shard, count(*) AS rows
+            FROM generate_series(1, 32000) i GROUP BY 1) s""")[0]
+    assert shards == 16 and 1800 < fewest and most < 2200
+    assert database.execute("SELECT outbox.shard_of(NULL, 16)") == [(0,)]
+
+
+def test_a_key_has_the_same_bucket_in_every_version_of_the_server(database):
+    for key, bucket in KNOWN.items():
+        assert database.execute("SELECT outbox.bucket_of(%s, NULL)", (key,)) == [(bucket,)]
+
+
+def test_text_and_bytes_of_one_key_have_one_bucket(database, seed):
+    chance = random.Random(seed)
+    keys = KEYS + ["".join(chr(chance.randrange(1, 0xd7ff)) for _ in range(chance.randrange(1, 30)))
+                   for _ in range(300)]
+    for key in keys:
+        as_text, as_bytes, shard = database.execute(
+            "SELECT outbox.bucket_of(%s, NULL), outbox.bucket_of(NULL, %s), outbox.shard_of(%s, 64)",
+            (key, key.encode(), key.encode()))[0]
+        assert as_text == as_bytes and shard == as_text * 64 // BUCKETS
+    assert database.execute("SELECT outbox.bucket_of(NULL, '\\xff00'::bytea)")[0][0] > 0
+
+
+@pytest.mark.parametrize("before, statement", [
+    ("", "SELECT outbox.publish('t', %s, 'x')"),
+    ("", "INSERT INTO outbox.message (topic, key) SELECT 't', %s FROM generate_series(1, 3)"),
+    ("SET session_replication_role = replica", "INSERT INTO outbox.message (topic, key) VALUES ('t', %s)"),
+    ("ALTER TABLE outbox.message DISABLE TRIGGER ALL", "INSERT INTO outbox.message (topic, key) VALUES ('t', %s)"),
+    ("", "INSERT INTO outbox.message_default (id, created_at, topic, key) VALUES (1, '2000-01-01', 't', %s)"),
+    ("SET session_replication_role = replica",
+     "INSERT INTO outbox.message_default (id, created_at, topic, key) VALUES (1, '2000-01-01', 't', %s)"),
+])
+def test_every_way_to_write_a_row_gives_it_its_bucket(database, before, statement):
+    with database.connect() as connection:
+        cursor = connection.cursor()
+        if before:
+            cursor.execute(before)
+        cursor.execute(statement, ("customer-1",))
+    assert database.execute("SELECT DISTINCT bucket FROM outbox.message") == [(KNOWN["customer-1"],)]
+
+
+def test_nobody_writes_the_bucket_of_a_row(database):
+    for statement in ("INSERT INTO outbox.message (topic, key, bucket) VALUES ('t', 'k', 1)",
+                      "UPDATE outbox.message SET bucket = 1"):
+        with pytest.raises(psycopg2.errors.lookup("428C9")):
+            database.execute(statement)
+
+
+def touched(cursor, statement, values=None):
+    cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) {statement}", values)
+    found = cursor.fetchone()[0]
+    plan = (json.loads(found) if isinstance(found, str) else found)[0]["Plan"]
+    return plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
+
+
+def key_of_shard(database, shard, shards):
+    return next(key for key in map(str, range(1000)) if database.execute(
+        "SELECT outbox.shard_of(%s, %s)", (key.encode(), shards)) == [(shard,)])
+
+
+def write_others(database, key):
+    database.execute("INSERT INTO outbox.message (topic, key, payload) SELECT 't', %s, repeat('x', 600)"
+                     " FROM generate_series(1, %s)", (key, OTHERS))
+
+
+@pytest.fixture
+def reader(database):
+    """A reader of shard 1 of 4, and many unpublished rows of shard 2."""
+    ticks = Ticks(database.dsn, shard=1, shards=4)
+    write_others(database, key_of_shard(database, 2, 4))
+    database.execute("INSERT INTO outbox.message (topic, key, payload) VALUES ('t', %s, 'mine')",
+                     (key_of_shard(database, 1, 4),))
+    yield ticks
+    ticks.close()
+
+
+def test_a_read_of_all_rows_would_be_seen(database, reader):
+    cursor = database.connect().cursor()
+    assert touched(cursor, "SELECT count(payload) FROM outbox.message") > 300
+
+
+def test_a_tick_reads_no_row_of_another_shard(database, reader):
+    reader.cursor.execute("BEGIN")
+    statement, values = reader.tick_call(max_rows=1000)
+    reader.cursor.execute(statement, values)  # plans it
+    reader.cursor.execute("ROLLBACK")
+    reader.cursor.execute("BEGIN")
+    assert touched(reader.cursor, statement, values) < 250
+    reader.cursor.execute("ROLLBACK")
+    assert [row.payload for row in reader.tick()] == [b"mine"]
+
+
+def test_the_pages_of_a_window_read_no_row_of_another_shard(database, reader):
+    reader.tick(max_rows=0)
+    values = (reader.n, reader.nonce, reader.first_tick + 1)
+    statement = "SELECT * FROM outbox.window_bounds('ticks', 1, 4, %s, %s, %s, NULL, 16384, 200000)"
+    reader.cursor.execute(statement, values)  # plans it
+    assert touched(reader.cursor, statement, values) < 150
+    bounds = reader.bounds()
+    assert bounds["low_id"] == bounds["high_id"] == OTHERS + 1
+    settings, _, page = reader.page_script({**bounds, "low_id": 1}, 0, 1000).partition("copy (")
+    reader.cursor.execute("BEGIN")
+    reader.cursor.execute(settings)
+    assert touched(reader.cursor, page.rpartition(") to stdout")[0]) < 100
+    reader.cursor.execute("ROLLBACK")
+    assert [row.payload for row in reader.pages(1000)] == [b"mine"]
+
+
+def test_the_backlog_of_a_shard_reads_no_row_of_another_one(database, reader):
+    with open(f"{QUERIES}/backlog.sql") as file:
+        text = file.read().replace("$1", "'ticks'").replace("$2", "1").replace("$3", "1000")
+    cursor = database.connect().cursor()
+    cursor.execute("SET enable_seqscan = off; SET enable_bitmapscan = off")
+    assert touched(cursor, text) < 150
+    cursor.execute(text)
+    assert cursor.fetchone()[0] == 1
+
+
+def test_a_plan_for_empty_partitions_does_not_read_published_rows_later(database):
+    """The primary key holds the bucket too, but a tick that reads it reads the entries of all rows."""
+    for leaf, in database.execute("SELECT inhrelid::regclass::text FROM pg_inherits"
+                                  " WHERE inhparent = 'outbox.message'::regclass"):
+        database.execute(f"ALTER TABLE {leaf} SET (autovacuum_enabled = false)")
+    database.execute("VACUUM ANALYZE outbox.message")
+    ticks = Ticks(database.dsn, shard=1, shards=4)
+    mine = key_of_shard(database, 1, 4)
+    ticks.tick()
+    database.execute("SELECT outbox.publish('t', %s, 'first')", (mine,))
+    ticks.poll()
+    for _ in range(5):
+        write_others(database, mine)
+    ticks.tick(max_rows=0)
+    ticks.tick(must_write=True, may_open=False)
+    database.execute("SELECT outbox.publish('t', %s, 'last')", (mine,))
+    assert touched(ticks.cursor, *ticks.tick_call()) < 100
+    ticks.close()
