@@ -3,12 +3,34 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <time.h>
 
 #include "kafka_conf.h"
 #include "memory.h"
 #include "text.h"
 #include "clock.h"
+
+enum { TIMER_SLACK_NS = 1100000 };
+
+/*
+ * The main thread of a client wakes for its timers, one of them each second. It waits whole
+ * milliseconds, rounded down, and then spins until the timer is due. That takes half a millisecond
+ * of CPU each time: most of the cost of an idle client. With a timer slack the kernel wakes it
+ * after the timer is due. A thread inherits the slack of the thread that creates it. (An
+ * interceptor could set it in that thread alone, but librdkafka frees interceptors twice when
+ * rd_kafka_new fails.)
+ */
+static rd_kafka_t *new_client(rd_kafka_type_t type, rd_kafka_conf_t *conf, char *text, size_t size)
+{
+	int slack_ns = prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0);
+	rd_kafka_t *handle;
+
+	(void)prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS, 0, 0, 0);
+	handle = rd_kafka_new(type, conf, text, size);
+	(void)prctl(PR_SET_TIMERSLACK, slack_ns, 0, 0, 0);
+	return handle;
+}
 
 rd_kafka_t *kafka_client_open(rd_kafka_type_t type, rd_kafka_conf_t *conf,
     const struct kafka_settings *kafka, struct err *err)
@@ -18,7 +40,7 @@ rd_kafka_t *kafka_client_open(rd_kafka_type_t type, rd_kafka_conf_t *conf,
 
 	if (!conf)
 		return NULL;
-	handle = rd_kafka_new(type, conf, text, sizeof text);
+	handle = new_client(type, conf, text, sizeof text);
 	if (!handle) {
 		rd_kafka_conf_destroy(conf);
 		err_set(err, ERR_CONFIG, "[kafka \"%s\"]: %s", kafka->name, text);

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/prctl.h>
 
 #include "cleanup.h"
 #include "epoch_check.h"
@@ -22,7 +21,6 @@
 #include "suggestion.h"
 #include "text.h"
 
-enum { MAIN_SLACK_NS = 1100000 };
 enum side { BOTH, PRODUCER, CONSUMER };
 
 /*
@@ -362,32 +360,8 @@ static bool set_side_defaults(rd_kafka_conf_t *conf, enum kafka_default_side sid
 	return true;
 }
 
-/*
- * The main thread of a client wakes for its timers, one of them each second. It waits whole
- * milliseconds, rounded down, and then spins until the timer is due. That takes half a millisecond
- * of CPU each time: most of the cost of an idle client. With this slack the kernel wakes it after
- * the timer is due. Nothing that a message waits for is a timer of that thread.
- */
-static rd_kafka_resp_err_t on_client_thread(
-    rd_kafka_t *client, rd_kafka_thread_type_t type, const char *name, void *context)
-{
-	(void)client, (void)name, (void)context;
-	if (type == RD_KAFKA_THREAD_MAIN)
-		(void)prctl(PR_SET_TIMERSLACK, MAIN_SLACK_NS, 0, 0, 0);
-	return RD_KAFKA_RESP_ERR_NO_ERROR;
-}
-
-static rd_kafka_resp_err_t on_new_client(
-    rd_kafka_t *client, const rd_kafka_conf_t *conf, void *context, char *error, size_t size)
-{
-	(void)conf, (void)error, (void)size;
-	return rd_kafka_interceptor_add_on_thread_start(
-	    client, "outbox-relay", on_client_thread, context);
-}
-
 static bool set_common(rd_kafka_conf_t *conf, struct err *err)
 {
-	(void)rd_kafka_conf_interceptor_add_on_new(conf, "outbox-relay", on_new_client, NULL);
 	rd_kafka_conf_set_log_cb(conf, on_kafka_log);
 	return set_side_defaults(conf, KAFKA_DEFAULT_ALL, err);
 }
