@@ -21,7 +21,8 @@ enum { TIMER_SLACK_NS = 1100000 };
  * interceptor could set it in that thread alone, but librdkafka frees interceptors twice when
  * rd_kafka_new fails.)
  */
-static rd_kafka_t *new_client(rd_kafka_type_t type, rd_kafka_conf_t *conf, char *text, size_t size)
+static rd_kafka_t *new_kafka_client(
+    rd_kafka_type_t type, rd_kafka_conf_t *conf, char *text, size_t size)
 {
 	int slack_ns = prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0);
 	rd_kafka_t *handle;
@@ -40,7 +41,7 @@ rd_kafka_t *kafka_client_open(rd_kafka_type_t type, rd_kafka_conf_t *conf,
 
 	if (!conf)
 		return NULL;
-	handle = new_client(type, conf, text, sizeof text);
+	handle = new_kafka_client(type, conf, text, sizeof text);
 	if (!handle) {
 		rd_kafka_conf_destroy(conf);
 		err_set(err, ERR_CONFIG, "[kafka \"%s\"]: %s", kafka->name, text);

@@ -597,8 +597,10 @@ static void look(struct world *world, void *object, int64_t number)
 
 static void world_finish(struct world *world)
 {
-	for (int i = 0; i < PROCESSES; i++)
+	for (int i = 0; i < PROCESSES; i++) {
 		stream_destroy(world->processes[i].stream);
+		bell_destroy(world->processes[i].bell);
+	}
 	while (world->chunks) {
 		struct chunk *chunk = world->chunks;
 		world->chunks = chunk->next;

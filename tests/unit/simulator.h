@@ -25,10 +25,10 @@ enum simulator_reader {
 /* The doorbell as it is, or with a mistake. */
 enum simulator_bell {
 	BELL_RIGHT,
-	BELL_TESTED_BRIEFLY,     /* a writer frees the lock after its test, not with its end */
-	BELL_WITHOUT_LOOK,       /* shards sleep as soon as the lock is there */
-	BELL_WITHOUT_MARKS,      /* who leaves the ring to another transaction holds nothing */
-	BELL_DEAF_WHILE_LOOKING, /* a ring between the lock and the looks is ignored */
+	BELL_TESTED_BRIEFLY,  /* a writer frees the lock after its test, not with its end */
+	BELL_WITHOUT_LOOK,    /* shards sleep as soon as the lock is there */
+	BELL_WITHOUT_MARKS,   /* who leaves the ring to another transaction holds nothing */
+	BELL_DEAF_AFTER_LOCK, /* a ring soon after the lock was got is ignored */
 };
 
 struct simulator_options {

@@ -14,6 +14,7 @@ enum {
 	STEP_US = 60,       /* between two steps of a trigger, or of the end of a transaction */
 	SOON_US = 450 * MS, /* a row that was rung for, or that was written beside an awake relay */
 	LATEST_US = 1300 * MS,    /* any row: BELL_POLL_MS, the poll and the way to Kafka */
+	DEAF_US = 40 * MS,        /* of BELL_DEAF_AFTER_LOCK */
 	DISTURBED_US = 2500 * MS, /* a lost ring or session concerns rows of so long */
 };
 
@@ -363,6 +364,8 @@ static void take_bell_answer(struct world *world, struct process *process)
 	}
 	world_trace(world, "owner %d %s the bell", process->owner,
 	    session->granted ? "gets" : "does not get");
+	if (session->granted)
+		session->granted_us = world->now;
 	bell_tried(process->bell, bell_now_ms(world), session->granted);
 	if (session->granted && world->options.bell == BELL_WITHOUT_LOOK) {
 		bell_look_begins(process->bell, process->seat);
@@ -391,8 +394,8 @@ static void take_events(struct world *world, struct process *process)
 	if (session->answered && !ring_first)
 		take_bell_answer(world, process);
 	for (; session->rings > 0; session->rings--)
-		if (world->options.bell != BELL_DEAF_WHILE_LOOKING ||
-		    bell_status(process->bell).state != BELL_LOOKING)
+		if (world->options.bell != BELL_DEAF_AFTER_LOCK ||
+		    world->now > session->granted_us + DEAF_US)
 			bell_rung(process->bell, bell_now_ms(world));
 	if (session->answered)
 		take_bell_answer(world, process);

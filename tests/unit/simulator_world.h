@@ -433,6 +433,7 @@ struct bell_session {
 	int rings;
 	enum bell_call call;
 	bool answered, granted;
+	int64_t granted_us; /* when the lock was last got */
 };
 
 struct process {

@@ -1438,10 +1438,10 @@ static void writers_that_leave_without_a_mark_are_caught(void **state)
 	expect_bell_caught(BELL_WITHOUT_MARKS);
 }
 
-static void a_bell_that_is_deaf_while_it_looks_is_caught(void **state)
+static void a_bell_that_is_deaf_after_its_lock_is_caught(void **state)
 {
 	(void)state;
-	expect_bell_caught(BELL_DEAF_WHILE_LOOKING);
+	expect_bell_caught(BELL_DEAF_AFTER_LOCK);
 }
 
 int main(void)
@@ -1509,7 +1509,7 @@ int main(void)
 	    cmocka_unit_test(a_bell_that_is_tested_only_for_a_moment_is_caught),
 	    cmocka_unit_test(shards_that_sleep_without_a_look_are_caught),
 	    cmocka_unit_test(writers_that_leave_without_a_mark_are_caught),
-	    cmocka_unit_test(a_bell_that_is_deaf_while_it_looks_is_caught),
+	    cmocka_unit_test(a_bell_that_is_deaf_after_its_lock_is_caught),
 	};
 	return cmocka_run_group_tests_name("stream", tests, NULL, NULL);
 }
