@@ -1056,26 +1056,6 @@ static void a_look_during_a_split_says_nothing_of_the_end(void **state)
 	stream_destroy(stream);
 }
 
-static void what_is_published_and_not_noted_is_caught_up(void **state)
-{
-	(void)state;
-	struct stream *stream = owner_of(0);
-	find_rows(stream, 0, 1, same_key, 2);
-	written(stream, 0, expect_sent(stream, 0, 1));
-	uint64_t second = expect_sent(stream, 0, 2);
-	expect_call(stream, 150, STREAM_TICK);
-	stream_ticked(stream, 150, STREAM_IDLE);
-	assert_false(stream_status(stream, 150).caught_up);
-	written(stream, 151, second);
-	assert_true(stream_status(stream, 151).caught_up);
-	/* the row that releases the shard notes the progress, and does not wait for ack_interval */
-	stream_stop(stream);
-	struct stream_tick tick = expect_call(stream, 151, STREAM_TICK);
-	assert_int_equal(tick.lease_ms, 0);
-	assert_int_equal(tick.closed, 1);
-	stream_destroy(stream);
-}
-
 /* --- a message that kills ------------------------------------------------------------------ */
 
 /* An owner after deaths, of one window that they left. */
@@ -1489,7 +1469,6 @@ int main(void)
 		after_an_hour_of_silence_the_first_record_of_a_partition_goes_alone_again),
 	    cmocka_unit_test(a_failed_page_is_asked_again_after_a_while),
 	    cmocka_unit_test(a_look_during_a_split_says_nothing_of_the_end),
-	    cmocka_unit_test(what_is_published_and_not_noted_is_caught_up),
 	    cmocka_unit_test(what_was_read_without_contents_is_never_sent),
 	    cmocka_unit_test(a_row_that_is_yet_to_come_has_not_outlived_a_renewal),
 	    cmocka_unit_test(a_row_that_was_not_asked_for_did_not_kill_and_is_asked_for_yet),

@@ -266,8 +266,8 @@ struct stream_status stream_status(const struct stream *stream, int64_t now)
 	    .stalls = record_queue_stalls(queue),
 	    .oldest_due_us = oldest ? oldest->due_us : 0,
 	    .caught_up = stream->state == STREAM_OWNER && stream->found_nothing &&
-			 stream_published_windows(stream) == stream->window_count &&
-			 record_queue_count(queue) == 0 && stream->list_at > now,
+			 stream->window_count == 0 && !stream_has_progress(stream) &&
+			 stream->list_at > now,
 	    .deaths = stream->guard.active ? stream->guard.deaths.owners : 0,
 	    .refused = record_queue_is_stopped(queue),
 	    .refusals = record_queue_refusals(queue),

@@ -416,7 +416,7 @@ struct stream_status {
 	int64_t scheduled;     /* noted in outbox.scheduled */
 	int stalls;            /* stalled partitions and topics: their records are parked */
 	int64_t oldest_due_us; /* due time of the oldest unacknowledged row in memory; 0: none */
-	bool caught_up;        /* the last look found nothing, and all records are published */
+	bool caught_up;        /* the last look found nothing, and all records are covered */
 	int64_t deaths;        /* deaths of owners; 0: the poison guard is not active */
 	bool refused;          /* stopped by a record that Kafka refuses */
 	int64_t refusals;      /* records that were refused and parked */
