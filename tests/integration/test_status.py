@@ -44,7 +44,7 @@ def test_what_could_not_be_counted_is_unknown(database, settings, postgres):
     postgres.execute("drop role if exists blind")
     postgres.execute("create role blind login in role outbox_reader")
     try:
-        for function, in database.execute("select oid::regprocedure::text from pg_proc where proname = 'shard_of'"):
+        for function, in database.execute("select oid::regprocedure::text from pg_proc where proname = 'first_bucket'"):
             database.execute(f"revoke execute on function {function} from outbox_reader")
         blind = {**settings, "DATABASE_URL": postgres.dsn(database.name, "blind")}
         status, output, _ = status_of(blind)
