@@ -109,7 +109,7 @@ KINDS = [
         "look for what is due beside 700 scheduled messages <= 1.5 | <= 2.5",
         "empty look beside 50 open transactions <= 1.5 | <= 2.5",
         "empty look in 12 partitions, not 4 <= 3 | <= 5",
-    ], "table"),
+    ], "drain"),
     Kind("latency", "--rate 1000 --seconds 4 --runs 1", [
         "commit to consumer at 1000/s, p50 <= 3 | <= 6",
         "commit to consumer at 1000/s, p99 <= 10 | <= 40",
@@ -168,7 +168,7 @@ KINDS = [
         "restore, payloads of 300 bytes",
         "archive, payloads of 4096 bytes >= 100 | >= 40",
         "restore, payloads of 4096 bytes",
-    ], "table"),
+    ], "drain"),
     Kind("lookback", "--pairs 2000 --overdue 500 --undecided 3000 --seconds 2 --rate 100 --runs 1", [
         "look-back, prepare and commit >= 10000 | >= 3000",
         "of them at least a second apart >= 50",
@@ -218,7 +218,7 @@ KINDS = [
         "rules in a Redis Cluster: messages judged >= 5000 | >= 5000",
         "rules in PostgreSQL: messages judged",
         "rules in a folder: messages judged | >= 300000",
-    ], "rest"),
+    ], "long"),
 ]
 
 FIGURE = re.compile(r"(?P<shown>.+?)(?: \| (?P<relation>[<>]=) (?P<bound>\S+))?")
