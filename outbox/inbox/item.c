@@ -167,7 +167,7 @@ struct item *item_create(struct item_pool *pool, const struct consumer_record *r
 	return item;
 }
 
-/* size: of the name, with its NUL. Other headers seldom have a name of the same size. */
+/* size: bytes of the name with its NUL. Other headers seldom have a name of the same size. */
 static bool is_claim(const char *name, size_t size)
 {
 	static const struct {

@@ -16,7 +16,7 @@ struct fetch_wake;
 struct fetch_wake *fetch_wake_create(rd_kafka_t *handle, size_t most_records, size_t most_bytes);
 /* Blocks up to 50 ms, until the question of the moment is answered. NULL: does nothing. */
 void fetch_wake_destroy(struct fetch_wake *wake);
-/* Adds to what was read. */
+/* The consumer read so many records more. */
 void fetch_wake_note(struct fetch_wake *wake, size_t records, size_t bytes);
 /*
  * Called often while records are read, more than once for each half of the bounds. `queue` is the

@@ -108,7 +108,7 @@ static int compare_burst_times(const void *a, const void *b)
 	return (left > right) - (left < right);
 }
 
-/* Of all writers, in milliseconds. */
+/* Percentiles over all writers, in milliseconds. */
 struct burst_times {
 	double p50, p999;
 };

@@ -20,7 +20,7 @@ enum {
 	WARM_US = 1000000,
 	LAST_MS = 30000,
 	REPORTS = 256,
-	LEAST_MESSAGES = 300, /* of a run without --seconds */
+	LEAST_MESSAGES = 300, /* without --seconds, a run has so many */
 	QUIET_RATE = 100      /* below it such a run takes longer, and one counts */
 };
 

@@ -286,7 +286,7 @@ static bool connect_and_look(struct upkeep_worker *worker, struct err *err)
 	return worker->pg && look_at_publishers(worker, err);
 }
 
-/* No message has come since the ids were watched last: what was counted is as it was. */
+/* No message has come since the ids were watched last, so the last counts still hold. */
 static bool is_at_rest(const struct upkeep_worker *worker)
 {
 	int64_t sleep = worker->doorbell ? doorbell_sleep(worker->doorbell) : 0;

@@ -1,4 +1,4 @@
--- What a session keeps from its first message: plans and caches. Nothing is written.
+-- The first message of a session fills its plans and caches. Nothing is written.
 begin;
 select outbox.publish('never-published', 'k', 'x');
 rollback;

@@ -134,8 +134,8 @@ $$;
 comment on function outbox.timeline() is 'Returns the timeline that the server writes now. Fails on a standby, '
 	'because a relay must not read from one.';
 
--- A shard has a range of buckets, so that a range condition on an index finds its rows: of 4 shards, shard 0 has 0 to
--- 8191. The functions are in PL/pgSQL: the server would set up an inlined expression again for each partition at every
+-- A shard has a range of buckets, so that a range condition on an index finds its rows. With 4 shards, shard 0 has the
+-- buckets 0 to 8191. The functions are in PL/pgSQL: the server would set up an inlined expression again for each partition at every
 -- tick.
 create function outbox.bucket_shard(bucket smallint, shards int) returns int
 language plpgsql immutable parallel safe as $$
@@ -749,7 +749,7 @@ declare
 	found_rows bigint;
 	bucket_from int := outbox.first_bucket(of_shard, of_shards);
 	bucket_to int := outbox.first_bucket(of_shard + 1, of_shards);
-	-- of this shard's rows, so that a step reads the index entries of about 1000 rows
+	-- rows of this shard; a step then reads the index entries of about 1000 rows of all shards
 	step constant int := 1000 / least(of_shards, 16);
 	step_xid xid8;
 begin
