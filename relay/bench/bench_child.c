@@ -55,9 +55,6 @@ static void add_kafka_variable(struct variables *variables, const struct kafka_p
 	add_variable(variables, text);
 }
 
-static const char *const pace_words[PACES] = {
-    [PACE_LATENCY] = "latency", [PACE_BALANCED] = "balanced", [PACE_ECONOMY] = "economy"};
-
 static void add_publisher_variables(
     struct variables *variables, const struct publisher_settings *publisher)
 {
@@ -72,8 +69,8 @@ static void add_publisher_variables(
 	    xformat("OUTBOX_RELAY_PUBLISHER_LEASE=%lldms", (long long)publisher->lease_ms));
 	/* an earlier version, which `pace` measures too, knows no pace */
 	if (publisher->pace != PACE_BALANCED)
-		add_variable(variables,
-		    xformat("OUTBOX_RELAY_PUBLISHER_PACE=%s", pace_words[publisher->pace]));
+		add_variable(variables, xformat("OUTBOX_RELAY_PUBLISHER_PACE=%s",
+					    publisher_paces[publisher->pace].name));
 	if (publisher->poll_busy_ms != publisher_paces[publisher->pace].poll_busy_ms)
 		add_variable(variables, xformat("OUTBOX_RELAY_PUBLISHER_POLL_BUSY=%lldms",
 					    (long long)publisher->poll_busy_ms));

@@ -184,6 +184,18 @@ static void say_late(struct peer *peer)
 
 /* --------------------------------------------------------------------------------------------- */
 
+static void expect_each_done_by_its_own_request(struct world *world)
+{
+	for (int i = 0; i < MESSAGES; i++)
+		wait_ended(world, i);
+	end(world);
+	for (int i = 0; i < MESSAGES; i++) {
+		assert_int_equal(world->ended[i], 1);
+		assert_int_equal(world->results[i], OUTBOX_INBOX_DONE);
+	}
+	assert_int_equal(world->server.requests, MESSAGES);
+}
+
 static void each_message_that_is_submitted_ends_once(void **state)
 {
 	struct world world;
@@ -192,14 +204,7 @@ static void each_message_that_is_submitted_ends_once(void **state)
 	begin(&world, say_yes);
 	for (int i = 0; i < MESSAGES; i++)
 		submit(&world, i);
-	for (int i = 0; i < MESSAGES; i++)
-		wait_ended(&world, i);
-	end(&world);
-	for (int i = 0; i < MESSAGES; i++) {
-		assert_int_equal(world.ended[i], 1);
-		assert_int_equal(world.results[i], OUTBOX_INBOX_DONE);
-	}
-	assert_int_equal(world.server.requests, MESSAGES);
+	expect_each_done_by_its_own_request(&world);
 	assert_true(world.server.most_open <= 4);
 }
 
@@ -214,14 +219,7 @@ static void messages_that_come_together_have_a_request_each(void **state)
 	for (int i = 0; i < MESSAGES; i++)
 		together[i] = &world.messages[i];
 	http_sender_submit(world.sender, together, MESSAGES);
-	for (int i = 0; i < MESSAGES; i++)
-		wait_ended(&world, i);
-	end(&world);
-	for (int i = 0; i < MESSAGES; i++) {
-		assert_int_equal(world.ended[i], 1);
-		assert_int_equal(world.results[i], OUTBOX_INBOX_DONE);
-	}
-	assert_int_equal(world.server.requests, MESSAGES);
+	expect_each_done_by_its_own_request(&world);
 }
 
 static void what_is_under_way_ends_by_itself_before_it_rests(void **state)

@@ -81,7 +81,8 @@ struct doorbell {
 	int64_t answer_by, connect_at;
 	char class[16]; /* the oid of the table, as a lock knows it */
 	int64_t missed_seen;
-	bool wanted; /* bell_wants_session in this turn */
+	bool wanted;       /* bell_wants_session in this turn */
+	char problem[256]; /* why there is no doorbell now, as it was logged; "" */
 
 	pthread_mutex_t mutex; /* protects the members below */
 	struct bell *bell;
@@ -92,7 +93,6 @@ struct doorbell {
 	enum doorbell_use use;
 	bool stop, changed;    /* changed: the use */
 	enum bell_state noted; /* in the metrics */
-	char problem[256];
 	struct doorbell_metrics metrics;
 	struct metric_figures figures;
 };
@@ -252,17 +252,6 @@ int64_t doorbell_sleep(struct doorbell *doorbell)
 	return status.state == BELL_ASLEEP ? (int64_t)status.grants : 0;
 }
 
-struct doorbell_status doorbell_status(struct doorbell *doorbell)
-{
-	struct doorbell_status status = {0};
-
-	pthread_mutex_lock(&doorbell->mutex);
-	status.state = bell_status(doorbell->bell).state;
-	text_copy(status.problem, sizeof status.problem, doorbell->problem);
-	pthread_mutex_unlock(&doorbell->mutex);
-	return status;
-}
-
 /* --- events of the session ------------------------------------------------------------------- */
 
 /* Calls `event` of the core, and wakes the shard workers if the event does. */
@@ -286,12 +275,9 @@ static void give_tried(struct doorbell *doorbell, int64_t now, bool granted)
 /* why "": the doorbell works. */
 static void note_problem(struct doorbell *doorbell, const char *why)
 {
-	pthread_mutex_lock(&doorbell->mutex);
-	bool same = text_equal(doorbell->problem, why);
-	text_copy(doorbell->problem, sizeof doorbell->problem, why);
-	pthread_mutex_unlock(&doorbell->mutex);
-	if (same)
+	if (text_equal(doorbell->problem, why))
 		return;
+	text_copy(doorbell->problem, sizeof doorbell->problem, why);
 
 	if (*why)
 		log_info("doorbell_off", {"postgres", LOG_TEXT(doorbell->settings->name)},

@@ -41,9 +41,3 @@ bool doorbell_may_doze(struct doorbell *doorbell, int seat);
 
 /* The number of the sleep that goes on; 0: the shards do not sleep. No message comes during one. */
 int64_t doorbell_sleep(struct doorbell *doorbell);
-
-struct doorbell_status {
-	enum bell_state state;
-	char problem[256]; /* why there is no doorbell now; "" */
-};
-struct doorbell_status doorbell_status(struct doorbell *doorbell);

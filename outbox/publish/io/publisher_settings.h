@@ -19,6 +19,7 @@ enum topic_headers { TOPIC_HEADERS_FULL, TOPIC_HEADERS_NONE };
 /* The choice between latency and CPU time: each value stands for a row of numbers. */
 enum publisher_pace { PACE_LATENCY, PACE_BALANCED, PACE_ECONOMY, PACES };
 struct publisher_pace_row {
+	const char *name; /* in the configuration */
 	int64_t poll_busy_ms, poll_idle_ms;
 	int64_t linger_ms; /* default of the Kafka property linger.ms */
 };
