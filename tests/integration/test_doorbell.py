@@ -265,13 +265,13 @@ def test_a_reload_of_poll_busy_changes_the_pause_between_rings(
         seconds_to_publish(relay, database, topic)
         return seconds_to_publish(fall_asleep(relay), database, topic)
 
-    assert min(time_of_message() for _ in range(4)) < 0.4
+    assert statistics.median(time_of_message() for _ in range(5)) < 0.5
     configuration(path, "auto", database, kafka, "[publisher]\npoll_busy = 5s\n")
     os.kill(relay.process.pid, signal.SIGHUP)
     relay.wait_event("reloaded")
     # The ring waits for the end of the pause. The look of the sleeper, after 0.9 s, comes first, or
     # a renewal of the lease, every 1.7 s.
-    assert max(time_of_message() for _ in range(4)) > 0.5
+    assert max(time_of_message() for _ in range(8)) > 0.6
     assert relay.metric("relay_bell_missed_total") == 0
 
 
