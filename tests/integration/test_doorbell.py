@@ -310,18 +310,27 @@ def test_behind_a_pooler_it_polls(database, server, topic, make_relay):
         assert relay.stop() == 0
 
 
-def cpu_seconds(pid):
+def cpu_seconds(*pids):
     """Of all threads that live, in seconds, more exactly than /proc/PID/stat has it."""
     total = 0
-    for thread in os.listdir(f"/proc/{pid}/task"):
-        with open(f"/proc/{pid}/task/{thread}/schedstat") as file:
-            total += int(file.read().split()[0])
+    for pid in pids:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/schedstat") as file:
+                total += int(file.read().split()[0])
     return total / 1e9
+
+
+def sessions(server):
+    """The server's processes for the sessions of relays."""
+    with server.session() as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'outbox-relay %'")
+        return [pid for pid, in cursor.fetchall()]
 
 
 def test_idle_databases_cost_next_to_nothing(
         server, template, make_database, make_relay, kafka, tmp_path, scale):
-    """At most a thousandth of a core each, so 50 of them cost a twentieth; and 1.5 MiB."""
+    """The process: at most a thousandth of a core each, and 1.5 MiB. The sessions of one database in
+    the server, of which there are five: at most two thousandths."""
     count = scale(20, default=6)
     lines = [f"[kafka]\nbootstrap.servers = {kafka.bootstrap}\n"]
     for number in range(count):
@@ -336,10 +345,13 @@ def test_idle_databases_cost_next_to_nothing(
     relay = make_relay(config=path, database_url="").wait_ready()
     try:
         relay.wait_for(lambda: relay.metric("relay_bell_asleep") == count, 300, "sleep of all")
-        pid, before, seconds = relay.process.pid, cpu_seconds(relay.process.pid), 5
+        pid, pids, seconds = relay.process.pid, sessions(server), 5
+        before, sessions_before = cpu_seconds(pid), cpu_seconds(*pids)
         time.sleep(seconds)
         used = (cpu_seconds(pid) - before) / seconds
+        sessions_used = (cpu_seconds(*pids) - sessions_before) / seconds
         assert used < 0.003 + 0.001 * count, f"{used:.4f} of a core for {count} databases"
+        assert sessions_used < 0.002 * count, f"{sessions_used:.4f} of a core in {len(pids)} sessions"
         with open(f"/proc/{pid}/status") as file:
             resident = next(int(line.split()[1]) for line in file if line.startswith("VmRSS"))
         assert resident < (20 + 1.5 * count) * 1024, f"{resident} KiB for {count} databases"
