@@ -30,13 +30,9 @@ enum {
 	CONNECT_MS = 5000,
 	LOOK_MS = 15000,
 	IDS_MS = 2000,
-	/*
-	 * While the doorbell sleeps, counts stay the same, and the log gets a row for each renewal
-	 * only: half of a partition of it is spare, which lasts for days.
-	 */
 	REST_LOOK_MS = 60000,
-	REST_LOG_MS = 60000,
-	REST_INTERVALS = 5, /* at most so many times as rare as upkeep_interval */
+	REST_LOG_MS = 300000, /* the log gets a row for each renewal of a lease only */
+	REST_INTERVALS = 5,   /* at most so many times as rare as upkeep_interval */
 	LONGEST_SLEEP_MS = 3600000
 };
 
@@ -323,12 +319,16 @@ static int64_t step_look(struct upkeep_worker *worker)
 	return clock_ms() + (is_at_rest(worker) && worker->empty ? REST_LOOK_MS : LOOK_MS);
 }
 
-/* Wakes the thread of the tables when messages come again. */
+/* What waits for long at rest is done soon when messages come again. */
 static void tell_rest(struct upkeep_worker *worker, bool rests)
 {
+	int64_t soon = clock_ms() + LOOK_MS;
+
 	pthread_mutex_lock(&worker->mutex);
-	if (worker->rests && !rests)
-		pthread_cond_broadcast(&worker->changed);
+	if (worker->rests && !rests) {
+		worker->log_at = worker->log_at < soon ? worker->log_at : soon;
+		pthread_cond_broadcast(&worker->changed); /* the thread of the tables */
+	}
 	worker->rests = rests;
 	pthread_mutex_unlock(&worker->mutex);
 }
