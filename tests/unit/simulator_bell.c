@@ -436,7 +436,7 @@ void bell_end(struct world *world, struct process *process)
 
 void bell_look_is_sent(struct process *process, const struct request *request)
 {
-	if (process->bell && request->kind == ASK_TICK && request->tick.may_open)
+	if (process->bell && request->tick.may_open)
 		bell_look_begins(process->bell, process->seat);
 }
 

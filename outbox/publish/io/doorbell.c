@@ -81,8 +81,7 @@ struct doorbell {
 	int64_t answer_by, connect_at;
 	char class[16]; /* the oid of the table, as a lock knows it */
 	int64_t missed_seen;
-	bool wanted;       /* bell_wants_session in this turn */
-	char problem[256]; /* why there is no doorbell now, as it was logged; "" */
+	bool wanted; /* bell_wants_session in this turn */
 
 	pthread_mutex_t mutex; /* protects the members below */
 	struct bell *bell;
@@ -92,6 +91,7 @@ struct doorbell {
 	int64_t waits_until;
 	enum doorbell_use use;
 	bool stop, changed;    /* changed: the use */
+	char problem[256];     /* why there is no doorbell now, as it was logged; "" */
 	enum bell_state noted; /* in the metrics */
 	struct doorbell_metrics metrics;
 	struct metric_figures figures;
@@ -223,7 +223,9 @@ void doorbell_look_ends(struct doorbell *doorbell, int seat, bool found)
 void doorbell_rows_came(struct doorbell *doorbell, int seat)
 {
 	pthread_mutex_lock(&doorbell->mutex);
+	enum bell_state before = bell_status(doorbell->bell).state;
 	bell_rows_came(doorbell->bell, seat);
+	follow_event(doorbell, before);
 	pthread_mutex_unlock(&doorbell->mutex);
 }
 
@@ -242,6 +244,28 @@ void doorbell_retune(struct doorbell *doorbell, const struct postgres_settings *
 	doorbell->use = settings->doorbell;
 	pthread_mutex_unlock(&doorbell->mutex);
 	poke_doorbell(doorbell);
+}
+
+void doorbell_set_pause(struct doorbell *doorbell, int seat, int64_t poll_busy_ms)
+{
+	pthread_mutex_lock(&doorbell->mutex);
+	doorbell->seats[seat].poll_busy_ms = poll_busy_ms;
+	bell_retune(doorbell->bell, smallest_pause(doorbell));
+	pthread_mutex_unlock(&doorbell->mutex);
+}
+
+struct doorbell_status doorbell_status(struct doorbell *doorbell)
+{
+	struct doorbell_status status = {0};
+
+	pthread_mutex_lock(&doorbell->mutex);
+	status.bell = bell_status(doorbell->bell);
+	if (doorbell->use == DOORBELL_OFF)
+		text_copy(status.problem, sizeof status.problem, "doorbell = off");
+	else
+		text_copy(status.problem, sizeof status.problem, doorbell->problem);
+	pthread_mutex_unlock(&doorbell->mutex);
+	return status;
 }
 
 int64_t doorbell_sleep(struct doorbell *doorbell)
@@ -275,9 +299,12 @@ static void give_tried(struct doorbell *doorbell, int64_t now, bool granted)
 /* why "": the doorbell works. */
 static void note_problem(struct doorbell *doorbell, const char *why)
 {
-	if (text_equal(doorbell->problem, why))
-		return;
+	pthread_mutex_lock(&doorbell->mutex);
+	bool known = text_equal(doorbell->problem, why);
 	text_copy(doorbell->problem, sizeof doorbell->problem, why);
+	pthread_mutex_unlock(&doorbell->mutex);
+	if (known)
+		return;
 
 	if (*why)
 		log_info("doorbell_off", {"postgres", LOG_TEXT(doorbell->settings->name)},
@@ -287,12 +314,18 @@ static void note_problem(struct doorbell *doorbell, const char *why)
 		log_info("doorbell_works", {"postgres", LOG_TEXT(doorbell->settings->name)});
 }
 
-static void close_bell_session(struct doorbell *doorbell, int64_t now)
+/* The link's connection is closed, and the server has ended its session or will. */
+static void forget_bell_session(struct doorbell *doorbell, int64_t now)
 {
-	link_finish(&doorbell->link);
 	doorbell->stage = SESSION_NONE;
 	doorbell->step = STEP_NONE;
 	give_event(doorbell, now, bell_session_lost);
+}
+
+static void close_bell_session(struct doorbell *doorbell, int64_t now)
+{
+	link_finish(&doorbell->link);
+	forget_bell_session(doorbell, now);
 }
 
 /* There is no doorbell at this server now. */
@@ -307,7 +340,7 @@ static void bell_session_failed(struct doorbell *doorbell, int64_t now, const st
 {
 	note_problem(doorbell, err->message);
 	link_drop(&doorbell->link, now, err);
-	close_bell_session(doorbell, now);
+	forget_bell_session(doorbell, now);
 }
 
 /* --- statements ------------------------------------------------------------------------------ */
@@ -475,7 +508,7 @@ static void step_bell_session(struct doorbell *doorbell, int64_t now)
 		use_session(doorbell, now);
 	if (event == LINK_LOST) {
 		note_problem(doorbell, doorbell->link.error);
-		close_bell_session(doorbell, now);
+		forget_bell_session(doorbell, now);
 	}
 
 	bool waits = doorbell->link.pg && pg_state(doorbell->link.pg) == PG_BUSY &&
