@@ -759,6 +759,7 @@ def test_moving_is_put_off_while_a_writer_is_open(uncovered, table):
 
 
 @pytest.mark.alone
+@pytest.mark.rotated
 def test_moving_many_rows_beside_writers_fails_no_insert_and_hides_no_row(
         uncovered, table, scale):
     # a reader that looks for the lock without a pause sorts texts for as long as it holds one
