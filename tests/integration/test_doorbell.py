@@ -294,7 +294,7 @@ def test_prepared_transactions_forbid_it_unless_it_is_on(
 
         relay = fall_asleep(make_relay(database_url=other.dsn, postgres_doorbell="on"))
         assert seconds_to_publish(relay, other, topic) < PROMPT
-        assert relay.metric("relay_bell_rung_total") == 1
+        relay.wait_for(lambda: relay.metric("relay_bell_rung_total") == 1, 10, "the metric")
         assert relay.stop() == 0
     finally:
         postgres.drop_database("bell_prepared")

@@ -54,6 +54,7 @@ struct stream_settings {
 	int64_t topic_idle_ms; /* topics unused for this long are closed; 0: topics stay open */
 	bool resumes;          /* reads tails */
 	bool transactions;     /* reads tails, and sends records in transactions of Kafka */
+	bool drains;           /* the caller stops when it has caught up: it does so at once */
 	struct stream_parking parking;
 	poison_guard_turn *turn; /* NULL: no other shard is in the process */
 	uint64_t seed;           /* for nonces and epochs; random in production */

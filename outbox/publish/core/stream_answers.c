@@ -217,6 +217,9 @@ void stream_ticked(struct stream *stream, int64_t now, enum stream_verdict verdi
 
 	if (looked) {
 		schedule_poll(stream, now, found);
+		/* The row notes the last records of a drain, which ends with one more look. */
+		if (stream->settings.drains && verdict == STREAM_NOTED && !stream->window_count)
+			stream_poll_at(stream, now, now);
 		count_look(stream, verdict);
 		stream->found_nothing = verdict == STREAM_IDLE;
 	}

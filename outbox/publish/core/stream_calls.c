@@ -72,12 +72,19 @@ static bool listed_is_published(const struct stream *stream)
 	       stream->first_tick + stream_published_windows(stream) >= stream->listed_tick;
 }
 
+/* The last records of a drain are published, and the drain ends when a row notes them. */
+static bool is_drain_over(const struct stream *stream)
+{
+	return stream->settings.drains && stream->found_nothing &&
+	       stream_published_windows(stream) == stream->window_count;
+}
+
 static bool must_note_progress(const struct stream *stream, int64_t now)
 {
 	int64_t unnoted =
 	    (int64_t)(record_queue_acked(stream->queue) - record_queue_covered(stream->queue));
 	return stream_has_progress(stream) &&
-	       (listed_is_published(stream) ||
+	       (listed_is_published(stream) || is_drain_over(stream) ||
 		   unnoted >= (stream->settings.max_in_flight + 3) / 4 ||
 		   record_queue_is_full(stream->queue) || stream->window_count >= MANY_WINDOWS ||
 		   (stream->progress_at &&

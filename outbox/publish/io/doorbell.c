@@ -223,7 +223,9 @@ void doorbell_look_ends(struct doorbell *doorbell, int seat, bool found)
 void doorbell_rows_came(struct doorbell *doorbell, int seat)
 {
 	pthread_mutex_lock(&doorbell->mutex);
+	enum bell_state before = bell_status(doorbell->bell).state;
 	bell_rows_came(doorbell->bell, seat);
+	follow_event(doorbell, before);
 	pthread_mutex_unlock(&doorbell->mutex);
 }
 

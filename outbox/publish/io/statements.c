@@ -43,6 +43,7 @@ enum {
 	SPAN_IDS_MIN = 1024,
 	SPAN_IDS_MAX = 1 << 30,
 	LATE_PARTS = 16, /* a chunk or span after a late one is smaller by this factor */
+	TOPIC_MAX = 249,
 };
 
 enum { TICK, PEEK, LOOKUP, RENEWAL, REPEATED };
@@ -65,6 +66,8 @@ struct statements {
 	int64_t chunk_xids;       /* size of the next chunk of bounds */
 	int64_t span_ids;         /* size of the next page */
 	int64_t upto_id, upto_at; /* end of the page in flight, and when it was sent */
+	/* The page in flight has null for the first topic, and the next page for the second; "": none. */
+	char usual_topic[TOPIC_MAX + 1], last_topic[TOPIC_MAX + 1];
 	bool elsewhere;           /* result of the last take */
 	int64_t checked; /* the connection (link.made) whose server has our log row; -1: none */
 };
@@ -879,13 +882,35 @@ void statements_page_late(struct statements *statements, bool copying)
 		statements->chunk_xids = higher_of(1, statements->chunk_xids / LATE_PARTS);
 }
 
+/* A topic becomes a literal of the page, so one with other characters than Kafka allows does not. */
+void statements_note_topic(struct statements *statements, const char *topic, int32_t length)
+{
+	static const char allowed[] =
+	    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+	char name[TOPIC_MAX + 1];
+	if (topic == statements->usual_topic || length > TOPIC_MAX)
+		return;
+
+	memcpy(name, topic, (size_t)length);
+	name[length] = '\0';
+	if (name[strspn(name, allowed)] == '\0')
+		memcpy(statements->last_topic, name, (size_t)length + 1);
+}
+
+const char *statements_usual_topic(const struct statements *statements)
+{
+	return *statements->usual_topic ? statements->usual_topic : NULL;
+}
+
 static bool send_page_query(struct statements *statements, const struct link *read,
     const struct stream_page *page, struct err *err)
 {
 	const struct bounds *bounds = &statements->bounds;
+	/* the range of the page that the window's main range has */
+	int64_t from_id = higher_of(page->after_id + (page->after_id < INT64_MAX), bounds->low_id);
+	int64_t to_id = statements->upto_id < bounds->high_id ? statements->upto_id : bounds->high_id;
 	const int64_t numbers[] = {statements->shard, statements->shards, page->n, page->nonce,
-	    page->after_id, page->rows, statements->upto_id, bounds->low_id, bounds->high_id,
-	    read->limit_ms};
+	    page->after_id, page->rows, statements->upto_id, from_id, to_id, read->limit_ms};
 	char text[sizeof numbers / sizeof *numbers][24];
 	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
 		*text_write_int64(text[i], numbers[i]) = '\0';
@@ -899,8 +924,8 @@ static bool send_page_query(struct statements *statements, const struct link *re
 	    {"after", text[4], true},
 	    {"rows", text[5], true},
 	    {"upto_id", text[6], true},
-	    {"low_id", text[7], true},
-	    {"high_id", text[8], true},
+	    {"from_id", text[7], true},
+	    {"to_id", text[8], true},
 	    {"limit", text[9], true},
 	    {"low_xid", bounds->low_xid},
 	    {"sure_xid", bounds->sure_xid},
@@ -908,6 +933,8 @@ static bool send_page_query(struct statements *statements, const struct link *re
 	    {"stragglers", bounds->stragglers},
 	    {"listed", bounds->listed},
 	    {"withheld", page->withheld ? "true" : "false", true},
+	    {"topic", *statements->usual_topic ? statements->usual_topic : "null",
+		!*statements->usual_topic},
 	    {0},
 	};
 
@@ -926,5 +953,6 @@ bool statements_send_page(struct statements *statements, const struct link *read
 		return send_bounds_query(statements, read, page, err);
 	statements->upto_id = page_end(statements, page->after_id);
 	statements->upto_at = now;
+	text_copy(statements->usual_topic, sizeof statements->usual_topic, statements->last_topic);
 	return send_page_query(statements, read, page, err);
 }
