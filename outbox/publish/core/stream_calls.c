@@ -106,12 +106,13 @@ static bool wants_release(const struct stream *stream, int64_t now)
 
 /*
  * A call may take a third of the lease. If the renewal fails after all of it, a RENEW must still
- * end within the lease. One that dozes has no record in flight, so a sixth is enough for that
- * RENEW.
+ * end within the lease. While the shard dozes and has no record, nothing is lost with the lease,
+ * and the rest of it is enough for that RENEW.
  */
 static int64_t renewal_due(const struct stream *stream)
 {
-	return stream->written_at + stream->settings.lease_ms / (stream->dozes ? 2 : 3);
+	bool rests = stream->dozes && record_queue_count(stream->queue) == 0;
+	return stream->written_at + stream->settings.lease_ms / (rests ? 2 : 3);
 }
 
 static bool renewal_is_due(const struct stream *stream, int64_t now)
