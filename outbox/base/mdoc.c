@@ -7,7 +7,7 @@
 enum { LINE_BYTES = 80 };
 
 /* One character, so that man(1) shows it as it is, also where a reader copies it. */
-static void add_escaped(struct text *page, char character)
+static void add_roff(struct text *page, char character)
 {
 	switch (character) {
 	case '\\':
@@ -36,7 +36,7 @@ static void add_escaped(struct text *page, char character)
 static void add_literal(struct text *page, const char *at, size_t length)
 {
 	for (size_t i = 0; i < length; i++)
-		add_escaped(page, at[i]);
+		add_roff(page, at[i]);
 }
 
 void mdoc_section(struct text *page, const char *title)
@@ -65,7 +65,7 @@ void mdoc_begin(struct text *page, const char *name, int section, const char *su
 }
 
 /* The length of the text between two marks, from the first one on; 0: there is no second one. */
-static size_t marked(const char *at, size_t length, char mark)
+static size_t marked_length(const char *at, size_t length, char mark)
 {
 	const char *end = length > 1 ? memchr(at + 1, mark, length - 1) : NULL;
 
@@ -75,9 +75,10 @@ static size_t marked(const char *at, size_t length, char mark)
 /* The length of [text](target), and of its text; 0: no link begins here. */
 static size_t link_at(const char *at, size_t length, size_t *ret_text)
 {
-	size_t text = *at == '[' ? marked(at, length, ']') : 0;
-	size_t target =
-	    text && text < length && at[text] == '(' ? marked(at + text, length - text, ')') : 0;
+	size_t text = *at == '[' ? marked_length(at, length, ']') : 0;
+	size_t target = text && text < length && at[text] == '('
+			    ? marked_length(at + text, length - text, ')')
+			    : 0;
 
 	*ret_text = text ? text - 2 : 0;
 	return target ? text + target : 0;
@@ -94,9 +95,9 @@ static const char *add_sentence(struct text *line, const char *at, const char *e
 {
 	while (at < end) {
 		size_t left = (size_t)(end - at), text = 0;
-		size_t code = *at == '`' ? marked(at, left, '`') : 0;
+		size_t code = *at == '`' ? marked_length(at, left, '`') : 0;
 		size_t emphasis =
-		    *at == '*' && left > 1 && at[1] != ' ' ? marked(at, left, '*') : 0;
+		    *at == '*' && left > 1 && at[1] != ' ' ? marked_length(at, left, '*') : 0;
 		size_t link = link_at(at, left, &text);
 
 		if (code || emphasis) {
@@ -113,7 +114,7 @@ static const char *add_sentence(struct text *line, const char *at, const char *e
 			text_append(line, at, 1);
 			return at + 2;
 		} else {
-			add_escaped(line, *at++);
+			add_roff(line, *at++);
 		}
 	}
 	return at;

@@ -7,7 +7,8 @@
 #include <stddef.h>
 #include "text.h"
 
-/* Up to and with the section NAME. `summary` begins with a word, not with a name; it may end with a full stop. */
+/* Up to and with the section NAME. `summary` begins with a word, not with a name; it may end with a
+ * full stop. */
 void mdoc_begin(struct text *page, const char *name, int section, const char *summary);
 void mdoc_section(struct text *page, const char *title);
 void mdoc_subsection(struct text *page, const char *title, size_t length);
@@ -17,7 +18,7 @@ void mdoc_sentences(struct text *page, const char *paragraph, size_t length);
 /* Paragraphs, items and headings, separated by line ends. */
 void mdoc_markdown(struct text *page, const char *markdown);
 
-/* A list of terms. Each term is printed as it stands, in bold. */
+/* A list of terms. Terms are printed in bold, without a change. */
 void mdoc_list_begin(struct text *page);
 void mdoc_list_term(struct text *page, const char *term);
 void mdoc_list_end(struct text *page);

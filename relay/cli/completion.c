@@ -73,7 +73,7 @@ static void add_choices(struct followers *all, const char *command, const char *
 	}
 }
 
-static void add_option(
+static void add_option_follower(
     struct followers *all, const char *command, const struct command_option *option)
 {
 	add_follower(all, command, xformat("--%s", option->name), option->help, option->value);
@@ -89,8 +89,8 @@ static void add_command(struct followers *all, const struct command *command)
 	if (second)
 		add_follower(all, group, xstrdup(second), command->summary, NULL);
 	for (int i = 0; command->options && command->options[i].name; i++)
-		add_option(all, command->name, &command->options[i]);
-	add_option(all, command->name, &help_config_option);
+		add_option_follower(all, command->name, &command->options[i]);
+	add_option_follower(all, command->name, &help_config_option);
 	add_follower(
 	    all, command->name, xstrdup("--help"), "Prints the help of the command.", NULL);
 	add_choices(all, command->name, command->arguments);
@@ -167,6 +167,15 @@ static int compare_followers(const void *a, const void *b)
 	return order ? order : strcmp(left->word, right->word);
 }
 
+/* The words that begin the name of a command, or are one. */
+static void add_first_words(const struct followers *all, const char *before, struct text *out)
+{
+	for (size_t i = 0; i < all->count; i++)
+		if (is_new_command(all, i) && all->rows[i].command[0] &&
+		    !strchr(all->rows[i].command, ' '))
+			text_addf(out, "%s%s", before, all->rows[i].command);
+}
+
 /* What bash and zsh have in common: the loop that finds the command. */
 static void add_loop(const struct followers *all, const char *words, struct text *out)
 {
@@ -183,10 +192,8 @@ static void add_loop(const struct followers *all, const char *words, struct text
 	text_add(out, ") skip=yes ;;\n"
 		      "            -*) ;;\n"
 		      "            *) case \"$command\" in ''");
-	for (size_t i = 0; i < all->count; i++)
-		if (is_new_command(all, i) && all->rows[i].command[0] &&
-		    !strchr(all->rows[i].command, ' '))
-			text_addf(out, "|%s", all->rows[i].command);
+	add_first_words(all, "|", out);
+
 	text_add(out, ") command=\"${command:+$command }$word\" ;; esac ;;\n"
 		      "        esac\n"
 		      "    done\n");
@@ -211,6 +218,7 @@ static void print_bash(const struct followers *all, struct text *out)
 		      "    esac\n"
 		      "    local words=''\n"
 		      "    case $command in\n");
+
 	for (size_t i = 0; i < all->count; i++) {
 		if (is_new_command(all, i))
 			text_addf(out, "%s        '%s') words='", i ? "' ;;\n" : "",
@@ -242,6 +250,7 @@ static void print_zsh(const struct followers *all, struct text *out)
 		      "    esac\n"
 		      "    local -a followers\n"
 		      "    case $command in\n");
+
 	for (size_t i = 0; i < all->count; i++) {
 		owned_text char *described = xformat("%s:%s", all->rows[i].word, all->rows[i].help);
 
@@ -284,10 +293,8 @@ static void print_fish(const struct followers *all, struct text *out)
 		      "            case '*'\n"
 		      "                switch \"$command\"\n"
 		      "                    case ''");
-	for (size_t i = 0; i < all->count; i++)
-		if (is_new_command(all, i) && all->rows[i].command[0] &&
-		    !strchr(all->rows[i].command, ' '))
-			text_addf(out, " %s", all->rows[i].command);
+	add_first_words(all, " ", out);
+
 	text_add(out, "\n"
 		      "                        set command $command $word\n"
 		      "                end\n"
@@ -327,7 +334,7 @@ bool completion_script(const char *shell, struct text *out)
 
 	for (const struct command *const *row = commands; *row; row++)
 		add_command(&all, *row);
-	add_option(&all, "", &help_config_option);
+	add_option_follower(&all, "", &help_config_option);
 	add_names_to_help(&all);
 	qsort(all.rows, all.count, sizeof *all.rows, compare_followers);
 	for (size_t i = 0; i < sizeof shells / sizeof *shells; i++) {

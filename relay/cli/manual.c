@@ -38,7 +38,7 @@ static void add_synopsis(const struct command *command, struct text *out)
 		text_addf(out, ".Ar \"%s\"\n", command->arguments);
 }
 
-static void add_option(const struct command_option *option, struct text *out)
+static void add_manual_option(const struct command_option *option, struct text *out)
 {
 	OWNED(text_finish) struct text name = {0};
 
@@ -78,8 +78,8 @@ void manual_command(const struct command *command, struct text *out)
 	mdoc_section(out, "options");
 	mdoc_list_begin(out);
 	for (int i = 0; command->options && command->options[i].name; i++)
-		add_option(&command->options[i], out);
-	add_option(&help_config_option, out);
+		add_manual_option(&command->options[i], out);
+	add_manual_option(&help_config_option, out);
 	mdoc_list_end(out);
 	add_exits(out);
 	mdoc_section(out, "examples");

@@ -15,7 +15,7 @@ static void add_line(struct text *page, const char *label, const char *value)
 	mdoc_sentences(page, text_string(&line), line.length);
 }
 
-static void add_key(struct text *page, const struct config_row *row)
+static void add_manual_key(struct text *page, const struct config_row *row)
 {
 	OWNED(text_finish) struct text values = {0};
 	owned_text char *code = xformat("`%s`", row->default_value);
@@ -54,7 +54,7 @@ static void add_kind(struct text *page, enum config_kind kind)
 			add_kafka_property(page, &kafka_defaults[i]);
 	for (int i = 0; i < config_row_count; i++)
 		if (config_rows[i].kind == kind)
-			add_key(page, &config_rows[i]);
+			add_manual_key(page, &config_rows[i]);
 	mdoc_list_end(page);
 }
 
