@@ -72,7 +72,6 @@ struct doorbell {
 	enum session_stage {
 		SESSION_NONE,
 		SESSION_ASKS,    /* the facts are requested */
-		SESSION_GUARDS,  /* keepalives are set */
 		SESSION_LISTENS, /* LISTEN was sent */
 		SESSION_READY,
 		SESSION_EXPLAINS, /* why nobody rang is requested; then the session is closed */
@@ -409,8 +408,8 @@ static void take_facts(struct doorbell *doorbell, const struct pg_result *facts,
 		snprintf(doorbell->class, sizeof doorbell->class, "%" PRId32, pg_int4(facts, 0, 1));
 		free(doorbell->listen);
 		doorbell->listen = xformat("listen outbox_bell_%s", pg_value(facts, 0, 2));
-		doorbell->stage = SESSION_GUARDS;
-		(void)send_bell_statement(doorbell, sql_bell_keepalive, NULL, 0);
+		doorbell->stage = SESSION_LISTENS;
+		(void)send_bell_statement(doorbell, doorbell->listen, NULL, 0);
 	}
 }
 
@@ -447,10 +446,6 @@ static void take_session_answer(
 	switch (doorbell->stage) {
 	case SESSION_ASKS:
 		take_facts(doorbell, result, now);
-		break;
-	case SESSION_GUARDS:
-		doorbell->stage = SESSION_LISTENS;
-		(void)send_bell_statement(doorbell, doorbell->listen, NULL, 0);
 		break;
 	case SESSION_LISTENS:
 		doorbell->stage = SESSION_READY;
