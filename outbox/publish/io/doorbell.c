@@ -89,9 +89,9 @@ struct doorbell {
 	uint64_t wakes_told;
 	int64_t waits_until;
 	enum doorbell_use use;
-	bool stop, changed;    /* changed: the use */
-	char problem[256];     /* why there is no doorbell now, as it was logged; "" */
-	enum bell_state noted; /* in the metrics */
+	bool stop, changed;       /* changed: the use */
+	char problem[256];        /* why there is no doorbell now, as it was logged; "" */
+	struct bell_status noted; /* in the metrics */
 	struct doorbell_metrics metrics;
 	struct metric_figures figures;
 };
@@ -123,12 +123,13 @@ static void note_doorbell(struct doorbell *doorbell)
 {
 	struct bell_status status = bell_status(doorbell->bell);
 
-	if (status.state == doorbell->noted)
+	if (status.state != doorbell->noted.state)
+		log_debug("doorbell_state", {"postgres", LOG_TEXT(doorbell->settings->name)},
+		    {"from", LOG_TEXT(bell_states.rows[doorbell->noted.state].name)},
+		    {"to", LOG_TEXT(bell_states.rows[status.state].name)});
+	else if (status.rung == doorbell->noted.rung)
 		return;
-	log_debug("doorbell_state", {"postgres", LOG_TEXT(doorbell->settings->name)},
-	    {"from", LOG_TEXT(bell_states.rows[doorbell->noted].name)},
-	    {"to", LOG_TEXT(bell_states.rows[status.state].name)});
-	doorbell->noted = status.state;
+	doorbell->noted = status;
 	metric_note(&doorbell_metric_table, &doorbell->figures, &status);
 	metric_set(doorbell->metrics.asleep, status.state == BELL_ASLEEP);
 }
