@@ -428,13 +428,15 @@ static void take_step_answer(struct doorbell *doorbell, const struct pg_result *
 		give_tried(doorbell, now, yes);
 }
 
+/* Columns of bell_reason.sql: the reason, whether messages may wait for it. */
 static void log_missed(const struct doorbell *doorbell, const struct pg_result *result)
 {
 	const char *reason =
-	    pg_rows(result) == 1 && !pg_is_null(result, 0, 0)
+	    pg_rows(result) == 1 && *pg_value(result, 0, 1)
 		? pg_value(result, 0, 0)
 		: "unknown; for example the transaction that rang was rolled back, "
 		  "session_replication_role = replica, or an INSERT into a partition";
+
 	log_warn("bell_missed", {"postgres", LOG_TEXT(doorbell->settings->name)},
 	    {"reason", LOG_TEXT(reason)},
 	    {"consequence", LOG_TEXT("messages waited up to a second; the publishers poll for a "
