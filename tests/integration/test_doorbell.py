@@ -302,16 +302,19 @@ def test_prepared_transactions_forbid_it_unless_it_is_on(
         postgres.drop_database("bell_prepared")
 
 
-def test_rings_are_counted_beside_a_relay_that_is_awake(database, topic, make_relay):
-    relay = make_relay().wait_ready()
-    with database.connect(autocommit=False) as writer:
-        publish_in(writer, topic)
-        relay.wait_for(lambda: not is_asleep(relay), what="the end of a sleep")
-        before = relay.metric("relay_bell_rung_total")
-        channel = database.execute("SELECT 'outbox_bell_' || 'outbox.message'::regclass::oid")[0][0]
+def test_a_flood_of_rings_is_counted_while_it_lasts(database, make_relay):
+    """By any login; the relay stays awake."""
+    relay = fall_asleep(make_relay().wait_ready())
+    channel = database.execute("SELECT 'outbox_bell_' || 'outbox.message'::regclass::oid")[0][0]
+
+    def rung():
         database.execute(f"NOTIFY {channel}")
-        relay.wait_for(lambda: relay.metric("relay_bell_rung_total") > before, 10, "the ring")
-        writer.rollback()
+        return relay.metric("relay_bell_rung_total")
+
+    relay.wait_for(lambda: rung() >= 10, 10, "the rings")
+    assert not is_asleep(relay)
+    fall_asleep(relay)
+    assert relay.metric("relay_bell_missed_total") == 0
 
 
 def test_behind_a_pooler_it_polls(database, server, topic, make_relay, report):
