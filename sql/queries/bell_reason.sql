@@ -18,7 +18,9 @@ with message as (
 	from message t
 	join pg_locks l on l.locktype = 'advisory' and l.classid = t.oid and l.objsubid = 2 and l.objid in (1, 2, 3)
 	left join pg_stat_activity a on a.pid = l.pid
-	left join pg_prepared_xacts p on l.pid is null and l.virtualtransaction = '-1/' || p.transaction::text
+	left join pg_locks x on l.pid is null and x.pid is null and x.locktype = 'transactionid'
+		and x.virtualtransaction = l.virtualtransaction
+	left join pg_prepared_xacts p on p.transaction = x.transactionid
 	where l.granted and l.pid is distinct from pg_backend_pid()
 		and l.database = (select d.oid from pg_database d where d.datname = current_database())
 )

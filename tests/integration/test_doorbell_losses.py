@@ -73,7 +73,7 @@ def test_the_server_allows_prepared_transactions_after_a_restart(server, databas
 
 
 def test_the_primary_fails_over(server, database, topic, make_relay):
-    with Standby(server) as standby:
+    with Standby(server, max_prepared_transactions=0) as standby:
         dsn = (f"postgresql://postgres@127.0.0.1:{server.port},127.0.0.1:{standby.port}/own"
                "?target_session_attrs=read-write")
         relay = fall_asleep(make_relay(database_url=dsn, publisher_lease="6s").wait_ready())
