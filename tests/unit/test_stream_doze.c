@@ -146,7 +146,9 @@ static void a_renewal_of_one_that_dozes_looks_as_well(void **state)
 	assert_int_equal(stream_status(stream, now).n, tick.n + 1);
 
 	/* Again and again, as long as nothing else happens. */
+	int64_t renewed = now;
 	doze_until_renewal();
+	assert_int_equal(now - renewed, LEASE_MS / 2);
 }
 
 static void a_renewal_that_shows_a_change_is_followed_by_a_look(void **state)

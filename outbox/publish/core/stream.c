@@ -32,9 +32,10 @@
  * producer gets no more records, and its queue is purged: another owner may be at work.
  *
  * Each call has a third of the lease (shard_worker.c), and a TICK is due when the last row is a
- * third of the lease old. After a TICK that failed, RENEW comes first: it touches no table except
- * the log. So an owner keeps its shard however long its other statements fail. A TICK that took too
- * long is repeated with half as much to do, and opens its window without looking at the rows.
+ * third of the lease old. (While the shard dozes, a RENEW is due when it is half of the lease old.)
+ * After a TICK that failed, RENEW comes first: it touches no table except the log. So an owner
+ * keeps its shard however long its other statements fail. A TICK that took too long is repeated
+ * with half as much to do, and opens its window without looking at the rows.
  *
  * Transactions: a new producer fences all others (init_transactions). The log row written next
  * shows whether the shard is still ours; then the tails show which rows were committed. Until then

@@ -104,9 +104,20 @@ static bool wants_release(const struct stream *stream, int64_t now)
 		       !record_queue_keeps_back(stream->queue)));
 }
 
+/*
+ * A call may take a third of the lease. If the renewal fails after all of it, a RENEW must still
+ * end within the lease. While the shard dozes and has no record, nothing is lost with the lease,
+ * and the rest of it is enough for that RENEW.
+ */
+static int64_t renewal_due(const struct stream *stream)
+{
+	bool rests = stream->dozes && record_queue_count(stream->queue) == 0;
+	return stream->written_at + stream->settings.lease_ms / (rests ? 2 : 3);
+}
+
 static bool renewal_is_due(const struct stream *stream, int64_t now)
 {
-	return now - stream->written_at >= stream->settings.lease_ms / 3;
+	return now >= renewal_due(stream);
 }
 
 static bool changes_counts(const struct stream *stream)
@@ -437,8 +448,7 @@ int64_t stream_log_call_due(struct stream *stream, int64_t now)
 
 	bool asks = wants_places(stream) || record_queue_wants_lookup(stream->queue) ||
 		    record_queue_wants_digests(stream->queue);
-	int64_t due =
-	    must_write(stream, now) || asks ? now : stream->written_at + settings->lease_ms / 3;
+	int64_t due = must_write(stream, now) || asks ? now : renewal_due(stream);
 	if (stream->open_unknown || record_queue_wants_destinations(stream->queue))
 		due = earlier_of(due, stream->load_at);
 	if (may_open(stream) && may_list(stream) && stream->list_at >= stream->strange_until)
