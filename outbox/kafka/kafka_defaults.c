@@ -29,7 +29,8 @@ const struct kafka_default kafka_defaults[] = {
 	"Every client can read uncompressed records without a plug-in (docs/decisions/codec.md)."},
     {"linger.ms", "0", KAFKA_DEFAULT_PRODUCER,
 	"Records are sent at once. Under load, batches fill while others are in flight. With "
-	"`[publisher] pace = economy` the default is 2."},
+	"`[publisher] pace = economy` the default is 2, and with `run --drain`, unless delivery is "
+	"exactly-once, 5."},
     {"message.max.bytes", "1048576", KAFKA_DEFAULT_PRODUCER,
 	"The largest row of the table fits with its headers, and a batch fits the broker's "
 	"default max.message.bytes of 1,048,588."},

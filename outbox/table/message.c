@@ -58,13 +58,22 @@ static bool from_fields(
 	return true;
 }
 
-bool message_from_copy(char *row, int length, bool first, struct message *ret_message,
-    enum copy_kind *ret_kind, struct err *err)
+static bool from_copied_fields(struct copy_field *fields, const char *usual_topic,
+    struct message *ret_message, struct err *err)
+{
+	if (!fields[3].data && usual_topic)
+		fields[3] = (struct copy_field){usual_topic, (int32_t)strlen(usual_topic)};
+	return from_fields(fields, ret_message, err);
+}
+
+bool message_from_copy(char *row, int length, bool first, const char *usual_topic,
+    struct message *ret_message, enum copy_kind *ret_kind, struct err *err)
 {
 	struct copy_field fields[MESSAGE_FIELDS];
 	*ret_message = (struct message){.block = row, .bytes = length};
 	if (copy_parse(row, length, first, fields, MESSAGE_FIELDS, ret_kind, err) &&
-	    (*ret_kind == COPY_TRAILER || from_fields(fields, ret_message, err))) {
+	    (*ret_kind == COPY_TRAILER ||
+		from_copied_fields(fields, usual_topic, ret_message, err))) {
 		if (*ret_kind == COPY_TRAILER)
 			message_release(ret_message);
 		return true;

@@ -1,7 +1,8 @@
 #pragma once
 /*
  * One row of outbox.message in memory, in binary form: either a row of a COPY, whose buffer it
- * takes over, or a copy of a row of a result. All pointers point into `block`.
+ * takes over, or a copy of a row of a result. All pointers point into `block`, but for `topic`, which
+ * may point to a text of the caller (usual_topic).
  */
 #include <stdint.h>
 #include "copy_binary.h"
@@ -33,9 +34,12 @@ struct message {
 	int64_t due_us;    /* deliver_at if it is later than created_us, otherwise created_us */
 };
 
-/* Takes over `row` (from pg_copy_next), even if it fails. */
-bool message_from_copy(char *row, int length, bool first, struct message *ret_message,
-    enum copy_kind *ret_kind, struct err *err) MUST_CHECK;
+/*
+ * Takes over `row` (from pg_copy_next), even if it fails. usual_topic: the topic of rows whose topic
+ * is null in this COPY, with a NUL at its end; NULL: there is none. The message points into it.
+ */
+bool message_from_copy(char *row, int length, bool first, const char *usual_topic,
+    struct message *ret_message, enum copy_kind *ret_kind, struct err *err) MUST_CHECK;
 
 /* Copies row `row` of a binary result whose message columns begin at `column`. */
 bool message_from_result(const struct pg_result *result, int row, int column,

@@ -47,6 +47,15 @@ static int close_output(int status)
 }
 
 /*
+ * Settings of jemalloc, which reads them before main. By default it has four arenas for each CPU
+ * and keeps freed memory for ten seconds, so a drain would keep tens of megabytes that it does not
+ * need. MALLOC_CONF in the environment replaces single settings.
+ */
+extern const char *malloc_conf;
+__attribute__((visibility("default"))) const char *malloc_conf =
+    "narenas:4,dirty_decay_ms:1000,muzzy_decay_ms:0";
+
+/*
  * librdkafka takes and frees some hundred kilobytes for every batch that it compresses. With
  * glibc's own limits each is given back to the kernel at once and faulted in again: a quarter of
  * its thread. jemalloc, which programs link by default, keeps freed memory for some seconds, and

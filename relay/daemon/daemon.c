@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,6 +84,8 @@ struct daemon {
 	struct api *api;       /* NULL: [api] does not listen */
 	atomic_bool has_begun; /* the parts that probes check exist */
 	char *owner;
+	pthread_t epoch_check; /* if checks_epochs */
+	bool checks_epochs;
 	bool stopping;
 	int64_t stop_by, watchdog_at;
 	const char *hurry;       /* why stop_by is when it is */
@@ -148,6 +152,27 @@ static void show_upkeep_workers(struct daemon *daemon, struct text *report)
 	}
 }
 
+/* Shows the doorbells: one that is off makes messages later and rest dearer, and stops nothing. */
+static void show_doorbells(struct daemon *daemon, struct text *report)
+{
+	for (int i = 0; i < daemon->config->postgres_count; i++) {
+		if (!daemon->doorbells[i])
+			continue;
+		struct doorbell_status status = doorbell_status(daemon->doorbells[i]);
+		const struct state_row *state = &bell_states.rows[status.bell.state];
+		bool off = status.bell.state == BELL_OFF && status.problem[0];
+		bool distrust = status.bell.state == BELL_DISTRUST;
+
+		text_addf(report, "[%s] doorbell of postgres %s: %s%s%s, missed %" PRId64 "\n",
+		    distrust ? "!" : "+", daemon->config->postgres[i].name, state->name,
+		    off || distrust ? ": " : "",
+		    off        ? status.problem
+		    : distrust ? state->meaning
+			       : "",
+		    status.bell.missed);
+	}
+}
+
 static bool topics_open(struct daemon *daemon, struct text *report)
 {
 	OWNED(text_finish) struct text closed = {0};
@@ -183,6 +208,7 @@ static bool is_daemon_ready(void *context, struct text *report)
 		ready &= lookbacks_ready(daemon->lookbacks, report);
 	if (daemon->delivers)
 		ready &= delivers_ready(daemon->delivers, report);
+	show_doorbells(daemon, report);
 	show_upkeep_workers(daemon, report);
 	return ready;
 }
@@ -211,23 +237,44 @@ static bool uses_kafka(const struct config *config, int place)
 	return false;
 }
 
-/* Delivery stays at least once without epochs, so this only warns. */
-static void warn_of_epochs(const struct config *config)
+static void *warn_of_epochs(void *context)
 {
 	struct err err;
 
-	for (int i = 0; i < config->kafka_count; i++) {
-		if (!uses_kafka(config, i) || epoch_check(&err))
-			continue;
+	(void)context;
+	if (!epoch_check(&err))
 		log_warn("epochs_unseen", {"error", LOG_TEXT(err.message)},
 		    {"consequence",
 			LOG_TEXT(
 			    "records may be published twice when a leader dies; publishers with "
 			    "delivery = exactly-once are refused")},
 		    {"cure", LOG_TEXT("run a version of librdkafka that the documentation names")});
-		/* The library is the same for every cluster: one warning says it all. */
+	return NULL;
+}
+
+/*
+ * Delivery stays at least once without epochs, so the check only warns, and the start does not wait
+ * for it: it takes longer than everything else that comes before the first record. With
+ * exactly-once, kafka_conf_check has waited for it already.
+ */
+static void begin_epoch_check(struct daemon *daemon)
+{
+	bool used = false;
+	sigset_t all, before;
+
+	for (int i = 0; i < daemon->config->kafka_count; i++)
+		used |= uses_kafka(daemon->config, i);
+	if (!used)
 		return;
-	}
+
+	/* signals are for the main thread, which blocks them later */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	daemon->checks_epochs =
+	    pthread_create(&daemon->epoch_check, NULL, warn_of_epochs, NULL) == 0;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (!daemon->checks_epochs)
+		warn_of_epochs(NULL);
 }
 
 /*
@@ -283,7 +330,7 @@ static bool load_configuration(struct daemon *daemon, struct err *err)
 	if (!bind_listeners(daemon, err))
 		return false;
 	warn_of_files(daemon->config);
-	warn_of_epochs(daemon->config);
+	begin_epoch_check(daemon);
 	return true;
 }
 
@@ -781,6 +828,8 @@ static void finish_daemon(struct daemon *daemon)
 		topic_metadata_destroy(daemon->topic_metadata[i]);
 	}
 
+	if (daemon->checks_epochs)
+		pthread_join(daemon->epoch_check, NULL);
 	free(daemon->doorbells);
 	free(daemon->upkeep_workers);
 	free(daemon->topic_checks);

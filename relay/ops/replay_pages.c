@@ -81,7 +81,7 @@ static bool take_page_row(
 	struct message message;
 	enum copy_kind kind;
 
-	if (!message_from_copy(row, length, pages->first, &message, &kind, err))
+	if (!message_from_copy(row, length, pages->first, NULL, &message, &kind, err))
 		return false;
 	pages->first = false;
 	if (kind != COPY_ROW)

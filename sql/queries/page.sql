@@ -1,9 +1,11 @@
 -- A page of a window, as one script: names after a colon are put in as literals, since COPY takes no
 -- parameters. :publisher :shard :shards :n :nonce; the bounds of the window :low_xid :sure_xid :upto
--- :low_id :high_id; :after id, up to :upto_id; :rows at most, within :limit in ms; :withheld: without what they hold.
+-- with ids :from_id to :to_id; :rows at most, within :limit in ms; :withheld: without what they hold.
 -- The settings keep a table that was never analyzed from being read whole for every page, and a page of
 -- one shard of several from starting parallel workers of its own, which costs more than the page.
 -- Rows that share an id come with one page, since the next one begins behind it.
+-- The topic of a row is null if it is :topic, the topic of the last row before: to send it costs as much as a test of
+-- all other conditions.
 set local statement_timeout = :limit;
 set local lock_timeout = 0;
 set local jit = off;
@@ -12,11 +14,11 @@ set local enable_seqscan = off;
 set local enable_bitmapscan = off;
 do $$ begin perform outbox.window_guard(:publisher, :shard, :n, :nonce); end $$;
 copy (
-	select m.id, m.created_at, m.event_id, m.topic, m.key, case when not :withheld then m.payload end,
+	select m.id, m.created_at, m.event_id, nullif(m.topic, :topic), m.key, case when not :withheld then m.payload end,
 		case when not :withheld then m.headers end, m.partition, m.deliver_at, m.key_bytes,
 		case when not :withheld then m.payload_bytes end
 	from outbox.message m
-	where m.id > :after and m.id >= :low_id and m.id <= :high_id and m.id <= :upto_id
+	where m.id >= :from_id and m.id <= :to_id
 		and case when m.txid < :low_xid::xid8 then false when m.txid < :sure_xid::xid8 then true
 			else pg_visible_in_snapshot(m.txid, :upto::pg_snapshot) end
 		and m.created_at >= coalesce(

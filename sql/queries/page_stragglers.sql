@@ -9,12 +9,12 @@ set local enable_seqscan = off;
 set local enable_bitmapscan = off;
 do $$ begin perform outbox.window_guard(:publisher, :shard, :n, :nonce); end $$;
 copy (
-	select p.id, p.created_at, p.event_id, p.topic, p.key, case when not :withheld then p.payload end,
+	select p.id, p.created_at, p.event_id, nullif(p.topic, :topic), p.key, case when not :withheld then p.payload end,
 		case when not :withheld then p.headers end, p.partition, p.deliver_at, p.key_bytes,
 		case when not :withheld then p.payload_bytes end
 	from (
 		(select m.* from outbox.message m
-		where m.id > :after and m.id >= :low_id and m.id <= :high_id and m.id <= :upto_id
+		where m.id >= :from_id and m.id <= :to_id
 			and case when m.txid < :low_xid::xid8 then false when m.txid < :sure_xid::xid8 then true
 				else pg_visible_in_snapshot(m.txid, :upto::pg_snapshot) end
 			and m.created_at >= coalesce(

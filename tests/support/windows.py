@@ -105,21 +105,25 @@ class Ticks:
             self.first_tick + self.open_windows,
             from_xid, xids, max_rows)))
 
-    def page_script(self, bounds, after, rows, withheld=False, upto_id=2**62):
+    def page_script(self, bounds, after, rows, withheld=False, upto_id=2**62, topic=None):
+        """topic: the page has null for it."""
         name = "page" if bounds["stragglers"] == "{}" else "page_stragglers"
         text = query(name, **bounds, publisher=self.publisher, shard=self.shard, shards=self.shards,
                      n=self.n, nonce=self.nonce, after=after, rows=rows, withheld=withheld,
-                     upto_id=upto_id, limit=0)
+                     from_id=max(after + 1, bounds["low_id"]), to_id=min(upto_id, bounds["high_id"]),
+                     upto_id=upto_id, limit=0, topic=topic)
         return text.replace("outbox.", f"{self.schema}.")
 
     def pages(self, rows, withheld=False, span=2**62, **chunks):
         """span: each page looks at so many ids."""
         bounds = self.bounds(**chunks)
-        after = 0
+        after, topic = 0, None
         while True:
             upto_id = max(after, bounds["first_id"] - 1) + span
-            page = list(self._copy(self.page_script(bounds, after, rows, withheld, upto_id)))
+            script = self.page_script(bounds, after, rows, withheld, upto_id, topic)
+            page = list(self._copy(script, topic))
             yield from page
+            topic = page[-1].topic if page else topic
             if len(page) < rows and upto_id >= bounds["last_id"]:
                 return
             after = page[-1].id if len(page) >= rows else upto_id
@@ -127,14 +131,14 @@ class Ticks:
     def close(self):
         self.connection.close()
 
-    def _copy(self, script):
+    def _copy(self, script, usual_topic):
         settings, copy = script.split("copy (", 1)
         self.cursor.execute("BEGIN")
         self.cursor.execute(settings)
         sink = _Sink()
         self.cursor.copy_expert("copy (" + copy, sink)
         self.cursor.execute("COMMIT")
-        return _rows(bytes(sink.data))
+        return _rows(bytes(sink.data), usual_topic)
 
     def _one(self, statement, *values):
         self.cursor.execute(statement.replace("{schema}", self.schema), values)
@@ -149,7 +153,7 @@ class _Sink:
         self.data += data
 
 
-def _rows(data):
+def _rows(data, usual_topic):
     """COPY … (FORMAT binary) as Rows; created_at is left out."""
     at = 19
     while True:
@@ -169,7 +173,7 @@ def _rows(data):
         event = event_id.hex()
         yield Row(struct.unpack(">q", number)[0],
                   f"{event[:8]}-{event[8:12]}-{event[12:16]}-{event[16:20]}-{event[20:]}",
-                  topic.decode(), key, body, headers and headers[1:].decode(),
+                  topic.decode() if topic else usual_topic, key, body, headers and headers[1:].decode(),
                   partition and struct.unpack(">i", partition)[0])
 
 
@@ -186,7 +190,7 @@ def _plain(value):
 
 
 def _literal(value):
-    return f"'{value}'" if isinstance(value, str) else str(value)
+    return "null" if value is None else f"'{value}'" if isinstance(value, str) else str(value)
 
 
 def _random():

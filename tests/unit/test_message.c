@@ -75,7 +75,7 @@ static bool parse(const struct row *row, struct message *message, struct err *er
 	enum copy_kind kind;
 	char *block = xmalloc((size_t)row->length);
 	memcpy(block, row->bytes, (size_t)row->length);
-	return message_from_copy(block, row->length, false, message, &kind, err);
+	return message_from_copy(block, row->length, false, NULL, message, &kind, err);
 }
 
 static void bytes_stand_for_key_and_payload(void **state)
@@ -135,6 +135,33 @@ static void a_row_is_due_at_its_time_and_never_before_it_was_written(void **stat
 	assert_true(message.scheduled);
 	assert_int_equal(message.due_us, message.created_us);
 	message_release(&message);
+}
+
+static void a_null_topic_is_the_usual_topic(void **state)
+{
+	(void)state;
+	struct row row = make_row("k", "p", NULL);
+	char *topic = memmem(row.bytes, (size_t)row.length, "orders", 6);
+	struct message message;
+	enum copy_kind kind;
+	struct err err = {0};
+	const char usual[] = "payments";
+	memmove(topic, topic + 6, (size_t)(row.bytes + row.length - (topic + 6)));
+	row.length -= 6;
+	memset(topic - 4, 0xff, 4); /* the length of a null */
+
+	char *copy = malloc((size_t)row.length);
+	memcpy(copy, row.bytes, (size_t)row.length);
+	assert_true(
+	    message_from_copy(copy, row.length, false, usual, &message, &kind, &err));
+	assert_ptr_equal(message.topic, usual);
+	assert_int_equal(message.topic_length, 8);
+	assert_memory_equal(message.key, "k", 1);
+	message_release(&message);
+
+	/* a row of a page that has no usual topic is wrong */
+	assert_false(parse(&row, &message, &err));
+	assert_int_equal(err.kind, ERR_FATAL);
 }
 
 static void a_column_of_another_width_is_an_error(void **state)
@@ -280,7 +307,7 @@ static void a_topic_with_a_nul_is_refused(void **state)
 	topic[3] = '\0';
 	char *copy = malloc((size_t)row.length);
 	memcpy(copy, row.bytes, (size_t)row.length);
-	assert_false(message_from_copy(copy, row.length, false, &message, &kind, &err));
+	assert_false(message_from_copy(copy, row.length, false, NULL, &message, &kind, &err));
 	assert_int_equal(err.kind, ERR_FATAL);
 	assert_non_null(strstr(err.message, "row 77"));
 }
@@ -292,6 +319,7 @@ int main(void)
 	    cmocka_unit_test(bytes_stand_for_key_and_payload),
 	    cmocka_unit_test(a_row_is_due_at_its_time_and_never_before_it_was_written),
 	    cmocka_unit_test(a_topic_with_a_nul_is_refused),
+	    cmocka_unit_test(a_null_topic_is_the_usual_topic),
 	    cmocka_unit_test(a_column_of_another_width_is_an_error),
 	    cmocka_unit_test(headers_come_from_objects_and_from_arrays),
 	    cmocka_unit_test(a_number_keeps_the_text_that_postgres_wrote),

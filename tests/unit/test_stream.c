@@ -74,9 +74,9 @@ static struct stream_tick expect_call(struct stream *stream, int64_t now, enum s
 static const struct open_topic orders[] = {{"orders", 1, OPEN_NONE}, {0}};
 
 /* An owner from time 0 with `windows` inherited; the topic is known to have one partition. */
-static struct stream *owner_of(int windows)
+static struct stream *owner_with(const struct stream_settings *with, int windows)
 {
-	struct stream *stream = stream_create(&settings);
+	struct stream *stream = stream_create(with);
 	expect_call(stream, 0, STREAM_TAKE);
 	const struct stream_taken taken = {
 	    .n = 5, .epoch = 77, .first_tick = 40, .windows = windows};
@@ -84,6 +84,11 @@ static struct stream *owner_of(int windows)
 	open_topics(stream, 0, orders);
 	stream_topic(stream, "orders", 1);
 	return stream;
+}
+
+static struct stream *owner_of(int windows)
+{
+	return owner_with(&settings, windows);
 }
 
 static void give_row(struct stream *stream, int64_t id, const char *key)
@@ -1056,6 +1061,30 @@ static void a_look_during_a_split_says_nothing_of_the_end(void **state)
 	stream_destroy(stream);
 }
 
+/* Nobody stops a drain, so it notes its last records without waiting for the ack interval. */
+static void a_drain_notes_its_last_records_at_once(void **state)
+{
+	(void)state;
+	struct stream_settings draining = settings;
+	draining.drains = true;
+	struct stream *stream = owner_with(&draining, 0);
+	find_rows(stream, 0, 1, same_key, 1);
+	uint64_t sequence = expect_sent(stream, 0, 1);
+	expect_call(stream, 1, STREAM_TICK);
+	stream_ticked(stream, 1, STREAM_IDLE);
+	written(stream, 2, sequence);
+
+	struct stream_tick tick = expect_call(stream, 2, STREAM_TICK);
+	assert_true(tick.must_write);
+	assert_int_equal(tick.closed, 1);
+	stream_ticked(stream, 2, STREAM_NOTED);
+	assert_int_equal(stream_wait(stream, 2), 2);
+	expect_call(stream, 2, STREAM_TICK);
+	stream_ticked(stream, 2, STREAM_IDLE);
+	assert_true(stream_status(stream, 2).caught_up);
+	stream_destroy(stream);
+}
+
 /* --- a message that kills ------------------------------------------------------------------ */
 
 /* An owner after deaths, of one window that they left. */
@@ -1244,6 +1273,7 @@ static void add_result(struct simulator_result *sum, const struct simulator_resu
 	sum->unsure += result->unsure;
 	sum->epochs += result->epochs;
 	sum->renewals += result->renewals;
+	sum->quiet_renewals += result->quiet_renewals;
 	sum->cancelled += result->cancelled;
 	sum->failovers += result->failovers;
 	sum->skipped += result->skipped;
@@ -1261,7 +1291,8 @@ static void print_sum(int64_t seeds, const struct simulator_result *sum)
 	    "%lld pauses, %lld take-overs, %lld producers, %lld refusals, %lld lost "
 	    "answers, %lld epochs, %lld failovers; %lld rows found in tails, %lld of lost "
 	    "histories, %lld passes that ended early; %lld topics closed; %lld statements "
-	    "cancelled, %lld renewals alone; %lld jumps of the database's clock, %lld late calls "
+	    "cancelled, %lld renewals alone, %lld of them of sleepers that found nothing changed; "
+	    "%lld jumps of the database's clock, %lld late calls "
 	    "of "
 	    "transactions\n",
 	    (long long)seeds, (long long)sum->rows, (long long)sum->records,
@@ -1270,7 +1301,7 @@ static void print_sum(int64_t seeds, const struct simulator_result *sum)
 	    (long long)sum->unsure, (long long)sum->epochs, (long long)sum->failovers,
 	    (long long)sum->skipped, (long long)sum->rewinds, (long long)sum->passes,
 	    (long long)sum->closings, (long long)sum->cancelled, (long long)sum->renewals,
-	    (long long)sum->jumps, (long long)sum->late_calls);
+	    (long long)sum->quiet_renewals, (long long)sum->jumps, (long long)sum->late_calls);
 }
 
 static void every_row_is_published_in_order_whatever_happens(void **state)
@@ -1469,6 +1500,7 @@ int main(void)
 		after_an_hour_of_silence_the_first_record_of_a_partition_goes_alone_again),
 	    cmocka_unit_test(a_failed_page_is_asked_again_after_a_while),
 	    cmocka_unit_test(a_look_during_a_split_says_nothing_of_the_end),
+	    cmocka_unit_test(a_drain_notes_its_last_records_at_once),
 	    cmocka_unit_test(what_was_read_without_contents_is_never_sent),
 	    cmocka_unit_test(a_row_that_is_yet_to_come_has_not_outlived_a_renewal),
 	    cmocka_unit_test(a_row_that_was_not_asked_for_did_not_kill_and_is_asked_for_yet),

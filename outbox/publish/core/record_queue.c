@@ -281,6 +281,8 @@ void record_queue_add(struct record_queue *queue, int64_t tick, bool listed, boo
 	    .convicted = convicted || refused,
 	    .topic_refused = refused && !convicted,
 	};
+	/* the text that came with the message may not outlive the page */
+	record_queue_at(queue, queue->end)->message.topic = topic->name;
 	record_queue_key_added(queue, record_queue_at(queue, queue->end));
 	queue->end++;
 	queue->bytes += message->bytes + RECORD_OVERHEAD;

@@ -217,6 +217,9 @@ void stream_ticked(struct stream *stream, int64_t now, enum stream_verdict verdi
 
 	if (looked) {
 		schedule_poll(stream, now, found);
+		/* The row notes the last records of a drain, which ends with one more look. */
+		if (stream->settings.drains && verdict == STREAM_NOTED && !stream->window_count)
+			stream_poll_at(stream, now, now);
 		count_look(stream, verdict);
 		stream->found_nothing = verdict == STREAM_IDLE;
 	}
@@ -241,8 +244,20 @@ void stream_renewed(struct stream *stream, int64_t now, bool written)
 		forget_shard(stream, now, STREAM_STANDBY);
 		return;
 	}
+	/* A RENEW that was to look has not: a TICK looks now. */
+	if (stream->call.tick.may_open)
+		stream_poll_at(stream, now, now);
 	lease_renewed(stream);
 	stream->call = (struct call){0};
+}
+
+void stream_renewed_idle(struct stream *stream, int64_t now)
+{
+	assert(stream->call.tick.may_open);
+	stream_renewed(stream, now, true);
+	schedule_poll(stream, now, false);
+	count_look(stream, STREAM_IDLE);
+	stream->failures = 0;
 }
 
 void stream_unparked(struct stream *stream, int64_t digest)

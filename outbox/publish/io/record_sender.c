@@ -29,11 +29,13 @@ enum {
 	METADATA_MS = 200,
 	METADATA_AGAIN_MS = 1000,
 	FENCES_MS = 60000,
+	DRAIN_LINGER_MS = 5,
 };
 
 struct record_sender {
 	const struct publisher_settings *publisher;
 	int shard;
+	bool drains;
 	const char *identity;
 	struct stream *stream;
 	struct publish_metrics *metrics;
@@ -64,6 +66,19 @@ static bool delivers_exactly_once(const struct record_sender *sender)
 	return sender->publisher->delivery == DELIVERY_EXACTLY_ONCE;
 }
 
+/*
+ * Nobody waits for a single record of a drain, so its batches may fill: with no linger the first
+ * records of each page would be requests of their own, and a million rows would cost the broker and
+ * this process a fifth more. A transaction waits for its last batch, so it does not linger.
+ */
+static int64_t linger_ms(const struct record_sender *sender)
+{
+	int64_t of_pace = publisher_paces[sender->publisher->pace].linger_ms;
+	bool waits = sender->drains && !delivers_exactly_once(sender);
+
+	return waits && of_pace < DRAIN_LINGER_MS ? DRAIN_LINGER_MS : of_pace;
+}
+
 static bool begin_producer(struct record_sender *sender, struct err *err)
 {
 	const struct publisher_settings *publisher = sender->publisher;
@@ -73,7 +88,7 @@ static bool begin_producer(struct record_sender *sender, struct err *err)
 	    sender->identity);
 	sender->producer = producer_create_lingering(publisher->kafka, exact ? id : NULL,
 	    publisher->memory, publisher_settings_in_flight(publisher),
-	    stream_topics(sender->stream, false), publisher_paces[publisher->pace].linger_ms, err);
+	    stream_topics(sender->stream, false), linger_ms(sender), err);
 	sender->transactions = exact ? UNFENCED : NO_TRANSACTIONS;
 	sender->topic = NULL;
 	return sender->producer != NULL;
@@ -89,11 +104,13 @@ static void end_producer(struct record_sender *sender, int64_t create_at)
 }
 
 struct record_sender *record_sender_create(const struct publisher_settings *publisher, int shard,
-    const char *identity, struct stream *stream, struct publish_metrics *metrics, struct err *err)
+    bool drains, const char *identity, struct stream *stream, struct publish_metrics *metrics,
+    struct err *err)
 {
 	struct record_sender *sender = xcalloc(1, sizeof *sender);
 	sender->publisher = publisher;
 	sender->shard = shard;
+	sender->drains = drains;
 	sender->identity = identity;
 	sender->stream = stream;
 	sender->metrics = metrics;

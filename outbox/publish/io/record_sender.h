@@ -14,9 +14,11 @@ struct record_sender;
 /*
  * Checks the properties by making a first producer. All pointers must outlive it. identity: the
  * publisher's, for positions and for the id of its transactions; known once the shard was taken.
+ * drains: the records are those of a drain, so batches may wait until they are full.
  */
 struct record_sender *record_sender_create(const struct publisher_settings *publisher, int shard,
-    const char *identity, struct stream *stream, struct publish_metrics *metrics, struct err *err);
+    bool drains, const char *identity, struct stream *stream, struct publish_metrics *metrics,
+    struct err *err);
 /* Ends the producer first: afterwards it no longer uses the memory of any record. */
 void record_sender_destroy(struct record_sender *sender);
 

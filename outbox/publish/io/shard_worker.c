@@ -43,8 +43,8 @@ enum {
 	PAUSE_FOUND_US = 400,
 	PAUSE_IDLE_US = 500,
 	MANY_ROWS = 64,
-	GATHER_MS = 5, /* delay of the rows of a page */
-	GATHER_ROWS = 4096,
+	GATHER_MS = 20, /* delay of the rows of a page */
+	GATHER_ROWS = 8192,
 	NAP_US = 500,      /* between reads of a page whose rows are gathered */
 	GRACE_PART = 4,    /* grace after a statement's limit: a quarter of the limit */
 	RELEASE_MS = 2500, /* time to end a producer that is given up and write the last row */
@@ -172,11 +172,11 @@ static void heed_wake(struct shard_worker *shard_worker, int64_t now)
 		stream_hurry(shard_worker->stream, now);
 }
 
-/* The TICK is sent after this: the doorbell counts a look that began under its lock. */
+/* The call is sent after this: the doorbell counts a look that began under its lock. */
 static void note_look_begins(struct shard_worker *shard_worker, const struct stream_tick *call)
 {
 	struct doorbell *doorbell = shard_worker->options.doorbell;
-	if (doorbell && call->call == STREAM_TICK && call->may_open)
+	if (doorbell && call->may_open)
 		doorbell_look_begins(doorbell, shard_worker->seat);
 }
 
@@ -426,7 +426,8 @@ static bool take_copied_row(
 {
 	struct message message;
 	enum copy_kind kind;
-	if (!message_from_copy(row, length, shard_worker->first_row, &message, &kind, err))
+	if (!message_from_copy(row, length, shard_worker->first_row,
+		statements_usual_topic(shard_worker->statements), &message, &kind, err))
 		return false;
 	shard_worker->first_row = false;
 	if (kind == COPY_TRAILER)
@@ -439,6 +440,7 @@ static bool take_copied_row(
 	}
 
 	shard_worker->page_id = message.id;
+	statements_note_topic(shard_worker->statements, message.topic, message.topic_length);
 	publish_metrics_read(
 	    &shard_worker->metrics, stream_next_sequence(shard_worker->stream), message.due_us);
 	stream_row(shard_worker->stream, &message);
@@ -805,10 +807,16 @@ static void write_status(struct shard_worker *shard_worker, const struct stream_
 static void take_settings(struct shard_worker *shard_worker)
 {
 	pthread_mutex_lock(&shard_worker->mutex);
-	if (shard_worker->settings_changed)
+	bool changed = shard_worker->settings_changed;
+	int64_t poll_busy_ms = shard_worker->settings.poll_busy_ms;
+	if (changed)
 		stream_retune(shard_worker->stream, &shard_worker->settings);
 	shard_worker->settings_changed = false;
 	pthread_mutex_unlock(&shard_worker->mutex);
+
+	if (changed && shard_worker->options.doorbell)
+		doorbell_set_pause(
+		    shard_worker->options.doorbell, shard_worker->seat, poll_busy_ms);
 }
 
 static void note_links(struct shard_worker *shard_worker)
@@ -1088,6 +1096,7 @@ struct shard_worker *shard_worker_start(const struct shard_worker_options *optio
 
 	struct stream_settings settings = stream_settings_of(publisher);
 	settings.turn = options->turn;
+	settings.drains = options->drain;
 	shard_worker->stream = stream_create(&settings);
 	shard_worker->statements = statements_create(publisher->postgres->schema, publisher->name,
 	    options->shard, options->shards, options->owner);
@@ -1103,7 +1112,7 @@ struct shard_worker *shard_worker_start(const struct shard_worker_options *optio
 	shard_worker->resume =
 	    resume_create(publisher, options->shard, statements_identity(shard_worker->statements),
 		shard_worker->stream, &shard_worker->metrics);
-	shard_worker->sender = record_sender_create(publisher, options->shard,
+	shard_worker->sender = record_sender_create(publisher, options->shard, options->drain,
 	    statements_identity(shard_worker->statements), shard_worker->stream,
 	    &shard_worker->metrics, err);
 	if (!shard_worker->sender) {

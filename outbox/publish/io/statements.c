@@ -1,5 +1,6 @@
 #include "statements.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,9 +43,10 @@ enum {
 	SPAN_IDS_MIN = 1024,
 	SPAN_IDS_MAX = 1 << 30,
 	LATE_PARTS = 16, /* a chunk or span after a late one is smaller by this factor */
+	TOPIC_MAX = 249,
 };
 
-enum { TICK, PEEK, LOOKUP, REPEATED };
+enum { TICK, PEEK, LOOKUP, RENEWAL, REPEATED };
 
 struct statements {
 	struct link_statement repeated[REPEATED + 1];
@@ -64,6 +66,8 @@ struct statements {
 	int64_t chunk_xids;       /* size of the next chunk of bounds */
 	int64_t span_ids;         /* size of the next page */
 	int64_t upto_id, upto_at; /* end of the page in flight, and when it was sent */
+	/* The page in flight has null for the first topic, and the next page for the second; "": none. */
+	char usual_topic[TOPIC_MAX + 1], last_topic[TOPIC_MAX + 1];
 	bool elsewhere;           /* result of the last take */
 	int64_t checked; /* the connection (link.made) whose server has our log row; -1: none */
 };
@@ -81,6 +85,7 @@ struct statements *statements_create(
 	statements->span_ids = SPAN_IDS;
 	statements->peek = schema_text(sql_peek, schema);
 	statements->renew = schema_text(sql_renew, schema);
+	statements->repeated[RENEWAL] = (struct link_statement){"outbox_renew", statements->renew};
 	statements->repeated[TICK] = (struct link_statement){"outbox_tick", statements->tick};
 	statements->repeated[PEEK] = (struct link_statement){"outbox_peek", statements->peek};
 	statements->newest = schema_text(sql_newest, schema);
@@ -283,7 +288,7 @@ static bool send_renew(struct statements *statements, const struct link *log,
 	add_number_parameter(&parameters, call->new_nonce);
 	add_number_parameter(&parameters, call->lease_ms);
 	add_text_parameter(&parameters, deaths_text(statements, &call->deaths));
-	return link_send(log, statements->renew, parameters.list, parameters.count, err);
+	return send_repeated(statements, log, RENEWAL, &parameters, err);
 }
 
 static bool send_destinations(struct statements *statements, const struct link *log,
@@ -586,6 +591,35 @@ static bool answer_tick(struct statements *statements, const struct pg_result *r
 }
 
 /*
+ * The snapshot after a renewal, if no other transaction has ended: the renewal's id is the first
+ * one that `seen` does not cover, and everything else is as before. Another id in its place makes
+ * the snapshots differ, and then a TICK looks. A snapshot's text is xmin:xmax:xip,...
+ */
+static char *seen_after_renewal(const char *seen)
+{
+	char *end;
+	uint64_t from = strtoull(seen, &end, 10), upto = *end ? strtoull(end + 1, &end, 10) : 0;
+
+	return xformat("%" PRIu64 ":%" PRIu64 "%s", from + (from == upto), upto + 1, end);
+}
+
+static void answer_renewal(struct statements *statements, const struct pg_result *result,
+    struct stream *stream, int64_t now)
+{
+	bool written = text_equal(pg_value(result, 0, 0), "noted");
+	bool quiet = written && statements->call.may_open && statements->seen &&
+		     text_equal(pg_value(result, 0, 1), statements->seen);
+	char *seen = quiet ? seen_after_renewal(statements->seen) : NULL;
+
+	free(statements->seen);
+	statements->seen = seen;
+	if (quiet)
+		stream_renewed_idle(stream, now);
+	else
+		stream_renewed(stream, now, written);
+}
+
+/*
  * A tick after a peek has the rest of the call's limit. After a slow peek no tick is sent: the call
  * counts as failed, so that RENEW is next (stream_log_failed).
  */
@@ -657,7 +691,7 @@ static const char *expected_shape(const struct statements *statements, bool *ret
 	case STREAM_TICK:
 		return "ttlxxtxxxixxxlll";
 	case STREAM_RENEW:
-		return "t";
+		return "tt";
 	case STREAM_DESTINATIONS:
 		return "tixbl";
 	default:
@@ -701,7 +735,7 @@ bool statements_answer(struct statements *statements, const struct link *log,
 	if (statements->call.call == STREAM_TAKE)
 		return answer_take(statements, result, stream, now, holder, size, err);
 	if (statements->call.call == STREAM_RENEW) {
-		stream_renewed(stream, now, text_equal(pg_value(result, 0, 0), "noted"));
+		answer_renewal(statements, result, stream, now);
 		return true;
 	}
 	if (asks_of_keys(statements->call.call)) {
@@ -848,13 +882,35 @@ void statements_page_late(struct statements *statements, bool copying)
 		statements->chunk_xids = higher_of(1, statements->chunk_xids / LATE_PARTS);
 }
 
+/* A topic becomes a literal of the page, so one with other characters than Kafka allows does not. */
+void statements_note_topic(struct statements *statements, const char *topic, int32_t length)
+{
+	static const char allowed[] =
+	    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+	char name[TOPIC_MAX + 1];
+	if (topic == statements->usual_topic || length > TOPIC_MAX)
+		return;
+
+	memcpy(name, topic, (size_t)length);
+	name[length] = '\0';
+	if (name[strspn(name, allowed)] == '\0')
+		memcpy(statements->last_topic, name, (size_t)length + 1);
+}
+
+const char *statements_usual_topic(const struct statements *statements)
+{
+	return *statements->usual_topic ? statements->usual_topic : NULL;
+}
+
 static bool send_page_query(struct statements *statements, const struct link *read,
     const struct stream_page *page, struct err *err)
 {
 	const struct bounds *bounds = &statements->bounds;
+	/* the range of the page that the window's main range has */
+	int64_t from_id = higher_of(page->after_id + (page->after_id < INT64_MAX), bounds->low_id);
+	int64_t to_id = statements->upto_id < bounds->high_id ? statements->upto_id : bounds->high_id;
 	const int64_t numbers[] = {statements->shard, statements->shards, page->n, page->nonce,
-	    page->after_id, page->rows, statements->upto_id, bounds->low_id, bounds->high_id,
-	    read->limit_ms};
+	    page->after_id, page->rows, statements->upto_id, from_id, to_id, read->limit_ms};
 	char text[sizeof numbers / sizeof *numbers][24];
 	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
 		*text_write_int64(text[i], numbers[i]) = '\0';
@@ -868,8 +924,8 @@ static bool send_page_query(struct statements *statements, const struct link *re
 	    {"after", text[4], true},
 	    {"rows", text[5], true},
 	    {"upto_id", text[6], true},
-	    {"low_id", text[7], true},
-	    {"high_id", text[8], true},
+	    {"from_id", text[7], true},
+	    {"to_id", text[8], true},
 	    {"limit", text[9], true},
 	    {"low_xid", bounds->low_xid},
 	    {"sure_xid", bounds->sure_xid},
@@ -877,6 +933,8 @@ static bool send_page_query(struct statements *statements, const struct link *re
 	    {"stragglers", bounds->stragglers},
 	    {"listed", bounds->listed},
 	    {"withheld", page->withheld ? "true" : "false", true},
+	    {"topic", *statements->usual_topic ? statements->usual_topic : "null",
+		!*statements->usual_topic},
 	    {0},
 	};
 
@@ -895,5 +953,6 @@ bool statements_send_page(struct statements *statements, const struct link *read
 		return send_bounds_query(statements, read, page, err);
 	statements->upto_id = page_end(statements, page->after_id);
 	statements->upto_at = now;
+	text_copy(statements->usual_topic, sizeof statements->usual_topic, statements->last_topic);
 	return send_page_query(statements, read, page, err);
 }

@@ -47,6 +47,10 @@ bool statements_send_page(struct statements *statements, const struct link *read
     const struct stream_page *page, int64_t now, bool *ret_copying, struct err *err) MUST_CHECK;
 bool statements_bounds(
     struct statements *statements, const struct pg_result *result, struct err *err) MUST_CHECK;
+/* The topic of the rows of the page in flight whose topic is null; NULL: there is none. */
+const char *statements_usual_topic(const struct statements *statements);
+/* A row of the page came with that topic: the next page need not send it. */
+void statements_note_topic(struct statements *statements, const char *topic, int32_t length);
 /*
  * The page has ended. full: it has as many rows as it may have. Returns whether it is the window's
  * last page; if not, *ret_upto_id is the id up to which it has looked, 0: up to its last row.
