@@ -345,8 +345,8 @@ static void write_zeroes(const struct dedup_slice *slice)
 
 	for (uint64_t at = DEDUP_MAP_HEAD; at < slice->map_bytes;) {
 		uint64_t left = slice->map_bytes - at;
-		ssize_t done = pwrite(
-		    slice->map_fd, zeroes, left < ZEROES ? left : ZEROES, (off_t)at);
+		ssize_t done =
+		    pwrite(slice->map_fd, zeroes, left < ZEROES ? left : ZEROES, (off_t)at);
 		if (done <= 0)
 			return; /* the pages come one by one */
 		at += (uint64_t)done;
