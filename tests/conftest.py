@@ -71,6 +71,21 @@ def turn_of(items, seed):
     return [item for item in items if id(item) not in out]
 
 
+def group_of(item):
+    """Tests that share something costly are one group, which one worker runs, so that it is made once: the cluster of
+    three nodes, and what a file makes for all its tests."""
+    if "kafka3" in item.fixturenames:
+        return "kafka3"
+    shared = any(definitions[-1].scope == "module" for definitions in item._fixtureinfo.name2fixturedefs.values())
+    return item.path.stem if shared else None
+
+
+def pytest_itemcollected(item):
+    group = group_of(item)
+    if group and not item.get_closest_marker("xdist_group"):
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
 @pytest.hookimpl(trylast=True)  # -k has chosen
 def pytest_collection_modifyitems(config, items):
     if not config.option.full and not config.option.every:
@@ -81,7 +96,8 @@ def pytest_collection_modifyitems(config, items):
         mark = item.get_closest_marker("full")
         if mark and not config.option.full:
             item.add_marker(pytest.mark.skip(reason=f"only with --full: {mark.args[0]}"))
-    items.sort(key=lambda item: not item.get_closest_marker("long"))
+    # A group that begins late is what everybody waits for at the end.
+    items.sort(key=lambda item: (not item.get_closest_marker("long"), not item.get_closest_marker("xdist_group")))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -131,8 +147,9 @@ def scale(full):
 
 @pytest.fixture
 def seed(request):
-    """Of this test: follows from the run's seed and the test's name."""
-    return f"{request.config.option.seed}/{request.node.nodeid}"
+    """Of this test: follows from the run's seed and the test's name, to which xdist adds @ and the group."""
+    name = re.sub(r"@[^@\]]*$", "", request.node.nodeid)
+    return f"{request.config.option.seed}/{name}"
 
 
 @pytest.fixture
@@ -141,8 +158,11 @@ def chance(seed):
 
 
 @pytest.fixture(scope="session")
-def postgres():
-    with Postgres() as server:
+def postgres(request):
+    """Without fsync where only SQL is tested, and no doctor warns of it: hundreds of databases are made and dropped, and
+    each drop waits for a checkpoint. What a server that is killed has written is with the kernel, so it loses nothing."""
+    only_sql = all("sql" in item.path.parts for item in request.session.items)
+    with Postgres(fsync="off" if only_sql else "on") as server:
         yield server
 
 

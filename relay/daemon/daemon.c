@@ -152,6 +152,27 @@ static void show_upkeep_workers(struct daemon *daemon, struct text *report)
 	}
 }
 
+/* Shows the doorbells: one that is off makes messages later and rest dearer, and stops nothing. */
+static void show_doorbells(struct daemon *daemon, struct text *report)
+{
+	for (int i = 0; i < daemon->config->postgres_count; i++) {
+		if (!daemon->doorbells[i])
+			continue;
+		struct doorbell_status status = doorbell_status(daemon->doorbells[i]);
+		const struct state_row *state = &bell_states.rows[status.bell.state];
+		bool off = status.bell.state == BELL_OFF && status.problem[0];
+		bool distrust = status.bell.state == BELL_DISTRUST;
+
+		text_addf(report, "[%s] doorbell of postgres %s: %s%s%s, missed %" PRId64 "\n",
+		    distrust ? "!" : "+", daemon->config->postgres[i].name, state->name,
+		    off || distrust ? ": " : "",
+		    off        ? status.problem
+		    : distrust ? state->meaning
+			       : "",
+		    status.bell.missed);
+	}
+}
+
 static bool topics_open(struct daemon *daemon, struct text *report)
 {
 	OWNED(text_finish) struct text closed = {0};
@@ -187,6 +208,7 @@ static bool is_daemon_ready(void *context, struct text *report)
 		ready &= lookbacks_ready(daemon->lookbacks, report);
 	if (daemon->delivers)
 		ready &= delivers_ready(daemon->delivers, report);
+	show_doorbells(daemon, report);
 	show_upkeep_workers(daemon, report);
 	return ready;
 }

@@ -29,10 +29,16 @@
 enum {
 	CONNECT_MS = 5000,
 	LOOK_MS = 15000,
-	REST_LOOK_MS = 60000,
 	IDS_MS = 2000,
-	LONGEST_SLEEP_MS = 1000
+	REST_IDS_MS = 6000, /* of the sequence alone */
+	REST_LOOK_MS = 60000,
+	REST_LOG_MS = 300000, /* the log gets a row for each renewal of a lease only */
+	REST_INTERVALS = 5,   /* at most so many times as rare as upkeep_interval */
+	LONGEST_SLEEP_MS = 3600000
 };
+
+/* As a thread's last turn: it waits for work, and so cannot be stalled. */
+#define TURN_WAITS INT64_MAX
 
 struct backlog_metrics {
 	struct metric *unpublished_rows, *unpublished_age;
@@ -81,7 +87,7 @@ struct upkeep_worker {
 	struct log_upkeep *log_upkeep;
 	struct pg *pg;
 	struct backoff backoff;
-	int64_t look_at, looked_at, ids_at, ids_rest_until;
+	int64_t look_at, looked_at, ids_at, ids_rest_at, ids_rest_until;
 	bool empty; /* the newest look found every publisher, and no row that waits */
 	struct id_watch ids;
 	int64_t sleep; /* the doorbell's, when the ids were watched; 0: it did not sleep */
@@ -90,9 +96,10 @@ struct upkeep_worker {
 	struct archiver *archiver;
 	/* of the tables' */
 	struct upkeep *upkeep;
-	int64_t upkeep_at;
+	int64_t upkeep_at, upkeep_rest_at; /* the next step; the same while the doorbell sleeps */
 
 	pthread_mutex_t mutex; /* guards what follows */
+	bool rests;            /* is_at_rest, when the ids were watched */
 	pthread_cond_t changed;
 	bool stop, retuned;
 	int running; /* threads */
@@ -280,9 +287,11 @@ static void lose_look_connection(struct upkeep_worker *worker, const struct err 
 
 static bool connect_and_look(struct upkeep_worker *worker, struct err *err)
 {
-	if (!worker->pg)
+	if (!worker->pg) {
 		worker->pg = pg_connect(
 		    worker->postgres->dsn, "outbox-relay upkeep worker", CONNECT_MS, err);
+		id_watch_reconnects(&worker->ids);
+	}
 	return worker->pg && look_at_publishers(worker, err);
 }
 
@@ -311,6 +320,20 @@ static int64_t step_look(struct upkeep_worker *worker)
 	return clock_ms() + (is_at_rest(worker) && worker->empty ? REST_LOOK_MS : LOOK_MS);
 }
 
+/* What waits for long at rest is done soon when messages come again. */
+static void tell_rest(struct upkeep_worker *worker, bool rests)
+{
+	int64_t soon = clock_ms() + LOOK_MS;
+
+	pthread_mutex_lock(&worker->mutex);
+	if (worker->rests && !rests) {
+		worker->log_at = worker->log_at < soon ? worker->log_at : soon;
+		pthread_cond_broadcast(&worker->changed); /* the thread of the tables */
+	}
+	worker->rests = rests;
+	pthread_mutex_unlock(&worker->mutex);
+}
+
 /* On the connection of the look: without one, the look connects first. */
 static int64_t step_ids(struct upkeep_worker *worker)
 {
@@ -318,12 +341,16 @@ static int64_t step_ids(struct upkeep_worker *worker)
 
 	bool rested = is_at_rest(worker), rests = rested && clock_ms() < worker->ids_rest_until;
 
+	tell_rest(worker, rested);
 	worker->sleep = worker->doorbell ? doorbell_sleep(worker->doorbell) : 0;
 	if (!rests)
-		worker->ids_rest_until = clock_ms() + LOOK_MS;
+		worker->ids_rest_until = clock_ms() + REST_LOOK_MS;
 	/* The next look was put off as nothing changed. */
 	if (!rested && worker->look_at > worker->looked_at + LOOK_MS)
 		worker->look_at = worker->looked_at + LOOK_MS;
+	if (rests && clock_ms() < worker->ids_rest_at)
+		return clock_ms() + IDS_MS;
+	worker->ids_rest_at = clock_ms() + REST_IDS_MS;
 	if (worker->pg && !id_watch_step(&worker->ids, worker->pg, rests, &err))
 		lose_look_connection(worker, &err);
 	return clock_ms() + IDS_MS;
@@ -331,14 +358,13 @@ static int64_t step_ids(struct upkeep_worker *worker)
 
 /* --- the loop ------------------------------------------------------------------------------- */
 
-/* Sleeps until `due`, until a request comes, or for a moment. Call it with the mutex. */
+/* Sleeps until `due` or until something changes. Call it with the mutex. */
 static void sleep_until(struct upkeep_worker *worker, int64_t due)
 {
 	int64_t wait = due - clock_ms();
 	struct timespec at;
 
-	/* The caller notes its turn after each sleep: probes take a long silence for a stall. */
-	wait = wait < LONGEST_SLEEP_MS ? wait : LONGEST_SLEEP_MS;
+	wait = wait < 0 ? 0 : wait < LONGEST_SLEEP_MS ? wait : LONGEST_SLEEP_MS;
 	clock_gettime(CLOCK_MONOTONIC, &at);
 	at.tv_sec += (at.tv_nsec / 1000000 + wait) / 1000;
 	at.tv_nsec = (at.tv_nsec / 1000000 + wait) % 1000 * 1000000;
@@ -351,29 +377,53 @@ static bool wait_for_upkeep_work(struct upkeep_worker *worker)
 	bool stop;
 
 	pthread_mutex_lock(&worker->mutex);
-	worker->status.turn_ms = clock_ms();
-	while (!worker->stop && !worker->retuned && worker->upkeep_at > clock_ms()) {
-		sleep_until(worker, worker->upkeep_at);
-		worker->status.turn_ms = clock_ms();
+	worker->status.turn_ms = TURN_WAITS;
+	while (!worker->stop && !worker->retuned) {
+		int64_t due = worker->rests ? worker->upkeep_rest_at : worker->upkeep_at;
+
+		if (due <= clock_ms())
+			break;
+		sleep_until(worker, due);
 	}
+	worker->status.turn_ms = clock_ms();
 	stop = worker->stop;
 	/* Here and not in upkeep_worker_retune: this thread owns the upkeep. */
-	if (worker->retuned) {
+	if (worker->retuned)
 		upkeep_reload(worker->upkeep, &worker->settings);
-		worker->upkeep_at = 0;
-	}
 	worker->retuned = false;
 	pthread_mutex_unlock(&worker->mutex);
 	return !stop;
 }
 
-static void note_upkeep(struct upkeep_worker *worker)
+/* The interval of upkeep at rest, `most` at most. */
+static int64_t rest_interval(int64_t interval, int64_t most)
+{
+	int64_t rest = interval * REST_INTERVALS;
+	return rest < most ? rest : most;
+}
+
+/*
+ * The step after this one, at rest: rare, but early enough for partitions of a short period. A
+ * problem, or work that was left over, is not put off.
+ */
+static int64_t upkeep_at_rest(const struct upkeep_worker *worker, int64_t at)
+{
+	int64_t interval = worker->settings.upkeep_interval_ms;
+	int64_t rest = rest_interval(interval, worker->settings.partition_every_ms / 4);
+	bool early = at < clock_ms() + interval / 2 || worker->status.problem[0];
+
+	return early || rest < interval ? at : at + rest - interval;
+}
+
+static void note_upkeep(struct upkeep_worker *worker, int64_t at)
 {
 	const struct upkeep_status *upkeep = upkeep_status(worker->upkeep);
 
 	pthread_mutex_lock(&worker->mutex);
 	text_copy(worker->status.problem, sizeof worker->status.problem,
 	    upkeep->problem[0] ? upkeep->problem : upkeep->lock_holder);
+	worker->upkeep_at = at;
+	worker->upkeep_rest_at = upkeep_at_rest(worker, at);
 	/* the archiver begins at once with a partition that this step has detached */
 	worker->archive_at = 0;
 	pthread_cond_broadcast(&worker->changed);
@@ -386,7 +436,7 @@ static bool wait_for_log_work(struct upkeep_worker *worker)
 	bool stop;
 
 	pthread_mutex_lock(&worker->mutex);
-	worker->log_turn_ms = clock_ms();
+	worker->log_turn_ms = TURN_WAITS;
 	for (;;) {
 		int64_t due = worker->look_at < worker->log_at ? worker->look_at : worker->log_at;
 
@@ -394,8 +444,8 @@ static bool wait_for_log_work(struct upkeep_worker *worker)
 		if (worker->stop || worker->requests > worker->taken_requests || due <= clock_ms())
 			break;
 		sleep_until(worker, due);
-		worker->log_turn_ms = clock_ms();
 	}
+	worker->log_turn_ms = clock_ms();
 	stop = worker->stop;
 	/* Taken before the look, so that a request during the look causes another one. */
 	if (worker->requests > worker->taken_requests)
@@ -419,6 +469,9 @@ static void step_log_partitions(struct upkeep_worker *worker)
 	/* Without the mutex: the step waits for the server. */
 	at = log_upkeep_step(worker->log_upkeep, clock_ms(), interval);
 	pthread_mutex_lock(&worker->mutex);
+	/* A problem is not put off. */
+	if (worker->rests && !log_upkeep_problem(worker->log_upkeep)[0])
+		at = clock_ms() + rest_interval(interval, REST_LOG_MS);
 	worker->log_at = at;
 	text_copy(worker->log_problem, sizeof worker->log_problem,
 	    log_upkeep_problem(worker->log_upkeep));
@@ -441,8 +494,8 @@ static void *run_table_upkeep(void *context)
 
 	pg_interrupt_by(worker->stop_fd);
 	while (wait_for_upkeep_work(worker)) {
-		worker->upkeep_at = upkeep_step(worker->upkeep, clock_ms());
-		note_upkeep(worker);
+		int64_t at = upkeep_step(worker->upkeep, clock_ms());
+		note_upkeep(worker, at);
 	}
 	end_worker_thread(worker);
 	return NULL;
@@ -665,6 +718,8 @@ struct upkeep_worker_status upkeep_worker_status(struct upkeep_worker *worker)
 	status = worker->status;
 	if (worker->log_turn_ms < status.turn_ms)
 		status.turn_ms = worker->log_turn_ms;
+	if (status.turn_ms == TURN_WAITS)
+		status.turn_ms = clock_ms();
 	if (worker->log_problem[0])
 		text_copy(status.problem, sizeof status.problem, worker->log_problem);
 	else if (!status.problem[0] && worker->archive_problem[0])

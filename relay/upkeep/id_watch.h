@@ -15,9 +15,15 @@ struct id_watch {
 	int64_t highest;               /* the largest id that the sequence gave out */
 	int64_t last;                  /* the sequence at the last step */
 	bool unordered;                /* CACHE or INCREMENT is wrong, and this was logged */
+	bool prepared;                 /* the session has the statement that reads the sequence */
 };
 
 /* Makes the metrics: a counter that is there from the start shows its first change. */
 void id_watch_init(struct id_watch *watch, const char *database, const char *schema);
-/* rests: no message was written since the last step, so only a changed sequence is of interest. */
+/* The next step has a new session. */
+void id_watch_reconnects(struct id_watch *watch);
+/*
+ * rests: the doorbell sleeps, and no message was written since the last step, so only a changed
+ * sequence is of interest.
+ */
 bool id_watch_step(struct id_watch *watch, struct pg *pg, bool rests, struct err *err) MUST_CHECK;

@@ -36,6 +36,7 @@ struct table {
 	const struct postgres_settings *settings;
 	struct upkeep_table *status;
 	bool busy; /* a lock was not free */
+	bool made; /* a partition */
 };
 
 static void set_table_gauge(const struct table *table, const struct metric *metric, double value)
@@ -66,6 +67,7 @@ static void note_partition_outcome(
 static void note_made(void *context, int64_t from_us)
 {
 	struct table *table = context;
+	table->made = true;
 	time_t from_s = from_us / 1000000;
 	struct tm utc;
 	char from[32] = "";
@@ -117,15 +119,20 @@ static bool empty_default(struct table *table, struct err *err)
 	return watch_default(table, err); /* a row that no partition takes is still there */
 }
 
-static bool make_partitions_ahead(struct table *table, struct err *err)
+static bool read_partition_list(
+    const struct table *table, struct partition_list *ret_list, struct err *err)
 {
-	OWNED(partition_list_finish) struct partition_list list = {0};
+	return partition_list(table->pg, table->settings->schema, table->name,
+	    table->settings->partition_every_ms, ret_list, err);
+}
+
+static bool make_partitions_ahead(
+    struct table *table, const struct partition_list *list, struct err *err)
+{
 	enum partition_outcome outcome;
 
-	if (!partition_list(table->pg, table->settings->schema, table->name,
-		table->settings->partition_every_ms, &list, err) ||
-	    !partition_make_ahead(
-		table->pg, table->settings, table->name, &list, note_made, table, &outcome, err))
+	if (!partition_make_ahead(
+		table->pg, table->settings, table->name, list, note_made, table, &outcome, err))
 		return false;
 
 	if (outcome != PARTITION_MADE && outcome != PARTITION_EXISTS)
@@ -286,13 +293,18 @@ static void show_partitions(struct table *table, const struct partition_list *li
 
 static bool tend_table(struct table *table, struct err *err)
 {
-	/* In this order: a partition is not made over rows in the default one. */
-	if (!empty_default(table, err) || !make_partitions_ahead(table, err))
-		return false;
 	OWNED(partition_list_finish) struct partition_list list = {0};
-	if (!partition_list(table->pg, table->settings->schema, table->name,
-		table->settings->partition_every_ms, &list, err))
+
+	/* In this order: a partition is not made over rows in the default one. */
+	if (!empty_default(table, err) || !read_partition_list(table, &list, err) ||
+	    !make_partitions_ahead(table, &list, err))
 		return false;
+
+	if (table->made) {
+		partition_list_finish(&list);
+		if (!read_partition_list(table, &list, err))
+			return false;
+	}
 	show_partitions(table, &list);
 	return drop_behind(table, &list, err);
 }

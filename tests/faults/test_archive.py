@@ -111,7 +111,7 @@ def test_a_partition_is_archived_checked_dropped_restored_and_replayed(
     plain = subprocess.run(["zstd", "-dc", path], capture_output=True, check=True).stdout
     assert plain.startswith(b"PGCOPY\n\xff\r\n\0") and len(plain) == int(event["bytes"])
     relay.wait_for(lambda: relay.metric("relay_archive_waiting") == 0)
-    assert relay.metric("relay_archived_bytes_total") == len(plain)
+    relay.wait_for(lambda: relay.metric("relay_archived_bytes_total") == len(plain), what="the metric")
     listed = json.loads(partition(database, "list", "--json", "--table=message")[1])
     assert [(each["state"], each["rows"], each["place"]) for each in listed
             if each["partition"] == LEAF] == [("archived", rows, path)]
@@ -259,7 +259,7 @@ def test_a_full_disk_is_reported_with_its_cure_and_loses_nothing(old, folder, ar
     one_line(event, str(folder), "No space left on device", "make room on its disk, or set archive_path")
     held, = tables(old)
     assert digest(old, held) == before and os.listdir(folder) == ["other"]
-    assert relay.metric("relay_archive_waiting") == 1
+    relay.wait_for(lambda: relay.metric("relay_archive_waiting") == 1, what="the metric")
     wait_for(lambda: "No space left" in relay.get("/readyz?verbose")[1], 30, "the problem in the report")
     full.free()
     relay.wait_event("archive_works_again")

@@ -84,7 +84,7 @@ def test_a_dump_in_another_cluster_is_refused_until_a_rebase_and_goes_on_then(
         relay.wait_for(lambda: relay.readiness_says(
             503, "[-] publisher main/0: standby", "[-] publisher other/1", "another database cluster", CURE),
             what="its readiness")
-        assert relay.metric("relay_elsewhere", publisher="main", shard="0") == 1
+        relay.wait_for(lambda: relay.metric("relay_elsewhere", publisher="main", shard="0") == 1, what="the metric")
         assert CURE in " ".join(command("status", database_url=copy.dsn).split())  # it wraps its lines
         status, findings, _ = run_command(
             ["doctor"], {"DATABASE_URL": copy.dsn,
@@ -109,7 +109,7 @@ def test_a_dump_in_another_cluster_is_refused_until_a_rebase_and_goes_on_then(
             assert verdict.duplicates == 0, verdict
         assert not {row[2] for row in copy.execute(EPOCHS)} & {row[2] for row in epochs}
         relay.wait_for(lambda: relay.get("/readyz?verbose")[0] == 200, what="its readiness")
-        assert relay.metric("relay_elsewhere", publisher="main", shard="0") == 0
+        relay.wait_for(lambda: relay.metric("relay_elsewhere", publisher="main", shard="0") == 0, what="the metric")
         assert relay.stop() == 0
 
 

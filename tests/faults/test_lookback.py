@@ -123,4 +123,4 @@ def test_a_server_that_crashes_takes_nothing_with_it_and_nothing_comes_twice(
             fragile_postgres.kill()
             fragile_postgres.start()
     world.judge()
-    assert relay.metric("relay_postgres_reconnects_total") >= crashes
+    relay.wait_for(lambda: relay.metric("relay_postgres_reconnects_total") >= crashes, what="the metric")

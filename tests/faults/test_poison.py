@@ -86,7 +86,7 @@ def says_why(relay, command, topic, row):
     relay.wait_for(lambda: reason in relay.get("/readyz?verbose")[1], what="the reason")
     assert relay.get("/readyz")[0] == 503
     assert relay.get("/livez")[0] == 200
-    assert relay.metric("relay_refused", publisher="main") == 1
+    relay.wait_for(lambda: relay.metric("relay_refused", publisher="main") == 1, what="the metric")
     wrapped = command("status", admin_listen=f"127.0.0.1:{relay.admin_port}")
     assert reason in " ".join(wrapped.split())
 

@@ -37,7 +37,7 @@ def test_the_next_owner_skips_what_is_there(make_relay, make_writers, judge):
     relay.start()
     judge(1, 20_000, none=True)
     relay.wait_for(lambda: relay.metric("relay_skipped_total"), what="the figure")
-    assert relay.metric("relay_tails_read_total") >= 1
+    relay.wait_for(lambda: relay.metric("relay_tails_read_total"), what="the figure of the tails")
 
 
 def test_nothing_is_looked_for_without_resume(make_relay, make_writers, judge):
@@ -47,6 +47,7 @@ def test_nothing_is_looked_for_without_resume(make_relay, make_writers, judge):
     die_with_records_unnoted(relay, writers)
     relay.start()
     assert judge(1, 20_000).duplicates > 0
+    relay.wait_for(lambda: relay.metric("relay_published_total"), what="the figures of the worker")
     assert relay.metric("relay_skipped_total") == relay.metric("relay_tails_read_total") == 0
 
 
@@ -224,6 +225,8 @@ def test_very_many_records_that_are_not_noted_are_found_within_the_memory(
     later = make_writers(dsn=copy.dsn, connections=2, keys=20, prefix="later")
     later.run(50)
     until_published(database=copy)
+    # A worker copies its figures to the metrics every 100 ms, so they follow the log's row.
+    relay.wait_for(lambda: relay.metric("relay_skipped_total") >= rows, what="the figure")
     skipped, peak = relay.metric("relay_skipped_total"), relay.process.peak_memory()
     print(f"{skipped:.0f} rows found, peak memory {peak / MIB:.1f} MiB")
     verdict = audit(committed_messages(copy.dsn), read_topics(kafka.bootstrap, [topic], isolation),

@@ -324,8 +324,9 @@ def test_a_broker_that_goes_away_and_comes_back_is_waited_for_and_else_the_sende
         cluster.resume()
         waiting.join()
         assert answers[0].status == 202
-        assert relay.metric("relay_api_messages_total", result="acknowledged") == 2
-        assert relay.metric("relay_api_requests_total", verb="commit", code="503") == 1
+        relay.wait_for(lambda: relay.metric("relay_api_messages_total", result="acknowledged") == 2, what="the metric")
+        relay.wait_for(lambda: relay.metric("relay_api_requests_total", verb="commit", code="503") == 1,
+                       what="the metric")
 
 
 def send_many(api, senders, done, answers):
@@ -495,7 +496,8 @@ def test_an_operator_decides_one_by_one_or_all_that_match_with_a_reason(api, dat
     assert operate("rollback", ids=[["orders", "2"]])["done"] == 1
     assert operate("retry", filter={"state": "parked", "type": "orders"})["done"] == 3
     # what is asked anew is decided by nobody yet
-    assert api.relay.metric("relay_lookback_decisions_total", section="orders", source="operator") == 3
+    api.relay.wait_for(lambda: api.relay.metric("relay_lookback_decisions_total", section="orders", source="operator") == 3,
+                       what="the metric")
     assert operate("commit", status=404, ids=[["orders", "0"]])["code"] == "not_found"
     assert operate("commit", status=404, filter={"state": "parked"})["code"] == "not_found"
 

@@ -83,7 +83,7 @@ def test_ids_of_parked_and_scheduled_messages_come_again(database, kafka, topic,
     relay.wait_for(lambda: database.execute(KEPT) == [(6, 5)], what="what is kept now")
     told = relay.wait_event("id_sequence_went_back")[0]
     assert "RESTART IDENTITY" in told["consequence"] and int(told["raised_to"]) > int(told["highest_id"])
-    assert relay.metric("relay_id_sequence_raised_total") >= 1
+    relay.wait_for(lambda: relay.metric("relay_id_sequence_raised_total") >= 1, what="the metric")
     assert next_id(database) > int(told["highest_id"])
     kafka.alter_topic(topic, max_message_bytes=1_048_588)
     database.execute("UPDATE outbox.scheduled SET deliver_at = clock_timestamp()")
@@ -105,13 +105,13 @@ def test_writers_draw_ids_ahead(database, kafka, topic, make_relay, make_writers
     database.execute(f"ALTER SEQUENCE {SEQUENCE} CACHE 20")
     told = relay.wait_event("id_sequence_unordered")[0]
     assert told["cache"] == "20" and "cache 1" in told["cure"]
-    assert relay.metric("relay_id_sequence_unordered") == 1
+    relay.wait_for(lambda: relay.metric("relay_id_sequence_unordered") == 1, what="the metric")
     make_writers(connections=6, keys=50).run(1000)
     judge_all(relay)
     assert relay.events("id_sequence_went_back") == []
     database.execute(f"ALTER SEQUENCE {SEQUENCE} CACHE 1")
     relay.wait_event("id_sequence_ordered")
-    assert relay.metric("relay_id_sequence_unordered") == 0
+    relay.wait_for(lambda: relay.metric("relay_id_sequence_unordered") == 0, what="the metric")
 
 
 def test_ids_go_down(database, kafka, topic, make_relay, judge_all):

@@ -63,15 +63,17 @@ def test_probes_are_answered_whatever_2000_hostile_clients_do(relay, sources):
     head = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
     times = []
     with Attack(relay.admin_port, 2000, head, sources) as attack:
-        first = attack.rounds
-        while len(times) < 60 or attack.rounds < first + 10:
+        first, started = attack.rounds, time.monotonic()
+        # A busy machine makes rounds and clients slower: counts are waited for.
+        while len(times) < 60 or attack.rounds < first + 10 or attack.cut_off <= 500:
+            assert time.monotonic() - started < 300, (len(times), attack.rounds - first, attack.cut_off)
             for path in ("/livez", "/readyz", "/metrics"):
                 begun = time.monotonic()
                 assert relay.get(path)[0] == 200, (path, len(times))
                 times.append(time.monotonic() - begun)
-        assert attack.cut_off > 500
         assert relay.metric("relay_listener_connections", listener="admin") <= 1024
-        assert relay.metric("relay_listener_refused_total", listener="admin", reason="evicted") > 500
+        relay.wait_for(lambda: relay.metric("relay_listener_refused_total", listener="admin", reason="evicted") > 500,
+                       what="500 evicted clients")
     assert statistics.median(times) < 2 and max(times) < 20, sorted(times)[-5:]
 
 
@@ -81,11 +83,11 @@ def test_applications_are_answered_whatever_2000_hostile_clients_do(relay, sourc
             b"Content-Type: application/json\r\n\r\n" + b"x" * 1000)
     times = []
     with Attack(relay.api.port, 2000, head, sources) as attack:
-        for _ in range(50):
+        while len(times) < 50 or attack.cut_off <= 500:
+            assert sum(times) < 300, attack.cut_off
             begun = time.monotonic()
             assert relay.api.post("commit", {}).code == "missing_field"
             times.append(time.monotonic() - begun)
-        assert attack.cut_off > 500
     assert statistics.median(times) < 2 and max(times) < 20, sorted(times)[-5:]
 
 
@@ -155,7 +157,8 @@ def test_a_body_has_its_time_to_arrive_however_often_a_byte_comes(make_api_relay
                     if sock.recv(1000) == b"":
                         raise ConnectionError("cut off")
         assert least < time.monotonic() - begun < 20
-    assert relay.metric("relay_listener_refused_total", listener="api", reason="late") == 1
+    relay.wait_for(lambda: relay.metric("relay_listener_refused_total", listener="api", reason="late") == 1,
+                   what="the metric")
 
 
 def test_a_client_that_does_not_read_its_answers_keeps_no_memory(relay):
@@ -356,7 +359,7 @@ def test_wrong_tokens_make_later_ones_of_their_address_slow_and_are_counted(rela
         assert code == 401
         times.append(took)
     assert sum(times) > 5 and times[-1] > 2
-    assert relay.metric("relay_api_wrong_tokens_total") == before + 9
+    relay.wait_for(lambda: relay.metric("relay_api_wrong_tokens_total") == before + 9, what="the metric")
     # Neither another address waits for that, nor a client of the same one that has a token.
     assert wrong_time(relay.api, "127.0.0.10", "a-wrong-token-of-another")[1] < 2
     begun = time.monotonic()
@@ -366,7 +369,7 @@ def test_wrong_tokens_make_later_ones_of_their_address_slow_and_are_counted(rela
     assert time.monotonic() - begun < 2
     # A request without a token guesses nothing.
     assert relay.api.as_(None).get().status == 401
-    assert relay.metric("relay_api_wrong_tokens_total") == before + 10
+    relay.wait_for(lambda: relay.metric("relay_api_wrong_tokens_total") == before + 10, what="the metric")
 
 
 # --- the configuration ----------------------------------------------------------------------------

@@ -305,7 +305,7 @@ def test_an_idle_partition_with_one_overdue_prepare_is_looked_back_all_the_same(
     case.application.prepare("2", check_after="1h")
     case.application.commit("1")
     relay.wait_for(lambda: case.overdue() == [], what="the decision")
-    assert relay.metric("relay_lookback_promoted_total") == 1
+    relay.wait_for(lambda: relay.metric("relay_lookback_promoted_total") == 1, what="the metric")
 
 
 def test_a_partition_that_lags_is_not_looked_back(case):
@@ -545,7 +545,7 @@ def test_whoever_does_not_decide_is_asked_until_the_answer_is_clear(case, busine
     relay.wait_for(lambda: len(case.decided()) == 7, what="all answers")
     wait_for(lambda: case.ids() == ["1", "3", "4", "6"], 60, "their messages")
     assert case.overdue() == [] and case.conflicts() == []
-    assert relay.metric("relay_lookback_decisions_total", source="check") == 7
+    relay.wait_for(lambda: relay.metric("relay_lookback_decisions_total", source="check") == 7, what="the metric")
     status, output, error = run_command(["status", "--config", relay.arguments[-1]], relay.settings)
     assert status == 0, error
     assert '  relay_lookback_decisions_total{section="shop",source="check"} 7\n' in output

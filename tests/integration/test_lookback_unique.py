@@ -174,7 +174,8 @@ def test_the_commands_and_the_http_interface_say_duplicate(database, make_relay,
     assert second["state"] == "duplicate"
     decision = second["prepares"][0]["decision"]
     assert decision["duplicate"] and decision["event_id"] == first["prepares"][0]["event_id"]
-    assert relay.metric("relay_lookback_decisions_total", section="orders", source="operator") == 1
+    relay.wait_for(lambda: relay.metric("relay_lookback_decisions_total", section="orders", source="operator") == 1,
+                   what="the metric")
 
     settings = {"DATABASE_URL": database.dsn}
     why = ["--reason", "ticket 7", "--yes"]

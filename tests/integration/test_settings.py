@@ -1,6 +1,7 @@
 """What the database or the role sets for others changes nothing: our sessions, and the functions that others
 call, set what they depend on."""
 
+import contextlib
 import json
 import zlib
 
@@ -34,20 +35,36 @@ def hostile(version):
     return settings
 
 
-@pytest.fixture
-def database(empty_database):
+@contextlib.contextmanager
+def hostile_logins(database):
     """With logins of which every setting is a hostile one."""
-    version = int(empty_database.execute("SHOW server_version_num")[0][0])
+    version = int(database.execute("SHOW server_version_num")[0][0])
     try:
         for role in ROLES:
-            empty_database.execute(f"CREATE ROLE {role} LOGIN SUPERUSER")
+            database.execute(f"CREATE ROLE {role} LOGIN SUPERUSER")
             for name, value in hostile(version).items():
-                empty_database.execute(f"ALTER ROLE {role} SET {name} = {value}")
-        yield empty_database
+                database.execute(f"ALTER ROLE {role} SET {name} = {value}")
+        yield database
     finally:
         for role in ROLES:
-            empty_database.execute(f"DROP OWNED BY {role} CASCADE")
-            empty_database.execute(f"DROP ROLE {role}")
+            database.execute(f"DROP OWNED BY {role} CASCADE")
+            database.execute(f"DROP ROLE {role}")
+
+
+@pytest.fixture
+def database(empty_database):
+    with hostile_logins(empty_database) as database:
+        yield database
+
+
+@pytest.fixture
+def migrated_database(empty_database, migrated):
+    """With the schema, of a role without such settings."""
+    server, name = empty_database.postgres, empty_database.name
+    server.drop_database(name)
+    server.create_database(name, template=migrated())
+    with hostile_logins(empty_database) as database:
+        yield database
 
 
 @pytest.fixture(params=["direct", "pooled"])
@@ -127,9 +144,9 @@ def test_a_store_of_dedup_remembers_whatever_the_role_sets(database, kafka):
         assert store.check(*ids) == ["done"] * 5
 
 
-def test_an_application_with_such_settings_publishes_and_takes_ids(database, topic):
+def test_an_application_with_such_settings_publishes_and_takes_ids(migrated_database, topic):
     """Its own limits and isolation hold for itself."""
-    database.migrate()
+    database = migrated_database
     connection = database.postgres.connect(database.name, user="reader")
     cursor = connection.cursor()
     cursor.execute("SET statement_timeout = 0; SET lock_timeout = 0;"
@@ -178,8 +195,8 @@ CALLS = [
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_functions_that_others_call_mean_the_same_in_such_a_session(database, call):
-    database.migrate()
+def test_functions_that_others_call_mean_the_same_in_such_a_session(migrated_database, call):
+    database = migrated_database
     answers = []
     for user in (None, "reader"):
         connection = database.postgres.connect(database.name, user=user)
@@ -188,5 +205,6 @@ def test_functions_that_others_call_mean_the_same_in_such_a_session(database, ca
         cursor.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
         cursor.execute(call)
         answers.append(cursor.fetchall())
+        connection.rollback()  # frees its locks; after close() alone the server frees them some time later
         connection.close()
     assert answers[0] and answers[0] == answers[1]

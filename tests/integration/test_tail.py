@@ -309,7 +309,6 @@ def test_the_client_ends_when_nothing_is_asked_for_a_while(kafka, topic, make_re
     wait_for(lambda: len(os.listdir(threads)) == 1, WAIT, "the end of librdkafka's threads")
 
 
-@pytest.mark.alone
 def test_a_frozen_broker_blocks_nothing_and_is_read_when_it_goes_on(make_reader):
     with Kafka(nodes=1) as cluster:
         topic = cluster.create_topic("frozen", partitions=12)
@@ -334,7 +333,7 @@ def test_a_frozen_broker_blocks_nothing_and_is_read_when_it_goes_on(make_reader)
         reader.ask(topic, 4, 7)
         reader.close()
         # Sanitizers and other work may delay a call; a wait for the network takes seconds.
-        assert reader.longest <= 500
+        assert reader.longest <= 1500
 
 
 @pytest.mark.rotated("brokers")

@@ -3,6 +3,7 @@
 The words are those of docs/explain/glossary.md. A new word for an old thing is added here with the old one.
 """
 
+import functools
 import os
 import re
 from collections import defaultdict
@@ -68,22 +69,24 @@ def of_two_files(statics, folder):
             if len(where) > 1 and any(os.path.dirname(place) == folder for place in where)]
 
 
-STATICS = {path: static_functions(read(path)) for path in PRODUCT}
+@functools.cache
+def statics_of_tree():
+    return {path: static_functions(read(path)) for path in PRODUCT}
 
 
 def test_static_functions_are_found():
-    assert sum(map(len, STATICS.values())) > 2000
-    assert "make_one_line" in STATICS["outbox/base/errors.c"]
+    assert sum(map(len, statics_of_tree().values())) > 2000
+    assert "make_one_line" in statics_of_tree()["outbox/base/errors.c"]
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_a_static_function_has_a_name_of_two_words(folder):
-    none_of(of_one_word(STATICS, folder), "say what it does and to what: run_verify, refuse_prepare")
+    none_of(of_one_word(statics_of_tree(), folder), "say what it does and to what: run_verify, refuse_prepare")
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_a_static_function_has_a_name_that_no_other_file_uses(folder):
-    none_of(of_two_files(STATICS, folder), "name what the function of this file is about")
+    none_of(of_two_files(statics_of_tree(), folder), "name what the function of this file is about")
 
 
 @pytest.mark.parametrize("text, names", [

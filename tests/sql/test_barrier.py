@@ -131,7 +131,7 @@ def mariadb():
         yield server
 
 
-@pytest.fixture(params=["postgres", "mariadb"])
+@pytest.fixture(params=["postgres", pytest.param("mariadb", marks=pytest.mark.xdist_group("test_barrier"))])
 def business(request):
     if request.param == "postgres":
         return OnPostgres(request.getfixturevalue("empty_database"))

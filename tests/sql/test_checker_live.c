@@ -1,6 +1,6 @@
 /*
  * relay/lookback/checker against a living Postgres (TEST_DATABASE_URL), with a transport of the
- * test's own: what the business answers, and when, is up to each test. Each has a schema of its
+ * test's own: what the business answers, and when, is up to each test. Each has a database of its
  * own.
  */
 #include <setjmp.h>
@@ -17,7 +17,7 @@
 #include <time.h>
 #include "checker.h"
 #include "clock.h"
-#include "migrate.h"
+#include "live_database.h"
 #include "pg.h"
 #include "schema_text.h"
 
@@ -176,7 +176,8 @@ static struct reply commits(int number, int times)
 
 struct stage {
 	struct pg *pg;
-	char schema[24];
+	char *database; /* its address */
+	const char *schema;
 	struct config *config;
 	struct checker *checkers[2];
 	int event_fd;
@@ -216,17 +217,18 @@ static void wait_until(struct stage *stage, int64_t wanted, const char *sql)
 
 static int set_up(void **state)
 {
-	static int number;
 	struct err err = {0};
 	struct stage *stage = calloc(1, sizeof *stage);
-	const char *dsn = getenv("TEST_DATABASE_URL");
 
-	if (!stage || !dsn)
+	if (!stage)
 		return -1;
-	snprintf(stage->schema, sizeof stage->schema, "checker_%d", ++number);
-	stage->pg = pg_connect(dsn, "test", PATIENCE_MS, &err);
-	const struct migrate_options options = {.schema = stage->schema, .no_roles = true};
-	if (!stage->pg || !migrate_up(stage->pg, &options, &err)) {
+	stage->schema = "checker_1";
+	stage->database = live_database_make(stage->schema);
+	if (!stage->database)
+		return -1;
+
+	stage->pg = pg_connect(stage->database, "test", PATIENCE_MS, &err);
+	if (!stage->pg) {
 		print_error("%s\n", err.message);
 		return -1;
 	}
@@ -250,7 +252,7 @@ static void configure(struct stage *stage, const char *lookback, const char *che
 		    "[check \"bare\"]\n[check \"broken\"]\nurl = http://broken/\n"
 		    "[check \"other\"]\nurl = http://other/\ntypes = refund\n"
 		    "[lookback \"shop\"]\ntypes = order, refund\ncheck = shop\n%s\n",
-		getenv("TEST_DATABASE_URL"), stage->schema, check, lookback);
+		stage->database, stage->schema, check, lookback);
 
 	config_destroy(stage->config);
 	stage->config = config_parse("test", ini, nothing, &err);
@@ -285,9 +287,9 @@ static int tear_down(void **state)
 
 	stop(stage, 0);
 	stop(stage, 1);
-	run(stage, "drop schema outbox cascade");
 	config_destroy(stage->config);
 	pg_destroy(stage->pg);
+	live_database_drop(stage->database);
 	close(stage->event_fd);
 	free(stage);
 	return 0;
@@ -622,7 +624,7 @@ static void *read_decisions(void *context)
 	struct err err = {0};
 	struct stage own = *reader->stage;
 
-	own.pg = pg_connect(getenv("TEST_DATABASE_URL"), "reader", PATIENCE_MS, &err);
+	own.pg = pg_connect(own.database, "reader", PATIENCE_MS, &err);
 	for (int i = 0; i < reader->ids; i++) {
 		owned_text char *id = xformat("'%d'", i);
 		owned_text char *sql = xformat(readers_commit, id);

@@ -17,7 +17,7 @@ PROGRAMS = sorted(os.path.basename(path)[:-2]
 @pytest.fixture(scope="module")
 def own_postgres():
     """Not the shared one: such a program terminates backends as it likes."""
-    with Postgres() as server:
+    with Postgres(fsync="off") as server:
         yield server
 
 

@@ -20,6 +20,45 @@ def writer(database):
     connection.close()
 
 
+class Owner:
+    """execute() of the database's owner, in the transaction of a writer."""
+
+    def __init__(self, cursor):
+        self.cursor = cursor
+
+    def execute(self, statement, parameters=None):
+        self.cursor.execute("set local role none")
+        self.cursor.execute(statement, parameters)
+        found = self.cursor.fetchall()
+        self.cursor.execute("set local role outbox_writer")
+        return found
+
+
+@pytest.fixture(scope="module")
+def common_database(postgres, migrated, make_database):
+    postgres.create_database("message_common", template=migrated())
+    yield make_database(postgres, "message_common")
+    postgres.drop_database("message_common")
+
+
+@pytest.fixture
+def undone_writer(common_database):
+    """A writer's cursor as well, in a transaction that is rolled back: a database of its own costs each case more
+    than all else that it does."""
+    connection = common_database.connect(autocommit=False)
+    cursor = connection.cursor()
+    cursor.execute("set local role outbox_writer")
+    yield cursor
+    connection.rollback()
+    connection.close()
+
+
+@pytest.fixture
+def undone(undone_writer):
+    """What undone_writer has written, as the owner sees it."""
+    return Owner(undone_writer)
+
+
 PUBLISHED = ("outbox.published_bytes(key, key_bytes) as key, "
              "outbox.published_bytes(payload, payload_bytes) as payload")
 
@@ -43,12 +82,14 @@ def test_a_writer_inserts_copies_and_publishes(database, writer, tmp_path):
 
 @pytest.mark.parametrize("column, value", [
     ("txid", "'1'"), ("id", "1"), ("created_at", "now()")])
-def test_a_writer_does_not_choose_what_orders_messages(writer, column, value):
+def test_a_writer_does_not_choose_what_orders_messages(undone_writer, column, value):
     with pytest.raises(errors.InsufficientPrivilege):
-        writer.execute(f"insert into outbox.message (topic, {column}) "
-                       f"overriding system value values ('t', {value})")
+        undone_writer.execute(f"insert into outbox.message (topic, {column}) "
+                              f"overriding system value values ('t', {value})")
+    undone_writer.connection.rollback()
+    undone_writer.execute("set local role outbox_writer")
     with pytest.raises(errors.InsufficientPrivilege):
-        writer.copy_expert(f"copy outbox.message (topic, {column}) from stdin", io.StringIO())
+        undone_writer.copy_expert(f"copy outbox.message (topic, {column}) from stdin", io.StringIO())
 
 
 @pytest.mark.parametrize("statement", [
@@ -57,9 +98,9 @@ def test_a_writer_does_not_choose_what_orders_messages(writer, column, value):
     "select outbox.partition_drop('x')", "insert into outbox.log default values",
     "select outbox.publisher_drop('main')", "select outbox.set_max_message_bytes(1)",
     "select * from outbox.migration"])
-def test_a_writer_can_do_nothing_else(writer, statement):
+def test_a_writer_can_do_nothing_else(undone_writer, statement):
     with pytest.raises(errors.InsufficientPrivilege):
-        writer.execute(statement)
+        undone_writer.execute(statement)
 
 
 @pytest.mark.parametrize("statement, allowed", [
@@ -74,20 +115,13 @@ def test_a_writer_can_do_nothing_else(writer, statement):
     ("insert into outbox.message (topic) values ('t')", False), ("delete from outbox.log", False),
     ("create table outbox.mine ()", False), ("drop table outbox.message_default", False),
     ("select outbox.set_max_message_bytes(1)", False)])
-def test_the_relay_owns_nothing(database, statement, allowed):
-    connection = database.connect()
-    cursor = connection.cursor()
-    cursor.execute("set role outbox_relay")
-    try:
-        if statement.startswith("lock"):
-            cursor.execute("begin")
-        if allowed:
-            cursor.execute(statement)
-        else:
-            with pytest.raises(errors.InsufficientPrivilege):
-                cursor.execute(statement)
-    finally:
-        connection.close()
+def test_the_relay_owns_nothing(undone_writer, statement, allowed):
+    undone_writer.execute("set local role outbox_relay")
+    if allowed:
+        undone_writer.execute(statement)
+    else:
+        with pytest.raises(errors.InsufficientPrivilege):
+            undone_writer.execute(statement)
 
 
 def test_a_reader_sees_all_but_payloads(database):
@@ -140,18 +174,18 @@ CURES = {
     ("topic, headers", "'t', jsonb_build_object('h', repeat('x', 32768))",
      "headers_fit_32768_bytes"),
 ])
-def test_a_refusal_explains_itself_by_a_name(writer, columns, values, constraint):
+def test_a_refusal_explains_itself_by_a_name(undone_writer, columns, values, constraint):
     with pytest.raises(errors.CheckViolation) as refusal:
-        writer.execute(f"insert into outbox.message ({columns}) values ({values})")
+        undone_writer.execute(f"insert into outbox.message ({columns}) values ({values})")
     diagnosis = refusal.value.diag
     assert diagnosis.constraint_name == constraint
     assert CURES[constraint] in diagnosis.message_hint
 
 
 @pytest.mark.parametrize("text", ["\\x7", "\\x7g", "\\x7b\n", "x7b", " \\x7b", "\\X7b"])
-def test_what_is_no_hex_of_bytes_is_taken_as_it_is(database, writer, text):
-    writer.execute("insert into outbox.message (topic, key, payload) values ('topic', %s, %s)", (text, text))
-    assert rows(database) == [("topic", text.encode(), text.encode(), None)]
+def test_what_is_no_hex_of_bytes_is_taken_as_it_is(undone, undone_writer, text):
+    undone_writer.execute("insert into outbox.message (topic, key, payload) values ('topic', %s, %s)", (text, text))
+    assert rows(undone) == [("topic", text.encode(), text.encode(), None)]
 
 
 def test_the_limit_of_a_payload_changes_in_open_sessions_and_locks_no_table(database, writer):
@@ -174,17 +208,17 @@ VALUES = {"integer": "7", "bigint": "7", "uuid": "01234567-89ab-4cde-8f01-234567
 
 @pytest.mark.parametrize("key", ["untyped", "text", "varchar", "bytea", "integer", "bigint", "uuid"])
 @pytest.mark.parametrize("payload", list(TYPES))
-def test_publish_resolves_for_each_pair_of_types(database, writer, key, payload):
+def test_publish_resolves_for_each_pair_of_types(undone, undone_writer, key, payload):
     key_text, payload_text = VALUES.get(key, "k"), VALUES.get(payload, '{"p":"C:\\\\dir"}')
     if payload == "bytea":
         payload_text = "\\x00ff"
     arguments = f"'topic', {TYPES[key] % key_text}, {TYPES[payload] % payload_text}"
     for headers in ("", ", null", ", '{\"h\": 1}'", ", '{\"h\": 1}'::json", ", '{\"h\": 1}'::jsonb",
                     ", '{\"h\": 1}'::text", ", headers => '{\"h\": 1}'"):
-        writer.execute(f"select outbox.publish({arguments}{headers})")
+        undone_writer.execute(f"select outbox.publish({arguments}{headers})")
     expected = b"\x00\xff" if payload == "bytea" else payload_text.encode()
-    assert rows(database) == [("topic", key_text.encode(), expected, headers)
-                              for headers in [None] * 2 + [{"h": 1}] * 5]
+    assert rows(undone) == [("topic", key_text.encode(), expected, headers)
+                            for headers in [None] * 2 + [{"h": 1}] * 5]
 
 
 def test_a_writer_learns_the_ids_that_were_made(writer):
@@ -205,9 +239,9 @@ def test_the_owner_may_not_write_an_infinite_time(database, value):
     {}, [], {"a": "b"}, {"a": 1, "b": 1.5, "c": True, "d": None}, {"a": {"base64": "YWJj"}},
     {"a": {"base64": ""}}, {"a": {"base64": "YQ=="}}, {"Outbox-id": 1, "my-outbox-id": "outbox-id"},
     [["a", "b"], ["a", None], ["a", {"base64": "YWI="}], ["", "outbox-"]]])
-def test_headers_of_the_right_form_are_taken(database, writer, headers):
-    writer.execute("select outbox.publish('t', 'k', 'x', %s)", (json.dumps(headers),))
-    assert rows(database, "headers") == [(headers,)]
+def test_headers_of_the_right_form_are_taken(undone, undone_writer, headers):
+    undone_writer.execute("select outbox.publish('t', 'k', 'x', %s)", (json.dumps(headers),))
+    assert rows(undone, "headers") == [(headers,)]
 
 
 FORM = "headers_are_an_object_or_an_array_of_pairs"
@@ -222,10 +256,10 @@ RESERVED = "header_names_beginning_with_outbox_are_reserved"
     ([["a", []]], FORM), ([["a", {}]], FORM), ([["a", {"base64": "Y"}]], FORM), ([{"a": 1}], FORM),
     ([[["a"], 1]], FORM),
     ({"outbox-id": "x"}, RESERVED), ([["a", 1], ["outbox-position", "x"]], RESERVED)])
-def test_headers_of_the_wrong_form_are_refused(writer, headers, constraint):
+def test_headers_of_the_wrong_form_are_refused(undone_writer, headers, constraint):
     with pytest.raises(errors.CheckViolation) as refusal:
-        writer.execute("insert into outbox.message (topic, headers) values ('t', %s)",
-                       (json.dumps(headers),))
+        undone_writer.execute("insert into outbox.message (topic, headers) values ('t', %s)",
+                              (json.dumps(headers),))
     assert refusal.value.diag.constraint_name == constraint
     assert CURES[constraint] in refusal.value.diag.message_hint
 
@@ -238,9 +272,9 @@ def test_headers_of_the_wrong_form_are_refused(writer, headers, constraint):
     ("'ü'", "ü".encode()),
     ("null", None), ("null::jsonb", None), ("null::text", None), ("null::bytea", None),
     ("'null'::jsonb", b"null"), ("''", b"")])
-def test_publish_takes_json_text_and_bytes(database, writer, payload, expected):
-    writer.execute(f"select outbox.publish('t', 'ä', {payload})")
-    assert rows(database) == [("t", "ä".encode(), expected, None)]
+def test_publish_takes_json_text_and_bytes(undone, undone_writer, payload, expected):
+    undone_writer.execute(f"select outbox.publish('t', 'ä', {payload})")
+    assert rows(undone) == [("t", "ä".encode(), expected, None)]
 
 
 def test_publish_returns_the_event_id_and_takes_every_argument_by_name(database, writer):

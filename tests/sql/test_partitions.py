@@ -5,7 +5,9 @@ until it is released, which is to say acknowledged by the publisher, decided, or
 
 A writer's wait for a lock is not measured by a clock, which a busy machine stretches: the server
 logs every wait that lasts 50 ms (log_lock_waits with deadlock_timeout = 50ms in its session). Those are
-left out during which the machine itself stood still: a thread that sleeps 5 ms at a time says when.
+left out during which the machine itself stood still: a thread that sleeps 5 ms at a time says when. That
+thread does not see that a single backend got no CPU, so one short wait is no failure: a function that keeps
+writers waiting does it at each call, and keeps both of them waiting.
 """
 
 import contextlib
@@ -24,6 +26,7 @@ from support.windows import QUERIES, Ticks
 OLD = "2020-01-01", "2020-01-02"
 OLD_LEAF = "message_p20200101"  # of the message table; see Table.leaf
 OLD_AT = "2020-01-01 12:00Z"
+A_LONG_WAIT_MS = 250
 
 
 def call(database, function, *arguments):
@@ -234,10 +237,11 @@ class Writers:
         for thread in [*self.threads, self.standstills.thread]:
             thread.join()
         assert not self.failures
-        waits = [line for line in self._log()[self.log_start:].splitlines()
-                 if "still waiting for" in line and any(f"[{pid}]" in line for pid in self.pids)
-                 and not self.standstills.cover(line)]
-        assert waits == []
+        lines = [line for line in self._log()[self.log_start:].splitlines()
+                 if any(f"[{pid}]" in line for pid in self.pids) and not self.standstills.cover(line)]
+        waits = [line for line in lines if "still waiting for" in line]
+        took = [float(ms) for line in lines for ms in re.findall(r" acquired .* after ([\d.]+) ms", line)]
+        assert len(waits) <= 1 and max(took, default=0) < A_LONG_WAIT_MS, lines
 
     def wait_more(self, rows=10):
         before = self.count
@@ -248,7 +252,7 @@ class Writers:
             return file.read()
 
 
-def test_a_wait_of_50_ms_would_be_seen(database, table):
+def test_waits_of_50_ms_would_be_seen(database, table):
     """Unless the machine stood still in it: then another one is."""
     def is_seen():
         try:
@@ -755,6 +759,7 @@ def test_moving_is_put_off_while_a_writer_is_open(uncovered, table):
 
 
 @pytest.mark.alone
+@pytest.mark.rotated
 def test_moving_many_rows_beside_writers_fails_no_insert_and_hides_no_row(
         uncovered, table, scale):
     # a reader that looks for the lock without a pause sorts texts for as long as it holds one

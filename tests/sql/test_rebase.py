@@ -2,6 +2,7 @@
 in which order comes the rest, and what is left of the log. Everything on a real dump and a real,
 fresh cluster; the relay's reader is driven by hand."""
 
+import itertools
 import json
 from concurrent.futures import ThreadPoolExecutor
 
@@ -22,6 +23,7 @@ ELSEWHERE = "SELECT publisher, bool_or(written_elsewhere) FROM outbox.progress G
 TAKE = """
 SELECT outcome FROM outbox.take(%s, 0, %s, 1, 'somebody', 60000, 1)"""
 FUTURE = "SELECT outbox.has_rows_of_the_future()"
+NUMBERS = itertools.count(1)
 AGES = {"younger": (OLD_XIDS, None), "older": (None, OLD_XIDS), "of the same age": (None, None)}
 
 
@@ -30,22 +32,24 @@ def at_each_age(test):
 
 
 @pytest.fixture(scope="module")
-def clusters(request):
-    """(origin, target) by the age of the target."""
+def clusters(request, make_database):
+    """(origin, target) by the age of the target; the origin has a database with the schema, to be copied."""
     origin, target = AGES[getattr(request, "param", "younger")]
-    with Postgres(next_xid=origin) as one, Postgres(next_xid=target) as other:
+    with Postgres(next_xid=origin, fsync="off") as one, Postgres(next_xid=target, fsync="off") as other:
+        one.create_database("migrated")
+        make_database(one, "migrated").migrate()
         yield one, other
 
 
 @pytest.fixture
-def carried(clusters, database):
+def carried(clusters, make_database):
     """A database of the origin's. carry() of it dumps it, restores it in the target, and returns the
     copy."""
     origin, target = clusters
-    name = database.name
-    origin.create_database(name)
-    shop = type(database)(origin, name).migrate()
-    shop.carry = lambda: type(database)(carry(origin, target, name), name)
+    name = f"shop_{next(NUMBERS)}"
+    origin.create_database(name, template="migrated")
+    shop = make_database(origin, name)
+    shop.carry = lambda: make_database(carry(origin, target, name), name)
     yield shop
     origin.drop_database(name)
     target.drop_database(name)
@@ -144,7 +148,7 @@ def test_each_publisher_goes_on_where_it_was(carried):
     assert plan["sharded"] == sum(map(len, shards)) - 1
 
 
-def test_a_database_is_carried_on_again(carried, database):
+def test_a_database_is_carried_on_again(carried, make_database):
     """The numbers of the first rebase mean nothing to the second."""
     carried.execute("SELECT outbox.publisher_create('behind', 1, 'beginning')")
     write(carried, "a")
@@ -155,7 +159,7 @@ def test_a_database_is_carried_on_again(carried, database):
     assert publish_all(reader(copy)) == ["b"]
     write(copy, "c")
     with Postgres() as third:
-        again = type(database)(carry(copy.postgres, third, copy.name), copy.name)
+        again = make_database(carry(copy.postgres, third, copy.name), copy.name)
         again.execute(REBASE)
         assert publish_all(reader(again)) == ["c"]
         assert publish_all(reader(again, "behind")) == ["a", "b", "c"]

@@ -357,6 +357,7 @@ def test_millions_that_wait_cost_a_look_nothing(reader, database, looks, scale):
 LIST_BUFFERS = 10_000  # of 1,000 rows: their index entries, their heap pages, and those of the next ones
 
 
+@pytest.mark.rotated
 @pytest.mark.parametrize("analyzed", [True, False], ids=["analyzed", "never_analyzed"])
 @pytest.mark.parametrize("ids, deliver_at", [
     # behind the far future, by id

@@ -1,6 +1,6 @@
 /*
- * relay/upkeep against a living Postgres (TEST_DATABASE_URL): whole steps, each test in a schema of
- * its own. What the functions in SQL promise is tested in test_partitions.py.
+ * relay/upkeep against a living Postgres (TEST_DATABASE_URL): whole steps, each test in a database
+ * of its own. What the functions in SQL promise is tested in test_partitions.py.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "live_database.h"
 #include "log_upkeep.h"
 #include "migrate.h"
 #include "pg.h"
@@ -20,7 +21,8 @@ enum { PATIENCE_MS = 30000, HOUR_MS = 3600 * 1000, INTERVAL_MS = 60000 };
 
 struct stage {
 	struct pg *pg;
-	char schema[24];
+	char *database; /* its address */
+	const char *schema;
 	struct postgres_settings postgres;
 	struct upkeep *upkeep;
 	struct log_upkeep *log_upkeep;
@@ -91,26 +93,27 @@ static const struct upkeep_table *lookback(struct stage *stage)
 
 static int set_up(void **state)
 {
-	static int number;
 	struct err err = {0};
 	struct stage *stage = calloc(1, sizeof *stage);
-	const char *dsn = getenv("TEST_DATABASE_URL");
-	if (!stage || !dsn)
+	if (!stage)
 		return -1;
-	snprintf(stage->schema, sizeof stage->schema, "upkeep_%d", ++number);
+
+	stage->schema = "upkeep_1";
+	stage->database = live_database_make(stage->schema);
+	if (!stage->database)
+		return -1;
 	stage->postgres = (struct postgres_settings){
 	    .name = "main",
-	    .dsn = (char *)dsn,
-	    .schema = stage->schema,
+	    .dsn = stage->database,
+	    .schema = (char *)stage->schema,
 	    .partition_every_ms = HOUR_MS,
 	    .partitions_ahead = 3,
 	    .retain_ms = 24 * HOUR_MS,
 	    .retention = RETENTION_DROP,
 	    .upkeep_interval_ms = INTERVAL_MS,
 	};
-	stage->pg = pg_connect(dsn, "test", PATIENCE_MS, &err);
-	const struct migrate_options options = {.schema = stage->schema, .no_roles = true};
-	if (!stage->pg || !migrate_up(stage->pg, &options, &err)) {
+	stage->pg = pg_connect(stage->database, "test", PATIENCE_MS, &err);
+	if (!stage->pg) {
 		print_error("%s\n", err.message);
 		return -1;
 	}
@@ -125,8 +128,8 @@ static int tear_down(void **state)
 	struct stage *stage = *state;
 	upkeep_stop(stage->upkeep);
 	log_upkeep_stop(stage->log_upkeep);
-	run(stage, "drop schema outbox cascade");
 	pg_destroy(stage->pg);
+	live_database_drop(stage->database);
 	free(stage);
 	return 0;
 }

@@ -122,16 +122,32 @@ class Kafka:
         self._format()
 
     def _format(self):
-        """One folder by Kafka's own tool; the others are the same but for their names."""
-        first, *others = self.nodes.values()
-        self.tool("kafka.tools.StorageTool", "format", "-t", _id(), "-c", first.properties)
-        with open(os.path.join(first.folder, "meta.properties")) as file:
+        """Folders as Kafka's own tool makes them, but for their names."""
+        original = self._formatted_folder()
+        with open(os.path.join(original, "meta.properties")) as file:
             names = dict(line.rstrip("\n").split("=") for line in file if "=" in line)
-        for node in others:
-            shutil.copytree(first.folder, node.folder)
+        names["cluster.id"] = _id()
+        for node in self.nodes.values():
+            shutil.copytree(original, node.folder)
             own = {**names, "node.id": node.number, "directory.id": _id()}
             with open(os.path.join(node.folder, "meta.properties"), "w") as file:
                 file.writelines(f"{name}={value}\n" for name, value in own.items())
+
+    def _formatted_folder(self):
+        """The tool is a program in Java, which costs a third of the start of a node; so it runs once, and what it
+        made stays beside the jars."""
+        made = os.path.join(_home(), "formatted")
+        if not os.path.isdir(made):
+            first = self.nodes[1]
+            self.tool("kafka.tools.StorageTool", "format", "-t", _id(), "-c", first.properties)
+            fresh = f"{made}.{os.getpid()}"
+            shutil.copytree(first.folder, fresh)
+            shutil.rmtree(first.folder)
+            try:
+                os.rename(fresh, made)
+            except OSError:  # another process was first
+                shutil.rmtree(fresh)
+        return made
 
     def _settings(self, node):
         listeners = {"PLAINTEXT": node.port, "CONTROLLER": node.controller_port}

@@ -48,14 +48,15 @@ struct simulator_result {
 	int64_t duplicates;
 	int64_t disturbances; /* shards taken unreleased, producers made anew, log rows lost */
 	int64_t kills, pauses, takeovers, producers, refusals, unsure, epochs, failovers;
-	int64_t renewals, cancelled;   /* log rows that did nothing else; statements */
-	int64_t skipped;               /* rows that a tail showed */
-	int64_t passes;                /* of tails, that ended before their end */
-	int64_t closings;              /* of topics, in rows that were to be written */
-	int64_t rewinds;               /* records of a history that the database does not know */
-	int64_t jumps;                 /* of the database's clock */
-	int64_t late_calls;            /* of transactions */
-	int64_t sleeps, rings, missed; /* of the doorbell */
+	int64_t renewals, cancelled; /* log rows that did nothing else; statements */
+	int64_t skipped;             /* rows that a tail showed */
+	int64_t passes;              /* of tails, that ended before their end */
+	int64_t closings;            /* of topics, in rows that were to be written */
+	int64_t rewinds;             /* records of a history that the database does not know */
+	int64_t jumps;               /* of the database's clock */
+	int64_t late_calls;          /* of transactions */
+	/* of the doorbell; renewals of a sleeper that found nothing changed */
+	int64_t sleeps, rings, missed, quiet_renewals;
 };
 
 struct simulator_result simulator_run(const struct simulator_options *options);

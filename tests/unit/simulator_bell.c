@@ -436,7 +436,7 @@ void bell_end(struct world *world, struct process *process)
 
 void bell_look_is_sent(struct process *process, const struct request *request)
 {
-	if (process->bell && request->kind == ASK_TICK && request->tick.may_open)
+	if (process->bell && request->tick.may_open)
 		bell_look_begins(process->bell, process->seat);
 }
 
@@ -453,7 +453,7 @@ void bell_note_looks(struct world *world, struct process *process)
 		    process->bell, bell_now_ms(world), process->seat, looks.found != before.found);
 	if (looks.rows != before.rows)
 		bell_rows_came(process->bell, process->seat);
-	if (looks.made != before.made && bell_may_doze(process->bell, process->seat))
+	if (looks.tried != before.tried && bell_may_doze(process->bell, process->seat))
 		stream_doze(process->stream, bell_now_ms(world), BELL_POLL_MS);
 }
 

@@ -20,7 +20,7 @@ bool snapshot_sees(const struct snapshot *snapshot, int64_t xid)
 	return true;
 }
 
-static bool snapshot_equal(const struct snapshot *a, const struct snapshot *b)
+bool snapshot_equal(const struct snapshot *a, const struct snapshot *b)
 {
 	return a->xmin == b->xmin && a->xmax == b->xmax && a->count == b->count &&
 	       memcmp(a->xip, b->xip, (size_t)a->count * sizeof *a->xip) == 0;
@@ -1288,6 +1288,8 @@ static void renew_begins(struct world *world, struct request *request)
 		return;
 	request->n = request->tick.n + 1;
 	request->verdict = STREAM_NOTED;
+	request->snapshot = snapshot_now(world, 0);
+	request->looked_us = world->now;
 	world_after(
 	    world, world_delay(world, world->plan.database_us / 8), statement_inserts, request, 0);
 }

@@ -50,7 +50,8 @@ static void relay_begin(struct world *world, void *object, int64_t number)
 		return;
 	struct stream_settings settings = world->plan.stream;
 	settings.seed = (uint64_t)world_between(world, 1, INT64_MAX / 2);
-	settings.drains = settings.seed % 2; /* it only notes earlier, whether it is stopped or not */
+	settings.drains =
+	    settings.seed % 2; /* it only notes earlier, whether it is stopped or not */
 	*process = (struct process){
 	    .world = world,
 	    .index = process->index,
@@ -381,6 +382,35 @@ static void tick_answered(
 	stream_rows_end(process->stream);
 }
 
+/* As statements.c does: the renewal's own xid is the next one, if no other one has ended. */
+static const struct snapshot *seen_after_renewal(struct world *world, const struct snapshot *seen)
+{
+	size_t size = sizeof *seen + (size_t)seen->count * sizeof *seen->xip;
+	struct snapshot *after = world_allocate(world, size);
+
+	memcpy(after, seen, size);
+	after->xmax++;
+	after->xmin += seen->xmin == seen->xmax;
+	return after;
+}
+
+static void renewal_answered(
+    struct world *world, struct process *process, const struct request *request)
+{
+	bool written = request->verdict == STREAM_NOTED;
+	bool quiet = written && request->tick.may_open && request->last_seen &&
+		     snapshot_equal(request->snapshot, request->last_seen);
+
+	process->seen = quiet ? seen_after_renewal(world, request->last_seen) : NULL;
+	if (!quiet) {
+		stream_renewed(process->stream, now_ms(world), written);
+		return;
+	}
+	world->result.quiet_renewals++;
+	process->looked_us = request->looked_us;
+	stream_renewed_idle(process->stream, now_ms(world));
+}
+
 static void destinations_answered(struct process *process, const struct request *request)
 {
 	const struct destinations *known = &request->destinations;
@@ -461,7 +491,7 @@ static void log_answered(struct world *world, struct process *process)
 	else if (request->kind == ASK_TICK)
 		tick_answered(world, process, request);
 	else if (request->kind == ASK_RENEW)
-		stream_renewed(process->stream, now_ms(world), request->verdict == STREAM_NOTED);
+		renewal_answered(world, process, request);
 	else if (request->kind == ASK_CLOSED)
 		closed_answered(world, process, request);
 	else if (request->kind == ASK_DESTINATIONS)

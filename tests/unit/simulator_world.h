@@ -317,6 +317,7 @@ void session_break(struct world *world, struct session *session);
  */
 bool session_cancel(struct world *world, struct session *session);
 bool snapshot_sees(const struct snapshot *snapshot, int64_t xid);
+bool snapshot_equal(const struct snapshot *a, const struct snapshot *b);
 bool row_is_committed(const struct row *row);
 const struct parked_row *find_kept(const struct log_row *log, const struct row *row);
 bool row_is_parked(const struct world *world, const struct row *row);

@@ -262,6 +262,38 @@ static void a_window_without_a_row_is_not_missed(void **state)
 	bell_look_ends(bell, now, 0, true);
 	bell_unlocked(bell, now);
 	bell_rows_came(bell, 1);
+	look_once(0, false);
+	assert_int_equal(pass_until(now + 2000), BELL_TRY);
+	assert_int_equal(bell_status(bell).missed, 0);
+}
+
+/* A large window is read by pages, on a slow disk after the time in which its ring would come. */
+static void a_window_whose_rows_come_late_is_missed(void **state)
+{
+	(void)state;
+	now += BELL_POLL_MS;
+	bell_look_begins(bell, 0);
+	bell_look_ends(bell, now, 0, true);
+	assert_int_equal(bell_next_call(bell, now), BELL_UNLOCK);
+	bell_unlocked(bell, now);
+	look_once(1, false);
+	/* until it is known whether there are rows, nobody sleeps */
+	assert_int_equal(pass_until(now + 4 * BELL_GRACE_MS), BELL_NOTHING);
+	bell_rows_came(bell, 0);
+	assert_true(bell_wait(bell) <= now);
+	assert_int_equal(pass_until(now), BELL_NOTHING);
+	assert_int_equal(bell_status(bell).missed, 1);
+	expect_state(BELL_DISTRUST);
+}
+
+static void a_window_that_is_lost_with_its_shard_is_not_missed(void **state)
+{
+	(void)state;
+	now += BELL_POLL_MS;
+	bell_look_begins(bell, 0);
+	bell_look_ends(bell, now, 0, true);
+	bell_unlocked(bell, now);
+	bell_own(bell, now, 0, false);
 	assert_int_equal(pass_until(now + 2000), BELL_TRY);
 	assert_int_equal(bell_status(bell).missed, 0);
 }
@@ -371,6 +403,8 @@ int main(void)
 	    ASLEEP(who_is_woken_for_others_tries_less_and_less),
 	    ASLEEP(rows_without_a_ring_are_distrusted_for_a_minute),
 	    ASLEEP(a_window_without_a_row_is_not_missed),
+	    ASLEEP(a_window_whose_rows_come_late_is_missed),
+	    ASLEEP(a_window_that_is_lost_with_its_shard_is_not_missed),
 	    ASLEEP(a_ring_that_comes_after_its_row_is_not_missed),
 	    AWAKE(a_refused_lock_is_tried_again_later_and_later),
 	    AWAKE(a_shard_that_does_not_look_keeps_nobody_ringing),

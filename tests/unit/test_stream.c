@@ -1273,6 +1273,7 @@ static void add_result(struct simulator_result *sum, const struct simulator_resu
 	sum->unsure += result->unsure;
 	sum->epochs += result->epochs;
 	sum->renewals += result->renewals;
+	sum->quiet_renewals += result->quiet_renewals;
 	sum->cancelled += result->cancelled;
 	sum->failovers += result->failovers;
 	sum->skipped += result->skipped;
@@ -1290,7 +1291,8 @@ static void print_sum(int64_t seeds, const struct simulator_result *sum)
 	    "%lld pauses, %lld take-overs, %lld producers, %lld refusals, %lld lost "
 	    "answers, %lld epochs, %lld failovers; %lld rows found in tails, %lld of lost "
 	    "histories, %lld passes that ended early; %lld topics closed; %lld statements "
-	    "cancelled, %lld renewals alone; %lld jumps of the database's clock, %lld late calls "
+	    "cancelled, %lld renewals alone, %lld of them of sleepers that found nothing changed; "
+	    "%lld jumps of the database's clock, %lld late calls "
 	    "of "
 	    "transactions\n",
 	    (long long)seeds, (long long)sum->rows, (long long)sum->records,
@@ -1299,7 +1301,7 @@ static void print_sum(int64_t seeds, const struct simulator_result *sum)
 	    (long long)sum->unsure, (long long)sum->epochs, (long long)sum->failovers,
 	    (long long)sum->skipped, (long long)sum->rewinds, (long long)sum->passes,
 	    (long long)sum->closings, (long long)sum->cancelled, (long long)sum->renewals,
-	    (long long)sum->jumps, (long long)sum->late_calls);
+	    (long long)sum->quiet_renewals, (long long)sum->jumps, (long long)sum->late_calls);
 }
 
 static void every_row_is_published_in_order_whatever_happens(void **state)

@@ -115,17 +115,72 @@ static void a_look_that_failed_is_made_again(void **state)
 	look_in_vain();
 }
 
+/* Dozes and looks in vain until a call renews the lease; returns that call. */
+static struct stream_tick doze_until_renewal(void)
+{
+	for (;;) {
+		stream_doze(stream, now, DOZE_MS);
+		wait_for_call();
+		struct stream_tick tick = stream_log_call(stream, now);
+		assert_true(tick.may_open);
+		if (tick.call == STREAM_RENEW)
+			return tick;
+		assert_int_equal(tick.call, STREAM_TICK);
+		assert_false(tick.must_write);
+		stream_ticked(stream, now, STREAM_IDLE);
+	}
+}
+
 static void a_renewal_of_one_that_dozes_looks_as_well(void **state)
 {
 	(void)state;
-	struct stream_tick tick;
-	do {
-		stream_doze(stream, now, DOZE_MS);
-		wait_for_call();
-		tick = expect_look();
-		stream_ticked(stream, now, tick.must_write ? STREAM_NOTED : STREAM_IDLE);
-	} while (!tick.must_write);
+	struct stream_tick tick = doze_until_renewal();
+	struct stream_looks before = stream_looks(stream);
+
+	stream_renewed_idle(stream, now);
+	struct stream_looks after = stream_looks(stream);
+	assert_int_equal(after.tried - before.tried, 1);
+	assert_int_equal(after.made - before.made, 1);
+	assert_int_equal(after.found, before.found);
 	assert_true(stream_wait(stream, now) > now);
+	assert_int_equal(stream_status(stream, now).n, tick.n + 1);
+
+	/* Again and again, as long as nothing else happens. */
+	doze_until_renewal();
+}
+
+static void a_renewal_that_shows_a_change_is_followed_by_a_look(void **state)
+{
+	(void)state;
+	doze_until_renewal();
+	struct stream_looks before = stream_looks(stream);
+
+	stream_renewed(stream, now, true);
+	assert_int_equal(stream_looks(stream).tried, before.tried);
+	assert_true(stream_wait(stream, now) <= now);
+	look_in_vain();
+}
+
+static void a_wake_during_a_renewal_is_looked_for_after_it(void **state)
+{
+	(void)state;
+	doze_until_renewal();
+	stream_hurry(stream, now);
+	stream_renewed_idle(stream, now);
+	stream_doze(stream, now, DOZE_MS); /* too late */
+	assert_true(stream_wait(stream, now) <= now);
+	look_in_vain();
+}
+
+static void one_that_does_not_doze_renews_by_a_tick(void **state)
+{
+	(void)state;
+	for (int64_t until = now + LEASE_MS; now < until;) {
+		wait_for_call();
+		struct stream_tick tick = stream_log_call(stream, now);
+		assert_int_equal(tick.call, STREAM_TICK);
+		stream_ticked(stream, now, tick.must_write ? STREAM_NOTED : STREAM_IDLE);
+	}
 }
 
 static void only_a_look_that_saw_every_row_counts(void **state)
@@ -155,6 +210,9 @@ int main(void)
 	    TEST(a_wake_during_a_look_is_looked_for_after_it),
 	    TEST(a_look_that_failed_is_made_again),
 	    TEST(a_renewal_of_one_that_dozes_looks_as_well),
+	    TEST(a_renewal_that_shows_a_change_is_followed_by_a_look),
+	    TEST(a_wake_during_a_renewal_is_looked_for_after_it),
+	    TEST(one_that_does_not_doze_renews_by_a_tick),
 	    TEST(only_a_look_that_saw_every_row_counts),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

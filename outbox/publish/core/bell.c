@@ -54,7 +54,7 @@ struct bell {
 	int64_t look_by;           /* LOOKING: then the lock is released */
 	int64_t suspect_at;        /* a window opened without a ring, which may follow; 0: no */
 	int suspect_seat;          /* of that window */
-	bool confirmed;            /* that window has rows */
+	bool confirmed;            /* that window has rows: they may come late, by pages */
 	int64_t distrust_until;
 	bool unlocks;     /* LEAVING: the call was given out */
 	bool rung_in_try; /* a ring came since the try began */
@@ -203,6 +203,13 @@ static void suspect_a_miss(struct bell *bell, int64_t now, int seat)
 	end_sleep(bell, now);
 }
 
+/* The window that the seat opened without a ring had no row, or is lost with the shard. */
+static void forget_empty_window(struct bell *bell, int seat)
+{
+	if (bell->suspect_seat == seat && !bell->confirmed)
+		bell->suspect_at = 0;
+}
+
 /* --- the shards ------------------------------------------------------------------------------ */
 
 int bell_join(struct bell *bell)
@@ -238,6 +245,7 @@ void bell_own(struct bell *bell, int64_t now, int seat, bool owns)
 	place->owns = owns;
 	place->began = place->looked = 0;
 	bell->owned += owns ? 1 : -1;
+	forget_empty_window(bell, seat);
 
 	/* Rows of the new shard may be there since before the lock was got. */
 	if (owns && bell->state == BELL_ASLEEP) {
@@ -261,10 +269,8 @@ void bell_look_ends(struct bell *bell, int64_t now, int seat, bool found)
 	place->looked = place->began;
 	place->began = 0;
 
-	/* The window was empty: a shard looks again after the last row of a window. */
-	if (bell->suspect_seat == seat && !bell->confirmed)
-		bell->suspect_at = 0;
-
+	/* A shard looks again only after the last row of a window. */
+	forget_empty_window(bell, seat);
 	if (found) {
 		bell->busy_at = now;
 		bell->found = true;
@@ -421,21 +427,11 @@ void bell_retune(struct bell *bell, int64_t pause_ms)
 	bell->pause_ms = pause_ms;
 }
 
-/* When a suspicion is judged; while the lock is being released that waits. */
+/* When a window without a ring is judged: it has rows, and the lock is released. */
 static int64_t judgement_due(const struct bell *bell)
 {
-	bool may_doubt = bell->state == BELL_AWAKE || bell->state == BELL_OFF;
-	return may_doubt && bell->suspect_at ? bell->suspect_at + BELL_GRACE_MS : INT64_MAX;
-}
-
-/* A window that a slow look opened may have no row (outbox.tick). */
-static void judge_suspicion(struct bell *bell, int64_t now)
-{
-	if (now < judgement_due(bell))
-		return;
-	if (bell->confirmed)
-		begin_distrust(bell, now);
-	bell->suspect_at = 0;
+	bool judges = bell->state == BELL_AWAKE && bell->suspect_at && bell->confirmed;
+	return judges ? bell->suspect_at + BELL_GRACE_MS : INT64_MAX;
 }
 
 void bell_step(struct bell *bell, int64_t now)
@@ -447,7 +443,8 @@ void bell_step(struct bell *bell, int64_t now)
 		try_later(bell, now, BELL_LATE_MOST_MS);
 	}
 
-	judge_suspicion(bell, now);
+	if (now >= judgement_due(bell))
+		begin_distrust(bell, now);
 	if (bell->state == BELL_DISTRUST && now >= bell->distrust_until)
 		move_bell(bell, BELL_OFF);
 }

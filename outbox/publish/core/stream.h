@@ -73,7 +73,7 @@ enum stream_call {
 	STREAM_NONE,
 	STREAM_TAKE,         /* outbox.take: become the owner if the lease is over */
 	STREAM_TICK,         /* outbox.tick: look for a window, note progress, renew the lease */
-	STREAM_RENEW,        /* outbox.renew: only renew the lease */
+	STREAM_RENEW,        /* outbox.renew: only renew the lease; may_open: see if all is quiet */
 	STREAM_NEWEST,       /* read the newest log row: was the last TICK or RENEW written? */
 	STREAM_PLACES,       /* read the partitions and missing topics that have parked rows */
 	STREAM_LOOKUP,       /* are these records, or their keys, parked? (record_queue_keys.c) */
@@ -171,8 +171,12 @@ void stream_parked_news(struct stream *stream, int64_t now, int64_t requests, in
  */
 void stream_worked(struct stream *stream, int64_t now, int64_t took_ms);
 void stream_ticked(struct stream *stream, int64_t now, enum stream_verdict verdict);
-/* The answer of RENEW: written, or fenced. */
+/*
+ * The answer of RENEW: written, or fenced. With may_open, stream_renewed_idle: it was written, and
+ * no transaction but its own has ended since the look that found nothing (STREAM_IDLE).
+ */
 void stream_renewed(struct stream *stream, int64_t now, bool written);
+void stream_renewed_idle(struct stream *stream, int64_t now);
 /*
  * The call failed. `unknown`: the server may have executed it nevertheless (connection lost,
  * cancelled by this side). `late`: it took longer than its limit, so the next TICK has less to do.

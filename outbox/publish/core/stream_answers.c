@@ -244,8 +244,20 @@ void stream_renewed(struct stream *stream, int64_t now, bool written)
 		forget_shard(stream, now, STREAM_STANDBY);
 		return;
 	}
+	/* A RENEW that was to look has not: a TICK looks now. */
+	if (stream->call.tick.may_open)
+		stream_poll_at(stream, now, now);
 	lease_renewed(stream);
 	stream->call = (struct call){0};
+}
+
+void stream_renewed_idle(struct stream *stream, int64_t now)
+{
+	assert(stream->call.tick.may_open);
+	stream_renewed(stream, now, true);
+	schedule_poll(stream, now, false);
+	count_look(stream, STREAM_IDLE);
+	stream->failures = 0;
 }
 
 void stream_unparked(struct stream *stream, int64_t digest)

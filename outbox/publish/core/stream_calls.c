@@ -133,14 +133,20 @@ static bool may_mark(struct stream *stream)
 	       !record_queue_is_stopped(stream->queue) && poison_guard_has_turn(&stream->guard);
 }
 
-static bool must_write(struct stream *stream, int64_t now)
+/* A row must be written, and not only to renew the lease. */
+static bool must_note(struct stream *stream, int64_t now)
 {
 	return must_note_progress(stream, now) || wants_release(stream, now) ||
 	       renews_epoch(stream) || stream_must_leave_epoch(stream) ||
 	       record_queue_has_parks(stream->queue) ||
 	       record_queue_has_new_topics(stream->queue) ||
 	       record_queue_must_log_tails(stream->queue) || stream->producer == PRODUCER_READY ||
-	       renewal_is_due(stream, now) || may_mark(stream);
+	       may_mark(stream);
+}
+
+static bool must_write(struct stream *stream, int64_t now)
+{
+	return renewal_is_due(stream, now) || must_note(stream, now);
 }
 
 bool stream_has_left_found_windows(const struct stream *stream)
@@ -210,6 +216,18 @@ static struct stream_tick renew_call(struct stream *stream)
 	    .lease_ms = stream->settings.lease_ms};
 }
 
+/*
+ * Has a TICK of a shard that dozes nothing to do but renew the lease? RENEW does this for a part of
+ * the cost, and its answer says whether anything changed since the last look, which found nothing.
+ */
+static bool is_renewal_only(struct stream *stream, const struct stream_tick *tick, int64_t now)
+{
+	return tick->must_write && tick->may_open && !tick->may_list && !tick->fold_to &&
+	       !tick->parks && text_equal(tick->destinations, "{}") && !must_note(stream, now) &&
+	       !stream_has_progress(stream) && stream->window_count == 0 && stream->found_nothing &&
+	       !stream->blind && !stream->guard.active;
+}
+
 static struct stream_tick tick_call(struct stream *stream, int64_t now)
 {
 	struct stream_tick tick = {.n = stream->n, .nonce = stream->nonce};
@@ -225,6 +243,7 @@ static struct stream_tick tick_call(struct stream *stream, int64_t now)
 	if (!tick.may_open && !tick.must_write)
 		return tick;
 
+	bool dozes = stream->dozes;
 	tick.call = STREAM_TICK;
 	stream->hurries &= !tick.may_open;
 	stream->dozes &= !tick.may_open;
@@ -251,7 +270,13 @@ static struct stream_tick tick_call(struct stream *stream, int64_t now)
 	free(stream->parks);
 	tick.parks = stream->parks =
 	    record_queue_parks_json(stream->queue, (int)piece_of(stream, parks_of(stream)));
-	return tick;
+
+	if (!dozes || !is_renewal_only(stream, &tick, now))
+		return tick;
+	record_queue_logged(stream->queue, 0, 0, false);
+	struct stream_tick renewal = renew_call(stream);
+	renewal.may_open = true;
+	return renewal;
 }
 
 /*

@@ -72,7 +72,6 @@ struct doorbell {
 	enum session_stage {
 		SESSION_NONE,
 		SESSION_ASKS,    /* the facts are requested */
-		SESSION_GUARDS,  /* keepalives are set */
 		SESSION_LISTENS, /* LISTEN was sent */
 		SESSION_READY,
 		SESSION_EXPLAINS, /* why nobody rang is requested; then the session is closed */
@@ -81,8 +80,7 @@ struct doorbell {
 	int64_t answer_by, connect_at;
 	char class[16]; /* the oid of the table, as a lock knows it */
 	int64_t missed_seen;
-	bool wanted;       /* bell_wants_session in this turn */
-	char problem[256]; /* why there is no doorbell now, as it was logged; "" */
+	bool wanted; /* bell_wants_session in this turn */
 
 	pthread_mutex_t mutex; /* protects the members below */
 	struct bell *bell;
@@ -91,8 +89,9 @@ struct doorbell {
 	uint64_t wakes_told;
 	int64_t waits_until;
 	enum doorbell_use use;
-	bool stop, changed;    /* changed: the use */
-	enum bell_state noted; /* in the metrics */
+	bool stop, changed;       /* changed: the use */
+	char problem[256];        /* why there is no doorbell now, as it was logged; "" */
+	struct bell_status noted; /* in the metrics */
 	struct doorbell_metrics metrics;
 	struct metric_figures figures;
 };
@@ -124,12 +123,13 @@ static void note_doorbell(struct doorbell *doorbell)
 {
 	struct bell_status status = bell_status(doorbell->bell);
 
-	if (status.state == doorbell->noted)
+	if (status.state != doorbell->noted.state)
+		log_debug("doorbell_state", {"postgres", LOG_TEXT(doorbell->settings->name)},
+		    {"from", LOG_TEXT(bell_states.rows[doorbell->noted.state].name)},
+		    {"to", LOG_TEXT(bell_states.rows[status.state].name)});
+	else if (status.rung == doorbell->noted.rung)
 		return;
-	log_debug("doorbell_state", {"postgres", LOG_TEXT(doorbell->settings->name)},
-	    {"from", LOG_TEXT(bell_states.rows[doorbell->noted].name)},
-	    {"to", LOG_TEXT(bell_states.rows[status.state].name)});
-	doorbell->noted = status.state;
+	doorbell->noted = status;
 	metric_note(&doorbell_metric_table, &doorbell->figures, &status);
 	metric_set(doorbell->metrics.asleep, status.state == BELL_ASLEEP);
 }
@@ -223,7 +223,9 @@ void doorbell_look_ends(struct doorbell *doorbell, int seat, bool found)
 void doorbell_rows_came(struct doorbell *doorbell, int seat)
 {
 	pthread_mutex_lock(&doorbell->mutex);
+	enum bell_state before = bell_status(doorbell->bell).state;
 	bell_rows_came(doorbell->bell, seat);
+	follow_event(doorbell, before);
 	pthread_mutex_unlock(&doorbell->mutex);
 }
 
@@ -242,6 +244,28 @@ void doorbell_retune(struct doorbell *doorbell, const struct postgres_settings *
 	doorbell->use = settings->doorbell;
 	pthread_mutex_unlock(&doorbell->mutex);
 	poke_doorbell(doorbell);
+}
+
+void doorbell_set_pause(struct doorbell *doorbell, int seat, int64_t poll_busy_ms)
+{
+	pthread_mutex_lock(&doorbell->mutex);
+	doorbell->seats[seat].poll_busy_ms = poll_busy_ms;
+	bell_retune(doorbell->bell, smallest_pause(doorbell));
+	pthread_mutex_unlock(&doorbell->mutex);
+}
+
+struct doorbell_status doorbell_status(struct doorbell *doorbell)
+{
+	struct doorbell_status status = {0};
+
+	pthread_mutex_lock(&doorbell->mutex);
+	status.bell = bell_status(doorbell->bell);
+	if (doorbell->use == DOORBELL_OFF)
+		text_copy(status.problem, sizeof status.problem, "doorbell = off");
+	else
+		text_copy(status.problem, sizeof status.problem, doorbell->problem);
+	pthread_mutex_unlock(&doorbell->mutex);
+	return status;
 }
 
 int64_t doorbell_sleep(struct doorbell *doorbell)
@@ -275,9 +299,12 @@ static void give_tried(struct doorbell *doorbell, int64_t now, bool granted)
 /* why "": the doorbell works. */
 static void note_problem(struct doorbell *doorbell, const char *why)
 {
-	if (text_equal(doorbell->problem, why))
-		return;
+	pthread_mutex_lock(&doorbell->mutex);
+	bool known = text_equal(doorbell->problem, why);
 	text_copy(doorbell->problem, sizeof doorbell->problem, why);
+	pthread_mutex_unlock(&doorbell->mutex);
+	if (known)
+		return;
 
 	if (*why)
 		log_info("doorbell_off", {"postgres", LOG_TEXT(doorbell->settings->name)},
@@ -287,12 +314,18 @@ static void note_problem(struct doorbell *doorbell, const char *why)
 		log_info("doorbell_works", {"postgres", LOG_TEXT(doorbell->settings->name)});
 }
 
-static void close_bell_session(struct doorbell *doorbell, int64_t now)
+/* The link's connection is closed, and the server has ended its session or will. */
+static void forget_bell_session(struct doorbell *doorbell, int64_t now)
 {
-	link_finish(&doorbell->link);
 	doorbell->stage = SESSION_NONE;
 	doorbell->step = STEP_NONE;
 	give_event(doorbell, now, bell_session_lost);
+}
+
+static void close_bell_session(struct doorbell *doorbell, int64_t now)
+{
+	link_finish(&doorbell->link);
+	forget_bell_session(doorbell, now);
 }
 
 /* There is no doorbell at this server now. */
@@ -307,7 +340,7 @@ static void bell_session_failed(struct doorbell *doorbell, int64_t now, const st
 {
 	note_problem(doorbell, err->message);
 	link_drop(&doorbell->link, now, err);
-	close_bell_session(doorbell, now);
+	forget_bell_session(doorbell, now);
 }
 
 /* --- statements ------------------------------------------------------------------------------ */
@@ -376,8 +409,8 @@ static void take_facts(struct doorbell *doorbell, const struct pg_result *facts,
 		snprintf(doorbell->class, sizeof doorbell->class, "%" PRId32, pg_int4(facts, 0, 1));
 		free(doorbell->listen);
 		doorbell->listen = xformat("listen outbox_bell_%s", pg_value(facts, 0, 2));
-		doorbell->stage = SESSION_GUARDS;
-		(void)send_bell_statement(doorbell, sql_bell_keepalive, NULL, 0);
+		doorbell->stage = SESSION_LISTENS;
+		(void)send_bell_statement(doorbell, doorbell->listen, NULL, 0);
 	}
 }
 
@@ -395,13 +428,15 @@ static void take_step_answer(struct doorbell *doorbell, const struct pg_result *
 		give_tried(doorbell, now, yes);
 }
 
+/* Columns of bell_reason.sql: the reason, whether messages may wait for it. */
 static void log_missed(const struct doorbell *doorbell, const struct pg_result *result)
 {
 	const char *reason =
-	    pg_rows(result) == 1 && !pg_is_null(result, 0, 0)
+	    pg_rows(result) == 1 && *pg_value(result, 0, 1)
 		? pg_value(result, 0, 0)
 		: "unknown; for example the transaction that rang was rolled back, "
 		  "session_replication_role = replica, or an INSERT into a partition";
+
 	log_warn("bell_missed", {"postgres", LOG_TEXT(doorbell->settings->name)},
 	    {"reason", LOG_TEXT(reason)},
 	    {"consequence", LOG_TEXT("messages waited up to a second; the publishers poll for a "
@@ -414,10 +449,6 @@ static void take_session_answer(
 	switch (doorbell->stage) {
 	case SESSION_ASKS:
 		take_facts(doorbell, result, now);
-		break;
-	case SESSION_GUARDS:
-		doorbell->stage = SESSION_LISTENS;
-		(void)send_bell_statement(doorbell, doorbell->listen, NULL, 0);
 		break;
 	case SESSION_LISTENS:
 		doorbell->stage = SESSION_READY;
@@ -475,7 +506,7 @@ static void step_bell_session(struct doorbell *doorbell, int64_t now)
 		use_session(doorbell, now);
 	if (event == LINK_LOST) {
 		note_problem(doorbell, doorbell->link.error);
-		close_bell_session(doorbell, now);
+		forget_bell_session(doorbell, now);
 	}
 
 	bool waits = doorbell->link.pg && pg_state(doorbell->link.pg) == PG_BUSY &&

@@ -23,12 +23,20 @@ void doorbell_destroy(struct doorbell *doorbell);
 /* Takes over the reloadable values of a new configuration. */
 void doorbell_retune(struct doorbell *doorbell, const struct postgres_settings *settings);
 
+struct doorbell_status {
+	struct bell_status bell;
+	char problem[256]; /* BELL_OFF: why; "": not known yet */
+};
+struct doorbell_status doorbell_status(struct doorbell *doorbell);
+
 /*
  * A seat for a shard worker. The doorbell writes to wake_fd (an eventfd) when its shard must look
  * at once. poll_busy_ms: the worker's; rings wake the workers no more often than the smallest one.
  */
 int doorbell_join(struct doorbell *doorbell, int wake_fd, int64_t poll_busy_ms);
 void doorbell_leave(struct doorbell *doorbell, int seat);
+/* The worker's poll_busy has changed. */
+void doorbell_set_pause(struct doorbell *doorbell, int seat, int64_t poll_busy_ms);
 /* Whether the shard must look at once; true once for each time. */
 bool doorbell_take_wake(struct doorbell *doorbell, int seat);
 /* See bell_own, bell_look_begins, bell_look_ends and bell_rows_came. */

@@ -172,11 +172,11 @@ static void heed_wake(struct shard_worker *shard_worker, int64_t now)
 		stream_hurry(shard_worker->stream, now);
 }
 
-/* The TICK is sent after this: the doorbell counts a look that began under its lock. */
+/* The call is sent after this: the doorbell counts a look that began under its lock. */
 static void note_look_begins(struct shard_worker *shard_worker, const struct stream_tick *call)
 {
 	struct doorbell *doorbell = shard_worker->options.doorbell;
-	if (doorbell && call->call == STREAM_TICK && call->may_open)
+	if (doorbell && call->may_open)
 		doorbell_look_begins(doorbell, shard_worker->seat);
 }
 
@@ -807,10 +807,16 @@ static void write_status(struct shard_worker *shard_worker, const struct stream_
 static void take_settings(struct shard_worker *shard_worker)
 {
 	pthread_mutex_lock(&shard_worker->mutex);
-	if (shard_worker->settings_changed)
+	bool changed = shard_worker->settings_changed;
+	int64_t poll_busy_ms = shard_worker->settings.poll_busy_ms;
+	if (changed)
 		stream_retune(shard_worker->stream, &shard_worker->settings);
 	shard_worker->settings_changed = false;
 	pthread_mutex_unlock(&shard_worker->mutex);
+
+	if (changed && shard_worker->options.doorbell)
+		doorbell_set_pause(
+		    shard_worker->options.doorbell, shard_worker->seat, poll_busy_ms);
 }
 
 static void note_links(struct shard_worker *shard_worker)

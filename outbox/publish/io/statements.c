@@ -1,5 +1,6 @@
 #include "statements.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +46,7 @@ enum {
 	TOPIC_MAX = 249,
 };
 
-enum { TICK, PEEK, LOOKUP, REPEATED };
+enum { TICK, PEEK, LOOKUP, RENEWAL, REPEATED };
 
 struct statements {
 	struct link_statement repeated[REPEATED + 1];
@@ -65,9 +66,10 @@ struct statements {
 	int64_t chunk_xids;       /* size of the next chunk of bounds */
 	int64_t span_ids;         /* size of the next page */
 	int64_t upto_id, upto_at; /* end of the page in flight, and when it was sent */
-	/* The page in flight has null for the first topic, and the next page for the second; "": none. */
+	/* The page in flight has null for the first topic, and the next page for the second; "":
+	 * none. */
 	char usual_topic[TOPIC_MAX + 1], last_topic[TOPIC_MAX + 1];
-	bool elsewhere;           /* result of the last take */
+	bool elsewhere;  /* result of the last take */
 	int64_t checked; /* the connection (link.made) whose server has our log row; -1: none */
 };
 
@@ -84,6 +86,7 @@ struct statements *statements_create(
 	statements->span_ids = SPAN_IDS;
 	statements->peek = schema_text(sql_peek, schema);
 	statements->renew = schema_text(sql_renew, schema);
+	statements->repeated[RENEWAL] = (struct link_statement){"outbox_renew", statements->renew};
 	statements->repeated[TICK] = (struct link_statement){"outbox_tick", statements->tick};
 	statements->repeated[PEEK] = (struct link_statement){"outbox_peek", statements->peek};
 	statements->newest = schema_text(sql_newest, schema);
@@ -286,7 +289,7 @@ static bool send_renew(struct statements *statements, const struct link *log,
 	add_number_parameter(&parameters, call->new_nonce);
 	add_number_parameter(&parameters, call->lease_ms);
 	add_text_parameter(&parameters, deaths_text(statements, &call->deaths));
-	return link_send(log, statements->renew, parameters.list, parameters.count, err);
+	return send_repeated(statements, log, RENEWAL, &parameters, err);
 }
 
 static bool send_destinations(struct statements *statements, const struct link *log,
@@ -589,6 +592,35 @@ static bool answer_tick(struct statements *statements, const struct pg_result *r
 }
 
 /*
+ * The snapshot after a renewal, if no other transaction has ended: the renewal's id is the first
+ * one that `seen` does not cover, and everything else is as before. Another id in its place makes
+ * the snapshots differ, and then a TICK looks. A snapshot's text is xmin:xmax:xip,...
+ */
+static char *seen_after_renewal(const char *seen)
+{
+	char *end;
+	uint64_t from = strtoull(seen, &end, 10), upto = *end ? strtoull(end + 1, &end, 10) : 0;
+
+	return xformat("%" PRIu64 ":%" PRIu64 "%s", from + (from == upto), upto + 1, end);
+}
+
+static void answer_renewal(struct statements *statements, const struct pg_result *result,
+    struct stream *stream, int64_t now)
+{
+	bool written = text_equal(pg_value(result, 0, 0), "noted");
+	bool quiet = written && statements->call.may_open && statements->seen &&
+		     text_equal(pg_value(result, 0, 1), statements->seen);
+	char *seen = quiet ? seen_after_renewal(statements->seen) : NULL;
+
+	free(statements->seen);
+	statements->seen = seen;
+	if (quiet)
+		stream_renewed_idle(stream, now);
+	else
+		stream_renewed(stream, now, written);
+}
+
+/*
  * A tick after a peek has the rest of the call's limit. After a slow peek no tick is sent: the call
  * counts as failed, so that RENEW is next (stream_log_failed).
  */
@@ -660,7 +692,7 @@ static const char *expected_shape(const struct statements *statements, bool *ret
 	case STREAM_TICK:
 		return "ttlxxtxxxixxxlll";
 	case STREAM_RENEW:
-		return "t";
+		return "tt";
 	case STREAM_DESTINATIONS:
 		return "tixbl";
 	default:
@@ -704,7 +736,7 @@ bool statements_answer(struct statements *statements, const struct link *log,
 	if (statements->call.call == STREAM_TAKE)
 		return answer_take(statements, result, stream, now, holder, size, err);
 	if (statements->call.call == STREAM_RENEW) {
-		stream_renewed(stream, now, text_equal(pg_value(result, 0, 0), "noted"));
+		answer_renewal(statements, result, stream, now);
 		return true;
 	}
 	if (asks_of_keys(statements->call.call)) {
@@ -851,7 +883,8 @@ void statements_page_late(struct statements *statements, bool copying)
 		statements->chunk_xids = higher_of(1, statements->chunk_xids / LATE_PARTS);
 }
 
-/* A topic becomes a literal of the page, so one with other characters than Kafka allows does not. */
+/* A topic becomes a literal of the page, so one with other characters than Kafka allows does not.
+ */
 void statements_note_topic(struct statements *statements, const char *topic, int32_t length)
 {
 	static const char allowed[] =
@@ -877,7 +910,8 @@ static bool send_page_query(struct statements *statements, const struct link *re
 	const struct bounds *bounds = &statements->bounds;
 	/* the range of the page that the window's main range has */
 	int64_t from_id = higher_of(page->after_id + (page->after_id < INT64_MAX), bounds->low_id);
-	int64_t to_id = statements->upto_id < bounds->high_id ? statements->upto_id : bounds->high_id;
+	int64_t to_id =
+	    statements->upto_id < bounds->high_id ? statements->upto_id : bounds->high_id;
 	const int64_t numbers[] = {statements->shard, statements->shards, page->n, page->nonce,
 	    page->after_id, page->rows, statements->upto_id, from_id, to_id, read->limit_ms};
 	char text[sizeof numbers / sizeof *numbers][24];
