@@ -934,6 +934,7 @@ static bool step_transactions(struct world *world, struct process *process)
 		lose_producer(world, process, "a commit failed");
 		return false;
 	case OPEN:
+	case COMMITTING: /* records go to the other id meanwhile */
 		return true;
 	default:
 		return false;
@@ -944,6 +945,7 @@ static void commit_if_wanted(struct world *world, struct process *process)
 {
 	if (process->transactions != OPEN || !stream_commits(process->stream))
 		return;
+	producer_turns(process->producer);
 	begin_transaction_call(world, process, false);
 }
 
