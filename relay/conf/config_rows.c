@@ -133,7 +133,8 @@ const struct config_row config_rows[] = {
 			"archive."},
 	{POSTGRES_MS(upkeep_interval), "60s", 100, DAY, .reloadable = true,
 		.help = "Interval of the partition upkeep, which creates, drops and detaches "
-		    "partitions."},
+			"partitions. While the doorbell sleeps it is five times as long, but at "
+			"most a quarter of partition_every."},
 
 	{PUBLISHER(postgres), .type = CONFIG_SECTION, .refers = CONFIG_POSTGRES, .default_value = "main",
 		.help = "The [postgres] section that the publisher reads from."},

@@ -30,6 +30,7 @@ enum {
 	CONNECT_MS = 5000,
 	LOOK_MS = 15000,
 	IDS_MS = 2000,
+	REST_IDS_MS = 6000, /* of the sequence alone */
 	REST_LOOK_MS = 60000,
 	REST_LOG_MS = 300000, /* the log gets a row for each renewal of a lease only */
 	REST_INTERVALS = 5,   /* at most so many times as rare as upkeep_interval */
@@ -86,7 +87,7 @@ struct upkeep_worker {
 	struct log_upkeep *log_upkeep;
 	struct pg *pg;
 	struct backoff backoff;
-	int64_t look_at, looked_at, ids_at, ids_rest_until;
+	int64_t look_at, looked_at, ids_at, ids_rest_at, ids_rest_until;
 	bool empty; /* the newest look found every publisher, and no row that waits */
 	struct id_watch ids;
 	int64_t sleep; /* the doorbell's, when the ids were watched; 0: it did not sleep */
@@ -347,6 +348,9 @@ static int64_t step_ids(struct upkeep_worker *worker)
 	/* The next look was put off as nothing changed. */
 	if (!rested && worker->look_at > worker->looked_at + LOOK_MS)
 		worker->look_at = worker->looked_at + LOOK_MS;
+	if (rests && clock_ms() < worker->ids_rest_at)
+		return clock_ms() + IDS_MS;
+	worker->ids_rest_at = clock_ms() + REST_IDS_MS;
 	if (worker->pg && !id_watch_step(&worker->ids, worker->pg, rests, &err))
 		lose_look_connection(worker, &err);
 	return clock_ms() + IDS_MS;

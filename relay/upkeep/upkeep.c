@@ -119,7 +119,7 @@ static bool empty_default(struct table *table, struct err *err)
 	return watch_default(table, err); /* a row that no partition takes is still there */
 }
 
-static bool list_partitions(
+static bool read_partition_list(
     const struct table *table, struct partition_list *ret_list, struct err *err)
 {
 	return partition_list(table->pg, table->settings->schema, table->name,
@@ -296,13 +296,13 @@ static bool tend_table(struct table *table, struct err *err)
 	OWNED(partition_list_finish) struct partition_list list = {0};
 
 	/* In this order: a partition is not made over rows in the default one. */
-	if (!empty_default(table, err) || !list_partitions(table, &list, err) ||
+	if (!empty_default(table, err) || !read_partition_list(table, &list, err) ||
 	    !make_partitions_ahead(table, &list, err))
 		return false;
 
 	if (table->made) {
 		partition_list_finish(&list);
-		if (!list_partitions(table, &list, err))
+		if (!read_partition_list(table, &list, err))
 			return false;
 	}
 	show_partitions(table, &list);

@@ -74,6 +74,11 @@ def seconds_to_publish(relay, database, topic, key="k", write=publish):
     return time.monotonic() - start
 
 
+def doorbell_line(relay):
+    """What /readyz, and with it `status`, says of the doorbell."""
+    return next(line for line in relay.get("/readyz?verbose")[1].splitlines() if "doorbell" in line)
+
+
 def test_a_writer_wakes_the_relay(database, topic, make_relay):
     relay = make_relay().wait_ready()
     times = [seconds_to_publish(fall_asleep(relay), database, topic) for _ in range(8)]
@@ -82,6 +87,7 @@ def test_a_writer_wakes_the_relay(database, topic, make_relay):
     assert read >= 6, (read, times)
     fall_asleep(relay)
     assert holders(database) == ["outbox-relay bell"]
+    assert doorbell_line(relay) == "[+] doorbell of postgres main: asleep, missed 0"
     assert relay.metric("relay_bell_rung_total") >= 7
     assert relay.metric("relay_bell_missed_total") == 0
     # Nobody is woken while nothing is written.
@@ -100,6 +106,9 @@ def test_a_message_for_which_nobody_rings_is_found_within_a_second(database, top
     relay.wait_for(lambda: relay.metric("relay_bell_missed_total") == 1, 10, "the miss")
     event = relay.wait_event("bell_missed")[0]
     assert event["reason"] == "the trigger outbox_bell is disabled"
+    line = doorbell_line(relay)
+    assert line.startswith("[!] doorbell of postgres main: distrust: "), line
+    assert line.endswith(", missed 1"), line
     # It polls as without a doorbell, so the next ones wait no second.
     times = [seconds_to_publish(relay, database, topic) for _ in range(5)]
     assert statistics.median(times) < PROMPT, times
@@ -107,21 +116,54 @@ def test_a_message_for_which_nobody_rings_is_found_within_a_second(database, top
     assert holders(database) == []
 
 
-def test_doctor_names_what_keeps_writers_from_ringing(database, kafka, topic, make_relay):
-    settings = {"DATABASE_URL": database.dsn,
-                "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap}
+@pytest.fixture
+def report(database, kafka):
+    """report(): what doctor says about this test's database."""
+    def make(database=database, dsn=None, **settings):
+        variables = {f"OUTBOX_RELAY_{name.upper()}": value for name, value in settings.items()}
+        return run_command(["doctor"], {"DATABASE_URL": dsn or database.dsn, **variables,
+                                        "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap})[1]
 
-    def report():
-        return run_command(["doctor"], settings)[1]
+    return make
 
+
+def test_doctor_names_what_keeps_writers_from_ringing(database, topic, make_relay, report):
     fall_asleep(make_relay().wait_ready())
     assert "wake the relay" not in report() and "lock" not in report()
     with database.connect(autocommit=False, application_name="slow shop") as ringer:
         publish_in(ringer, topic)
-        assert "slow shop) has lock 2 of the doorbell" in report()
+        assert "a second: session" in report() and "slow shop) has lock 2 of the doorbell" in report()
         ringer.rollback()
     database.execute("ALTER TABLE outbox.message DISABLE TRIGGER outbox_bell")
     assert "it polls: the trigger outbox_bell is disabled" in report()
+
+
+def test_doctor_names_what_keeps_the_relay_awake(database, topic, report):
+    with database.connect(autocommit=False, application_name="slow shop") as writer:
+        publish_in(writer, topic)
+        assert "lock" not in report()  # each writer has it for a moment
+        said = wait_for(lambda: "cannot sleep" in (said := report()) and said, 60, "an old transaction")
+        assert "slow shop) has lock 1 of the doorbell and its transaction, which writes messages" in said
+        writer.rollback()
+    with database.connect(application_name="stranger") as stranger:
+        stranger.cursor().execute("SELECT pg_advisory_lock('outbox.message'::regclass::oid::int4, 1)")
+        assert "stranger) has lock 1 of the doorbell and is no relay" in report()
+
+
+def test_doctor_names_the_prepared_transaction_that_keeps_the_relay_awake(
+        postgres, migrated, make_database, topic, report):
+    postgres.create_database(topic, template=migrated())
+    other = make_database(postgres, topic)
+    try:
+        with other.connect(autocommit=False) as writer:
+            publish_in(writer, topic)
+            writer.cursor().execute("PREPARE TRANSACTION 'forgotten'")
+        said = wait_for(lambda: "cannot sleep" in (said := report(other, postgres_doorbell="on")) and said, 60,
+                        "an old transaction")
+        assert "prepared transaction forgotten (postgres) has lock 1" in said
+    finally:
+        other.execute("ROLLBACK PREPARED 'forgotten'")
+        postgres.drop_database(topic)
 
 
 def test_the_miss_names_the_session_whose_ring_is_open(database, topic, make_relay):
@@ -221,9 +263,9 @@ def test_bursts_and_pauses_lose_nothing(database, topic, make_relay, make_writer
     fall_asleep(relay)
 
 
-def configuration(path, doorbell, database, kafka):
+def configuration(path, doorbell, database, kafka, more=""):
     path.write_text(f"[postgres]\ndsn = {database.dsn}\ndoorbell = {doorbell}\n"
-                    f"[kafka]\nbootstrap.servers = {kafka.bootstrap}\n")
+                    f"[kafka]\nbootstrap.servers = {kafka.bootstrap}\n{more}")
     return path
 
 
@@ -239,10 +281,31 @@ def test_a_reload_turns_it_off_and_on(database, topic, make_relay, kafka, tmp_pa
     assert seconds_to_publish(relay, database, topic) < PROMPT
     time.sleep(0.5)
     assert not is_asleep(relay) and relay.metric("relay_bell_rung_total") == 0
+    assert doorbell_line(relay) == "[+] doorbell of postgres main: off: doorbell = off, missed 0"
 
     configuration(path, "auto", database, kafka)
     os.kill(relay.process.pid, signal.SIGHUP)
     fall_asleep(relay)
+
+
+def test_a_reload_of_poll_busy_changes_the_pause_between_rings(
+        database, topic, make_relay, kafka, tmp_path):
+    path = configuration(tmp_path / "relay.ini", "auto", database, kafka)
+    relay = fall_asleep(make_relay(config=path).wait_ready())
+
+    def time_of_message():
+        """Of one that is written when the shard has just looked."""
+        seconds_to_publish(relay, database, topic)
+        return seconds_to_publish(fall_asleep(relay), database, topic)
+
+    assert statistics.median(time_of_message() for _ in range(5)) < 0.5
+    configuration(path, "auto", database, kafka, "[publisher]\npoll_busy = 5s\n")
+    os.kill(relay.process.pid, signal.SIGHUP)
+    relay.wait_event("reloaded")
+    # The ring waits for the end of the pause. The look of the sleeper, after 0.9 s, comes first, or
+    # a renewal of the lease, every 1.7 s.
+    assert max(time_of_message() for _ in range(8)) > 0.6
+    assert relay.metric("relay_bell_missed_total") == 0
 
 
 def test_prepared_transactions_forbid_it_unless_it_is_on(
@@ -253,6 +316,7 @@ def test_prepared_transactions_forbid_it_unless_it_is_on(
         relay = make_relay(database_url=other.dsn).wait_ready()
         event = relay.wait_event("doorbell_off")[0]
         assert event["reason"] == "max_prepared_transactions is above 0"
+        assert "main: off: max_prepared_transactions is above 0, missed 0" in doorbell_line(relay)
         with other.connect(autocommit=False) as writer:
             publish_in(writer, topic)
             with writer.cursor() as cursor:
@@ -269,28 +333,53 @@ def test_prepared_transactions_forbid_it_unless_it_is_on(
         postgres.drop_database("bell_prepared")
 
 
-def test_behind_a_pooler_it_polls(database, server, topic, make_relay):
+def test_a_flood_of_rings_is_counted_while_it_lasts(database, make_relay):
+    """By any login; the relay stays awake."""
+    relay = fall_asleep(make_relay().wait_ready())
+    channel = database.execute("SELECT 'outbox_bell_' || 'outbox.message'::regclass::oid")[0][0]
+
+    def rung():
+        database.execute(f"NOTIFY {channel}")
+        return relay.metric("relay_bell_rung_total")
+
+    relay.wait_for(lambda: rung() >= 10, 10, "the rings")
+    assert not is_asleep(relay)
+    fall_asleep(relay)
+    assert relay.metric("relay_bell_missed_total") == 0
+
+
+def test_behind_a_pooler_it_polls(database, server, topic, make_relay, report):
     with PgBouncer(server) as pooler:
         relay = make_relay(database_url=pooler.dsn(database.name)).wait_ready()
         event = relay.wait_event("doorbell_off")[0]
         assert event["reason"] == "a pooler is between relay and server"
         assert seconds_to_publish(relay, database, topic) < PROMPT
         assert not is_asleep(relay) and holders(database) == []
+        assert "it polls: a pooler is between" in report(dsn=pooler.dsn(database.name))
         assert relay.stop() == 0
 
 
-def cpu_seconds(pid):
+def cpu_seconds(*pids):
     """Of all threads that live, in seconds, more exactly than /proc/PID/stat has it."""
     total = 0
-    for thread in os.listdir(f"/proc/{pid}/task"):
-        with open(f"/proc/{pid}/task/{thread}/schedstat") as file:
-            total += int(file.read().split()[0])
+    for pid in pids:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/schedstat") as file:
+                total += int(file.read().split()[0])
     return total / 1e9
+
+
+def sessions(server):
+    """The server's processes for the sessions of relays."""
+    with server.session() as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'outbox-relay %'")
+        return [pid for pid, in cursor.fetchall()]
 
 
 def test_idle_databases_cost_next_to_nothing(
         server, template, make_database, make_relay, kafka, tmp_path, scale):
-    """At most a thousandth of a core each, so 50 of them cost a twentieth; and 1.5 MiB."""
+    """The process: at most a thousandth of a core each, and 1.5 MiB. The sessions of one database in
+    the server, of which there are five: at most two thousandths."""
     count = scale(20, default=6)
     lines = [f"[kafka]\nbootstrap.servers = {kafka.bootstrap}\n"]
     for number in range(count):
@@ -305,10 +394,13 @@ def test_idle_databases_cost_next_to_nothing(
     relay = make_relay(config=path, database_url="").wait_ready()
     try:
         relay.wait_for(lambda: relay.metric("relay_bell_asleep") == count, 300, "sleep of all")
-        pid, before, seconds = relay.process.pid, cpu_seconds(relay.process.pid), 5
+        pid, pids, seconds = relay.process.pid, sessions(server), 5
+        before, sessions_before = cpu_seconds(pid), cpu_seconds(*pids)
         time.sleep(seconds)
         used = (cpu_seconds(pid) - before) / seconds
+        sessions_used = (cpu_seconds(*pids) - sessions_before) / seconds
         assert used < 0.003 + 0.001 * count, f"{used:.4f} of a core for {count} databases"
+        assert sessions_used < 0.002 * count, f"{sessions_used:.4f} of a core in {len(pids)} sessions"
         with open(f"/proc/{pid}/status") as file:
             resident = next(int(line.split()[1]) for line in file if line.startswith("VmRSS"))
         assert resident < (20 + 1.5 * count) * 1024, f"{resident} KiB for {count} databases"

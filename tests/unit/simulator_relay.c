@@ -50,7 +50,8 @@ static void relay_begin(struct world *world, void *object, int64_t number)
 		return;
 	struct stream_settings settings = world->plan.stream;
 	settings.seed = (uint64_t)world_between(world, 1, INT64_MAX / 2);
-	settings.drains = settings.seed % 2; /* it only notes earlier, whether it is stopped or not */
+	settings.drains =
+	    settings.seed % 2; /* it only notes earlier, whether it is stopped or not */
 	*process = (struct process){
 	    .world = world,
 	    .index = process->index,
