@@ -935,6 +935,7 @@ static bool step_transactions(struct world *world, struct process *process)
 		lose_producer(world, process, "a commit failed");
 		return false;
 	case OPEN:
+	case COMMITTING: /* records go to the other id meanwhile */
 		return true;
 	default:
 		return false;
@@ -945,6 +946,7 @@ static void commit_if_wanted(struct world *world, struct process *process)
 {
 	if (process->transactions != OPEN || !stream_commits(process->stream))
 		return;
+	producer_turns(process->producer);
 	begin_transaction_call(world, process, false);
 }
 
