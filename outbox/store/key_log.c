@@ -402,15 +402,7 @@ static bool has_news(const struct key_log *log, int64_t offset)
 	return log->added_count > 1 || offset > log->offset;
 }
 
-/* Shows the batch from memory: the file would be read and verified once more. */
-static void show_added(const struct key_log *log, key_log_see *see, void *context)
-{
-	for (uint64_t i = 1; see && i < log->added_count; i++)
-		see(context, log->units + i, &log->added[i].entry);
-}
-
-bool key_log_write(
-    struct key_log *log, int64_t offset, key_log_see *see, void *context, struct err *err)
+bool key_log_write(struct key_log *log, int64_t offset, struct err *err)
 {
 	if (!has_news(log, offset))
 		return true;
@@ -429,7 +421,6 @@ bool key_log_write(
 
 	fault_point("after_key_log_write");
 	log->dirty = true;
-	show_added(log, see, context);
 	log->units += log->added_count;
 	if (offset > log->offset)
 		log->offset = offset;

@@ -102,12 +102,10 @@ const struct key_entry *key_log_added_at(const struct key_log *log, uint64_t num
 const struct key_entry *key_log_at(const struct key_log *log, uint64_t unit);
 
 /*
- * Writes the added ids, or a batch without ids if only the offset is new, and then shows the ids;
- * see NULL: it shows none. The caller may repeat it after a failure (for example ERR_RETRY: no room
- * on the disk); no id is forgotten meanwhile.
+ * Writes the added ids, or a batch without ids if only the offset is new. The caller may repeat it
+ * after a failure (for example ERR_RETRY: no room on the disk); no id is forgotten meanwhile.
  */
-bool key_log_write(struct key_log *log, int64_t offset, key_log_see *see, void *context,
-    struct err *err) MUST_CHECK;
+bool key_log_write(struct key_log *log, int64_t offset, struct err *err) MUST_CHECK;
 /*
  * Makes the written units durable. ERR_FATAL: the kernel may have dropped pages that it could not
  * write, and would report success the next time. Each sync fails until the file is opened again,

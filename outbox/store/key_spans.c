@@ -230,14 +230,14 @@ void key_spans_release(struct key_spans *spans, struct fingerprint hash, int64_t
 static bool make_span_durable(
     struct key_spans *spans, struct key_log *log, int64_t offset, struct err *err)
 {
-	return (key_log_write(log, offset, NULL, NULL, err) && key_log_sync(log, err)) ||
+	return (key_log_write(log, offset, err) && key_log_sync(log, err)) ||
 	       err_prefix(err, "path=%s", spans->folder->path);
 }
 
 bool key_spans_flush(struct key_spans *spans, struct err *err)
 {
 	for (int i = 0; i < spans->count; i++)
-		if (!key_log_write(spans->spans[i].log, -1, NULL, NULL, err))
+		if (!key_log_write(spans->spans[i].log, -1, err))
 			return err_prefix(err, "path=%s", spans->folder->path);
 	return true;
 }

@@ -172,7 +172,7 @@ static bool add_to_bloom(
 {
 	int64_t now_ms = clock_wall_us() / 1000;
 	for (size_t i = 0; i < count; i++)
-		dedup_window_prefetch_added(bloom_of(store)->window, items[i].hash);
+		dedup_window_prefetch(bloom_of(store)->window, items[i].hash);
 	for (size_t i = 0; i < count; i++)
 		if (!dedup_window_add(bloom_of(store)->window, items[i].hash, items[i].offset,
 			items[i].time_ms, now_ms, err))

@@ -22,7 +22,7 @@
 #include "fault.h"
 #include "text.h"
 
-enum { NAME = 64, AHEAD = 16, ZEROES = 1 << 18 /* bytes of a write */ };
+enum { NAME = 64, AHEAD = 16 };
 
 static struct dedup_map_head *slice_map_head(const struct dedup_slice *slice)
 {
@@ -335,33 +335,8 @@ void dedup_slice_close(struct dedup_slice *slice)
 	*slice = (struct dedup_slice){0};
 }
 
-/*
- * Writes the zeroes that a new map has already. The first write to a page through the map costs
- * three times as much in a file whose room is only reserved as in one whose pages exist.
- */
-static void write_zeroes(const struct dedup_slice *slice)
-{
-	static char zeroes[ZEROES]; /* not const: they would be in the program's file */
-
-	for (uint64_t at = DEDUP_MAP_HEAD; at < slice->map_bytes;) {
-		uint64_t left = slice->map_bytes - at;
-		ssize_t done =
-		    pwrite(slice->map_fd, zeroes, left < ZEROES ? left : ZEROES, (off_t)at);
-		if (done <= 0)
-			return; /* the pages come one by one */
-		at += (uint64_t)done;
-	}
-}
-
 void dedup_slice_touch(const struct dedup_slice *slice)
 {
-	if (slice->origin == SLICE_NEW)
-		write_zeroes(slice);
-#ifdef MADV_POPULATE_WRITE
-	if (madvise(slice->map, slice->map_bytes, MADV_POPULATE_WRITE) == 0)
-		return;
-#endif
-
 	size_t step = (size_t)sysconf(_SC_PAGESIZE);
 	for (size_t at = 0; at < slice->map_bytes; at += step) {
 		volatile char *page = (char *)slice->map + at;
@@ -532,10 +507,12 @@ bool dedup_slice_write(struct dedup_slice *slice, int64_t offset, struct err *er
 {
 	uint64_t from = key_log_written(slice->log);
 	struct filling filling = {.slice = slice, .code = *bloom_codes()};
-	if (!key_log_write(slice->log, offset, see_entry, &filling, err))
+	if (!key_log_write(slice->log, offset, err))
 		return false;
 	if (key_log_written(slice->log) == from)
 		return true;
+	if (!key_log_show(slice->log, from, see_entry, &filling, err))
+		return false;
 	end_filling(&filling);
 	return !filling.wrong || rebuild_slice_map(slice, err);
 }

@@ -501,15 +501,10 @@ struct fingerprint dedup_window_hash(
 	return fingerprint_of(id, length, window->folder.head.seed);
 }
 
-void dedup_window_prefetch_added(const struct dedup_window *window, struct fingerprint hash)
+void dedup_window_prefetch(const struct dedup_window *window, struct fingerprint hash)
 {
 	dedup_hot_prefetch(&window->hot, hash);
 	hash_set_prefetch(&window->unwritten, hash);
-}
-
-void dedup_window_prefetch(const struct dedup_window *window, struct fingerprint hash)
-{
-	dedup_window_prefetch_added(window, hash);
 	bloom_prefetch(window->filters, window->count, hash);
 }
 

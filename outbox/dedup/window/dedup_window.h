@@ -76,9 +76,6 @@ struct fingerprint dedup_window_hash(
 
 /* Prefetches the id for a look a little later; for looks at several ids in a row. */
 void dedup_window_prefetch(const struct dedup_window *window, struct fingerprint hash);
-/* The same for an id that is added a little later: an added id needs no filter until it is written.
- */
-void dedup_window_prefetch_added(const struct dedup_window *window, struct fingerprint hash);
 /* Was the id seen a moment ago? */
 bool dedup_window_is_hot(const struct dedup_window *window, struct fingerprint hash);
 /* Looks into the filters alone, for an id that is not hot. ret_found: a bit for each slice that may
