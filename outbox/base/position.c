@@ -5,7 +5,7 @@
 #include "position_prefix.h"
 #include "text.h"
 
-enum { VERSION = '2', IDENTITY_DIGITS = 8 };
+enum { VERSION = '2', IDENTITY_DIGITS = 8, SAFE_DIGITS = 18 /* of an int64_t */ };
 
 static char *append_text(char *at, const char *text)
 {
@@ -50,14 +50,22 @@ size_t outbox_position_format(
 	return position_prefix_complete(text, prefix, position->tick, position->id);
 }
 
+static bool is_decimal(char c)
+{
+	return c >= '0' && c <= '9';
+}
+
 /* A consumer reads a position up to three times for each message: no library calls for numbers. */
 static bool read_position_number(
     const char **at, const char *end, int64_t most, int64_t *ret_number)
 {
-	const char *digit = *at;
+	const char *digit = *at, *safe = end - *at > SAFE_DIGITS ? *at + SAFE_DIGITS : end;
 	int64_t number = 0;
 
-	for (; digit < end && *digit >= '0' && *digit <= '9'; digit++)
+	/* so few digits cannot overflow */
+	for (; digit < safe && is_decimal(*digit); digit++)
+		number = number * 10 + (*digit - '0');
+	for (; digit < end && is_decimal(*digit); digit++)
 		if (__builtin_mul_overflow(number, 10, &number) ||
 		    __builtin_add_overflow(number, *digit - '0', &number))
 			return false;
@@ -71,7 +79,7 @@ static bool read_position_number(
 
 static bool is_of_a_name(char c)
 {
-	return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
+	return (c >= 'a' && c <= 'z') || is_decimal(c) || c == '-' || c == '_';
 }
 
 /* Other characters in a name could break texts that list several positions, separated by blanks. */
@@ -90,7 +98,7 @@ static bool read_publisher_name(const char **at, const char *end, char ret_publi
 
 static bool is_lower_digit(char c)
 {
-	return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+	return is_decimal(c) || (c >= 'a' && c <= 'f');
 }
 
 static bool read_identity(const char **at, const char *end, char ret_identity[9])

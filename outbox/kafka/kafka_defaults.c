@@ -42,7 +42,7 @@ const struct kafka_default kafka_defaults[] = {
     {"queue.buffering.max.messages", NULL, KAFKA_DEFAULT_PRODUCER,
 	"Computed from `[publisher] max_in_flight`."},
     {"transactional.id", NULL, KAFKA_DEFAULT_TRANSACTIONS,
-	"Computed from the publisher's name, shard and identity."},
+	"Two ids, which take turns, computed from the publisher's name, shard and identity."},
     {"transaction.timeout.ms", "10000", KAFKA_DEFAULT_TRANSACTIONS,
 	"Maximum time for which an open transaction of a killed relay delays consumers of "
 	"committed records."},

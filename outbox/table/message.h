@@ -1,8 +1,8 @@
 #pragma once
 /*
  * One row of outbox.message in memory, in binary form: either a row of a COPY, whose buffer it
- * takes over, or a copy of a row of a result. All pointers point into `block`, but for `topic`, which
- * may point to a text of the caller (usual_topic).
+ * takes over, or a copy of a row of a result. All pointers point into `block`, except `topic`,
+ * which may point to a text of the caller (usual_topic).
  */
 #include <stdint.h>
 #include "copy_binary.h"
@@ -35,8 +35,9 @@ struct message {
 };
 
 /*
- * Takes over `row` (from pg_copy_next), even if it fails. usual_topic: the topic of rows whose topic
- * is null in this COPY, with a NUL at its end; NULL: there is none. The message points into it.
+ * Takes over `row` (from pg_copy_next), even if it fails. usual_topic: the topic of rows whose
+ * topic is null in this COPY, with a NUL at its end; NULL: there is none. The message points into
+ * it.
  */
 bool message_from_copy(char *row, int length, bool first, const char *usual_topic,
     struct message *ret_message, enum copy_kind *ret_kind, struct err *err) MUST_CHECK;

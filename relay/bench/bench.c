@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include "call.h"
 #include "help.h"
+#include "manual.h"
 #include "session.h"
 
 static volatile sig_atomic_t interrupted;
@@ -287,10 +288,21 @@ static int print_bench_page(void)
 	return 0;
 }
 
+static int print_bench_manual(void)
+{
+	OWNED(text_finish) struct text page = {0};
+
+	manual_command(commands[0], &page);
+	fputs(page.data, stdout);
+	return 0;
+}
+
 int bench_run(const struct call *call)
 {
 	if (call_flag(call, "markdown"))
 		return print_bench_page();
+	if (call_flag(call, "man"))
+		return print_bench_manual();
 	if (!call_flag(call, "version"))
 		return run_bench(call);
 	printf("%s " RELAY_VERSION "\n", program_name);

@@ -81,6 +81,7 @@ static const struct command_option options[] = {
 	"gets no setting of the pace."},
     {"json", NULL, "Prints one JSON object."},
     {"markdown", NULL, "Prints this help as a page of documentation."},
+    {"man", NULL, "Prints this help as a manual page."},
     {"version", NULL, "Prints the version."},
     {0},
 };

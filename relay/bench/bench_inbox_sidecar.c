@@ -172,7 +172,7 @@ bool bench_inbox_sidecar(struct bench *bench, struct err *err)
 			if (!measure_way(bench, run, way, &rates[way][run], err))
 				return false;
 	bench_judge_pairs(bench, "sidecar, beside a bare loop of libcurl", "messages/s", rates[1],
-	    rates[0], runs, '>', 0.5);
+	    rates[0], runs, '>', 0.75);
 	bench_judge_pairs(bench, "sidecar in batches of 100, beside single messages", "messages/s",
 	    rates[2], rates[1], runs, '>', 5);
 	return tell_ab(bench, err);

@@ -40,7 +40,8 @@ struct path {
 	int64_t spanned;
 	int64_t rate;
 	/* state of the reader of the trace */
-	int64_t asked, committing, uncommitted, sent; /* the last two are sequences */
+	int64_t asked, committing;
+	int64_t uncommitted, last, sent; /* sequences; the commit in flight ends with last */
 };
 
 /* --- the trace ------------------------------------------------------------------------------- */
@@ -59,7 +60,7 @@ static struct steps *steps_at(struct path *path, int64_t sequence)
 
 static void take_trace_commit(struct path *path, int64_t now)
 {
-	for (; path->uncommitted <= path->sent; path->uncommitted++) {
+	for (; path->uncommitted <= path->last; path->uncommitted++) {
 		steps_at(path, path->uncommitted)->committing = path->committing;
 		steps_at(path, path->uncommitted)->committed = now;
 	}
@@ -70,8 +71,10 @@ static void take_trace_step(
 {
 	if (text_equal(name, "asked"))
 		path->asked = now;
-	if (text_equal(name, "committing"))
+	if (text_equal(name, "committing")) {
 		path->committing = now;
+		path->last = path->sent;
+	}
 	if (text_equal(name, "committed"))
 		take_trace_commit(path, now);
 

@@ -44,6 +44,7 @@
 	X(dedup_verify)                                                                            \
 	X(dedup_load)                                                                              \
 	X(help)                                                                                    \
+	X(completion)                                                                              \
 	X(version)
 
 #define COMMAND_DECLARATION(name) extern const struct command command_##name;

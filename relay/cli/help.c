@@ -110,7 +110,7 @@ static void add_example(const char *example, struct text *out)
 	text_addf(out, "\nExample:\n  %s\n", example);
 }
 
-static const struct command_option config_option = {"config", "FILE",
+const struct command_option help_config_option = {"config", "FILE",
     "Configuration file (default: OUTBOX_RELAY_CONFIG, else only the "
     "environment)."};
 
@@ -132,7 +132,7 @@ void help_command(const struct command *command, struct text *out)
 	text_add(out, "\n");
 	for (int i = 0; command->options && command->options[i].name; i++)
 		help_option(&command->options[i], out);
-	help_option(&config_option, out);
+	help_option(&help_config_option, out);
 	add_example(command->example, out);
 }
 
@@ -153,9 +153,10 @@ static void help_tail(struct text *out)
 	}
 }
 
+#define SUMMARY "Publishes the rows of a message table in PostgreSQL to Kafka."
+const char help_summary[] = SUMMARY;
 static const char usage_head[] =
-    "Usage: outbox-relay [--config FILE] COMMAND [OPTIONS]\n\n"
-    "Publishes the rows of a message table in PostgreSQL to Kafka.\n\n";
+    "Usage: outbox-relay [--config FILE] COMMAND [OPTIONS]\n\n" SUMMARY "\n\n";
 static const char usage_example[] = "outbox-relay migrate up -h";
 
 static const struct command_heading *heading_above(const struct command *command)
@@ -259,21 +260,24 @@ void help_markdown_command(const struct command *command, struct text *out)
 	text_add(out, "\n");
 }
 
+const char help_introduction[] =
+    "One program, `outbox-relay [--config FILE] COMMAND`. Its configuration comes from "
+    "the file that `--config` or `OUTBOX_RELAY_CONFIG` names, and from the environment "
+    "([configuration](configuration.md)). Without a command the program prints a short "
+    "usage and exits with 64. `-h`, `--help` and `help` print help, `-v`, `--version` "
+    "and `version` print the version, and both exit with 0.\n";
+
 void help_markdown(struct text *out)
 {
-	text_add(out,
+	text_addf(out,
 	    "# Commands\n"
 	    "\n"
 	    "<!-- Written by `outbox-relay help --markdown`. -->\n"
 	    "\n"
-	    "One program, `outbox-relay [--config FILE] COMMAND`. Its configuration comes from "
-	    "the file that `--config` or `OUTBOX_RELAY_CONFIG` names, and from the environment "
-	    "([configuration](configuration.md)). Without a command the program prints a short "
-	    "usage and exits with 64. `-h`, `--help` and `help` print help, `-v`, `--version` "
-	    "and `version` print the version, and both exit with 0.\n"
-	    "\n"
+	    "%s\n"
 	    "| command | |\n"
-	    "|---|---|\n");
+	    "|---|---|\n",
+	    help_introduction);
 	for (const struct command *const *row = commands; *row; row++)
 		text_addf(out, "| `%s` | %s |\n", (*row)->name, (*row)->summary);
 	text_add(out, "\n");

@@ -3,6 +3,12 @@
 #include "command.h"
 #include "text.h"
 
+/* What the program is, in one sentence, and how it is called. */
+extern const char help_summary[];
+extern const char help_introduction[];
+/* An option of every command. */
+extern const struct command_option help_config_option;
+
 /* One command's, on a terminal of 80 columns. */
 void help_command(const struct command *command, struct text *out);
 /* How the program is called, and the names of its commands under their headings. */

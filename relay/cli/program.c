@@ -47,9 +47,9 @@ static int close_output(int status)
 }
 
 /*
- * Settings of jemalloc, which reads them before main. By default it has four arenas for each CPU
- * and keeps freed memory for ten seconds, so a drain would keep tens of megabytes that it does not
- * need. MALLOC_CONF in the environment replaces single settings.
+ * Settings of jemalloc, which reads them before main. By default it has four arenas for each CPU,
+ * so the memory of a drain would grow with the machine, and keeps freed memory for ten seconds.
+ * MALLOC_CONF in the environment replaces single settings.
  */
 extern const char *malloc_conf;
 __attribute__((visibility("default"))) const char *malloc_conf =

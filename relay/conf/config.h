@@ -250,3 +250,4 @@ void config_compare(
 
 void config_print_sample(struct text *out); /* a commented INI file that parses to the defaults */
 void config_print_reference(struct text *out); /* docs/reference/configuration.md */
+void config_print_manual(struct text *out);    /* the manual page outbox-relay.ini(5) */

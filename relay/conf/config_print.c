@@ -72,7 +72,7 @@ static const char reference_title[] =
     "`outbox-relay config --print-reference` prints this page, and `outbox-relay config "
     "--print-sample` prints the same settings as a commented configuration file.\n";
 
-static const char reference_head[] =
+const char config_file_explained[] =
     "\n"
     "## The file\n"
     "\n"
@@ -213,7 +213,7 @@ void config_print_reference(struct text *out)
 {
 	text_add(out, reference_title);
 	print_section_list(out);
-	text_add(out, reference_head);
+	text_add(out, config_file_explained);
 
 	for (int kind = 0; kind < CONFIG_KINDS; kind++) {
 		text_addf(out, "\n## [%s%s]\n\n%s\n", config_kinds[kind].word,

@@ -72,3 +72,6 @@ const struct config_row *config_rows_find(enum config_kind kind, const char *key
 int config_rows_items(const struct config *config, enum config_kind kind);
 void *config_rows_item(const struct config *config, enum config_kind kind, int number);
 void *config_rows_item_named(const struct config *config, enum config_kind kind, const char *name);
+
+/* The file, its sections, the environment, secrets and reloads, in Markdown. */
+extern const char config_file_explained[];

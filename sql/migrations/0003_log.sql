@@ -385,6 +385,12 @@ begin
 end
 $$;
 
+-- A row of the answer of outbox.tick. A type of its own, because PostgreSQL would build one of the function's
+-- output columns again in each transaction.
+create type outbox.tick_row as (verdict text, seen text, id bigint, created_at timestamptz, event_id uuid,
+	topic text, key bytea, payload bytea, headers jsonb, partition int, deliver_at timestamptz,
+	key_bytes bytea, payload_bytes bytea, requests bigint, due_ms bigint, took_ms bigint);
+
 -- One step of an owner, in one statement and one round trip: searches for a window, and writes the next
 -- log row if there is a window or if `must_write` (progress to note, a lease to renew). The answer
 -- contains the rows of a small window; the caller must not publish them before the statement has
@@ -431,9 +437,7 @@ create function outbox.tick(
 	blind boolean default false, -- any change opens a window that is read by pages; no row is read here
 	fold_to bigint default null)   -- destinations' changes in the log rows from `folded` up to this are folded
 	                               -- into their table; null: folds nothing
-returns table (verdict text, seen text, id bigint, created_at timestamptz, event_id uuid,
-	topic text, key bytea, payload bytea, headers jsonb, partition int, deliver_at timestamptz,
-	requests bigint, due_ms bigint, took_ms bigint)
+returns setof outbox.tick_row
 language plpgsql volatile
 -- planned once per session: the index on (txid, id, bucket) is right for all numbers
 set plan_cache_mode = force_generic_plan
@@ -441,103 +445,111 @@ set enable_seqscan = off set enable_bitmapscan = off set jit = off
 set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
-	ours boolean;
-	-- the log row
-	owner text;
-	epoch bigint;
-	first_tick bigint;
+	head record;
+	message record;
+	answer outbox.tick_row;
 	ticks pg_snapshot[];
-	listed_tick bigint;
-	listed_ids bigint[];
-	due bigint[];
-	folded bigint;
-	timeline int;
-	system_identifier bigint;
-	shards int;
-	split_to int;
-	asynchronous boolean;
-	start_at timestamptz;
 	before pg_snapshot;
 	tick pg_snapshot;
+	seen text;
 	low xid8;
+	high xid8;
 	straggler xid8;
 	far xid8[];
-	bucket_from int := outbox.first_bucket(of_shard, of_shards);
-	bucket_to int := outbox.first_bucket(of_shard + 1, of_shards);
+	bucket_from int;
+	bucket_to int;
 	rows int := 0;
 	bytes bigint := 0;
 	opens boolean := false;
-	pages boolean := false;
+	pages boolean := blind;
+	-- of special ticks only
+	first_tick bigint;
+	listed_tick bigint;
+	listed_ids bigint[];
+	due bigint[];
+	worked boolean;
 	listed bigint[];
 	last_due bigint[];
 	gone bigint[];
-	worked boolean := false;
+	due_ms bigint;
+	took_ms bigint;
 begin
-	-- Every expression and every plan node here slows down a tick, because PostgreSQL sets them up
-	-- again in each transaction: so this query finds out as much as it can. The log and the
-	-- publisher are seen in the snapshot that becomes the tick: a split that is not seen here begins
-	-- after it.
-	select l.timeline = case when not pg_is_in_recovery() then
-				('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int end
+	-- Every expression, every plan node and every column of a node here slows down a tick, because
+	-- PostgreSQL sets them up again in each transaction: so this query finds out as much as it can, and
+	-- returns the log row as one value. The log and the publisher are seen in the snapshot that becomes
+	-- the tick: a split that is not seen here begins after it. `special` is a tick with work that most
+	-- ticks do not have.
+	select l as own, s.split_to, s.requests, s.start_at,
+			case when s.split_to is null then pg_current_snapshot() else s.drain_to end as tick,
+			l.timeline = case when not pg_is_in_recovery() then
+					('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int end
 				and s.shards = of_shards
-				and current_setting('transaction_isolation') = 'read committed',
-			l.owner, l.epoch, l.first_tick, l.ticks, l.listed_tick, l.listed_ids, l.due, l.folded,
-			l.timeline, l.system_identifier, s.shards, s.split_to, s.requests,
-			current_setting('synchronous_commit') not in ('on', 'remote_apply'), s.start_at,
-			l.ticks[cardinality(l.ticks)],
-			case when s.split_to is null then pg_current_snapshot() else s.drain_to end
-		into ours, owner, epoch, first_tick, ticks, listed_tick, listed_ids, due, folded, timeline,
-			system_identifier, shards, split_to, requests, asynchronous, start_at, before, tick
+				and current_setting('transaction_isolation') = 'read committed' as is_ours,
+			may_list or parks is not null or fold_to is not null or l.listed_tick is not null
+				or l.due is not null
+				or current_setting('synchronous_commit') not in ('on', 'remote_apply') as is_special
+		into head
 		from outbox.log l left join outbox.publisher s on s.name = l.publisher
 		where l.publisher = of_publisher and l.shard = of_shard and l.n = of_n and l.nonce = of_nonce;
-	if ours is not true then
+	if head.is_ours is not true then
 		perform outbox.require_read_committed();
-		verdict := case when timeline is distinct from outbox.timeline() then 'fenced'
+		answer.verdict := case when (head.own).timeline is distinct from outbox.timeline() then 'fenced'
 			else 'dropped' end;
-		return next;
+		return next answer;
 		return;
 	end if;
 
+	ticks := (head.own).ticks;
+	before := ticks[cardinality(ticks)];
+	tick := head.tick;
 	seen := tick::text;
-	-- rows of a published listed window must still leave their tables
-	must_write := must_write or may_list and coalesce(listed_tick <= first_tick, false);
-	if may_list and split_to is null and listed_tick is null then
-		if outbox.parked_asked(of_publisher, of_shard, first_tick) then
-			must_write := true; -- the log row's fence holds for them as well
-			worked := true;
-			verdict := 'empty';
-			for id in select q from outbox.parked_requests(of_publisher, of_shard, first_tick, batch) q
-			loop
-				return next;
-			end loop;
-			verdict := null;
+	if head.is_special then
+		first_tick := (head.own).first_tick;
+		listed_tick := (head.own).listed_tick;
+		listed_ids := (head.own).listed_ids;
+		due := (head.own).due;
+		-- rows of a published listed window must still leave their tables
+		must_write := must_write or may_list and coalesce(listed_tick <= first_tick, false);
+		if may_list and head.split_to is null and listed_tick is null then
+			if outbox.parked_asked(of_publisher, of_shard, first_tick) then
+				must_write := true; -- the log row's fence holds for them as well
+				worked := true;
+				answer.verdict := 'empty';
+				for answer.id in
+					select q from outbox.parked_requests(of_publisher, of_shard, first_tick, batch) q
+				loop
+					return next answer;
+				end loop;
+			end if;
+			last_due := case when due[3] = head.requests then due else array[0] end;
+			select n.due, n.ids into due, listed from outbox.listed_next(
+				of_publisher, of_shard, first_tick, greatest(least(max_rows, 2 * batch), 1), max_bytes,
+				head.requests, due) n;
+			-- the search read so much that the next one must continue from there
+			must_write := must_write or listed is null and (due[1] <> last_due[1]
+				and due[1] < 9223372036854775807 or due[4:] <> last_due[4:]);
 		end if;
-		last_due := case when due[3] = requests then due else array[0] end;
-		select n.due, n.ids into due, listed from outbox.listed_next(
-			of_publisher, of_shard, first_tick, greatest(least(max_rows, 2 * batch), 1), max_bytes,
-			requests, due) n;
-		-- the search read so much that the next one must continue from there
-		must_write := must_write or listed is null and (due[1] <> last_due[1]
-			and due[1] < 9223372036854775807 or due[4:] <> last_due[4:]);
+		if listed is not null then
+			opens := true;
+			for answer in
+				select null, null, r.*, null, null, null, null, null
+				from outbox.listed_rows(of_publisher, listed) r where max_rows > 0
+			loop
+				return next answer;
+			end loop;
+			tick := before;
+		end if;
 	end if;
-	if listed is not null then
-		opens := true;
-		for id, created_at, event_id, topic, key, payload, headers, partition, deliver_at in
-			select r.* from outbox.listed_rows(of_publisher, listed) r where max_rows > 0
-		loop
-			return next;
-		end loop;
-		payload := null; -- it is that of the last row; the verdict's row has none
-		tick := before;
+
 	-- the row must stay small: a snapshot lists every transaction in progress
-	elsif may_open and seen <> before::text and seen is distinct from last_seen
+	if not opens and may_open and seen <> before::text and seen is distinct from last_seen
 		and (cardinality(ticks) <= 16 or pg_column_size(ticks) < 65536) then
-		pages := blind;
 		-- Transactions that were in progress at the tick before and are visible now: near ones only widen the
 		-- range of xids, far ones are left to the pages. Usually this is the oldest one, or none.
+		high := pg_snapshot_xmax(tick);
 		low := case when pg_snapshot_xmin(before) = pg_snapshot_xmax(before)
 			or pg_visible_in_snapshot(pg_snapshot_xmin(before), tick)
-				and pg_snapshot_xmax(tick)::text::bigint
+				and high::text::bigint
 					- pg_snapshot_xmin(before)::text::bigint <= 10000
 			then pg_snapshot_xmin(before) end;
 		if low is null then
@@ -545,7 +557,7 @@ begin
 			for straggler in select x from pg_snapshot_xip(before) x
 				where pg_visible_in_snapshot(x, tick) order by x
 			loop
-				if pg_snapshot_xmax(tick)::text::bigint - straggler::text::bigint > 10000 then
+				if high::text::bigint - straggler::text::bigint > 10000 then
 					far := far || straggler;
 				else
 					low := straggler;
@@ -553,6 +565,8 @@ begin
 				end if;
 			end loop;
 			if far is not null and not pages then
+				bucket_from := outbox.first_bucket(of_shard, of_shards);
+				bucket_to := outbox.first_bucket(of_shard + 1, of_shards);
 				perform from unnest(far) x (txid) cross join lateral (
 					select from outbox.message m
 					where m.txid = x.txid and m.bucket >= bucket_from and m.bucket < bucket_to
@@ -561,130 +575,165 @@ begin
 				pages := found;
 			end if;
 		end if;
-		if not pages then
-			-- Whole rows, so that no partition's scan has anything to compute; and no window function. The order
-			-- by txid is that of its index: without it, the primary key, which holds the bucket as well, would seem
-			-- as good for an empty partition, and the plan stays when there are rows.
-			for straggler, id, created_at, event_id, topic, key, payload, headers, partition,
-				deliver_at in
-				select r.txid, r.id, r.created_at, r.event_id, r.topic,
-					outbox.published_bytes(r.key, r.key_bytes),
-					outbox.published_bytes(r.payload, r.payload_bytes),
-					r.headers, r.partition, r.deliver_at
-				from (
-					select m.txid, m.id, m.created_at, m.event_id, m.topic, m.key, m.payload,
-						m.headers, m.partition, m.deliver_at, m.key_bytes, m.payload_bytes
+
+		-- Whole rows, so that no partition's scan has anything to compute; and no window function. The order
+		-- by txid is that of its index: without it, the primary key, which holds the bucket as well, would seem
+		-- as good for an empty partition, and the plan stays when there are rows.
+		-- The second loop is for shards and for a publisher with a start time: each condition is set up for each
+		-- partition of the table.
+		if pages then
+			null;
+		elsif of_shards = 1 and head.start_at is null then
+			for message in
+				select r.* from (
+					select m.id, m.created_at, m.event_id, m.topic, m.key, m.payload, m.headers, m.partition,
+						m.deliver_at, m.key_bytes, m.payload_bytes
 					from outbox.message m
-					where m.txid >= low and m.txid < pg_snapshot_xmax(tick)
+					where m.txid >= low and m.txid < high
 						and pg_visible_in_snapshot(m.txid, tick)
 						and not pg_visible_in_snapshot(m.txid, before)
-						and (start_at is null or m.created_at >= start_at)
+					order by m.txid, m.id limit max_rows + 1) r
+				order by r.id
+			loop
+				rows := rows + 1;
+				bytes := bytes + coalesce(octet_length(message.payload_bytes), octet_length(message.payload), 0)
+					+ coalesce(octet_length(message.key_bytes), octet_length(message.key), 0)
+					+ coalesce(pg_column_size(message.headers || '{}'), 0); -- uncompressed
+				if rows > max_rows or bytes > max_bytes then
+					pages := true;
+					exit;
+				end if;
+				return next (null, null, message.id, message.created_at, message.event_id, message.topic,
+					outbox.published_bytes(message.key, message.key_bytes),
+					outbox.published_bytes(message.payload, message.payload_bytes), message.headers,
+					message.partition, message.deliver_at, null, null, null, null, null)::outbox.tick_row;
+			end loop;
+		else
+			bucket_from := outbox.first_bucket(of_shard, of_shards);
+			bucket_to := outbox.first_bucket(of_shard + 1, of_shards);
+			for message in
+				select r.* from (
+					select m.id, m.created_at, m.event_id, m.topic, m.key, m.payload, m.headers, m.partition,
+						m.deliver_at, m.key_bytes, m.payload_bytes
+					from outbox.message m
+					where m.txid >= low and m.txid < high
+						and pg_visible_in_snapshot(m.txid, tick)
+						and not pg_visible_in_snapshot(m.txid, before)
+						and (head.start_at is null or m.created_at >= head.start_at)
 						and m.bucket >= bucket_from and m.bucket < bucket_to
 					order by m.txid, m.id limit max_rows + 1) r
 				order by r.id
 			loop
 				rows := rows + 1;
-				bytes := bytes + coalesce(octet_length(payload), 0) + coalesce(octet_length(key), 0)
-					+ coalesce(pg_column_size(headers || '{}'), 0); -- uncompressed
+				bytes := bytes + coalesce(octet_length(message.payload_bytes), octet_length(message.payload), 0)
+					+ coalesce(octet_length(message.key_bytes), octet_length(message.key), 0)
+					+ coalesce(pg_column_size(message.headers || '{}'), 0); -- uncompressed
 				if rows > max_rows or bytes > max_bytes then
 					pages := true;
 					exit;
 				end if;
-				return next;
+				return next (null, null, message.id, message.created_at, message.event_id, message.topic,
+					outbox.published_bytes(message.key, message.key_bytes),
+					outbox.published_bytes(message.payload, message.payload_bytes), message.headers,
+					message.partition, message.deliver_at, null, null, null, null, null)::outbox.tick_row;
 			end loop;
-			payload := null;
 		end if;
 		-- the last window of a split is written even when it is empty: all shards end at one tick
-		opens := rows > 0 or pages or split_to is not null
+		opens := rows > 0 or pages or head.split_to is not null
 			or clock_timestamp() - statement_timestamp() > interval '10 ms';
-		if not opens and (of_shards > 1 or start_at is not null) then
+		if not opens and (of_shards > 1 or head.start_at is not null) then
 			select count(*) > max_rows into opens from (
 				select from outbox.message m
-				where m.txid >= low and m.txid < pg_snapshot_xmax(tick)
+				where m.txid >= low and m.txid < high
 				limit max_rows + 1) r;
 		end if;
 	end if;
 	if not opens and not must_write then
 		if may_list then
-			due_ms := outbox.listed_wait(of_publisher, of_shard, first_tick, requests, due);
+			due_ms := outbox.listed_wait(of_publisher, of_shard, first_tick, head.requests, due);
 		end if;
-		verdict := case when split_to is null then 'idle' else 'splitting' end;
-		return next;
+		return next (case when head.split_to is null then 'idle' else 'splitting' end, seen, null, null, null, null, null,
+			null, null, null, null, null, null, head.requests, due_ms, null)::outbox.tick_row;
 		return;
 	end if;
 
-	if asynchronous then
-		perform set_config('synchronous_commit', 'on', true);
-	end if;
-	if parks is not null or listed_tick is not null then
-		-- before the log row, which names this transaction, because these may wait for an operator
-		if parks is not null then
-			parks := outbox.park(of_publisher, of_shard, parks);
-			due := outbox.schedule(of_publisher, of_shard, parks -> 'scheduled', due);
-			verdict := 'recovered';
-			for topic, partition, id in select r.* from outbox.parked_recover(
-				of_publisher, of_shard, parks -> 'recovered', batch) r
-			loop
-				return next;
-			end loop;
-			-- a row that was refused again is not published with the window, nor are the rows behind it
-			listed_ids := array(
-				with noted as (
-					select p.id, p.topic, p.key from outbox.parked p
-					where p.publisher = of_publisher and p.id = any (array(
-						select (r ->> 0)::bigint from jsonb_array_elements(parks -> 'rows') r))
-				)
-				select x from unnest(listed_ids) x
-				where x not in (
-					select n.id from noted n
-					union all
-					select p.id from outbox.parked p join noted n
-						on n.topic = p.topic and n.key = p.key and n.id < p.id
-					where p.publisher = of_publisher and p.id = any (listed_ids) and p.state = 'behind')
-				order by x);
-		end if;
-		if listed_tick <= first_tick + closed + 1 then
-			gone := array(select x from unnest(listed_ids) x
-				where listed_tick <= first_tick + closed or x <= new_acked_id
-				order by x limit 2 * batch);
-			verdict := 'empty';
-			for id in select u from outbox.unpark(of_publisher, of_shard, gone, true) u loop
-				return next;
-			end loop;
-			-- the other rows go with the next log rows; nothing is listed before, even if the window is closed
-			listed_ids := array(select x from unnest(listed_ids) x
-				where x > coalesce(gone[cardinality(gone)], 0) order by x);
-			if listed_tick <= first_tick + closed and cardinality(listed_ids) = 0 then
-				listed_tick := null;
+	if head.is_special then
+		perform set_config('synchronous_commit', 'on', true)
+			where current_setting('synchronous_commit') not in ('on', 'remote_apply');
+		answer := null;
+		if parks is not null or listed_tick is not null then
+			-- before the log row, which names this transaction, because these may wait for an operator
+			if parks is not null then
+				parks := outbox.park(of_publisher, of_shard, parks);
+				due := outbox.schedule(of_publisher, of_shard, parks -> 'scheduled', due);
+				answer.verdict := 'recovered';
+				for answer.topic, answer.partition, answer.id in select r.* from outbox.parked_recover(
+					of_publisher, of_shard, parks -> 'recovered', batch) r
+				loop
+					return next answer;
+				end loop;
+				-- a row that was refused again is not published with the window, nor are the rows behind it
+				listed_ids := array(
+					with noted as (
+						select p.id, p.topic, p.key from outbox.parked p
+						where p.publisher = of_publisher and p.id = any (array(
+							select (r ->> 0)::bigint from jsonb_array_elements(parks -> 'rows') r))
+					)
+					select x from unnest(listed_ids) x
+					where x not in (
+						select n.id from noted n
+						union all
+						select p.id from outbox.parked p join noted n
+							on n.topic = p.topic and n.key = p.key and n.id < p.id
+						where p.publisher = of_publisher and p.id = any (listed_ids) and p.state = 'behind')
+					order by x);
 			end if;
+			if listed_tick <= first_tick + closed + 1 then
+				gone := array(select x from unnest(listed_ids) x
+					where listed_tick <= first_tick + closed or x <= new_acked_id
+					order by x limit 2 * batch);
+				answer := null;
+				answer.verdict := 'empty';
+				for answer.id in select u from outbox.unpark(of_publisher, of_shard, gone, true) u loop
+					return next answer;
+				end loop;
+				-- the other rows go with the next log rows; nothing is listed before, even if the window is closed
+				listed_ids := array(select x from unnest(listed_ids) x
+					where x > coalesce(gone[cardinality(gone)], 0) order by x);
+				if listed_tick <= first_tick + closed and cardinality(listed_ids) = 0 then
+					listed_tick := null;
+				end if;
+			end if;
+			due_ms := case when listed_tick <= first_tick + closed then 0
+				else outbox.listed_wait(of_publisher, of_shard, first_tick + closed, head.requests, due) end;
+		elsif may_list then
+			due_ms := case when listed is not null then 0
+				else outbox.listed_wait(of_publisher, of_shard, first_tick + closed, head.requests, due) end;
 		end if;
-		due_ms := case when listed_tick <= first_tick + closed then 0
-			else outbox.listed_wait(of_publisher, of_shard, first_tick + closed, requests, due) end;
-	elsif may_list then
-		due_ms := case when listed is not null then 0
-			else outbox.listed_wait(of_publisher, of_shard, first_tick + closed, requests, due) end;
 	end if;
 	insert into outbox.log (publisher, shard, n, epoch, nonce, owner, lease_until, first_tick, acked_id,
 		ticks, listed_tick, listed_ids, due, destinations, folded, deaths, timeline, system_identifier)
-	values (of_publisher, of_shard, of_n + 1, coalesce(new_epoch, epoch), new_nonce,
-		owner, clock_timestamp() + lease_ms * interval '1 ms',
-		first_tick + closed, new_acked_id,
+	values (of_publisher, of_shard, of_n + 1, coalesce(new_epoch, (head.own).epoch), new_nonce,
+		(head.own).owner, clock_timestamp() + lease_ms * interval '1 ms',
+		(head.own).first_tick + closed, new_acked_id,
 		case when opens then ticks[closed + 1:] || tick else ticks[closed + 1:] end,
 		case when listed is not null then first_tick + cardinality(ticks) else listed_tick end,
 		case when listed is not null then listed when listed_tick is not null then listed_ids end,
-		due,
-		touched, coalesce(fold_to, folded), new_deaths, timeline, system_identifier);
-	-- after the insert: an owner that lost the shard fails there, before it locks a destination
-	if fold_to is not null then
-		perform outbox.destinations_fold(of_publisher, of_shard, folded, fold_to);
-	end if;
+		due, touched, coalesce(fold_to, (head.own).folded), new_deaths, (head.own).timeline,
+		(head.own).system_identifier);
 
-	if worked or listed is not null or cardinality(gone) > 0 or parks is not null then
-		took_ms := extract(epoch from clock_timestamp() - statement_timestamp()) * 1000;
+	if head.is_special then
+		-- after the insert: an owner that lost the shard fails there, before it locks a destination
+		if fold_to is not null then
+			perform outbox.destinations_fold(of_publisher, of_shard, (head.own).folded, fold_to);
+		end if;
+		if worked or listed is not null or cardinality(gone) > 0 or parks is not null then
+			took_ms := extract(epoch from clock_timestamp() - statement_timestamp()) * 1000;
+		end if;
 	end if;
-	verdict := case when pages then 'pages' when listed is not null then 'listed'
-		when opens then 'rows' else 'noted' end;
-	return next;
+	return next (case when not opens then 'noted' when listed is not null then 'listed'
+		when pages then 'pages' else 'rows' end, seen, null, null, null, null, null,
+		null, null, null, null, null, null, head.requests, due_ms, took_ms)::outbox.tick_row;
 end
 $$;
 

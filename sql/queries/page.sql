@@ -1,6 +1,6 @@
 -- A page of a window, as one script: names after a colon are put in as literals, since COPY takes no
 -- parameters. :publisher :shard :shards :n :nonce; the bounds of the window :low_xid :sure_xid :upto
--- with ids :from_id to :to_id; :rows at most, within :limit in ms; :withheld: without what they hold.
+-- and ids :from_id to :to_id; :rows at most, within :limit in ms; :withheld: without what they hold.
 -- The settings keep a table that was never analyzed from being read whole for every page, and a page of
 -- one shard of several from starting parallel workers of its own, which costs more than the page.
 -- Rows that share an id come with one page, since the next one begins behind it.

@@ -116,21 +116,54 @@ def test_a_message_for_which_nobody_rings_is_found_within_a_second(database, top
     assert holders(database) == []
 
 
-def test_doctor_names_what_keeps_writers_from_ringing(database, kafka, topic, make_relay):
-    settings = {"DATABASE_URL": database.dsn,
-                "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap}
+@pytest.fixture
+def report(database, kafka):
+    """report(): what doctor says about this test's database."""
+    def make(database=database, dsn=None, **settings):
+        variables = {f"OUTBOX_RELAY_{name.upper()}": value for name, value in settings.items()}
+        return run_command(["doctor"], {"DATABASE_URL": dsn or database.dsn, **variables,
+                                        "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap})[1]
 
-    def report():
-        return run_command(["doctor"], settings)[1]
+    return make
 
+
+def test_doctor_names_what_keeps_writers_from_ringing(database, topic, make_relay, report):
     fall_asleep(make_relay().wait_ready())
     assert "wake the relay" not in report() and "lock" not in report()
     with database.connect(autocommit=False, application_name="slow shop") as ringer:
         publish_in(ringer, topic)
-        assert "slow shop) has lock 2 of the doorbell" in report()
+        assert "a second: session" in report() and "slow shop) has lock 2 of the doorbell" in report()
         ringer.rollback()
     database.execute("ALTER TABLE outbox.message DISABLE TRIGGER outbox_bell")
     assert "it polls: the trigger outbox_bell is disabled" in report()
+
+
+def test_doctor_names_what_keeps_the_relay_awake(database, topic, report):
+    with database.connect(autocommit=False, application_name="slow shop") as writer:
+        publish_in(writer, topic)
+        assert "lock" not in report()  # each writer has it for a moment
+        said = wait_for(lambda: "cannot sleep" in (said := report()) and said, 60, "an old transaction")
+        assert "slow shop) has lock 1 of the doorbell and its transaction, which writes messages" in said
+        writer.rollback()
+    with database.connect(application_name="stranger") as stranger:
+        stranger.cursor().execute("SELECT pg_advisory_lock('outbox.message'::regclass::oid::int4, 1)")
+        assert "stranger) has lock 1 of the doorbell and is no relay" in report()
+
+
+def test_doctor_names_the_prepared_transaction_that_keeps_the_relay_awake(
+        postgres, migrated, make_database, topic, report):
+    postgres.create_database(topic, template=migrated())
+    other = make_database(postgres, topic)
+    try:
+        with other.connect(autocommit=False) as writer:
+            publish_in(writer, topic)
+            writer.cursor().execute("PREPARE TRANSACTION 'forgotten'")
+        said = wait_for(lambda: "cannot sleep" in (said := report(other, postgres_doorbell="on")) and said, 60,
+                        "an old transaction")
+        assert "prepared transaction forgotten (postgres) has lock 1" in said
+    finally:
+        other.execute("ROLLBACK PREPARED 'forgotten'")
+        postgres.drop_database(topic)
 
 
 def test_the_miss_names_the_session_whose_ring_is_open(database, topic, make_relay):
@@ -303,13 +336,29 @@ def test_prepared_transactions_forbid_it_unless_it_is_on(
         postgres.drop_database("bell_prepared")
 
 
-def test_behind_a_pooler_it_polls(database, server, topic, make_relay):
+def test_a_flood_of_rings_is_counted_while_it_lasts(database, make_relay):
+    """By any login; the relay stays awake."""
+    relay = fall_asleep(make_relay().wait_ready())
+    channel = database.execute("SELECT 'outbox_bell_' || 'outbox.message'::regclass::oid")[0][0]
+
+    def rung():
+        database.execute(f"NOTIFY {channel}")
+        return relay.metric("relay_bell_rung_total")
+
+    relay.wait_for(lambda: rung() >= 10, 10, "the rings")
+    assert not is_asleep(relay)
+    fall_asleep(relay)
+    assert relay.metric("relay_bell_missed_total") == 0
+
+
+def test_behind_a_pooler_it_polls(database, server, topic, make_relay, report):
     with PgBouncer(server) as pooler:
         relay = make_relay(database_url=pooler.dsn(database.name)).wait_ready()
         event = relay.wait_event("doorbell_off")[0]
         assert event["reason"] == "a pooler is between relay and server"
         assert seconds_to_publish(relay, database, topic) < PROMPT
         assert not is_asleep(relay) and holders(database) == []
+        assert "it polls: a pooler is between" in report(dsn=pooler.dsn(database.name))
         assert relay.stop() == 0
 
 

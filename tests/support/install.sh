@@ -33,7 +33,7 @@ declare -A packages=(
 	[figures]="graphviz fonts-dejavu-core" # only docs/figures/draw
 	[filters]="golang-go openjdk-17-jdk-headless maven ca-certificates"
 	[versions]="patchelf debian-archive-keyring"
-	[tools]="zstd spin python3-pytest python3-pytest-xdist python3-jsonschema python3-grpcio python3-protobuf protobuf-compiler
+	[tools]="zstd spin mandoc zsh fish python3-pytest python3-pytest-xdist python3-jsonschema python3-grpcio python3-protobuf protobuf-compiler
 		libpostgresql-jdbc-java
 		clang-format-14 pgbouncer curl tzdata apache2-utils python3-venv"
 )

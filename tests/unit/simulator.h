@@ -20,6 +20,7 @@ enum simulator_reader {
 	READER_TICK_TOO_LATE,  /* the tick is taken after the transaction has an xid */
 	READER_UNFENCED,       /* a log row is made from row n whatever its nonce and timeline */
 	READER_BELIEVES_PRODUCERS, /* a producer counts as ready before init_transactions */
+	READER_FENCES_HALF, /* a producer counts as ready when it has fenced one of its two ids */
 };
 
 /* The doorbell as it is, or with a mistake. */

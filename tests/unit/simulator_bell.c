@@ -453,7 +453,7 @@ void bell_note_looks(struct world *world, struct process *process)
 		    process->bell, bell_now_ms(world), process->seat, looks.found != before.found);
 	if (looks.rows != before.rows)
 		bell_rows_came(process->bell, process->seat);
-	if (looks.made != before.made && bell_may_doze(process->bell, process->seat))
+	if (looks.tried != before.tried && bell_may_doze(process->bell, process->seat))
 		stream_doze(process->stream, bell_now_ms(world), BELL_POLL_MS);
 }
 

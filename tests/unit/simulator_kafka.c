@@ -8,8 +8,9 @@
  * A partition that is sick answers every batch with an error that blames no record, as a broker
  * does that may not be written to, or has come upon something that it does not understand.
  *
- * Records in a transaction are hidden until it is committed. The publisher has one transactional
- * id: what comes from a producer that is not the last one to begin is refused.
+ * Records in a transaction are hidden until it is committed. The publisher has two transactional
+ * ids, whose transactions take turns, and each id is fenced on its own: what comes from a producer
+ * that is not the last one to fence its id is refused.
  */
 #include <string.h>
 #include "simulator_world.h"
@@ -35,6 +36,7 @@ struct flight {
 
 struct sender {
 	struct wire_producer *producer;
+	int id; /* of its transactions */
 	int topic, partition;
 	struct wire_record *queue; /* not in a batch yet */
 	int queue_count, queue_first;
@@ -52,8 +54,10 @@ struct wire_producer {
 	int owner;
 	bool fatal;
 	bool stale; /* it fenced the owner, and its own has no log row since */
+	int turn;   /* the id of the open transaction, or of the next one */
+	int fences; /* ids that it has fenced */
 	int64_t outstanding;
-	struct sender senders[TOPICS][PARTITIONS];
+	struct sender senders[TRANSACTIONAL_IDS][TOPICS][PARTITIONS];
 };
 
 /* --- the broker ------------------------------------------------------------------------------ */
@@ -208,7 +212,7 @@ static void show(struct world *world, struct partition *partition, int64_t offse
 }
 
 static void append(
-    struct world *world, struct partition *partition, const struct wire_record *record)
+    struct world *world, struct partition *partition, const struct wire_record *record, int id)
 {
 	partition->records = world_grow(world, partition->records, &partition->capacity,
 	    partition->end_offset + 1, sizeof *partition->records);
@@ -216,36 +220,53 @@ static void append(
 	if (!world->plan.stream.transactions) {
 		show(world, partition, partition->end_offset - 1);
 	} else if (record->row) {
-		partition->records[partition->end_offset - 1].hidden = true;
-		partition->open_records++;
+		struct wire_record *last = &partition->records[partition->end_offset - 1];
+		last->hidden = last->open = true;
+		last->transactional_id = id;
 	}
 }
 
-static void end_transaction(struct world *world, bool commit)
+/* The next transaction may be open behind the one that is committed, and never in front of it. */
+static void end_on_partition(struct world *world, struct partition *partition, int id, bool commit)
 {
 	static const struct wire_record marker;
-	for (int t = 0; t < TOPICS; t++) {
-		for (int p = 0; p < PARTITIONS; p++) {
-			struct partition *partition = &world->kafka.topics[t].partitions[p];
-			int64_t begin = partition->end_offset - partition->open_records;
-			for (int64_t i = begin; commit && i < partition->end_offset; i++) {
-				partition->records[i].hidden = false;
-				show(world, partition, i);
-			}
-			if (partition->open_records)
-				append(world, partition, &marker);
-			partition->open_records = 0;
-		}
+	int64_t end = partition->end_offset, ended = 0;
+	bool overtakes = false;
+	for (int64_t i = partition->stable; i < end; i++) {
+		if (!partition->records[i].open)
+			continue;
+		overtakes |= partition->records[i].transactional_id != id;
+		if (partition->records[i].transactional_id != id)
+			continue;
+		if (commit && overtakes)
+			world_fail(
+			    world, "a transaction is committed before the one in front of it");
+		partition->records[i].open = false;
+		partition->records[i].hidden = !commit;
+		ended++;
+		if (commit)
+			show(world, partition, i);
 	}
+	if (ended)
+		append(world, partition, &marker, id);
+	while (partition->stable < partition->end_offset &&
+	       !partition->records[partition->stable].open)
+		partition->stable++;
+}
+
+static void end_transaction(struct world *world, int id, bool commit)
+{
+	for (int t = 0; t < TOPICS; t++)
+		for (int p = 0; p < PARTITIONS; p++)
+			end_on_partition(world, &world->kafka.topics[t].partitions[p], id, commit);
 }
 
 enum answer { ACCEPTED, KNOWN, REFUSED, UNCLEAR, DENIED, OUT_OF_ORDER };
 
-static struct producer_state *state_of(
-    struct partition *partition, const struct wire_producer *producer)
+static struct producer_state *state_of(struct partition *partition, const struct sender *sender)
 {
 	struct producer_state *state = partition->producers;
-	while (state && state->producer != producer)
+	while (state && (state->producer != sender->producer || state->id != sender->id))
 		state = state->next;
 	return state;
 }
@@ -260,10 +281,11 @@ static bool is_expected_elsewhere(const struct world *world, const struct row *r
 }
 
 static enum answer broker_takes(struct world *world, struct partition *partition,
-    const struct wire_producer *producer, struct batch *batch)
+    const struct sender *sender, struct batch *batch)
 {
-	struct producer_state *state = state_of(partition, producer);
-	if (world->plan.stream.transactions && world->kafka.fencer != producer)
+	const struct wire_producer *producer = sender->producer;
+	struct producer_state *state = state_of(partition, sender);
+	if (world->plan.stream.transactions && world->kafka.fencers[sender->id] != producer)
 		return OUT_OF_ORDER;
 	if (world->now < partition->sick_until)
 		return partition->sick_as_topic ? DENIED : UNCLEAR;
@@ -277,6 +299,7 @@ static enum answer broker_takes(struct world *world, struct partition *partition
 	if (!state) {
 		state = world_allocate(world, sizeof *state);
 		state->producer = producer;
+		state->id = sender->id;
 		state->next = partition->producers;
 		partition->producers = state;
 	}
@@ -287,7 +310,7 @@ static enum answer broker_takes(struct world *world, struct partition *partition
 		row->late |= is_expected_elsewhere(world, row);
 	}
 	for (int i = 0; i < batch->count; i++)
-		append(world, partition, &batch->records[i]);
+		append(world, partition, &batch->records[i], sender->id);
 	state->next_sequence = batch->base + batch->count;
 	return ACCEPTED;
 }
@@ -317,19 +340,24 @@ static void report_records(struct world *world, struct sender *sender,
 	}
 }
 
+/* Visits the senders of both ids. */
+static struct sender *sender_at(struct wire_producer *producer, int index)
+{
+	enum { SENDERS = TRANSACTIONAL_IDS * TOPICS * PARTITIONS };
+	return index < SENDERS ? &producer->senders[0][0][0] + index : NULL;
+}
+
 /* A fatal error: what is queued fails with it, what is on the wire may still be answered. */
 static void go_fatal(struct world *world, struct wire_producer *producer)
 {
 	bool tells = world_chance(world, 700000);
 	producer->fatal = true;
-	for (int t = 0; t < TOPICS; t++) {
-		for (int p = 0; p < PARTITIONS; p++) {
-			struct sender *sender = &producer->senders[t][p];
-			if (tells && sender->queue_count > 0)
-				report_records(world, sender, sender->queue + sender->queue_first,
-				    sender->queue_count, STREAM_AGAIN, -1);
-			sender->queue_count = 0;
-		}
+	struct sender *sender;
+	for (int i = 0; (sender = sender_at(producer, i)); i++) {
+		if (tells && sender->queue_count > 0)
+			report_records(world, sender, sender->queue + sender->queue_first,
+			    sender->queue_count, STREAM_AGAIN, -1);
+		sender->queue_count = 0;
 	}
 	if (producer->process)
 		relay_wake(world, producer->process);
@@ -405,7 +433,7 @@ static void flight_arrives(struct world *world, void *object, int64_t number)
 			sender_breaks(world, sender);
 		return;
 	}
-	enum answer answer = broker_takes(world, partition, sender->producer, flight->batch);
+	enum answer answer = broker_takes(world, partition, sender, flight->batch);
 	int64_t at = world->now + world_delay(world, world->plan.kafka_us / 2);
 	if (at <= sender->last_answer)
 		at = sender->last_answer + 1;
@@ -499,19 +527,20 @@ struct wire_producer *producer_open(struct world *world, struct process *process
 	struct wire_producer *producer = world_allocate(world, sizeof *producer);
 	producer->process = process;
 	producer->owner = process->owner;
-	for (int t = 0; t < TOPICS; t++)
-		for (int p = 0; p < PARTITIONS; p++)
-			producer->senders[t][p] =
-			    (struct sender){.producer = producer, .topic = t, .partition = p};
+	for (int id = 0; id < TRANSACTIONAL_IDS; id++)
+		for (int t = 0; t < TOPICS; t++)
+			for (int p = 0; p < PARTITIONS; p++)
+				producer->senders[id][t][p] = (struct sender){
+				    .producer = producer, .id = id, .topic = t, .partition = p};
 	return producer;
 }
 
 void producer_close(struct world *world, struct wire_producer *producer)
 {
+	struct sender *sender;
 	producer->process = NULL;
-	for (int t = 0; t < TOPICS; t++)
-		for (int p = 0; p < PARTITIONS; p++)
-			cut_flights(world, &producer->senders[t][p]);
+	for (int i = 0; (sender = sender_at(producer, i)); i++)
+		cut_flights(world, sender);
 }
 
 bool producer_has_room(const struct world *world, const struct wire_producer *producer)
@@ -522,7 +551,7 @@ bool producer_has_room(const struct world *world, const struct wire_producer *pr
 void producer_send(struct world *world, struct wire_producer *producer, int topic, int partition,
     const struct wire_record *record)
 {
-	struct sender *sender = &producer->senders[topic][partition];
+	struct sender *sender = &producer->senders[producer->turn][topic][partition];
 	if (sender->queue_first &&
 	    sender->queue_first + sender->queue_count >= sender->queue_capacity) {
 		memmove(sender->queue, sender->queue + sender->queue_first,
@@ -559,6 +588,9 @@ static void call_answers(struct world *world, void *object, int64_t number)
 	struct wire_producer *producer = object;
 	if (!producer->process)
 		return;
+	int fences = world->options.reader == READER_FENCES_HALF ? 1 : TRANSACTIONAL_IDS;
+	if (number == FENCED && ++producer->fences != fences)
+		return;
 	producer->process->transactions = (int)number;
 	relay_wake(world, producer->process);
 }
@@ -566,12 +598,12 @@ static void call_answers(struct world *world, void *object, int64_t number)
 static void fence_arrives(struct world *world, void *object, int64_t number)
 {
 	struct wire_producer *producer = object;
-	(void)number;
-	end_transaction(world, false);
-	world->kafka.fencer = producer;
-	producer->stale = producer->owner != world->database.newest->owner;
-	world_trace(world, "the producer of owner %d fences all others%s", producer->owner,
-	    producer->stale ? ", though the shard is another's" : "");
+	int id = (int)number;
+	end_transaction(world, id, false);
+	world->kafka.fencers[id] = producer;
+	producer->stale |= producer->owner != world->database.newest->owner;
+	world_trace(world, "the producer of owner %d fences all others of id %d%s", producer->owner,
+	    id, producer->stale ? ", though the shard is another's" : "");
 	world_after(
 	    world, world_delay(world, world->plan.kafka_us / 2), call_answers, producer, FENCED);
 }
@@ -581,15 +613,15 @@ static void commit_arrives(struct world *world, void *object, int64_t number)
 	struct wire_producer *producer = object;
 	bool flawed = world_has_faults(world) && world->plan.kafka_faults;
 	bool lost = flawed && world_chance(world, world->plan.rivals ? 100000 : 10000);
-	bool fenced = world->kafka.fencer != producer;
-	(void)number;
+	int id = (int)number;
+	bool fenced = world->kafka.fencers[id] != producer;
 	if (!lost && !fenced) {
 		world_trace(world, "a transaction of owner %d is committed", producer->owner);
 		if (producer->stale)
 			world_fail(world,
 			    "owner %d commits, which lost the shard before it fenced owner %d",
 			    producer->owner, world->database.newest->owner);
-		end_transaction(world, true);
+		end_transaction(world, id, true);
 	}
 	bool told = !lost && !fenced && !(flawed && world_chance(world, 10000));
 	world_after(world, world_delay(world, world->plan.kafka_us / 2), call_answers, producer,
@@ -598,9 +630,11 @@ static void commit_arrives(struct world *world, void *object, int64_t number)
 
 void kafka_owner_wrote(struct world *world, int owner)
 {
-	struct wire_producer *fencer = world->kafka.fencer;
-	if (fencer && fencer->owner == owner)
-		fencer->stale = false;
+	for (int id = 0; id < TRANSACTIONAL_IDS; id++) {
+		struct wire_producer *fencer = world->kafka.fencers[id];
+		if (fencer && fencer->owner == owner)
+			fencer->stale = false;
+	}
 }
 
 /*
@@ -624,17 +658,34 @@ static int64_t call_delay(struct world *world, struct process *process, bool fen
 
 void producer_fence(struct world *world, struct wire_producer *producer)
 {
-	world_after(world, call_delay(world, producer->process, true), fence_arrives, producer, 0);
+	for (int id = 0; id < TRANSACTIONAL_IDS; id++)
+		world_after(
+		    world, call_delay(world, producer->process, true), fence_arrives, producer, id);
+}
+
+/* The commit of the open transaction is about to go out; records go to the other id. */
+void producer_turns(struct wire_producer *producer)
+{
+	producer->turn = 1 - producer->turn;
 }
 
 void producer_commit(struct world *world, struct wire_producer *producer)
 {
-	world_after(
-	    world, call_delay(world, producer->process, false), commit_arrives, producer, 0);
+	world_after(world, call_delay(world, producer->process, false), commit_arrives, producer,
+	    1 - producer->turn);
 }
 
 /* --- tails -------------------------------------------------------------------------------------
  */
+
+/* The end for readers of committed records. */
+static int64_t first_open(const struct partition *partition)
+{
+	int64_t offset = partition->stable;
+	while (offset < partition->end_offset && !partition->records[offset].open)
+		offset++;
+	return offset;
+}
 
 struct tail_reading {
 	struct process *process;
@@ -657,7 +708,7 @@ static void tail_answers(struct world *world, void *object, int64_t number)
 	if (!away && reading->end < 0)
 		reading->end = partition->end_offset;
 	/* transactions that began before that are waited for */
-	if (away || partition->end_offset - partition->open_records < reading->end) {
+	if (away || first_open(partition) < reading->end) {
 		world_after(world, world_delay(world, 50 * MS), tail_answers, object, number);
 		return;
 	}
@@ -695,13 +746,10 @@ void kafka_break(struct world *world)
 	struct process *process = &world->processes[world_below(world, world->plan.processes)];
 	if (!process->running || !process->producer || process->producer->fatal)
 		return;
-	for (int t = 0; t < TOPICS; t++) {
-		for (int p = 0; p < PARTITIONS; p++) {
-			struct sender *sender = &process->producer->senders[t][p];
-			if (sender->batch_count && world_chance(world, 600000))
-				sender_breaks(world, sender);
-		}
-	}
+	struct sender *sender;
+	for (int i = 0; (sender = sender_at(process->producer, i)); i++)
+		if (sender->batch_count && world_chance(world, 600000))
+			sender_breaks(world, sender);
 }
 
 void kafka_outage(struct world *world)

@@ -50,7 +50,8 @@ static void relay_begin(struct world *world, void *object, int64_t number)
 		return;
 	struct stream_settings settings = world->plan.stream;
 	settings.seed = (uint64_t)world_between(world, 1, INT64_MAX / 2);
-	settings.drains = settings.seed % 2; /* it only notes earlier, whether it is stopped or not */
+	settings.drains =
+	    settings.seed % 2; /* it only notes earlier, whether it is stopped or not */
 	*process = (struct process){
 	    .world = world,
 	    .index = process->index,
@@ -934,6 +935,7 @@ static bool step_transactions(struct world *world, struct process *process)
 		lose_producer(world, process, "a commit failed");
 		return false;
 	case OPEN:
+	case COMMITTING: /* records go to the other id meanwhile */
 		return true;
 	default:
 		return false;
@@ -944,6 +946,7 @@ static void commit_if_wanted(struct world *world, struct process *process)
 {
 	if (process->transactions != OPEN || !stream_commits(process->stream))
 		return;
+	producer_turns(process->producer);
 	begin_transaction_call(world, process, false);
 }
 

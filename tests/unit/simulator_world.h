@@ -9,6 +9,7 @@ enum {
 	MS = 1000,
 	TOPICS = 3,
 	PARTITIONS = 8,
+	TRANSACTIONAL_IDS = 2,
 	KEYS = 24,
 	REQUESTS_MAX = 64,
 	WRITERS = 8,
@@ -338,6 +339,8 @@ struct knowledge {
 struct wire_record {
 	struct row *row; /* NULL: the marker of a transaction */
 	bool hidden;     /* in a transaction that is open, or was aborted */
+	bool open;       /* in a transaction that is open */
+	int transactional_id;
 	int owner;
 	int64_t epoch, tick, id;
 	uint64_t sequence;
@@ -348,6 +351,7 @@ struct wire_record {
 /* What a broker remembers of a producer on a partition. */
 struct producer_state {
 	const struct wire_producer *producer;
+	int id; /* of its transactions */
 	int64_t next_sequence;
 	struct producer_state *next;
 };
@@ -360,7 +364,7 @@ struct watermark {
 struct partition {
 	int64_t end_offset, capacity;
 	struct wire_record *records; /* by offset */
-	int64_t open_records;        /* of the open transaction, at the end */
+	int64_t stable;              /* no record in front of it is in an open transaction */
 	int64_t down_until;
 	int64_t sick_until; /* it answers with an error that blames no record */
 	bool sick_as_topic; /* but one that blames the topic */
@@ -377,7 +381,7 @@ struct topic_of_kafka {
 
 struct kafka {
 	struct topic_of_kafka topics[TOPICS];
-	struct wire_producer *fencer; /* the last one that began with transactions */
+	struct wire_producer *fencers[TRANSACTIONAL_IDS]; /* the last one that fenced each id */
 };
 
 void kafka_start(struct world *world);
@@ -406,6 +410,8 @@ void producer_spoil(struct wire_producer *producer);         /* a false fatal er
  */
 void producer_fence(struct world *world, struct wire_producer *producer);
 void producer_commit(struct world *world, struct wire_producer *producer);
+/* The commit of the open transaction is about to go out; records go to the other id. */
+void producer_turns(struct wire_producer *producer);
 
 /* The newest question of a process for a partition, and how much of its answer was taken. */
 struct tail_question {

@@ -152,8 +152,7 @@ static void a_null_topic_is_the_usual_topic(void **state)
 
 	char *copy = malloc((size_t)row.length);
 	memcpy(copy, row.bytes, (size_t)row.length);
-	assert_true(
-	    message_from_copy(copy, row.length, false, usual, &message, &kind, &err));
+	assert_true(message_from_copy(copy, row.length, false, usual, &message, &kind, &err));
 	assert_ptr_equal(message.topic, usual);
 	assert_int_equal(message.topic_length, 8);
 	assert_memory_equal(message.key, "k", 1);

@@ -13,7 +13,7 @@
 #include "clock.h"
 #include "consumer.h"
 #include "logging.h"
-#include "producer.h"
+#include "producer_pair.h"
 
 enum { PRODUCE_REQUEST = 0, WAIT_MS = 20000, BROKER = 1 };
 
@@ -145,6 +145,93 @@ static void a_transaction_begins_with_each_call(void **state)
 		assert_int_equal(producer_work(sender.producer, &why), PRODUCER_NO_CALL);
 	}
 	producer_destroy(sender.producer, 1000);
+}
+
+/* Waits by the eventfds of both alone. */
+static void wait_for_pair(const struct producer_pair *pair)
+{
+	struct pollfd waits[2] = {{.events = POLLIN}, {.events = POLLIN}};
+	int fds[2];
+
+	producer_pair_fds(pair, fds);
+	for (int i = 0; i < 2; i++)
+		waits[i].fd = fds[i];
+	poll(waits, 2, 100);
+}
+
+static void call_pair(struct producer_pair *pair, enum producer_call call)
+{
+	enum producer_outcome outcome = PRODUCER_CALLING;
+	int64_t until = clock_ms() + WAIT_MS;
+	struct producer_report report;
+	struct err why = {0};
+
+	producer_pair_begin(pair, call);
+	while (outcome == PRODUCER_CALLING && clock_ms() < until) {
+		wait_for_pair(pair);
+		assert_int_equal(producer_pair_poll(pair, &report, 1), 0);
+		outcome = producer_pair_work(pair, &why);
+	}
+	if (outcome != PRODUCER_DONE)
+		fail_msg("%s", why.message);
+}
+
+static void send_by_pair(struct producer_pair *pair, const char *name)
+{
+	struct producer_report report;
+	struct err err = {0};
+	struct sender sender = {.producer = producer_pair_turn(pair)};
+	int64_t until = clock_ms() + WAIT_MS;
+	int count = 0;
+
+	sender.topic = producer_topic(sender.producer, name, &err);
+	assert_non_null(sender.topic);
+	send_text(&sender, "payload", 1);
+	for (; count == 0 && clock_ms() < until; wait_for_pair(pair))
+		count = producer_pair_poll(pair, &report, 1);
+	assert_int_equal(count, 1);
+	assert_int_equal(report.error, 0);
+}
+
+static void transactions_take_turns_between_two_producers(void **state)
+{
+	struct err err = {0};
+	struct producer_pair *pair =
+	    producer_pair_create(&kafka, "pair", 1 << 20, 1000, 1, 0, &err);
+
+	(void)state;
+	assert_non_null(pair);
+	rd_kafka_mock_topic_create(cluster, "pairs", 3, 1);
+	call_pair(pair, PRODUCER_INIT);
+	for (int i = 0; i < 4; i++) {
+		struct producer *producer = producer_pair_turn(pair);
+
+		send_by_pair(pair, "pairs");
+		assert_ptr_equal(producer_pair_turn(pair), producer);
+		call_pair(pair, PRODUCER_COMMIT);
+		assert_ptr_not_equal(producer_pair_turn(pair), producer);
+	}
+	assert_true(producer_pair_heard(pair) > 0);
+	assert_true(producer_pair_knows(pair, "pairs", 3, WAIT_MS));
+	assert_false(producer_pair_is_fatal(pair, &err));
+	producer_pair_close_topic(pair, "pairs");
+	producer_pair_destroy(pair, 1000);
+}
+
+static void without_transactions_there_is_one_producer(void **state)
+{
+	struct err err = {0};
+	struct producer_pair *pair = producer_pair_create(&kafka, NULL, 1 << 20, 1000, 1, 0, &err);
+	int fds[2];
+
+	(void)state;
+	assert_non_null(pair);
+	producer_pair_fds(pair, fds);
+	assert_true(fds[0] >= 0);
+	assert_int_equal(fds[1], -1);
+	rd_kafka_mock_topic_create(cluster, "single", 3, 1);
+	send_by_pair(pair, "single");
+	producer_pair_destroy(pair, 1000);
 }
 
 static void a_call_out_of_turn_fails_and_says_why(void **state)
@@ -586,6 +673,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_transaction_begins_with_each_call),
+	    cmocka_unit_test(transactions_take_turns_between_two_producers),
+	    cmocka_unit_test(without_transactions_there_is_one_producer),
 	    cmocka_unit_test(a_call_out_of_turn_fails_and_says_why),
 	    cmocka_unit_test(a_call_to_brokers_that_are_away_keeps_nobody_from_ending),
 	    cmocka_unit_test(a_report_brings_back_opaque_and_offset),

@@ -843,11 +843,60 @@ static void a_transaction_does_not_wait_for_the_log_of_the_one_before(void **sta
 	send_rows(stream, 1, 2, 8); /* max_in_flight with the first */
 	commit(stream, 2);
 	assert_true(expect_call(stream, 2, STREAM_TICK).must_write);
-	send_rows(stream, 3, 9, 16);
+	/* the first record of the other producer goes alone */
+	uint64_t first = expect_sent(stream, 3, 9);
+	expect_none_sent(stream, 3);
+	written(stream, 3, first);
+	send_rows(stream, 3, 10, 16);
 	commit(stream, 4);
 	expect_none_sent(stream, 4); /* two of them, and the first is not noted yet */
 	stream_ticked(stream, 5, STREAM_NOTED);
 	send_rows(stream, 5, 17, 24);
+	stream_destroy(stream);
+}
+
+static void the_next_transaction_fills_while_a_commit_is_in_flight(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_with_transactions(settings.memory);
+	send_rows(stream, 1, 2, 8);
+	commit(stream, 2);
+	/* the first record of the other producer goes alone, and waits for no commit */
+	written(stream, 3, expect_sent(stream, 3, 9));
+	expect_call(stream, 3, STREAM_TICK);
+	stream_ticked(stream, 3, STREAM_NOTED);
+	uint64_t tenth = expect_sent(stream, 3, 10);
+	written(stream, 3, tenth);
+	send_rows(stream, 3, 11, 16);
+	assert_true(stream_commits(stream));
+
+	uint64_t next = expect_sent(stream, 4, 17);
+	assert_false(stream_commits(stream));
+	written(stream, 4, next);
+	assert_false(stream_commits(stream)); /* not before the one in front of it */
+	assert_false(stream_is_settled(stream));
+	stream_committed(stream, 5);
+	assert_int_equal(stream_status(stream, 5).published, 16);
+	send_rows(stream, 5, 18, 24);
+	assert_true(stream_commits(stream));
+	stream_destroy(stream);
+}
+
+static void a_look_waits_for_the_commit_of_a_short_transaction(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_with_transactions(settings.memory);
+	expect_call(stream, 5, STREAM_NONE);
+	assert_int_equal(stream_wait(stream, 5), 10);
+	send_rows(stream, 5, 2, 8);
+	expect_call(stream, 6, STREAM_NONE);
+	assert_true(stream_commits(stream));
+	assert_true(stream_wait(stream, 6) <= 6);
+	assert_true(expect_call(stream, 6, STREAM_TICK).may_open);
+	stream_destroy(stream);
+
+	stream = owner_with_transactions(settings.memory);
+	assert_true(expect_call(stream, 10, STREAM_TICK).may_open); /* it is not short */
 	stream_destroy(stream);
 }
 
@@ -1387,6 +1436,12 @@ static void a_producer_that_is_believed_before_it_has_fenced_is_caught(void **st
 	expect_caught(READER_BELIEVES_PRODUCERS);
 }
 
+static void a_producer_that_has_fenced_one_of_two_ids_is_caught(void **state)
+{
+	(void)state;
+	expect_caught(READER_FENCES_HALF);
+}
+
 /* --- the doorbell in the simulator ------------------------------------------------------------ */
 
 static struct simulator_result run_bell(uint64_t seed, enum simulator_bell bell)
@@ -1489,6 +1544,8 @@ int main(void)
 	    cmocka_unit_test(what_must_go_again_was_not_refused),
 	    cmocka_unit_test(memory_is_full_of_rows_that_wait),
 	    cmocka_unit_test(a_transaction_does_not_wait_for_the_log_of_the_one_before),
+	    cmocka_unit_test(the_next_transaction_fills_while_a_commit_is_in_flight),
+	    cmocka_unit_test(a_look_waits_for_the_commit_of_a_short_transaction),
 	    cmocka_unit_test(a_transaction_leaves_room_for_a_page_of_the_next),
 	    cmocka_unit_test(a_row_asked_for_before_the_fence_does_not_confirm_the_producer),
 	    cmocka_unit_test(tails_are_read_behind_the_fence_of_each_producer),
@@ -1516,6 +1573,7 @@ int main(void)
 	    cmocka_unit_test(a_tick_taken_with_an_xid_is_caught),
 	    cmocka_unit_test(a_log_row_made_from_a_strangers_is_caught),
 	    cmocka_unit_test(a_producer_that_is_believed_before_it_has_fenced_is_caught),
+	    cmocka_unit_test(a_producer_that_has_fenced_one_of_two_ids_is_caught),
 	    cmocka_unit_test(no_row_waits_longer_than_the_poll_of_a_sleeping_shard),
 	    cmocka_unit_test(a_bell_that_is_tested_only_for_a_moment_is_caught),
 	    cmocka_unit_test(shards_that_sleep_without_a_look_are_caught),

@@ -74,7 +74,7 @@ static void reset_partition(struct partition_queue *partition)
 {
 	partition->under_way = partition->written = 0;
 	partition->solo = partition->in_ready = false;
-	partition->fresh = true;
+	partition->fresh[0] = partition->fresh[1] = true;
 	partition->alone_until = 0;
 	partition->held = (struct record_list){0};
 	partition->next_ready = NULL;
@@ -88,7 +88,8 @@ void record_queue_reset_partitions(struct record_queue *queue)
 			reset_partition(topic->partition_queues[p]);
 	}
 	queue->ready_first = queue->ready_last = NULL;
-	queue->under_way = queue->held_count = queue->unreported = queue->written = 0;
+	queue->under_way = queue->held_count = queue->unreported = queue->written =
+	    queue->committing = 0;
 }
 
 /* --- partition queues ----------------------------------------------------------------------- */
@@ -386,6 +387,11 @@ int64_t record_queue_written(const struct record_queue *queue)
 	return queue->written;
 }
 
+int64_t record_queue_committing(const struct record_queue *queue)
+{
+	return queue->committing;
+}
+
 int64_t record_queue_in_flight(const struct record_queue *queue)
 {
 	return (int64_t)(queue->highest_sent - queue->covered);
@@ -409,9 +415,10 @@ const struct message *record_queue_oldest(const struct record_queue *queue)
 
 /* --- sending -------------------------------------------------------------------------------- */
 
-static bool goes_alone(const struct partition_queue *partition, uint64_t sequence)
+static bool goes_alone(
+    const struct record_queue *queue, const struct partition_queue *partition, uint64_t sequence)
 {
-	return partition->fresh || sequence <= partition->alone_until;
+	return partition->fresh[queue->turn] || sequence <= partition->alone_until;
 }
 
 static bool may_send_record(
@@ -420,7 +427,8 @@ static bool may_send_record(
 	return record_queue_tail_lets(queue, partition, sequence) && !partition->solo &&
 	       !partition_is_barred(partition) && !partition->unnoted &&
 	       !partition->topic->unnoted &&
-	       (!goes_alone(partition, sequence) || partition->under_way + partition->written == 0);
+	       (!goes_alone(queue, partition, sequence) ||
+		   partition->under_way + partition->written == 0);
 }
 
 static void acknowledge_record(struct record_queue *queue, struct record *record,
@@ -448,16 +456,23 @@ static void note_written_record(struct record_queue *queue, struct record *recor
 	queue->written++;
 }
 
+void record_queue_commits(struct record_queue *queue)
+{
+	queue->committing = queue->written;
+	queue->turn = 1 - queue->turn;
+}
+
 void record_queue_committed(struct record_queue *queue)
 {
-	for (uint64_t s = queue->acked; queue->written; s++) {
+	for (uint64_t s = queue->acked; queue->committing; s++) {
 		struct record *record = record_queue_at(queue, s);
-		if (record->state != RECORD_WRITTEN)
+		if (record->state != RECORD_WRITTEN || record->turn == queue->turn)
 			continue;
 		struct partition_queue *partition =
 		    record->topic->partition_queues[record->partition];
 		partition->written--;
 		queue->written--;
+		queue->committing--;
 		acknowledge_record(queue, record, partition, record->offset);
 		record_queue_list_ready(queue, partition);
 	}
@@ -482,14 +497,15 @@ static void send_on_partition(struct record_queue *queue, int64_t now,
 {
 	struct record *record = record_queue_at(queue, sequence);
 
-	if (partition->under_way == 0 && now - partition->acked_at > REMEMBERED_MS)
-		partition->fresh = true;
+	if (partition->under_way == 0 && now - partition->acked_at[queue->turn] > REMEMBERED_MS)
+		partition->fresh[queue->turn] = true;
 	record_move(queue, record, RECORD_SENT);
+	record->turn = (uint8_t)queue->turn;
 	partition->used = true;
 	if (!partition->wait.since)
 		partition->wait.since = now;
 	record_queue_partition_waits(queue, partition);
-	partition->solo = goes_alone(partition, sequence);
+	partition->solo = goes_alone(queue, partition, sequence);
 	partition->under_way++;
 	queue->under_way++;
 	queue->unreported++;
@@ -761,8 +777,8 @@ bool record_queue_report(struct record_queue *queue, int64_t now, uint64_t seque
 
 	if (delivery == STREAM_WRITTEN) {
 		note_written_record(queue, record, partition, offset);
-		partition->fresh = false;
-		partition->acked_at = now;
+		partition->fresh[queue->turn] = false;
+		partition->acked_at[queue->turn] = now;
 		if (record->topic->denial)
 			record_queue_admit(queue, partition);
 	} else if (partition->solo || partition->under_way + partition->written == 1) {

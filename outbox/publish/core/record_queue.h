@@ -51,6 +51,7 @@ int64_t record_queue_unreported(const struct record_queue *queue);
 int64_t record_queue_in_flight(const struct record_queue *queue);
 /* Records in the transaction that is open. */
 int64_t record_queue_written(const struct record_queue *queue);
+int64_t record_queue_committing(const struct record_queue *queue); /* of them */
 /* Some records wait that a report of the producer may set free. */
 bool record_queue_waits_for_reports(const struct record_queue *queue);
 /* NULL: the record is not in memory, or is acknowledged or parked. */
@@ -146,7 +147,9 @@ bool record_queue_has_gap(const struct record_queue *queue);
 /* True: the record was known. Sets *ret_wants_producer if a new producer is needed. */
 bool record_queue_report(struct record_queue *queue, int64_t now, uint64_t sequence,
     enum stream_delivery delivery, int64_t offset, const char *error, bool *ret_wants_producer);
-/* The transaction is committed: its records are acknowledged. */
+/* The commit of the open transaction begins. The next transaction has another producer. */
+void record_queue_commits(struct record_queue *queue);
+/* It is committed: its records are acknowledged. */
 void record_queue_committed(struct record_queue *queue);
 void record_queue_producer_lost(struct record_queue *queue);
 

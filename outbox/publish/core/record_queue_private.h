@@ -35,6 +35,7 @@ struct record {
 	uint64_t next_held; /* the next record in the list that holds this one; 0: last */
 	int32_t partition;
 	uint8_t state;    /* enum record_state; record_move sets it */
+	uint8_t turn;     /* the producer that has it, if it is SENT or WRITTEN */
 	bool suspect;     /* was in a refused batch */
 	bool from_parked; /* it came from outbox.parked, with the listed window */
 	bool later;       /* its time has not come: it goes to outbox.scheduled */
@@ -115,15 +116,16 @@ struct partition_queue {
 	struct topic *topic;
 	int32_t number;
 	int32_t under_way;    /* records that the producer has */
-	int32_t written;      /* records in the open transaction */
+	int32_t written;      /* records in transactions that are not committed */
 	int32_t unpassed;     /* acknowledged records behind one that is not */
 	uint64_t alone_until; /* records up to this number go alone */
-	int64_t acked_at;     /* time of the last acknowledgement, unless fresh */
+	/* Time of the last acknowledgement that each producer had here, unless it is fresh. */
+	int64_t acked_at[2];
 	/*
-	 * `state` concerns only the tail, these two the producer. fresh: this producer has no
+	 * `state` concerns only the tail, these two the producers. fresh: that producer has no
 	 * acknowledgement on the partition yet. solo: the record in flight was sent alone.
 	 */
-	bool fresh, solo;
+	bool fresh[2], solo;
 	/* The queue is in queue.ready_first. The last queue there has no next_ready either. */
 	bool in_ready;
 	/*
@@ -273,7 +275,9 @@ struct record_queue {
 	uint64_t covered, acked, next, end, highest_sent;
 	int64_t bytes, under_way, held_count; /* held_count: on partitions */
 	int64_t unreported; /* records in flight without any report of the producer */
-	int64_t written;    /* records in the open transaction, of all partitions */
+	int64_t written;    /* records in transactions that are not committed, of all partitions */
+	int64_t committing; /* those whose commit is in flight */
+	int turn; /* which of the two producers has the open transaction, or the next one */
 	int64_t skipped, parked, scheduled;
 	struct topic *topics;     /* by name */
 	struct topic *last_topic; /* the last record's topic: most tables have few topics */

@@ -82,7 +82,7 @@ static void make_partition_queues(struct record_queue *queue, struct topic *topi
 		topic->partition_queues[p] = xcalloc(1, sizeof **topic->partition_queues);
 		*topic->partition_queues[p] = (struct partition_queue){.topic = topic,
 		    .number = p,
-		    .fresh = true,
+		    .fresh = {true, true},
 		    .offset = OFFSET_NONE,
 		    .logging_offset = OFFSET_NONE,
 		    .logged_offset = OFFSET_NONE,

@@ -37,12 +37,14 @@
  * keeps its shard however long its other statements fail. A TICK that took too long is repeated
  * with half as much to do, and opens its window without looking at the rows.
  *
- * Transactions: a new producer fences all others (init_transactions). The log row written next
- * shows whether the shard is still ours; then the tails show which rows were committed. Until then
- * the stream trusts nothing that was in a transaction. Records count as published when their
- * transaction is committed: as soon as nothing more can go out, or TRANSACTION_MS after its first
- * record, or when it leaves no room in memory for a page of the next. After a failed transaction
- * the next one is half as large, so that an occasional failure does not repeat for ever.
+ * Transactions: two producers take turns (producer_pair.h), so that one transaction is filled while
+ * the one before is committed. New producers fence all others (init_transactions). The log row
+ * written next shows whether the shard is still ours; then the tails show which rows were
+ * committed. Until then the stream trusts nothing that was in a transaction. Records count as
+ * published when their transaction is committed: as soon as nothing more can go out, or
+ * TRANSACTION_MS after its first record, or when it leaves no room in memory for a page of the
+ * next. After a failed transaction the next one is half as large, so that an occasional failure
+ * does not repeat for ever.
  *
  * After the deaths of owners the poison guard may be active: rows are read one at a time
  * (poison_guard.h).

@@ -349,7 +349,10 @@ extern const char stream_partition_stalled[];
  */
 bool stream_wants_producer(const struct stream *stream, int64_t now);
 void stream_producer_ready(struct stream *stream);
-/* After stream_send returned false: true if the open transaction must be committed now. */
+/*
+ * After stream_send returned false: true if the open transaction must be committed now. The records
+ * that stream_send returns from then on go to the other producer, as the next transaction.
+ */
 bool stream_commits(struct stream *stream);
 /* The commit succeeded. If it failed or its result is unknown: stream_producer_lost. */
 void stream_committed(struct stream *stream, int64_t now);

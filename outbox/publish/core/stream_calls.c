@@ -15,7 +15,8 @@ enum {
 	PARKS_A_ROW = 500,    /* maximum of parked records in a log row */
 	TOPICS_A_PAGE = 1000, /* open topics in a page after a take-over */
 	PARTITIONS_A_PAGE = 4000,
-	CHECKS = 100, /* closed topics in a page */
+	CHECKS = 100,              /* closed topics in a page */
+	SHORT_TRANSACTION_MS = 10, /* maximum delay of a look for the commit of a transaction */
 	TURN_MS = 20, /* until the next try while another shard's poison guard has the turn */
 };
 
@@ -63,6 +64,18 @@ static void watch_progress(struct stream *stream, int64_t now)
 		stream->progress_at = 0;
 	else if (!stream->progress_at)
 		stream->progress_at = now;
+}
+
+/*
+ * Rows that come while a transaction is open would prolong it, and each of its partitions costs the
+ * broker a request of its own. So the look waits for the begin of its commit: its rows fill the
+ * next transaction meanwhile. A long transaction has much to send, and looks go on.
+ */
+static int64_t look_due(const struct stream *stream)
+{
+	int64_t end = stream->transaction_at + SHORT_TRANSACTION_MS;
+	bool waits = stream->settings.transactions && stream_is_in_transaction(stream);
+	return waits && end > stream->next_poll ? end : stream->next_poll;
 }
 
 /* Is the listed window published? Only then may the next one open. */
@@ -249,8 +262,8 @@ static struct stream_tick tick_call(struct stream *stream, int64_t now)
 			(now >= stream->list_at || stream_has_left_found_windows(stream));
 	tick.must_write = must_write(stream, now);
 	/* A shard that dozes looks when it renews its lease, and so looks less often besides. */
-	tick.may_open = may && (now >= stream->next_poll || tick.may_list ||
-				   (stream->dozes && tick.must_write));
+	tick.may_open =
+	    may && (now >= look_due(stream) || tick.may_list || (stream->dozes && tick.must_write));
 	if (!tick.may_open && !tick.must_write)
 		return tick;
 
@@ -454,9 +467,9 @@ int64_t stream_log_call_due(struct stream *stream, int64_t now)
 	if (may_open(stream) && may_list(stream) && stream->list_at >= stream->strange_until)
 		due = earlier_of(due, stream->list_at);
 	if (may_open(stream))
-		due = earlier_of(due, stream->next_poll < stream->strange_until
-					  ? stream->strange_until
-					  : stream->next_poll);
+		due =
+		    earlier_of(due, look_due(stream) < stream->strange_until ? stream->strange_until
+									     : look_due(stream));
 	if (stream_has_progress(stream))
 		due = earlier_of(due,
 		    stream->progress_at ? stream->progress_at + settings->ack_interval_ms : now);

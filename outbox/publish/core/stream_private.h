@@ -112,7 +112,7 @@ struct stream {
 	enum producer_phase producer;
 	/* A commit is in flight. The producer need not be confirmed then: see unsure_written. */
 	bool committing;
-	int64_t transaction_at; /* when its first record went out */
+	int64_t transaction_at; /* when the first record of the open transaction went out */
 	int64_t transaction_records, transaction_limit, transaction_bytes;
 	int64_t tails_again_at;
 	bool found_nothing; /* the last look found no window */
@@ -164,7 +164,14 @@ static inline bool stream_must_end(const struct stream *stream, int64_t now)
 	return stream->stopping && now >= stream->stop_by;
 }
 
-/* No record is in flight, or in an open transaction. */
+/* A record is in flight, or in the open transaction. */
+static inline bool stream_is_in_transaction(const struct stream *stream)
+{
+	return record_queue_under_way(stream->queue) ||
+	       record_queue_written(stream->queue) > record_queue_committing(stream->queue);
+}
+
+/* No record is in flight, or in a transaction that is not committed. */
 static inline bool stream_is_producer_settled(const struct stream *stream)
 {
 	return !record_queue_under_way(stream->queue) && !record_queue_written(stream->queue);

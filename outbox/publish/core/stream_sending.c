@@ -49,18 +49,17 @@ bool stream_closed_topic(struct stream *stream, char **ret_name)
 static bool takes_records(const struct stream *stream, int64_t now)
 {
 	bool over =
-	    stream->settings.transactions && !stream_is_producer_settled(stream) &&
+	    stream->settings.transactions && stream_is_in_transaction(stream) &&
 	    (now - stream->transaction_at >= TRANSACTION_MS ||
 		stream->transaction_records >= stream->transaction_limit ||
 		stream->transaction_bytes + stream_page_budget(stream) > stream->settings.memory);
-	return stream->producer == PRODUCER_CONFIRMED && !stream->committing && !over;
+	return stream->producer == PRODUCER_CONFIRMED && !over;
 }
 
-static void transaction_ends(struct stream *stream, int64_t next_limit)
+static void limit_transactions(struct stream *stream, int64_t next_limit)
 {
 	int64_t most = stream->settings.max_in_flight;
 	stream->committing = false;
-	stream->transaction_records = stream->transaction_bytes = 0;
 	stream->transaction_limit = next_limit < 1 ? 1 : next_limit < most ? next_limit : most;
 }
 
@@ -90,7 +89,7 @@ bool stream_send(struct stream *stream, int64_t now, struct stream_record *ret_r
 	}
 
 	bool idle = record_queue_under_way(stream->queue) == 0;
-	if (stream_is_producer_settled(stream))
+	if (!stream_is_in_transaction(stream))
 		stream->transaction_records = stream->transaction_bytes = 0;
 	bool sends = record_queue_send(stream->queue, now, stream->stopping, ret_record);
 	stream_pass_acked(stream); /* rows that Kafka has already */
@@ -118,9 +117,11 @@ void stream_producer_ready(struct stream *stream)
 
 bool stream_commits(struct stream *stream)
 {
+	/* One after the other: a transaction may be committed only if the one before is. */
 	if (stream->committing || stream->producer_verdict ||
 	    !record_queue_written(stream->queue) || record_queue_under_way(stream->queue))
 		return false;
+	record_queue_commits(stream->queue);
 	return stream->committing = true;
 }
 
@@ -135,8 +136,8 @@ static void count_published(struct stream *stream, int64_t now, int64_t records,
 void stream_committed(struct stream *stream, int64_t now)
 {
 	int64_t bytes = record_queue_bytes(stream->queue),
-		records = record_queue_written(stream->queue);
-	transaction_ends(stream, stream->transaction_limit * 2);
+		records = record_queue_committing(stream->queue);
+	limit_transactions(stream, stream->transaction_limit * 2);
 	if (stream_is_forgetting(stream))
 		return;
 	record_queue_committed(stream->queue);
@@ -213,8 +214,14 @@ void stream_producer_lost(struct stream *stream)
 	stream->producer_verdict = NULL;
 	stream->producer = stream->settings.transactions ? PRODUCER_NEW : PRODUCER_CONFIRMED;
 	stream->call.confirms = false;
-	transaction_ends(stream, stream->transaction_records ? stream->transaction_records / 2
-							     : stream->transaction_limit);
+
+	/* The commit in flight may have failed; without one, the open transaction has. */
+	int64_t failed = record_queue_committing(stream->queue) > 0
+			     ? record_queue_committing(stream->queue)
+			     : stream->transaction_records;
+	limit_transactions(stream, failed ? failed / 2 : stream->transaction_limit);
+	stream->transaction_records = stream->transaction_bytes = 0;
+
 	if (forgets)
 		record_queue_forget(stream->queue);
 	else

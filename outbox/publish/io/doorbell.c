@@ -72,7 +72,6 @@ struct doorbell {
 	enum session_stage {
 		SESSION_NONE,
 		SESSION_ASKS,    /* the facts are requested */
-		SESSION_GUARDS,  /* keepalives are set */
 		SESSION_LISTENS, /* LISTEN was sent */
 		SESSION_READY,
 		SESSION_EXPLAINS, /* why nobody rang is requested; then the session is closed */
@@ -90,9 +89,9 @@ struct doorbell {
 	uint64_t wakes_told;
 	int64_t waits_until;
 	enum doorbell_use use;
-	bool stop, changed;    /* changed: the use */
-	char problem[256];     /* why there is no doorbell now, as it was logged; "" */
-	enum bell_state noted; /* in the metrics */
+	bool stop, changed;       /* changed: the use */
+	char problem[256];        /* why there is no doorbell now, as it was logged; "" */
+	struct bell_status noted; /* in the metrics */
 	struct doorbell_metrics metrics;
 	struct metric_figures figures;
 };
@@ -124,12 +123,13 @@ static void note_doorbell(struct doorbell *doorbell)
 {
 	struct bell_status status = bell_status(doorbell->bell);
 
-	if (status.state == doorbell->noted)
+	if (status.state != doorbell->noted.state)
+		log_debug("doorbell_state", {"postgres", LOG_TEXT(doorbell->settings->name)},
+		    {"from", LOG_TEXT(bell_states.rows[doorbell->noted.state].name)},
+		    {"to", LOG_TEXT(bell_states.rows[status.state].name)});
+	else if (status.rung == doorbell->noted.rung)
 		return;
-	log_debug("doorbell_state", {"postgres", LOG_TEXT(doorbell->settings->name)},
-	    {"from", LOG_TEXT(bell_states.rows[doorbell->noted].name)},
-	    {"to", LOG_TEXT(bell_states.rows[status.state].name)});
-	doorbell->noted = status.state;
+	doorbell->noted = status;
 	metric_note(&doorbell_metric_table, &doorbell->figures, &status);
 	metric_set(doorbell->metrics.asleep, status.state == BELL_ASLEEP);
 }
@@ -409,8 +409,8 @@ static void take_facts(struct doorbell *doorbell, const struct pg_result *facts,
 		snprintf(doorbell->class, sizeof doorbell->class, "%" PRId32, pg_int4(facts, 0, 1));
 		free(doorbell->listen);
 		doorbell->listen = xformat("listen outbox_bell_%s", pg_value(facts, 0, 2));
-		doorbell->stage = SESSION_GUARDS;
-		(void)send_bell_statement(doorbell, sql_bell_keepalive, NULL, 0);
+		doorbell->stage = SESSION_LISTENS;
+		(void)send_bell_statement(doorbell, doorbell->listen, NULL, 0);
 	}
 }
 
@@ -428,13 +428,15 @@ static void take_step_answer(struct doorbell *doorbell, const struct pg_result *
 		give_tried(doorbell, now, yes);
 }
 
+/* Columns of bell_reason.sql: the reason, whether messages may wait for it. */
 static void log_missed(const struct doorbell *doorbell, const struct pg_result *result)
 {
 	const char *reason =
-	    pg_rows(result) == 1 && !pg_is_null(result, 0, 0)
+	    pg_rows(result) == 1 && *pg_value(result, 0, 1)
 		? pg_value(result, 0, 0)
 		: "unknown; for example the transaction that rang was rolled back, "
 		  "session_replication_role = replica, or an INSERT into a partition";
+
 	log_warn("bell_missed", {"postgres", LOG_TEXT(doorbell->settings->name)},
 	    {"reason", LOG_TEXT(reason)},
 	    {"consequence", LOG_TEXT("messages waited up to a second; the publishers poll for a "
@@ -447,10 +449,6 @@ static void take_session_answer(
 	switch (doorbell->stage) {
 	case SESSION_ASKS:
 		take_facts(doorbell, result, now);
-		break;
-	case SESSION_GUARDS:
-		doorbell->stage = SESSION_LISTENS;
-		(void)send_bell_statement(doorbell, doorbell->listen, NULL, 0);
 		break;
 	case SESSION_LISTENS:
 		doorbell->stage = SESSION_READY;

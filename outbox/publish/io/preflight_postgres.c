@@ -268,32 +268,52 @@ static bool check_partitions(const struct subject *subject, const char *table, s
 	return true;
 }
 
+/* Columns of bell_reason.sql: the reason, whether messages may wait for it. */
+static bool check_bell_reason(const struct subject *subject, const char *class, struct err *err)
+{
+	const struct pg_param params[] = {{class}};
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *reason = query_preflight(subject, sql_bell_reason, params, 1, err);
+
+	if (!reason || pg_rows(reason) == 0)
+		return reason != NULL;
+	if (text_equal(pg_value(reason, 0, 1), "t"))
+		preflight_add(subject->report, PREFLIGHT_WARN, subject->place,
+		    "end that session, or the transaction that is open in it",
+		    "messages may wait up to a second: %s", pg_value(reason, 0, 0));
+	else
+		preflight_add(subject->report, PREFLIGHT_INFO, subject->place, NULL,
+		    "the relay cannot sleep, it polls: %s", pg_value(reason, 0, 0));
+	return true;
+}
+
 /* Columns of bell_facts.sql: standby, class, oid, why there is no doorbell. */
 static bool check_doorbell(const struct subject *subject, struct err *err)
 {
 	bool always = subject->postgres->doorbell == DOORBELL_ON;
 	const struct pg_param use[] = {{always ? "true" : "false"}};
+	OWNED(owned_pg_result_destroy) struct pg_result *backend = NULL;
 	OWNED(owned_pg_result_destroy) struct pg_result *facts = NULL;
-	OWNED(owned_pg_result_destroy) struct pg_result *reason = NULL;
 
 	if (subject->postgres->doorbell == DOORBELL_OFF)
 		return true;
-	facts = query_preflight(subject, sql_bell_facts, use, 1, err);
-	if (!facts)
-		return false;
-	if (!pg_is_null(facts, 0, 3)) {
-		preflight_add(subject->report, PREFLIGHT_INFO, subject->place, NULL,
-		    "writers do not wake the relay, it polls: %s", pg_value(facts, 0, 3));
-		return true;
-	}
 
-	const struct pg_param class[] = {{pg_value(facts, 0, 1)}};
-	reason = query_preflight(subject, sql_bell_reason, class, 1, err);
-	if (reason && pg_rows(reason) == 1 && !pg_is_null(reason, 0, 0))
-		preflight_add(subject->report, PREFLIGHT_WARN, subject->place,
-		    "end that session, or the transaction that is open in it",
-		    "messages may wait up to a second: %s", pg_value(reason, 0, 0));
-	return reason != NULL;
+	/* bell_facts.sql takes a lock for the session, which a pooler would keep. */
+	backend = query_preflight(subject, sql_backend, NULL, 0, err);
+	if (!backend)
+		return false;
+	bool pooled = pg_int(backend, 0, 0) != pg_backend(subject->pg);
+	if (!pooled && !(facts = query_preflight(subject, sql_bell_facts, use, 1, err)))
+		return false;
+
+	const char *why = pooled                     ? "a pooler is between relay and server"
+			  : !pg_is_null(facts, 0, 3) ? pg_value(facts, 0, 3)
+						     : NULL;
+	if (!why)
+		return check_bell_reason(subject, pg_value(facts, 0, 1), err);
+	preflight_add(subject->report, PREFLIGHT_INFO, subject->place, NULL,
+	    "writers do not wake the relay, it polls: %s", why);
+	return true;
 }
 
 static bool check_outbox_schema(

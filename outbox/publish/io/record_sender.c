@@ -9,10 +9,9 @@
 #include "logging.h"
 #include "position_prefix.h"
 #include "produce_fault.h"
-#include "producer.h"
+#include "producer_pair.h"
 #include "record_headers.h"
 #include "trace.h"
-#include "transaction_pause.h"
 
 /*
  * record_sender_step is one turn, and gives the order of the sections: records out, reports in, the
@@ -23,7 +22,6 @@
 enum {
 	REPORTS_A_TURN = 1024,
 	RECORDS_A_TURN = 1024,
-	FEW_RECORDS = 256,
 	LAST_REPORTS_MS = 1000, /* a broken producer gets this time to report on its records */
 	PRODUCER_END_MS = 1000,
 	METADATA_MS = 200,
@@ -39,19 +37,15 @@ struct record_sender {
 	const char *identity;
 	struct stream *stream;
 	struct publish_metrics *metrics;
-	struct producer *producer; /* NULL: there is none now */
+	struct producer_pair *producer; /* NULL: there is none now */
 	enum { NO_TRANSACTIONS, UNFENCED, FENCING, OPEN, COMMITTING } transactions;
 	struct backoff backoff;
-	int64_t create_at;   /* when to create the next producer */
-	bool unwanted;       /* the stream wants no producer now */
-	int64_t abandon_at;  /* when the producer is given up; 0: it is in use */
-	int64_t ask_at;      /* when a topic may be looked up again */
-	int64_t pause_us;    /* from a commit to the next transaction: transaction_pause.h */
-	int64_t send_at_us;  /* when the next transaction may begin; 0: now */
-	bool follows_commit; /* nothing was sent since this producer's last commit */
-	int64_t began_us;    /* the first record after a commit went out then; 0: none */
-	bool fenced;         /* the last producer was fenced, and this one has sent nothing yet */
-	int64_t fenced_at;   /* the last fence after which the shard stayed ours; 0: never */
+	int64_t create_at;  /* when to create the next producer */
+	bool unwanted;      /* the stream wants no producer now */
+	int64_t abandon_at; /* when the producer is given up; 0: it is in use */
+	int64_t ask_at;     /* when a topic may be looked up again */
+	bool fenced;        /* the last producer was fenced, and this one has sent nothing yet */
+	int64_t fenced_at;  /* the last fence after which the shard stayed ours; 0: never */
 	struct producer_topic *topic;        /* topic of the record before; NULL: none */
 	enum topic_headers topic_headers;    /* of that topic */
 	char position[OUTBOX_POSITION_SIZE]; /* of the current record */
@@ -86,7 +80,7 @@ static bool begin_producer(struct record_sender *sender, struct err *err)
 	char id[160];
 	snprintf(id, sizeof id, "outbox-relay.%s.%d.%s", publisher->name, sender->shard,
 	    sender->identity);
-	sender->producer = producer_create_lingering(publisher->kafka, exact ? id : NULL,
+	sender->producer = producer_pair_create(publisher->kafka, exact ? id : NULL,
 	    publisher->memory, publisher_settings_in_flight(publisher),
 	    stream_topics(sender->stream, false), linger_ms(sender), err);
 	sender->transactions = exact ? UNFENCED : NO_TRANSACTIONS;
@@ -96,10 +90,9 @@ static bool begin_producer(struct record_sender *sender, struct err *err)
 
 static void end_producer(struct record_sender *sender, int64_t create_at)
 {
-	producer_destroy(sender->producer, PRODUCER_END_MS);
+	producer_pair_destroy(sender->producer, PRODUCER_END_MS);
 	sender->producer = NULL;
-	sender->abandon_at = sender->send_at_us = sender->began_us = 0;
-	sender->follows_commit = false;
+	sender->abandon_at = 0;
 	sender->create_at = create_at;
 }
 
@@ -114,7 +107,6 @@ struct record_sender *record_sender_create(const struct publisher_settings *publ
 	sender->identity = identity;
 	sender->stream = stream;
 	sender->metrics = metrics;
-	sender->pause_us = TRANSACTION_PAUSE_FIRST_US;
 	sender->backoff = (struct backoff){
 	    .first_ms = 20, .cap_ms = 5000, .jitter = 0.2, .seed = (uint64_t)clock_random()};
 	if (!begin_producer(sender, err)) {
@@ -131,7 +123,7 @@ void record_sender_destroy(struct record_sender *sender)
 {
 	if (!sender)
 		return;
-	producer_destroy(sender->producer, PRODUCER_END_MS);
+	producer_pair_destroy(sender->producer, PRODUCER_END_MS);
 	record_headers_finish(&sender->headers);
 	free(sender);
 }
@@ -187,7 +179,7 @@ static bool choose_topic(struct record_sender *sender, const char *name, struct 
 
 	if (sender->topic && text_equal(producer_topic_name(sender->topic), name))
 		return true;
-	sender->topic = producer_topic(sender->producer, name, err);
+	sender->topic = producer_topic(producer_pair_turn(sender->producer), name, err);
 	sender->topic_headers = publisher->headers(publisher->context, name);
 	return sender->topic != NULL;
 }
@@ -229,7 +221,7 @@ static bool send_record(
 	    .header_count = headers->count,
 	    .opaque = (void *)(uintptr_t)record->sequence,
 	};
-	return producer_send(sender->producer, &out, err);
+	return producer_send(producer_pair_turn(sender->producer), &out, err);
 }
 
 static enum stream_delivery delivery_of_send_error(enum err_kind kind)
@@ -255,11 +247,6 @@ static bool send_stream_records(struct record_sender *sender, int64_t now)
 			    delivery_of_send_error(err.kind), -1, err.message);
 		count++;
 	}
-
-	/* the report of a backlog may come late for its size, which says nothing of the pause */
-	if (count && count <= FEW_RECORDS && sender->follows_commit)
-		sender->began_us = clock_us();
-	sender->follows_commit &= count == 0;
 
 	/* This owner was fenced: a second time within a minute reveals a copy of the database. */
 	if (count && sender->fenced)
@@ -294,26 +281,15 @@ static void take_delivery_report(
 	    producer_error_text(report->error));
 }
 
-/* The first record after a commit is written: the pause before it was long enough, or not. */
-static void learn_pause(struct record_sender *sender)
-{
-	int64_t took_us = clock_us() - sender->began_us;
-
-	sender->pause_us = transaction_pause_next(sender->pause_us, took_us);
-	sender->began_us = 0;
-}
-
 static bool take_delivery_reports(struct record_sender *sender, int64_t now)
 {
-	int count = producer_poll(sender->producer, sender->reports, REPORTS_A_TURN);
+	int count = producer_pair_poll(sender->producer, sender->reports, REPORTS_A_TURN);
 	bool written = false;
 	for (int i = 0; i < count; i++) {
 		written |= sender->reports[i].error == 0;
 		take_delivery_report(sender, &sender->reports[i], now);
 	}
 
-	if (written && sender->began_us)
-		learn_pause(sender);
 	if (written) {
 		backoff_reset(&sender->backoff);
 		fault_point("after_acknowledgement");
@@ -349,7 +325,7 @@ static void abandon_producer(struct record_sender *sender, const char *why, int6
  */
 static const char *reason_to_give_up(struct record_sender *sender, int64_t now, struct err *why)
 {
-	if (producer_is_fatal(sender->producer, why)) {
+	if (producer_pair_is_fatal(sender->producer, why)) {
 		note_fence(sender, why);
 		return why->message;
 	}
@@ -385,7 +361,7 @@ static bool give_up_if_wanted(struct record_sender *sender, int64_t now)
  */
 static bool slims_producer(struct record_sender *sender, int64_t now)
 {
-	if (!producer_is_bloated(sender->producer))
+	if (!producer_pair_is_bloated(sender->producer))
 		return false;
 	if (!stream_is_settled(sender->stream))
 		return true;
@@ -425,8 +401,6 @@ static void finish_transaction_call(struct record_sender *sender, int64_t now)
 
 	if (!fenced) {
 		trace_step("committed", 0, 0);
-		sender->send_at_us = clock_us() + sender->pause_us;
-		sender->follows_commit = true;
 		stream_committed(sender->stream, now);
 	} else if (stream_wants_producer(sender->stream, now))
 		stream_producer_ready(sender->stream);
@@ -434,7 +408,7 @@ static void finish_transaction_call(struct record_sender *sender, int64_t now)
 		end_producer(sender, now);
 }
 
-/* True: the producer exists and no call of it is in flight. */
+/* True: records may go out. While a commit is in flight, they go to the other producer. */
 static bool step_transactions(struct record_sender *sender, int64_t now)
 {
 	struct err why;
@@ -447,14 +421,14 @@ static bool step_transactions(struct record_sender *sender, int64_t now)
 		if (!stream_wants_producer(sender->stream, now))
 			return false;
 		sender->transactions = FENCING;
-		producer_begin(sender->producer, PRODUCER_INIT);
+		producer_pair_begin(sender->producer, PRODUCER_INIT);
 		return false;
 	case FENCING:
 	case COMMITTING:
 		break;
 	}
 
-	switch (producer_work(sender->producer, &why)) {
+	switch (producer_pair_work(sender->producer, &why)) {
 	case PRODUCER_DONE:
 		finish_transaction_call(sender, now);
 		break;
@@ -466,7 +440,8 @@ static bool step_transactions(struct record_sender *sender, int64_t now)
 	case PRODUCER_CALLING:
 		break;
 	}
-	return sender->producer && sender->transactions == OPEN;
+	return sender->producer &&
+	       (sender->transactions == OPEN || sender->transactions == COMMITTING);
 }
 
 static void commit_if_wanted(struct record_sender *sender)
@@ -476,7 +451,8 @@ static void commit_if_wanted(struct record_sender *sender)
 	fault_point("before_commit_transaction");
 	trace_step("committing", 0, 0);
 	sender->transactions = COMMITTING;
-	producer_begin(sender->producer, PRODUCER_COMMIT);
+	producer_pair_begin(sender->producer, PRODUCER_COMMIT);
+	sender->topic = NULL; /* the other producer has the turn */
 }
 
 bool record_sender_step(struct record_sender *sender, int64_t now)
@@ -486,12 +462,9 @@ bool record_sender_step(struct record_sender *sender, int64_t now)
 
 	bool more = take_delivery_reports(sender, now);
 	bool free = step_transactions(sender, now);
-	/* A transaction call in flight may change the producer: nothing is sent meanwhile. */
-	if (!sender->producer || give_up_if_wanted(sender, now) || !free ||
-	    (sender->send_at_us && clock_us() < sender->send_at_us))
+	if (!sender->producer || give_up_if_wanted(sender, now) || !free)
 		return more;
 
-	sender->send_at_us = 0;
 	bool sends = !slims_producer(sender, now);
 	if (!sender->producer)
 		return true;
@@ -504,12 +477,10 @@ bool record_sender_step(struct record_sender *sender, int64_t now)
 bool record_sender_knows(
     struct record_sender *sender, const char *name, int32_t partitions, int64_t now)
 {
-	struct err err;
 	int wait_ms = now < sender->ask_at ? 0 : METADATA_MS;
 	if (!sender->producer)
 		return true; /* the next producer asks the brokers itself */
-	struct producer_topic *topic = producer_topic(sender->producer, name, &err);
-	bool knows = topic && producer_knows(sender->producer, topic, partitions, wait_ms);
+	bool knows = producer_pair_knows(sender->producer, name, partitions, wait_ms);
 	if (wait_ms)
 		sender->ask_at = now + (knows ? 1 : METADATA_AGAIN_MS);
 	return knows;
@@ -518,13 +489,15 @@ bool record_sender_knows(
 void record_sender_close_topic(struct record_sender *sender, const char *name)
 {
 	if (sender->producer)
-		producer_close_topic(sender->producer, name);
+		producer_pair_close_topic(sender->producer, name);
 	sender->topic = NULL;
 }
 
-int record_sender_fd(const struct record_sender *sender)
+void record_sender_fds(const struct record_sender *sender, int ret_fds[2])
 {
-	return sender->producer ? producer_fd(sender->producer) : -1;
+	ret_fds[0] = ret_fds[1] = -1;
+	if (sender->producer)
+		producer_pair_fds(sender->producer, ret_fds);
 }
 
 int64_t record_sender_wait(const struct record_sender *sender)
@@ -534,20 +507,11 @@ int64_t record_sender_wait(const struct record_sender *sender)
 	return sender->abandon_at ? sender->abandon_at : INT64_MAX;
 }
 
-int64_t record_sender_pause_us(const struct record_sender *sender)
-{
-	int64_t left = sender->send_at_us - clock_us();
-
-	if (!sender->producer || !sender->send_at_us)
-		return INT64_MAX;
-	return left > 0 ? left : 0;
-}
-
 void record_sender_note(struct record_sender *sender)
 {
 	struct producer_figures figures = {0};
 	if (sender->producer)
-		figures = producer_figures(sender->producer);
+		figures = producer_pair_figures(sender->producer);
 	publish_metrics_kafka(sender->metrics, &figures);
 }
 
@@ -556,9 +520,10 @@ const char *record_sender_error(struct record_sender *sender)
 {
 	if (!sender->producer)
 		return sender->error;
-	struct producer_figures figures = producer_figures(sender->producer);
-	int64_t when = producer_last_error(sender->producer, sender->error, sizeof sender->error);
-	if (when == 0 || producer_heard(sender->producer) > when ||
+	struct producer_figures figures = producer_pair_figures(sender->producer);
+	int64_t when =
+	    producer_pair_last_error(sender->producer, sender->error, sizeof sender->error);
+	if (when == 0 || producer_pair_heard(sender->producer) > when ||
 	    (figures.at_ms > when && figures.brokers_up > 0))
 		sender->error[0] = '\0';
 	return sender->error;

@@ -35,12 +35,10 @@ bool record_sender_knows(
     struct record_sender *sender, const char *topic, int32_t partitions, int64_t now);
 /* Closes a topic that the caller no longer uses. */
 void record_sender_close_topic(struct record_sender *sender, const char *topic);
-/* Readable when there are reports; -1: there is no producer now. */
-int record_sender_fd(const struct record_sender *sender);
+/* Readable when there are reports, either of them; -1: there is no such producer now. */
+void record_sender_fds(const struct record_sender *sender, int ret_fds[2]);
 /* When to call again if nothing happens. */
 int64_t record_sender_wait(const struct record_sender *sender);
-/* Microseconds until the next transaction may begin; INT64_MAX: nothing waits for that. */
-int64_t record_sender_pause_us(const struct record_sender *sender);
 /* Writes librdkafka's figures into the metrics. */
 void record_sender_note(struct record_sender *sender);
 /* Why the brokers cannot be reached now; "" if they can, or if that is unknown. */

@@ -948,15 +948,11 @@ static int64_t microseconds_to_wait(
 	/* After rows the pause ends with its last millisecond; after none it is not shortened. */
 	int64_t wait = shard_worker->found ? until * 1000 - clock_us() : (until - now) * 1000;
 	int64_t look = pause_before_look_us(shard_worker);
-	/* while rows are gathered, the sender has no turn */
-	int64_t send = gathers_rows(shard_worker, now)
-			   ? INT64_MAX
-			   : record_sender_pause_us(shard_worker->sender);
 
 	/* Before the end of the pause no call is sent, even one that is due. */
 	if (until <= now && look > 0)
 		wait = look;
-	return send < wait ? send : wait;
+	return wait;
 }
 
 enum { LOG_FD, READ_FD };
@@ -981,7 +977,7 @@ static bool wait_for_fds(struct pollfd *fds, int count, int64_t wait_us, bool ga
 
 static void wait_for_worker_events(struct shard_worker *shard_worker, int64_t now)
 {
-	struct pollfd fds[6] = {0};
+	struct pollfd fds[7] = {0};
 	int count = 0;
 	bool gathers = gathers_rows(shard_worker, now);
 	bool patient = gathers || (stream_is_patient(shard_worker->stream) &&
@@ -1002,9 +998,10 @@ static void wait_for_worker_events(struct shard_worker *shard_worker, int64_t no
 	*told = (struct pollfd){.fd = shard_worker->metadata_fd, .events = POLLIN};
 	*woken = (struct pollfd){.fd = shard_worker->wake_fd, .events = POLLIN};
 	fds[count++] = (struct pollfd){.fd = resume_fd(shard_worker->resume), .events = POLLIN};
-	if (!patient)
-		fds[count++] =
-		    (struct pollfd){.fd = record_sender_fd(shard_worker->sender), .events = POLLIN};
+	int reports[2];
+	record_sender_fds(shard_worker->sender, reports);
+	for (int i = 0; i < 2 && !patient; i++)
+		fds[count++] = (struct pollfd){.fd = reports[i], .events = POLLIN};
 
 	int64_t wait_us = microseconds_to_wait(shard_worker, now, wait);
 	bool polled = wait_us > 0 && wait_for_fds(fds, count, wait_us, gathers);

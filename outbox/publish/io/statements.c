@@ -66,9 +66,10 @@ struct statements {
 	int64_t chunk_xids;       /* size of the next chunk of bounds */
 	int64_t span_ids;         /* size of the next page */
 	int64_t upto_id, upto_at; /* end of the page in flight, and when it was sent */
-	/* The page in flight has null for the first topic, and the next page for the second; "": none. */
+	/* The page in flight has null for the first topic, and the next page for the second; "":
+	 * none. */
 	char usual_topic[TOPIC_MAX + 1], last_topic[TOPIC_MAX + 1];
-	bool elsewhere;           /* result of the last take */
+	bool elsewhere;  /* result of the last take */
 	int64_t checked; /* the connection (link.made) whose server has our log row; -1: none */
 };
 
@@ -882,7 +883,8 @@ void statements_page_late(struct statements *statements, bool copying)
 		statements->chunk_xids = higher_of(1, statements->chunk_xids / LATE_PARTS);
 }
 
-/* A topic becomes a literal of the page, so one with other characters than Kafka allows does not. */
+/* A topic becomes a literal of the page, so one with other characters than Kafka allows does not.
+ */
 void statements_note_topic(struct statements *statements, const char *topic, int32_t length)
 {
 	static const char allowed[] =
@@ -908,7 +910,8 @@ static bool send_page_query(struct statements *statements, const struct link *re
 	const struct bounds *bounds = &statements->bounds;
 	/* the range of the page that the window's main range has */
 	int64_t from_id = higher_of(page->after_id + (page->after_id < INT64_MAX), bounds->low_id);
-	int64_t to_id = statements->upto_id < bounds->high_id ? statements->upto_id : bounds->high_id;
+	int64_t to_id =
+	    statements->upto_id < bounds->high_id ? statements->upto_id : bounds->high_id;
 	const int64_t numbers[] = {statements->shard, statements->shards, page->n, page->nonce,
 	    page->after_id, page->rows, statements->upto_id, from_id, to_id, read->limit_ms};
 	char text[sizeof numbers / sizeof *numbers][24];

@@ -9,6 +9,8 @@ static int run_config(const struct call *call)
 
 	if (call_flag(call, "print-reference"))
 		config_print_reference(&out);
+	else if (call_flag(call, "print-man"))
+		config_print_manual(&out);
 	else
 		config_print_sample(&out);
 	fputs(text_string(&out), stdout);
@@ -18,6 +20,7 @@ static int run_config(const struct call *call)
 static const struct command_option config_options[] = {
     {"print-sample", NULL, "Prints a commented file with every key at its default (the default)."},
     {"print-reference", NULL, "Prints the same as a page of documentation."},
+    {"print-man", NULL, "Prints the same as the manual page outbox-relay.ini(5)."},
     {0},
 };
 

@@ -309,7 +309,7 @@ const struct command command_dedup_load = {
 	"No process may have its folder open.\n"
 	"An id is the bytes of its text, or the bytes of a bytea: the same bytes that consumers "
 	"ask for. Ids older than the window occupy it until the oldest slice ends, so leave them "
-	"out, for example with: where created_at > now() - interval '24 hours'.\n"
+	"out, for example with: where created_at > current_timestamp - interval '24 hours'.\n"
 	"The command reads the rows through a cursor in one read-only transaction. It has one "
 	"batch in memory, and makes it durable in the store before it reads the next one. It "
 	"does not load an id twice, so the same call may be repeated and continues after a "

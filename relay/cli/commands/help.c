@@ -3,6 +3,17 @@
 #include <stdio.h>
 #include "cleanup.h"
 #include "commands.h"
+#include "manual.h"
+
+static int write_manual(const char *folder)
+{
+	owned_text char *error = NULL;
+
+	if (manual_write(folder, &error))
+		return 0;
+	fprintf(stderr, "outbox-relay: %s\n", error);
+	return EXIT_OUTPUT;
+}
 
 static int run_help(const struct call *call)
 {
@@ -16,6 +27,8 @@ static int run_help(const struct call *call)
 		fputs(out.data, stdout);
 		return 0;
 	}
+	if (call_text(call, "man", NULL))
+		return write_manual(call_text(call, "man", NULL));
 	if (call->argument_count > 1)
 		snprintf(both, sizeof both, "%s %s", name, call->arguments[1]);
 	else
@@ -37,6 +50,7 @@ static int run_help(const struct call *call)
 
 static const struct command_option help_options[] = {
     {"markdown", NULL, "Prints all commands as a page of documentation."},
+    {"man", "FOLDER", "Writes the manual page of each command into a folder."},
     {0},
 };
 
