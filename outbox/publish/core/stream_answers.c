@@ -221,7 +221,8 @@ void stream_ticked(struct stream *stream, int64_t now, enum stream_verdict verdi
 		if (stream->settings.drains && verdict == STREAM_NOTED && !stream->window_count)
 			stream_poll_at(stream, now, now);
 		count_look(stream, verdict);
-		stream->found_nothing = verdict == STREAM_IDLE;
+		/* A drain ends with a look that wrote nothing either. */
+		stream->found_nothing = !found && !(wrote && stream->settings.drains);
 	}
 	if (rows)
 		stream->rows = ROWS_WHOLE;
