@@ -222,7 +222,8 @@ void stream_ticked(struct stream *stream, int64_t now, enum stream_verdict verdi
 			stream_poll_at(stream, now, now);
 		count_look(stream, verdict);
 		/* A drain ends with a look that wrote nothing either. */
-		stream->found_nothing = !found && !(wrote && stream->settings.drains);
+		stream->found_nothing =
+		    verdict == STREAM_IDLE || (verdict == STREAM_NOTED && !stream->settings.drains);
 	}
 	if (rows)
 		stream->rows = ROWS_WHOLE;
