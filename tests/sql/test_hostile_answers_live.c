@@ -105,7 +105,8 @@ static void binary_numbers_have_their_width(void **state)
 	"int[], boolean, boolean) returns table (verdict text, seen text, id bigint, "             \
 	"created_at timestamptz, event_id uuid, " columns                                          \
 	", key text, payload text, headers jsonb, partition int, deliver_at timestamptz, "         \
-	"requests bigint, due_ms bigint, took_ms bigint) language sql as $$ select " values " $$"
+	"key_bytes bytea, payload_bytes bytea, requests bigint, due_ms bigint, took_ms bigint) "   \
+	"language sql as $$ select " values " $$"
 #define TAKE_FUNCTION(count, number)                                                               \
 	"create function hostile.take(text, int, int, bigint, text, bigint, bigint) "              \
 	"returns table (outcome text, n " number ", epoch bigint, first_tick bigint, "             \
@@ -125,15 +126,16 @@ static const struct lie {
 	TICK_FUNCTION("topic bytea",
 	    "'rows', null::text, null::int8, now(), null::uuid, null::bytea, 'k', 'p', "
 	    "null::jsonb, "
-	    "0, null::timestamptz, 0::int8, 0::int8, -9223372036854775808 union all select null, "
+	    "0, null::timestamptz, null::bytea, null::bytea, "
+	    "0::int8, 0::int8, -9223372036854775808 union all select null, "
 	    "null, 1, now(), "
 	    "'00000000-0000-0000-0000-000000000000'::uuid, '\\x6f00726465727321'::bytea, 'k', 'p', "
-	    "null, 0, null, 0, 0, 0"),
+	    "null, 0, null, null, null, 0, 0, 0"),
 	"text without NUL"},
     {STREAM_TICK,
 	TICK_FUNCTION("topic int",
 	    "'rows', null::text, 1::int8, now(), null::uuid, 7, 'k', 'p', null::jsonb, "
-	    "0, null::timestamptz, 0::int8, 0::int8, 0::int8 limit 0"),
+	    "0, null::timestamptz, null::bytea, null::bytea, 0::int8, 0::int8, 0::int8 limit 0"),
 	"no row"},
     {STREAM_TAKE, TAKE_FUNCTION("0", "int"), "column 2"},
     {STREAM_TAKE, TAKE_FUNCTION("0", "text"), "column 2"},
