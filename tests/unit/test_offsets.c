@@ -63,7 +63,8 @@ static void offsets_that_are_no_records_are_finished(void **state)
 static void a_gap_takes_no_memory_and_the_reach_bounds_it_behind_an_unfinished_one(void **state)
 {
 	(void)state;
-	const int64_t far = INT64_C(4000000000), most = 100;
+	const int64_t far = INT64_C(4000000000);
+	const size_t most = 100;
 	OWNED(offsets_finish) struct offsets offsets, next;
 	assert_true(offsets_init(&offsets, 0, ""));
 	assert_true(offsets_reaches(&offsets, far) && offsets_take(&offsets, far));
