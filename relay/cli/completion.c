@@ -20,7 +20,7 @@ struct follower {
 	char *command; /* that it follows */
 	char *word;
 	const char *help;  /* "": none */
-	const char *value; /* of an option that takes one; NULL: none */
+	const char *value; /* placeholder of an option's value; NULL: it has none */
 };
 
 struct followers {
@@ -176,7 +176,7 @@ static void add_first_words(const struct followers *all, const char *before, str
 			text_addf(out, "%s%s", before, all->rows[i].command);
 }
 
-/* What bash and zsh have in common: the loop that finds the command. */
+/* bash and zsh find the command by the same loop. */
 static void add_loop(const struct followers *all, const char *words, struct text *out)
 {
 	text_addf(out,

@@ -3,7 +3,7 @@
 #include "command.h"
 #include "text.h"
 
-/* What the program is, in one sentence, and how it is called. */
+/* A description of the program in one sentence, and of its command line. */
 extern const char help_summary[];
 extern const char help_introduction[];
 /* An option of every command. */

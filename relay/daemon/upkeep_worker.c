@@ -320,7 +320,7 @@ static int64_t step_look(struct upkeep_worker *worker)
 	return clock_ms() + (is_at_rest(worker) && worker->empty ? REST_LOOK_MS : LOOK_MS);
 }
 
-/* What waits for long at rest is done soon when messages come again. */
+/* When messages come again, the work that was put off at rest is done soon. */
 static void tell_rest(struct upkeep_worker *worker, bool rests)
 {
 	int64_t soon = clock_ms() + LOOK_MS;
