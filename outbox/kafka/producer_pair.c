@@ -162,17 +162,17 @@ int64_t producer_pair_last_error(const struct producer_pair *pair, char *ret_tex
 	return second;
 }
 
+static int64_t larger_of(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
+
 int64_t producer_pair_heard(const struct producer_pair *pair)
 {
 	int64_t heard = producer_heard(pair->producers[0]);
 	int64_t second = pair->count > 1 ? producer_heard(pair->producers[1]) : 0;
 
-	return second > heard ? second : heard;
-}
-
-static int64_t larger_of(int64_t a, int64_t b)
-{
-	return a > b ? a : b;
+	return larger_of(heard, second);
 }
 
 struct producer_figures producer_pair_figures(const struct producer_pair *pair)

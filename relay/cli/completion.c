@@ -199,6 +199,18 @@ static void add_loop(const struct followers *all, const char *words, struct text
 		      "    done\n");
 }
 
+/* Adds the cases of options with a value: the command for a file, and the one for any other value.
+ */
+static void add_value_cases(
+    const struct followers *all, const char *file, const char *other, struct text *out)
+{
+	text_add(out, "        ");
+	add_options_with_values(all, true, "|", out);
+	text_addf(out, ") %s; return ;;\n        ", file);
+	add_options_with_values(all, false, "|", out);
+	text_addf(out, ") %sreturn ;;\n    esac\n", other);
+}
+
 static void print_bash(const struct followers *all, struct text *out)
 {
 	text_add(out,
@@ -207,16 +219,10 @@ static void print_bash(const struct followers *all, struct text *out)
 	    "    local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]}\n");
 	add_loop(all, "\"${COMP_WORDS[@]:1:COMP_CWORD-1}\"", out);
 	text_add(out, "    COMPREPLY=()\n"
-		      "    case $previous in\n"
-		      "        ");
-	add_options_with_values(all, true, "|", out);
-	text_add(out, ") compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "
-		      "\"$current\"); return ;;\n"
-		      "        ");
-	add_options_with_values(all, false, "|", out);
-	text_add(out, ") return ;;\n"
-		      "    esac\n"
-		      "    local words=''\n"
+		      "    case $previous in\n");
+	add_value_cases(all,
+	    "compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- \"$current\")", "", out);
+	text_add(out, "    local words=''\n"
 		      "    case $command in\n");
 
 	for (size_t i = 0; i < all->count; i++) {
@@ -240,15 +246,9 @@ static void print_zsh(const struct followers *all, struct text *out)
 		      "# zsh completion of outbox-relay, printed by `outbox-relay completion zsh`\n"
 		      "_outbox_relay() {\n");
 	add_loop(all, "\"${(@)words[2,CURRENT-1]}\"", out);
-	text_add(out, "    case ${words[CURRENT-1]} in\n"
-		      "        ");
-	add_options_with_values(all, true, "|", out);
-	text_add(out, ") _files; return ;;\n"
-		      "        ");
-	add_options_with_values(all, false, "|", out);
-	text_add(out, ") _message value; return ;;\n"
-		      "    esac\n"
-		      "    local -a followers\n"
+	text_add(out, "    case ${words[CURRENT-1]} in\n");
+	add_value_cases(all, "_files", "_message value; ", out);
+	text_add(out, "    local -a followers\n"
 		      "    case $command in\n");
 
 	for (size_t i = 0; i < all->count; i++) {

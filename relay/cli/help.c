@@ -86,7 +86,7 @@ static void add_usage(const struct command *command, struct text *out)
 		text_addf(out, " %s", command->arguments);
 }
 
-static void option_name(const struct command_option *option, struct text *out)
+void help_option_name(const struct command_option *option, struct text *out)
 {
 	text_addf(out, option->value ? "--%s %s" : "--%s", option->name, option->value);
 }
@@ -95,7 +95,7 @@ static void help_option(const struct command_option *option, struct text *out)
 {
 	OWNED(text_finish) struct text name = {0};
 
-	option_name(option, &name);
+	help_option_name(option, &name);
 
 	int width = columns_of(text_string(&name), name.length);
 	int padding = width < NAME_WIDTH ? NAME_WIDTH - width : 0;
@@ -250,7 +250,7 @@ void help_markdown_command(const struct command *command, struct text *out)
 	for (int i = 0; command->options[i].name; i++) {
 		OWNED(text_finish) struct text name = {0};
 
-		option_name(&command->options[i], &name);
+		help_option_name(&command->options[i], &name);
 		/* a bar would end the cell of the table, even within backquotes */
 		for (size_t at = 0; at < name.length; at++)
 			text_addf(out, "%s%s%c", at ? "" : "| `", name.data[at] == '|' ? "\\" : "",

@@ -8,6 +8,8 @@ extern const char help_summary[];
 extern const char help_introduction[];
 /* An option of every command. */
 extern const struct command_option help_config_option;
+/* "--shards N", or "--json" of a switch. */
+void help_option_name(const struct command_option *option, struct text *out);
 
 /* One command's, on a terminal of 80 columns. */
 void help_command(const struct command *command, struct text *out);

@@ -42,8 +42,7 @@ static void add_manual_option(const struct command_option *option, struct text *
 {
 	OWNED(text_finish) struct text name = {0};
 
-	text_addf(&name, "--%s%s%s", option->name, option->value ? " " : "",
-	    option->value ? option->value : "");
+	help_option_name(option, &name);
 	mdoc_list_term(out, text_string(&name));
 	mdoc_sentences(out, option->help, strlen(option->help));
 }
