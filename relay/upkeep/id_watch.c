@@ -91,13 +91,19 @@ bool id_watch_step(struct id_watch *watch, struct pg *pg, bool rests, struct err
 	if (rests && watch->last >= 0 && watch->last == before)
 		return true;
 
+	/* The log's partitions are made in this thread: they must not wait for the message table.
+	 */
+	if (!pg_script(pg, "begin; set local lock_timeout = '500ms'", err))
+		return false;
 	owned_text char *highest = xformat("%" PRId64, watch->highest);
 	const struct pg_param params[] = {{highest}};
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *ids =
 	    schema_query(pg, watch->schema, sql_message_ids_raise, params, 1, err);
 
-	if (!ids)
+	if (!ids) /* lock_not_available: the next step sees what this one would have seen */
+		return text_equal(pg_sqlstate(pg), "55P03") && pg_script(pg, "rollback", err);
+	if (!pg_script(pg, "commit", err))
 		return false;
 	report_order(watch, ids);
 	/* A sequence below this id at the next step has gone back. */

@@ -149,7 +149,7 @@ def test_a_terminal_is_asked(settings, database, old, answer, done):
 
 
 def test_an_owned_publisher_is_dropped_by_that_word(settings, database, make_relay):
-    make_relay().wait_ready().wait_event("publisher_started", publisher="main")
+    make_relay().wait_ready().wait_event("shard_taken", publisher="main", state="owner")
     arguments = ["publisher", "drop", "main", *AGREED, "--force"]
     status, _, error = run_command([*arguments, "last"], settings)
     assert status != 0 and "owned by" in error and "--force owned" in error
