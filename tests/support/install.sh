@@ -32,6 +32,7 @@ declare -A packages=(
 	[rust]="rustc-web cargo-web libc6-dev gcc pkg-config librdkafka-dev" # rustc itself is too old
 	[figures]="graphviz fonts-dejavu-core" # only docs/figures/draw
 	[filters]="golang-go openjdk-17-jdk-headless maven ca-certificates"
+	[packages]="dpkg-dev debhelper lintian"
 	[versions]="patchelf debian-archive-keyring"
 	[tools]="zstd spin mandoc zsh fish python3-pytest python3-pytest-xdist python3-jsonschema python3-grpcio python3-protobuf protobuf-compiler
 		libpostgresql-jdbc-java
