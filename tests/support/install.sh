@@ -34,7 +34,7 @@ declare -A packages=(
 	[filters]="golang-go openjdk-17-jdk-headless maven ca-certificates"
 	[packages]="dpkg-dev debhelper lintian"
 	[versions]="patchelf debian-archive-keyring"
-	[tools]="zstd spin mandoc zsh fish python3-pytest python3-pytest-xdist python3-jsonschema python3-grpcio python3-protobuf protobuf-compiler
+	[tools]="ccache zstd spin mandoc zsh fish python3-pytest python3-pytest-xdist python3-jsonschema python3-grpcio python3-protobuf protobuf-compiler
 		libpostgresql-jdbc-java
 		clang-format-14 pgbouncer curl tzdata apache2-utils python3-venv"
 )
