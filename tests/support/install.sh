@@ -33,9 +33,9 @@ declare -A packages=(
 	[rust]="rustc-web cargo-web libc6-dev gcc pkg-config librdkafka-dev" # rustc itself is too old
 	[figures]="graphviz fonts-dejavu-core" # only docs/figures/draw
 	[filters]="golang-go openjdk-17-jdk-headless maven ca-certificates"
-	[packages]="dpkg-dev debhelper lintian"
+	[packages]="dpkg-dev debhelper lintian mmdebstrap debian-archive-keyring git"
 	[versions]="patchelf debian-archive-keyring"
-	[tools]="ccache zstd spin mandoc zsh fish python3-pytest python3-pytest-xdist python3-jsonschema python3-grpcio python3-protobuf protobuf-compiler
+	[tools]="ccache systemd zstd spin mandoc zsh fish python3-pytest python3-pytest-xdist python3-jsonschema python3-grpcio python3-protobuf protobuf-compiler
 		libpostgresql-jdbc-java
 		clang-format-14 pgbouncer curl tzdata apache2-utils python3-venv"
 )
@@ -220,5 +220,6 @@ done
 install_packages "${wanted[@]}"
 case " $* " in *" kafka "*) fetch_kafka ;; esac
 case " $* " in *" redis "*) fetch_fakeredis && fetch_redisbloom ;; esac
+case " $* " in *" packages "*) "$support/chroot.sh" fetch bookworm ;; esac
 case " $* " in *" tools "*) fetch_sdks; fetch_promtool ;; esac
 case " $* " in *" packages "*) fetch_cyclonedx ;; esac
