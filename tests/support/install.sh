@@ -10,6 +10,7 @@ kafka_home=$cache/kafka-3.9.1         # kafka.py looks there, too
 fakeredis_home=$cache/fakeredis-2.40.0 # and redis.py there
 redisbloom_home=$cache/redisbloom-2.8.2 # and redis.py there
 sdks_home=$cache/python-sdks-1         # and test_deliver_sdks.py there
+cyclonedx=$cache/cyclonedx-11.12.0     # and tests/heavy/test_supply_chain.py there
 promtool=$cache/promtool-1/promtool    # and test_alerts.py there
 
 declare -A packages=(
@@ -32,9 +33,9 @@ declare -A packages=(
 	[rust]="rustc-web cargo-web libc6-dev gcc pkg-config librdkafka-dev" # rustc itself is too old
 	[figures]="graphviz fonts-dejavu-core" # only docs/figures/draw
 	[filters]="golang-go openjdk-17-jdk-headless maven ca-certificates"
-	[packages]="dpkg-dev debhelper lintian"
+	[packages]="dpkg-dev debhelper lintian mmdebstrap debian-archive-keyring git"
 	[versions]="patchelf debian-archive-keyring"
-	[tools]="zstd spin mandoc zsh fish python3-pytest python3-pytest-xdist python3-jsonschema python3-grpcio python3-protobuf protobuf-compiler
+	[tools]="ccache systemd zstd spin mandoc zsh fish python3-pytest python3-pytest-xdist python3-jsonschema python3-grpcio python3-protobuf protobuf-compiler
 		libpostgresql-jdbc-java
 		clang-format-14 pgbouncer curl tzdata apache2-utils python3-venv"
 )
@@ -177,6 +178,20 @@ fetch_sdks() {
 	keep_folder "$fresh" "$sdks_home"
 }
 
+# The validator of a bill of materials.
+fetch_cyclonedx() {
+	[ -d "$cyclonedx" ] && return 0
+	echo "install: cyclonedx-python-lib 11.12.0 into $cyclonedx"
+	mkdir -p "$cache"
+	local fresh
+	fresh=$(mktemp -d "$cyclonedx.XXXXXX")
+	if ! { python3 -m venv "$fresh" && "$fresh/bin/pip" install -q --disable-pip-version-check \
+		'cyclonedx-python-lib[json-validation]==11.12.0'; } </dev/null; then
+		refuse_pip "$fresh" cyclonedx-python-lib
+	fi
+	keep_folder "$fresh" "$cyclonedx"
+}
+
 # The program that checks alert rules, from Debian's package prometheus. The package itself would
 # start a server.
 fetch_promtool() {
@@ -205,4 +220,6 @@ done
 install_packages "${wanted[@]}"
 case " $* " in *" kafka "*) fetch_kafka ;; esac
 case " $* " in *" redis "*) fetch_fakeredis && fetch_redisbloom ;; esac
+case " $* " in *" packages "*) "$support/chroot.sh" fetch bookworm ;; esac
 case " $* " in *" tools "*) fetch_sdks; fetch_promtool ;; esac
+case " $* " in *" packages "*) fetch_cyclonedx ;; esac
