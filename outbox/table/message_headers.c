@@ -27,7 +27,7 @@ struct plain_header {
 	size_t name_length, length;
 };
 
-static const char *skip_json_blanks(const char *at, const char *end)
+static const char *skip_header_blanks(const char *at, const char *end)
 {
 	while (at < end && (*at == ' ' || *at == '\n' || *at == '\t' || *at == '\r'))
 		at++;
@@ -37,8 +37,8 @@ static const char *skip_json_blanks(const char *at, const char *end)
 /* The mark, and the blanks around it. */
 static const char *skip_mark(const char *at, const char *end, char mark)
 {
-	at = skip_json_blanks(at, end);
-	return at < end && *at == mark ? skip_json_blanks(at + 1, end) : NULL;
+	at = skip_header_blanks(at, end);
+	return at < end && *at == mark ? skip_header_blanks(at + 1, end) : NULL;
 }
 
 static const char *skip_literal(const char *at, const char *end, const char *literal)
