@@ -288,4 +288,4 @@ def test_the_bench_and_the_libraries_work(packages, system, database, kafka):
     system.apt("install", *compiler.split())
     system.install(made["liboutbox0"], made["liboutbox-dev"])
     system.run("sh", "-euc", line)
-    assert system.run("/dedup", "exact ids=1K path=/tmp/ids", text="0 a\n1 b\n2 a\n") == "handled a\nhandled b\n"
+    assert system.run("/dedup", "exact ids=1M path=/tmp/ids", text="0 a\n1 b\n2 a\n") == "handled a\nhandled b\n"

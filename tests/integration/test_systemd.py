@@ -1,8 +1,6 @@
 """The unit, and the relay as a service of systemd: it says when it is ready, reloads and stops, and that its
 loops turn. systemd is not process 1 here, so that the test has the socket that systemd would have."""
 
-import ctypes
-import os
 import pathlib
 import re
 import shutil
@@ -15,31 +13,10 @@ import pytest
 from support.process import wait_for
 from support.relay import binary
 from support.systemd import Notifications, Unit
+from support.threads import Stopped, thread_of
 
 UNIT = pathlib.Path(__file__).parents[2] / "relay/packaging/outbox-relay.service"
 WATCHDOG = 1.5  # seconds, of WatchdogSec
-SEIZE, INTERRUPT, DETACH = 0x4206, 0x4207, 17  # of ptrace(2)
-WALL = 0x40000000
-
-libc = ctypes.CDLL(None, use_errno=True)
-libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
-
-
-class Stopped:
-    """One thread of a process does nothing; the others go on."""
-
-    def __init__(self, thread):
-        self.thread = thread
-
-    def __enter__(self):
-        for request in (SEIZE, INTERRUPT):
-            if libc.ptrace(request, self.thread, None, None) != 0:
-                raise OSError(ctypes.get_errno(), "ptrace")
-        os.waitpid(self.thread, WALL)
-        return self
-
-    def __exit__(self, *_):
-        assert libc.ptrace(DETACH, self.thread, None, None) == 0
 
 
 @pytest.fixture
@@ -103,8 +80,7 @@ def test_another_process_s_watchdog_hears_nothing(service, manager):
 def test_a_loop_that_hangs_stops_the_watchdog(service, manager, name):
     pings(manager, 1, 0.0)
     pid = service.process.pid
-    thread = pid if name == "main" else wait_for(lambda: shard_worker(pid), 60, "the worker of the shard")
-    with Stopped(thread):
+    with Stopped(thread_of(pid, name)):
         begun = time.monotonic()
         # A worker hangs when its last turn is 10 s ago; messages that were sent before then do not count.
         wait_for(lambda: time.monotonic() > begun + 10 and
@@ -114,11 +90,6 @@ def test_a_loop_that_hangs_stops_the_watchdog(service, manager, name):
             assert service.get("/livez")[0] == 503
     pings(manager, 3, time.monotonic())  # it goes on, as a worker does that only was slow
     assert service.stop() == 0
-
-
-def shard_worker(pid):
-    return next((int(task.name) for task in pathlib.Path(f"/proc/{pid}/task").iterdir()
-                 if (task / "comm").read_text().strip() == "shard"), None)
 
 
 def findings_of_verify(root, unit):

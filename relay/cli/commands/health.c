@@ -1,23 +1,39 @@
 #include <stdio.h>
+#include <string.h>
 #include "admin_client.h"
 #include "commands.h"
 #include "session.h"
 
 enum { TIMEOUT_S = 3, OK = 200 };
 
-/* Prints what the process says, and returns the exit status. */
-static int report_health(const char *listen, int status, struct text *body)
+/* The lines of the answer about what is not well: "[-] main loop: last turn 12000 ms ago". */
+static void add_faults(const char *answer, struct text *faults)
 {
+	static const char mark[] = "[-] ";
+
+	for (const char *line = answer; *line;) {
+		size_t length = strcspn(line, "\n");
+
+		if (strncmp(line, mark, strlen(mark)) == 0) {
+			text_add(faults, faults->length ? "; " : "");
+			text_append(faults, line + strlen(mark), length - strlen(mark));
+		}
+		line += length + (line[length] == '\n');
+	}
+}
+
+/* Prints what the process says, and returns the exit status. */
+static int report_health(const char *listen, int status, const struct text *body)
+{
+	OWNED(text_finish) struct text faults = {0};
+
 	if (status == OK) {
 		fputs(text_string(body), stdout);
 		return 0;
 	}
-	/* One line for a log: the reasons are lines of the answer. */
-	for (size_t i = 0; i + 1 < body->length; i++)
-		if (body->data[i] == '\n')
-			body->data[i] = ';';
-	fprintf(stderr, "outbox-relay: the process at %s is not well (HTTP %d): %s\n", listen,
-	    status, body->length ? body->data : "");
+	add_faults(text_string(body), &faults);
+	fprintf(stderr, "outbox-relay: the process at %s answers with HTTP %d: %s\n", listen,
+	    status, faults.length ? faults.data : "is it another program?");
 	return EXIT_FOUND;
 }
 
@@ -54,7 +70,7 @@ const struct command command_health = {
     .summary = "Says whether the running process is well: the probe of a container.",
     .description =
 	"Calls /livez of the process at [admin] listen. Exits with 0 when each of its loops turns, "
-	"and with 1 when one of them stands still, or when no process answers in time; one line on "
+	"and with 1 when one of them is blocked, or when no process answers in time; one line on "
 	"standard error says which. An outage of Kafka or PostgreSQL is no reason to restart a "
 	"process, so it does not count here: /readyz and `outbox-relay status` report it.\n"
 	"It needs neither a shell nor curl, and reads the same configuration as `run`.\n",
