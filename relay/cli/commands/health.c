@@ -70,7 +70,7 @@ const struct command command_health = {
     .summary = "Says whether the running process is well: the probe of a container.",
     .description =
 	"Calls /livez of the process at [admin] listen. Exits with 0 when each of its loops turns, "
-	"and with 1 when one of them stands still, or when no process answers in time; one line on "
+	"and with 1 when one of them is blocked, or when no process answers in time; one line on "
 	"standard error says which. An outage of Kafka or PostgreSQL is no reason to restart a "
 	"process, so it does not count here: /readyz and `outbox-relay status` report it.\n"
 	"It needs neither a shell nor curl, and reads the same configuration as `run`.\n",
