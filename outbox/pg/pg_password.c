@@ -244,7 +244,7 @@ bool pg_password_step(struct pg_password *password, const char **ret_text, struc
 		    (long long)password->source->limit_ms);
 	}
 
-	/* The command has ended: what it wrote last is in the pipe by now. */
+	/* The command has ended, so the pipe holds its last output. */
 	password->pid = 0;
 	read_password_output(password);
 	if (ended < 0 || !WIFEXITED(password->status) || WEXITSTATUS(password->status) != 0)
