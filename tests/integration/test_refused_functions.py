@@ -100,7 +100,7 @@ def test_a_restarted_server_begins_a_new_epoch_under_a_living_owner(shop, kafka,
     assert verdict.correct and verdict.committed >= 100 and verdict.duplicates == 0, verdict
 
 
-def test_an_older_copy_of_the_database_is_noticed_and_loses_nothing(shop, kafka, topic, make_writers, drain):
+def test_an_older_copy_of_the_database_gets_a_new_epoch_and_loses_nothing(shop, kafka, topic, make_writers, drain):
     server = shop.postgres
     writers = make_writers(dsn=shop.dsn, connections=2, keys=20)
     writers.run(100)
@@ -122,8 +122,9 @@ def test_an_older_copy_of_the_database_is_noticed_and_loses_nothing(shop, kafka,
     server.start()
 
     make_writers(dsn=shop.dsn, connections=2, keys=20, prefix="later").run(100)
-    relay = drain(shop)
-    assert relay.events("history_rewound") and shop.execute(EPOCH) != before
+    drain(shop)
+    # Without history_rewound: the lost records have the epoch of a restart that the copy does not know.
+    assert shop.execute(EPOCH) != before
     verdict = judge(shop, kafka, topic, same_epoch=False)
     assert verdict.lost == verdict.duplicates == 0 and verdict.phantom == lost > 0, verdict
 
