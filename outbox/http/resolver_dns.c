@@ -10,6 +10,8 @@
  */
 #include "resolver.h"
 
+/* c-ares 1.28 advises ares_query_dnsrec instead of ares_query; 1.18 of Debian 12 lacks it. */
+#define CARES_NO_DEPRECATED
 #include <arpa/nameser.h>
 #include <ares.h>
 #include <errno.h>

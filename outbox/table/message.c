@@ -13,16 +13,12 @@ static bool has_length(const struct copy_field *field, int32_t length)
 	return field->data && field->length == length;
 }
 
-/* The byte that jsonb_send puts before the text. */
-enum { JSONB_VERSION = 1 };
-
 /* The fields come in the order of MESSAGE_FIELDS, with the widths of the binary send functions. */
 static bool from_fields(
     const struct copy_field *fields, struct message *ret_message, struct err *err)
 {
 	if (!has_length(&fields[0], 8) || !has_length(&fields[1], 8) ||
 	    !has_length(&fields[2], 16) || !fields[3].data ||
-	    (fields[6].data && (fields[6].length < 1 || *fields[6].data != JSONB_VERSION)) ||
 	    (fields[7].data && fields[7].length != 4) || (fields[8].data && fields[8].length != 8))
 		return err_set(err, ERR_FATAL,
 		    "a row of the message table has columns of unexpected types; is the schema "
@@ -45,8 +41,8 @@ static bool from_fields(
 	ret_message->key_length = key->data ? key->length : 0;
 	ret_message->payload = payload->data;
 	ret_message->payload_length = payload->data ? payload->length : 0;
-	ret_message->headers = fields[6].data ? fields[6].data + 1 : NULL;
-	ret_message->headers_length = fields[6].data ? fields[6].length - 1 : 0;
+	ret_message->headers = fields[6].data;
+	ret_message->headers_length = fields[6].data ? fields[6].length : 0;
 	ret_message->partition = fields[7].data ? copy_int32(fields[7].data) : -1;
 	ret_message->scheduled = fields[8].data != NULL;
 

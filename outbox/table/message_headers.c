@@ -1,7 +1,8 @@
 /*
- * The application's headers of a row. Nearly all are plain: printed by the server with the usual
- * spaces, few, in ASCII, and without escapes or base64. A plain header is a part of the row, so it
- * costs no allocation and no copy. Headers of any other form take the long way, through jansson.
+ * The application's headers of a row, as the application wrote them. Nearly all are plain: few, in
+ * ASCII, with different names, and without escapes or base64. A plain header is a part of the row,
+ * so it costs no allocation and no copy. Headers of any other form take the long way, through
+ * jansson.
  */
 #include "message.h"
 
@@ -25,6 +26,20 @@ struct plain_header {
 	const char *name, *value;
 	size_t name_length, length;
 };
+
+static const char *skip_header_blanks(const char *at, const char *end)
+{
+	while (at < end && (*at == ' ' || *at == '\n' || *at == '\t' || *at == '\r'))
+		at++;
+	return at;
+}
+
+/* The mark, and the blanks around it. */
+static const char *skip_mark(const char *at, const char *end, char mark)
+{
+	at = skip_header_blanks(at, end);
+	return at < end && *at == mark ? skip_header_blanks(at + 1, end) : NULL;
+}
 
 static const char *skip_literal(const char *at, const char *end, const char *literal)
 {
@@ -94,34 +109,48 @@ static const char *read_plain_header(
     const char *at, const char *end, bool pair, struct plain_header *header)
 {
 	if (pair)
-		at = skip_literal(at, end, "[");
+		at = skip_mark(at, end, '[');
 	if (at)
 		at = read_plain_string(at, end, &header->name, &header->name_length);
 	if (at)
-		at = skip_literal(at, end, pair ? ", " : ": ");
+		at = skip_mark(at, end, pair ? ',' : ':');
 	if (at)
 		at = read_plain_value(at, end, header);
-	return at && pair ? skip_literal(at, end, "]") : at;
+	return at && pair ? skip_mark(at, end, ']') : at;
 }
 
-/* Returns their number; -1: some are not plain, or there are too many for the list. */
+static bool repeats_name(const struct plain_header *list, int count)
+{
+	for (int i = 1; i < count; i++) {
+		for (int j = 0; j < i; j++) {
+			if (list[i].name_length == list[j].name_length &&
+			    memcmp(list[i].name, list[j].name, list[i].name_length) == 0)
+				return true;
+		}
+	}
+	return false;
+}
+
+/*
+ * Returns their number; -1: some are not plain, or there are too many for the list. An object that
+ * repeats a name is not plain: its last value counts, as in jansson and jsonb.
+ */
 static int read_plain_headers(
     const char *at, const char *end, struct plain_header list[PLAIN_HEADERS])
 {
-	bool pairs = at < end && *at == '[';
-	int count = 0;
+	const char *next = skip_mark(at, end, '[');
+	bool pairs = next != NULL;
 
-	if (!pairs && (at == end || *at != '{'))
-		return -1;
-	for (at++; count < PLAIN_HEADERS; at += 2) {
-		at = read_plain_header(at, end, pairs, &list[count]);
+	if (!pairs)
+		next = skip_mark(at, end, '{');
+	for (int count = 0; next && count < PLAIN_HEADERS;) {
+		at = read_plain_header(next, end, pairs, &list[count]);
 		if (!at)
 			return -1;
 		count++;
-		if (end - at == 1 && *at == (pairs ? ']' : '}'))
-			return count;
-		if (!skip_literal(at, end, ", "))
-			return -1;
+		next = skip_mark(at, end, ',');
+		if (!next && skip_mark(at, end, pairs ? ']' : '}') == end)
+			return pairs || !repeats_name(list, count) ? count : -1;
 	}
 	return -1;
 }
@@ -137,7 +166,7 @@ static const char *skip_header_string(const char *at, const char *end)
 }
 
 /*
- * Turns numbers into strings: a header's value must be the number as Postgres wrote it, of any size
+ * Turns numbers into strings: a header's value must be the number as it was written, of any size
  * and precision, and jansson would round it to a double or refuse it.
  */
 static void quote_numbers(const char *at, const char *end, struct text *out)

@@ -20,7 +20,7 @@
 #include "text.h"
 
 enum { CREATED_AT, KEY, PAYLOAD, HEADERS, BARE_FIELDS, ID = BARE_FIELDS, EVENT_ID, FIELDS };
-enum { REPORTS = 1024, TURN = 512, JSONB_VERSION_BYTES = 1 };
+enum { REPORTS = 1024, TURN = 512 };
 
 /* Microseconds from 1970-01-01 to 2000-01-01, where a binary timestamptz begins. */
 #define POSTGRES_EPOCH_US INT64_C(946684800000000)
@@ -59,12 +59,12 @@ static bool take_limit_reports(struct limit *limit, struct err *err)
 static bool make_limit_headers(struct limit *limit, struct err *err)
 {
 	const struct copy_field *fields = limit->fields;
-	struct message message = {.event_id = fields[EVENT_ID].data};
+	const struct message message = {
+	    .event_id = fields[EVENT_ID].data,
+	    .headers = fields[HEADERS].data,
+	    .headers_length = fields[HEADERS].length,
+	};
 
-	if (fields[HEADERS].data) {
-		message.headers = fields[HEADERS].data + JSONB_VERSION_BYTES;
-		message.headers_length = fields[HEADERS].length - JSONB_VERSION_BYTES;
-	}
 	if (!record_headers_begin(&limit->headers, &message, err))
 		return false;
 	if (limit->bare)

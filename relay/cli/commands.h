@@ -11,6 +11,7 @@
 	X(doctor)                                                                                  \
 	X(run)                                                                                     \
 	X(dev_broker)                                                                              \
+	X(health)                                                                                  \
 	X(status)                                                                                  \
 	X(verify)                                                                                  \
 	X(publisher_list)                                                                          \

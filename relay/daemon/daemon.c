@@ -588,13 +588,21 @@ static void apply_configuration(struct daemon *daemon, struct config *fresh)
 	daemon->fresh = fresh;
 }
 
+/* Type=notify-reload of systemd ignores a message without its time. */
+static void notify_reload(void)
+{
+	owned_text char *state = xformat("RELOADING=1\nMONOTONIC_USEC=%" PRId64, clock_us());
+
+	service_notify(state);
+}
+
 static void reload_configuration(struct daemon *daemon)
 {
 	OWNED(text_finish) struct text fixed = {0};
 	struct config *fresh;
 	struct err err;
 
-	service_notify("RELOADING=1");
+	notify_reload();
 	fresh = config_load(daemon->options->config_path, &err);
 	/* before anything is applied: a broken file of rules changes nothing */
 	if (fresh && daemon->delivers && !delivers_check_rules(daemon->delivers, fresh, &err)) {

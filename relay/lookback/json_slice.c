@@ -4,7 +4,6 @@
  */
 #include "json_slice.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <openssl/evp.h>
 #include <stdbool.h>
@@ -386,28 +385,4 @@ json_t *json_read(const char *text, size_t length, json_error_t *ret_why)
 			skip_slice_string(&scan);
 	}
 	return json_loadb(tame, length, flags, ret_why);
-}
-
-size_t json_longest(const char *text, size_t length)
-{
-	enum { MOST = 1 << 20 }; /* of an exponent; larger than any reader accepts */
-	struct scan scan = {text, text + length};
-	size_t longest = 0;
-
-	while (scan.at < scan.end) {
-		const char *begin = scan.at++;
-
-		if (*begin == '"')
-			skip_slice_string(&scan);
-		if (strchr(" \t\r\n", *begin))
-			continue;
-		longest += (size_t)(scan.at - begin) + (*begin == ',' || *begin == ':');
-		/* Only the E of a number has a digit in front of it; that of true has a letter. */
-		if (toupper((unsigned char)*begin) != 'E' || !is_digit(begin[-1]))
-			continue;
-		scan.at += *scan.at == '+' || *scan.at == '-';
-		int64_t exponent = strtoll(scan.at, NULL, 10);
-		longest += (size_t)(exponent < MOST ? exponent : MOST);
-	}
-	return longest;
 }

@@ -65,9 +65,3 @@ const char *json_slice_next(const char *array, size_t length, size_t *offset, si
  * therefore taken from the text. NULL: the text is no JSON, or an object has a name twice.
  */
 json_t *json_read(const char *text, size_t length, json_error_t *ret_why);
-
-/*
- * How long the text of a jsonb may be that is made of this one at most: with a blank behind each
- * comma and colon, and numbers without exponents. The text is JSON, of an object or array.
- */
-size_t json_longest(const char *text, size_t length);

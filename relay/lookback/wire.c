@@ -289,7 +289,7 @@ static bool check_headers(const char *text, size_t length, struct refusal *refus
 	if (!strchr("{[", text[strspn(text, " \t\r\n")]))
 		return refusal_set(
 		    refusal, "bad_value", "headers are neither an object nor an array of pairs");
-	if (json_longest(text, length) > MOST_HEADERS)
+	if (length > MOST_HEADERS)
 		return refuse_size_of_headers(refusal);
 	number = json_unstorable_number(text, length, &number_length);
 	if (number)

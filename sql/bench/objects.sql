@@ -7,7 +7,7 @@ create table outbox.bench_plain (
 	topic text not null,
 	key bytea,
 	payload bytea,
-	headers jsonb,
+	headers json,
 	partition int,
 	deliver_at timestamptz
 );
@@ -15,7 +15,7 @@ create table outbox.bench_order (id bigint primary key, changes bigint not null 
 	with (fillfactor = 50);
 insert into outbox.bench_order (id) select generate_series(0, 9999);
 -- outbox.publish as it would be if it knew no unique keys.
-create function outbox.bench_publish(topic text, key text, payload text, headers jsonb default null,
+create function outbox.bench_publish(topic text, key text, payload text, headers json default null,
 	event_id uuid default null, deliver_at timestamptz default null)
 	returns uuid language plpgsql as $$
 begin

@@ -18,36 +18,44 @@ comment on domain outbox.topic_name is 'Name of a Kafka topic: 1 to 249 characte
 -- string, number, boolean or null, or {"base64": "..."} for bytes.
 -- Paths are strict: a lax one would unwrap an array where none is allowed.
 --
+-- The type is json and not jsonb: a publisher reads the stored text, while the server would print jsonb for each row. If
+-- an object repeats a name, the last value counts, as in jsonb: for the paths below, and for the publisher.
+--
 -- Names that begin with outbox- are reserved for the relay. One of them is stored: a first pair
 -- outbox-lookback marks a message that the look-back itself wrote (outbox.lookback_decide), and the
 -- publisher trusts it. So only the owner of the tables may write it, and neither the roles of the writers
 -- nor that of the relay.
-create function outbox.headers_valid(headers jsonb) returns boolean
+create function outbox.headers_valid(headers json) returns boolean
 	immutable strict parallel safe language plpgsql as $$
 declare
 	as_text pg_catalog.text := headers::pg_catalog.text;
+	parsed pg_catalog.jsonb;
 	kind pg_catalog.text;
 	broken pg_catalog.text;
 begin
 	-- Most headers have no relay names and only plain values. A regular expression sees that in a tenth of the
-	-- paths' time. It has no backslash, since a setting of the session decides what a backslash means.
+	-- paths' time. It has no backslash, since a setting of the session decides what a backslash means. The text is valid
+	-- JSON: an object without another bracket has plain values.
 	if pg_catalog.octet_length(as_text) operator(pg_catalog.<=) 32768
 		and pg_catalog.strpos(as_text, 'outbox-') operator(pg_catalog.=) 0
 		and pg_catalog.strpos(as_text, pg_catalog.chr(92)) operator(pg_catalog.=) 0
-		and (as_text collate pg_catalog."C" operator(pg_catalog.~) '^[{]("[^"]*": ("[^"]*"|[-+.0-9a-zA-Z]*)(, )?)*[}]$'
+		and (as_text collate pg_catalog."C" operator(pg_catalog.~) '^[{][^][{}]*[}]$'
 			or as_text collate pg_catalog."C" operator(pg_catalog.~)
-				'^[[]([[]"[^"]*", ("[^"]*"|[-+.0-9a-zA-Z]*)[]](, )?)*[]]$')
+				'^[[]([[]"[^"]*", *("[^"]*"|[-+.0-9a-zA-Z]*)[]](, *)?)*[]]$')
 	then
 		return true;
 	end if;
 
-	kind := pg_catalog.jsonb_typeof(headers);
+	if pg_catalog.octet_length(as_text) operator(pg_catalog.<=) 32768 then
+		parsed := headers::pg_catalog.jsonb;
+	end if;
+	kind := pg_catalog.jsonb_typeof(parsed);
 	broken := case
-		when pg_catalog.octet_length(as_text) operator(pg_catalog.>) 32768 then 'headers_fit_32768_bytes'
-		when headers operator(pg_catalog.@?) 'strict $.keyvalue() ? (@.key starts with "outbox-")'
-			or headers operator(pg_catalog.@?) 'strict $[*][0] ? (@ starts with "outbox-")'
-				and ((headers operator(pg_catalog.#>>) '{0,0}' operator(pg_catalog.=) 'outbox-lookback') is not true
-					or (headers operator(pg_catalog.-) 0)
+		when parsed is null then 'headers_fit_32768_bytes'
+		when parsed operator(pg_catalog.@?) 'strict $.keyvalue() ? (@.key starts with "outbox-")'
+			or parsed operator(pg_catalog.@?) 'strict $[*][0] ? (@ starts with "outbox-")'
+				and ((parsed operator(pg_catalog.#>>) '{0,0}' operator(pg_catalog.=) 'outbox-lookback') is not true
+					or (parsed operator(pg_catalog.-) 0)
 						operator(pg_catalog.@?) 'strict $[*][0] ? (@ starts with "outbox-")'
 					or not pg_catalog.pg_has_role(current_user, (select c.relowner from pg_catalog.pg_class c
 						where c.oid operator(pg_catalog.=) 'outbox.message'::pg_catalog.regclass), 'USAGE'))
@@ -59,11 +67,11 @@ begin
 				else 'the relay writes the headers outbox-...: choose another name' end;
 	end if;
 	return case
-	when kind operator(pg_catalog.=) 'object' then not headers operator(pg_catalog.@?) 'strict $.keyvalue().value ? (
+	when kind operator(pg_catalog.=) 'object' then not parsed operator(pg_catalog.@?) 'strict $.keyvalue().value ? (
 		@.type() == "array" || @.type() == "object" && (!exists(@.keyvalue()) ||
 			exists(@.keyvalue() ? (@.key != "base64" || @.value.type() != "string" || !(@.value
 			like_regex "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$")))))'
-	when kind operator(pg_catalog.=) 'array' then not headers operator(pg_catalog.@?) 'strict $[*] ? (
+	when kind operator(pg_catalog.=) 'array' then not parsed operator(pg_catalog.@?) 'strict $[*] ? (
 		@.type() != "array" || @.size() != 2 || @[0].type() != "string" || @[1].type() == "array" ||
 		@[1].type() == "object" && (!exists(@[1].keyvalue()) ||
 			exists(@[1].keyvalue() ? (@.key != "base64" || @.value.type() != "string" || !(@.value
@@ -73,7 +81,7 @@ end $$;
 
 -- One constraint for all rules of headers, because each constraint slows down every INSERT. Its error
 -- has the name of the broken rule.
-create domain outbox.message_headers as jsonb
+create domain outbox.message_headers as json
 	constraint headers_are_an_object_or_an_array_of_pairs check (outbox.headers_valid(value));
 comment on domain outbox.message_headers is 'Headers of a message, as in outbox.message.headers.';
 
@@ -150,7 +158,7 @@ end $$;
 -- Raises an error for a message that breaks a rule. The error has the rule's name as its constraint. The look-back
 -- sets outbox.payload_was_checked for messages that it took when the limit may have been another.
 create function outbox.message_rules(topic text, key text, payload text, key_bytes bytea, payload_bytes bytea,
-	headers jsonb, partition int, deliver_at timestamptz, table_schema text) returns void
+	headers json, partition int, deliver_at timestamptz, table_schema text) returns void
 	stable parallel safe language plpgsql as $$
 declare
 	key_length pg_catalog.int4 := coalesce(pg_catalog.octet_length(key_bytes),
@@ -273,7 +281,7 @@ create table outbox.message (
 	topic      text collate "C" not null,
 	key        text,
 	payload    text,
-	headers    jsonb,
+	headers    json,
 	partition  int,
 	deliver_at timestamptz,
 	key_bytes     bytea,

@@ -5,7 +5,7 @@
 -- is a tombstone. In plpgsql because that keeps the plan of its insert for the session; a function in SQL makes it
 -- anew at each call.
 
-create function outbox.publish(topic text, key text, payload text, headers jsonb default null,
+create function outbox.publish(topic text, key text, payload text, headers json default null,
 	event_id uuid default null, deliver_at timestamptz default null, unique_key text default null,
 	within interval default '24 hours', while_pending text default null)
 	returns uuid language plpgsql as $$
@@ -19,7 +19,7 @@ begin
 	values (publish.event_id, publish.topic, publish.key, publish.payload, publish.headers, publish.deliver_at);
 	return publish.event_id;
 end $$;
-comment on function outbox.publish(text, text, text, jsonb, uuid, timestamptz, text, interval, text) is 'Writes a message in the '
+comment on function outbox.publish(text, text, text, json, uuid, timestamptz, text, interval, text) is 'Writes a message in the '
 	'transaction of the caller and returns its event id. A key or payload may be text, bytea, json, jsonb, uuid, an '
 	'integer or numeric type, or another scalar type: bytea is published as it is, every other value as its text. '
 	'Arrays, rows, ranges, dates, times, intervals and domains over bytea are refused: cast them. A null payload is '
@@ -51,7 +51,7 @@ begin
 	end if;
 end $$;
 
--- The same for the other types. Only the functions with jsonb headers may be called without headers, or two functions
+-- The same for the other types. Only the functions with json headers may be called without headers, or two functions
 -- would match such a call.
 do $$
 declare
@@ -61,26 +61,26 @@ declare
 	-- two of key, key_bytes, payload and payload_bytes are null
 	write text := '
 		if publish.unique_key is not null then
-			return outbox.publish_unique(topic, %1$s, %2$s, %3$s, %4$s, publish.headers::pg_catalog.jsonb, event_id,
+			return outbox.publish_unique(topic, %1$s, %2$s, %3$s, %4$s, publish.headers::pg_catalog.json, event_id,
 				deliver_at, unique_key, within, while_pending, false);
 		end if;
 		insert into outbox.message (event_id, topic, key, key_bytes, payload, payload_bytes, headers, deliver_at)
-		values (publish.event_id, publish.topic, %1$s, %2$s, %3$s, %4$s, publish.headers::pg_catalog.jsonb,
+		values (publish.event_id, publish.topic, %1$s, %2$s, %3$s, %4$s, publish.headers::pg_catalog.json,
 			publish.deliver_at);';
 	as_text text[] := array['publish.key::pg_catalog.text', 'publish.payload::pg_catalog.text'];
 	as_bytes text[] := array['publish.key', 'publish.payload'];
 begin
 	foreach key_type in array array['text', 'anyelement'] loop
 		foreach payload_type in array array['text', 'anycompatible'] loop
-			foreach headers_type in array array['jsonb', 'json', 'text'] loop
-				continue when key_type = 'text' and payload_type = 'text' and headers_type = 'jsonb';
+			foreach headers_type in array array['json', 'jsonb', 'text'] loop
+				continue when key_type = 'text' and payload_type = 'text' and headers_type = 'json';
 				execute format('create function outbox.publish(topic text, key %s, payload %s, headers %s,
 	event_id uuid default null, deliver_at timestamptz default null, unique_key text default null,
 	within interval default ''24 hours'', while_pending text default null)
 	returns uuid language plpgsql as $body$
 begin
 	event_id := coalesce(publish.event_id, outbox.new_event_id());', key_type, payload_type,
-					headers_type || case when headers_type = 'jsonb' then ' default null' else '' end)
+					headers_type || case when headers_type = 'json' then ' default null' else '' end)
 				|| case when key_type = 'text' and payload_type = 'text' then
 					format(write, as_text[1], 'null', as_text[2], 'null') || '
 	return publish.event_id;
@@ -104,7 +104,7 @@ end ' else '
 end ' end || '$body$';
 				execute format('comment on function outbox.publish(text, %s, %s, %s, uuid, timestamptz, text, interval, '
 					'text) is %L', key_type, payload_type, headers_type, obj_description('outbox.publish(text, text, text, '
-						'jsonb, uuid, timestamptz, text, interval, text)'::regprocedure, 'pg_proc'));
+						'json, uuid, timestamptz, text, interval, text)'::regprocedure, 'pg_proc'));
 			end loop;
 		end loop;
 	end loop;

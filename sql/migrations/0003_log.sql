@@ -405,7 +405,7 @@ $$;
 -- A row of the answer of outbox.tick. A type of its own, because PostgreSQL would build one of the function's
 -- output columns again in each transaction.
 create type outbox.tick_row as (verdict text, seen text, id bigint, created_at timestamptz, event_id uuid,
-	topic text, key bytea, payload bytea, headers jsonb, partition int, deliver_at timestamptz,
+	topic text, key bytea, payload bytea, headers json, partition int, deliver_at timestamptz,
 	key_bytes bytea, payload_bytes bytea, requests bigint, due_ms bigint, took_ms bigint);
 
 -- One step of an owner, in one statement and one round trip: searches for a window, and writes the next
@@ -615,7 +615,7 @@ begin
 				rows := rows + 1;
 				bytes := bytes + coalesce(octet_length(message.payload_bytes), octet_length(message.payload), 0)
 					+ coalesce(octet_length(message.key_bytes), octet_length(message.key), 0)
-					+ coalesce(pg_column_size(message.headers || '{}'), 0); -- uncompressed
+					+ coalesce(octet_length(message.headers::text), 0);
 				if rows > max_rows or bytes > max_bytes then
 					pages := true;
 					exit;
@@ -644,7 +644,7 @@ begin
 				rows := rows + 1;
 				bytes := bytes + coalesce(octet_length(message.payload_bytes), octet_length(message.payload), 0)
 					+ coalesce(octet_length(message.key_bytes), octet_length(message.key), 0)
-					+ coalesce(pg_column_size(message.headers || '{}'), 0); -- uncompressed
+					+ coalesce(octet_length(message.headers::text), 0);
 				if rows > max_rows or bytes > max_bytes then
 					pages := true;
 					exit;

@@ -39,7 +39,7 @@ create table outbox.parked (
 	topic      text collate "C" not null,
 	key        bytea,
 	payload    bytea,
-	headers    jsonb,
+	headers    json,
 	partition  int,
 	tick       bigint      not null, -- the window of the row
 	state      text        not null

@@ -18,7 +18,7 @@ create table outbox.scheduled (
 	topic      text collate "C" not null,
 	key        bytea,
 	payload    bytea,
-	headers    jsonb,
+	headers    json,
 	partition  int,
 	deliver_at timestamptz not null,
 	tick       bigint      not null, -- the window of the row
@@ -300,7 +300,7 @@ $$;
 -- The rows of a listed window; deliver_at is null for rows in outbox.parked.
 create function outbox.listed_rows(of_publisher text, ids bigint[])
 returns table (id bigint, created_at timestamptz, event_id uuid, topic text, key bytea, payload bytea,
-	headers jsonb, partition int, deliver_at timestamptz) language sql stable as $$
+	headers json, partition int, deliver_at timestamptz) language sql stable as $$
 	select p.id, p.created_at, p.event_id, p.topic, p.key, p.payload, p.headers, p.partition, null
 	from outbox.parked p where p.publisher operator(pg_catalog.=) of_publisher
 		and p.id operator(pg_catalog.=) any (ids)

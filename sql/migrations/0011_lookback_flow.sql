@@ -319,7 +319,7 @@ begin
 			union all
 			-- a dead letter was not checked: the domain knows the limit
 			select outbox.new_event_id(), l.topic, l.key, l.payload::outbox.message_payload,
-				jsonb_build_array(jsonb_build_array('outbox-lookback', of_section)) || l.headers::jsonb,
+				(jsonb_build_array(jsonb_build_array('outbox-lookback', of_section)) || l.headers::jsonb)::json,
 				l.source_partition, l.source_offset
 			from unnest(dead_letter_topics, dead_letter_keys, dead_letter_payloads, dead_letter_headers,
 				dead_letter_partitions, dead_letter_offsets) l (
@@ -512,7 +512,7 @@ begin
 				source_offset, topic, key, payload, headers, check_service, check_url, check_at,
 				expires_at, digest, event_id, unique_key, within, while_pending)
 			select r.biz_type, r.biz_id, moment, 'prepare', of_section, r.source_partition,
-				r.source_offset, r.topic, r.key, r.payload, r.headers::jsonb, r.check_service,
+				r.source_offset, r.topic, r.key, r.payload, r.headers::json, r.check_service,
 				r.check_url, moment + r.check_ms * interval '1 ms',
 				moment + r.expire_ms * interval '1 ms', r.digest, r.event_id, r.unique_key,
 				r.within_ms * interval '1 ms', r.while_pending
@@ -641,7 +641,7 @@ begin
 						within, while_pending)
 					values (prepare_types[at], prepare_ids[at], moment, 'prepare', of_section,
 						prepare_partitions[at], prepare_offsets[at], prepare_topics[at],
-						prepare_keys[at], prepare_payloads[at], prepare_headers[at]::jsonb,
+						prepare_keys[at], prepare_payloads[at], prepare_headers[at]::json,
 						prepare_services[at], prepare_urls[at],
 						moment + prepare_check_ms[at] * interval '1 ms',
 						moment + prepare_expire_ms[at] * interval '1 ms',

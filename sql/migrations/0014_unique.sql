@@ -340,7 +340,7 @@ end $$;
 
 -- outbox.publish with a unique key. As the caller, so that the message is written with the writer's own rights.
 create function outbox.publish_unique(topic text, key text, key_bytes bytea, payload text, payload_bytes bytea,
-	headers jsonb, event_id uuid, deliver_at timestamptz, unique_key text, within interval, while_pending text,
+	headers json, event_id uuid, deliver_at timestamptz, unique_key text, within interval, while_pending text,
 	has_lock boolean) returns uuid volatile language plpgsql as $$
 declare
 	taken pg_catalog.record;
@@ -361,7 +361,7 @@ end $$;
 
 create function outbox.publish_batch(topic text, keys text[] default null, payloads text[] default null,
 	unique_keys text[] default null, within interval default '24 hours', while_pending text default null,
-	headers jsonb[] default null, event_ids uuid[] default null, deliver_at timestamptz default null,
+	headers json[] default null, event_ids uuid[] default null, deliver_at timestamptz default null,
 	keys_bytes bytea[] default null, payloads_bytes bytea[] default null) returns uuid[] language plpgsql as $$
 declare
 	size pg_catalog.int4 := greatest(pg_catalog.cardinality(keys), pg_catalog.cardinality(payloads),
@@ -401,7 +401,7 @@ begin
 	end loop;
 	return ids;
 end $$;
-comment on function outbox.publish_batch(text, text[], text[], text[], interval, text, jsonb[], uuid[], timestamptz,
+comment on function outbox.publish_batch(text, text[], text[], text[], interval, text, json[], uuid[], timestamptz,
 	bytea[], bytea[]) is 'Writes messages of one topic in the transaction of the caller, in the order of the arrays, and '
 	'returns their event ids. Each array has one element for each message, or is null. For a unique key that another '
 	'message has, the event id of that message is returned and nothing is written. The keys are locked in one order, so '

@@ -25,11 +25,11 @@ grant usage on schema outbox to outbox_writer, outbox_consumer, outbox_relay, ou
 
 -- Functions in a constraint run as the writer; nothing else is granted to everybody.
 revoke execute on all functions in schema outbox from public;
-grant execute on function outbox.headers_valid(jsonb), outbox.max_message_bytes(), outbox.utf8_length(text),
+grant execute on function outbox.headers_valid(json), outbox.max_message_bytes(), outbox.utf8_length(text),
 	outbox.is_hex_of_bytes(text), outbox.encoding_is_utf8(), outbox.new_event_id(),
 	outbox.bucket_of(text, bytea), outbox.published_bytes(text, bytea),
 	outbox.publishable_types(), outbox.check_publishable(regtype, text),
-	outbox.message_rules(text, text, text, bytea, bytea, jsonb, int, timestamptz, text) to public;
+	outbox.message_rules(text, text, text, bytea, bytea, json, int, timestamptz, text) to public;
 
 grant insert (event_id, topic, key, payload, headers, partition, deliver_at, key_bytes, payload_bytes)
 	on outbox.message to outbox_writer;
@@ -48,8 +48,8 @@ grant execute on function
 	outbox.publish(text, anyelement, anycompatible, jsonb, uuid, timestamptz, text, interval, text),
 	outbox.publish(text, anyelement, anycompatible, json, uuid, timestamptz, text, interval, text),
 	outbox.publish(text, anyelement, anycompatible, text, uuid, timestamptz, text, interval, text),
-	outbox.publish_batch(text, text[], text[], text[], interval, text, jsonb[], uuid[], timestamptz, bytea[], bytea[]),
-	outbox.publish_unique(text, text, bytea, text, bytea, jsonb, uuid, timestamptz, text, interval, text, boolean),
+	outbox.publish_batch(text, text[], text[], text[], interval, text, json[], uuid[], timestamptz, bytea[], bytea[]),
+	outbox.publish_unique(text, text, bytea, text, bytea, json, uuid, timestamptz, text, interval, text, boolean),
 	outbox.unique_take(text, text, interval, text, boolean, timestamptz),
 	outbox.unique_lock(text, text[], interval, text),
 	outbox.unique_note(bigint, text, text, uuid, bigint, timestamptz, interval, text),

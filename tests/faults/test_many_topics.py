@@ -115,16 +115,20 @@ def test_topics_that_are_not_used_are_closed_and_opened_again(
 def test_a_producer_is_exchanged_between_transactions(
         database, many_kafka, make_relay, write):
     """Most of its topics were closed; records go on, and none comes twice."""
-    topics = 210  # more than PRODUCER_FEW_TOPICS
+    topics = 420  # more than PRODUCER_FEW_TOPICS for one of two producers, which take turns
     names = many_kafka.create_topics([f"many-{number}" for number in range(1, topics + 1)], 1)
     try:
         relay = make_relay(bootstrap=many_kafka.bootstrap, publisher_topic_idle="1s",
                            publisher_delivery="exactly-once").wait_ready()
         for exchanges in (1, 2):
             write(1, topics, 1)
-            while len(relay.events("producer_slimmed")) < exchanges:
+
+            def exchanged():
                 write(1, 3, 1)  # traffic at the moment of the exchange
                 relay.wait_for(lambda: database.execute(PUBLISHED) == [(True,)], what="the rows")
+                return len(relay.events("producer_slimmed")) >= exchanges
+
+            relay.wait_for(exchanged, timeout=180, what=f"exchange {exchanges}")
         write(1, topics, 1)
         relay.wait_for(lambda: database.execute(PUBLISHED) == [(True,)], what="the rows")
         judged(database, many_kafka, names, "read_committed")

@@ -381,7 +381,7 @@ def test_what_was_acknowledged_stands_in_the_topic_though_the_broker_was_killed(
                 wait_for(lambda: len(answers) > before + 45, 60, "requests that were given up")
             cluster.start_node(1)
         enough = taken_now(300)
-        wait_for(lambda: taken_now(0) > enough, 60, "answers after the last death")
+        wait_for(lambda: taken_now(0) > enough, 180, "answers after the last death")
         ended.set()
         for thread in threads:
             thread.join()

@@ -136,16 +136,30 @@ def test_headers_arrive_as_documented(database, publish, topic):
         assert [name for name, _ in record.headers[-2:]] == ["outbox-id", "outbox-position"]
 
 
-def test_a_number_in_a_header_arrives_as_postgres_writes_it(database, publish, topic):
-    """jsonb holds any number exactly; no float is made of it on the way."""
-    expected = {}
-    for number in ("0", "12345678901234567890", "-9223372036854775809", "1.10", "0.1", "1e300",
-                   "1e400", "123456789.123456789123456789", "1.0"):
-        written, = database.execute(
-            "INSERT INTO outbox.message (topic, key, headers) VALUES (%s, %s, %s)"
-            " RETURNING headers ->> 'n'", (topic, number, f'{{"n": {number}}}'))[0]
-        expected[number.encode()] = written.encode()
-    assert {record.key: record.headers[0][1] for record in publish()} == expected
+WRITTEN_HEADERS = {
+    '{"b":"1","a":"2"}': [("b", b"1"), ("a", b"2")],
+    '\t{ "b" : 1 ,\r\n"a":null}\n': [("b", b"1"), ("a", None)],
+    '{"a":1,"b":2,"a":3}': [("a", b"3"), ("b", b"2")],
+    '{"a":1,"\\u0061":"\\u00fc\\ud83d\\ude00\\/"}': [("a", "ü😀/".encode())],
+    '{"a":{"b":1},"a":"c"}': [("a", b"c")],
+    '[ ["a",1],["a" ,"[{\\"}"] ]': [("a", b"1"), ("a", b'[{"}')],
+}
+
+
+def test_headers_arrive_as_they_were_written(database, publish, topic):
+    for text in WRITTEN_HEADERS:
+        database.execute("INSERT INTO outbox.message (topic, key, headers) VALUES (%s, %s, %s)", (topic, text, text))
+    assert {record.key.decode(): record.headers[:-2] for record in publish()} == WRITTEN_HEADERS
+
+
+def test_a_number_in_a_header_arrives_as_it_was_written(database, publish, topic):
+    """No float is made of it on the way."""
+    numbers = ("0", "12345678901234567890", "-9223372036854775809", "1.10", "0.1", "1e300", "1E+400", "-0.0",
+               "1e999999", "123456789.123456789123456789", "1.0")
+    for number in numbers:
+        database.execute("INSERT INTO outbox.message (topic, key, headers) VALUES (%s, %s, %s)",
+                         (topic, number, f'{{"n": {number}}}'))
+    assert {record.key.decode(): record.headers[0][1].decode() for record in publish()} == {n: n for n in numbers}
 
 
 def test_the_timestamp_is_the_rows_or_that_of_publication(

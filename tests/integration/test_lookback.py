@@ -52,7 +52,7 @@ def test_what_is_passed_on_is_as_it_was_written_and_as_a_row_would_have_it(case)
             '"h\\u0065aders": %s, "pay\\u006coad": {"n": [1.10, 1e400,  12345678901234567890123]}}'
             % (case.topics["orders"], headers))
     case.application.send((b"order:1", body.encode(), []))
-    case.database.execute("SELECT outbox.publish(%s, 'row', '{}'::text, %s::jsonb)",
+    case.database.execute("SELECT outbox.publish(%s, 'row', '{}'::text, %s::json)",
                           (case.topics["orders"], headers))
     case.application.commit("1")
     wait_for(lambda: case.ids() == ["k", "row"], 60, "the message and the row")

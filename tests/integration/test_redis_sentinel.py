@@ -41,7 +41,7 @@ def test_a_store_follows_the_failover_and_no_id_is_new_twice(group, end):
     with Dedup(line(group.url)) as store, Claims(line(group.url)) as claims:
         assert store.check(*ids) == ["new"] * 500 and store.done(*ids) == "ok"
         claim = claims.take("id-1")
-        assert group.master.client.wait(1, 5000) == 1
+        group.master.replicate()
         getattr(group.master, end)()
         assert answer(store, *ids) is None
         assert wait_for(lambda: answer(store, *ids), 60, "the new master") == ["done"] * 500
@@ -58,7 +58,7 @@ def test_a_store_follows_the_failover_and_no_id_is_new_twice(group, end):
 def test_a_failover_that_an_operator_asks_for_is_followed(group):
     with Dedup(line(group.url)) as store:
         assert store.check("a") == ["new"] and store.done("a") == "ok"
-        assert group.master.client.wait(1, 5000) == 1
+        group.master.replicate()
         group.sentinels[0].ask("FAILOVER", "shop")
         wait_for(group.old_master_follows, 60, "the failover")
         assert wait_for(lambda: answer(store, "a"), 60, "the new master") == ["done"]

@@ -104,7 +104,7 @@ static void binary_numbers_have_their_width(void **state)
 	"bigint, jsonb, bigint, boolean, boolean, int, bigint, text, jsonb, boolean, int, "        \
 	"int[], boolean, boolean) returns table (verdict text, seen text, id bigint, "             \
 	"created_at timestamptz, event_id uuid, " columns                                          \
-	", key text, payload text, headers jsonb, partition int, deliver_at timestamptz, "         \
+	", key text, payload text, headers json, partition int, deliver_at timestamptz, "          \
 	"key_bytes bytea, payload_bytes bytea, requests bigint, due_ms bigint, took_ms bigint) "   \
 	"language sql as $$ select " values " $$"
 #define TAKE_FUNCTION(count, number)                                                               \
@@ -125,7 +125,7 @@ static const struct lie {
     {STREAM_TICK,
 	TICK_FUNCTION("topic bytea",
 	    "'rows', null::text, null::int8, now(), null::uuid, null::bytea, 'k', 'p', "
-	    "null::jsonb, "
+	    "null::json, "
 	    "0, null::timestamptz, null::bytea, null::bytea, "
 	    "0::int8, 0::int8, -9223372036854775808 union all select null, "
 	    "null, 1, now(), "
@@ -134,7 +134,7 @@ static const struct lie {
 	"text without NUL"},
     {STREAM_TICK,
 	TICK_FUNCTION("topic int",
-	    "'rows', null::text, 1::int8, now(), null::uuid, 7, 'k', 'p', null::jsonb, "
+	    "'rows', null::text, 1::int8, now(), null::uuid, 7, 'k', 'p', null::json, "
 	    "0, null::timestamptz, null::bytea, null::bytea, 0::int8, 0::int8, 0::int8 limit 0"),
 	"no row"},
     {STREAM_TAKE, TAKE_FUNCTION("0", "int"), "column 2"},

@@ -173,6 +173,7 @@ CURES = {
     ("topic, key", "'t', E'\\\\x0aFf'", "key_is_not_hex_of_bytes"),
     ("topic, headers", "'t', jsonb_build_object('h', repeat('x', 32768))",
      "headers_fit_32768_bytes"),
+    ("topic, headers", "'t', (repeat(' ', 32768) || '{}')::json", "headers_fit_32768_bytes"),
 ])
 def test_a_refusal_explains_itself_by_a_name(undone_writer, columns, values, constraint):
     with pytest.raises(errors.CheckViolation) as refusal:
@@ -244,6 +245,27 @@ def test_headers_of_the_right_form_are_taken(undone, undone_writer, headers):
     assert rows(undone, "headers") == [(headers,)]
 
 
+# An object may repeat a name: the last value counts, for the rules as well.
+@pytest.mark.parametrize("text", [
+    '{"a":"b","c":1}', ' {\n\t"a" : "b" ,\r\n "c":1e2 }\n', '{"b":1.50,"a":2}', '[["a","b"],["a",null]]',
+    '[ [ "a" , "b" ] ,\n["a",{"base64":"YWI="}]]', '{"a":1,"a":2}', '{"a":[1],"a":2}', '{"a":"\\u00e4\\"{"}'])
+def test_headers_are_stored_as_they_were_written(undone, undone_writer, text):
+    undone_writer.execute("insert into outbox.message (topic, headers) values ('t', %s)", (text,))
+    undone_writer.execute("select outbox.publish('t', 'k', 'x', %s)", (text,))
+    undone_writer.execute("select outbox.publish('t', 'k', 'x', %s::json)", (text,))
+    undone_writer.execute("select outbox.publish_batch('t', '{k}', '{x}', headers => array[%s]::json[])", (text,))
+    assert rows(undone, "headers::text") == [(text,)] * 4
+
+
+def test_headers_of_jsonb_are_taken(undone, undone_writer):
+    value = """'{"b":1, "a":2, "a":3}'::jsonb"""
+    undone_writer.execute(f"insert into outbox.message (topic, headers) values ('t', {value})")
+    undone_writer.execute(f"insert into outbox.message (topic, headers) select 't', {value}")
+    undone_writer.execute(f"select outbox.publish('t', 'k', 'x', {value})")
+    undone_writer.execute(f"select outbox.publish('t', 'k', 'x', {value}, unique_key => 'u')")
+    assert rows(undone, "headers::text") == [('{"a": 3, "b": 1}',)] * 4
+
+
 FORM = "headers_are_an_object_or_an_array_of_pairs"
 RESERVED = "header_names_beginning_with_outbox_are_reserved"
 
@@ -262,6 +284,23 @@ def test_headers_of_the_wrong_form_are_refused(undone_writer, headers, constrain
                               (json.dumps(headers),))
     assert refusal.value.diag.constraint_name == constraint
     assert CURES[constraint] in refusal.value.diag.message_hint
+
+
+@pytest.mark.parametrize("text, constraint", [
+    ('{"a":{}}', FORM), ('{"a":1,"a":[1]}', FORM), (" [ ]1", None), ('[["a",1,2]]', FORM), ('[["a"],["b",1]]', FORM),
+    ('[[1,"a"]]', FORM), ("{'a':1}", None), ('{"a":1,}', None), ("", None), ("null", FORM), (" 7", FORM),
+    ('{"outbox-id":1}', RESERVED), ('{"\\u006futbox-id":1}', RESERVED), ('{"outbox-id":1,"outbox-id":2}', RESERVED),
+    ('[["\\u006futbox-lookback","x"]]', RESERVED), ('[["outbox-lookback","x"]]', RESERVED)])
+def test_text_that_is_no_headers_is_refused(undone_writer, text, constraint):
+    """Also JSON as jsonb would not print it; None: it is no JSON."""
+    with pytest.raises(errors.CheckViolation if constraint else errors.InvalidTextRepresentation) as refusal:
+        undone_writer.execute("select outbox.publish('t', 'k', 'x', %s)", (text,))
+    assert refusal.value.diag.constraint_name == constraint
+
+
+def test_headers_have_no_character_that_text_cannot_hold(undone_writer):
+    with pytest.raises(errors.UntranslatableCharacter):
+        undone_writer.execute("select outbox.publish('t', 'k', 'x', %s)", ('{"a":"\\u0000"}',))
 
 
 @pytest.mark.parametrize("payload, expected", [

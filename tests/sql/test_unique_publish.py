@@ -86,7 +86,7 @@ def test_the_statements_of_the_guide_work(database, tmp_path):
 
 FORMS = ["'k', 'p'", "'k'::bytea, 'p'", "'k', 'p'::bytea", "'k'::bytea, 'p'::bytea", "7, '{}'::jsonb", "'k', 'p', '{}'::json",
          "'k', 'p', '{}'::text", "7::bigint, 'p'::bytea, '{}'::json", "gen_random_uuid(), 'p', '{}'::text",
-         "'k', '{}'::jsonb, '{}'::json", "'k', 8, '{}'::text", "7, 8, '{}'::json", "7, 8, '{}'::text"]
+         "'k', '{}'::jsonb, '{}'::json", "'k', 'p', '{}'::jsonb", "7, 8, '{}'::jsonb", "'k', 8, '{}'::text", "7, 8, '{}'::json", "7, 8, '{}'::text"]
 
 
 def test_every_form_of_publish_takes_a_unique_key(database, cursor):
@@ -389,7 +389,7 @@ def test_a_batch_is_written_in_its_order(database, cursor):
     assert batch(cursor, ["b", "a"]) == [ids[0], ids[2]]
     own = [str(uuid.uuid4()) for _ in range(2)]
     cursor.execute("""select outbox.publish_batch('t', keys_bytes => array['\\x00'::bytea, null], payloads_bytes =>
-            array[null, '\\xff'::bytea], headers => array['{"a": 1}', null]::jsonb[], event_ids => %s::uuid[],
+            array[null, '\\xff'::bytea], headers => array['{"a": 1}', null]::json[], event_ids => %s::uuid[],
             deliver_at => now() + interval '1 hour')::text[]""", (own,))
     assert cursor.fetchone()[0] == own
     assert database.execute("""select key_bytes = '\\x00', payload_bytes = '\\xff', headers::text, deliver_at > now()

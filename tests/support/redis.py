@@ -74,6 +74,12 @@ class Redis:
         except redis.exceptions.ConnectionError:
             return False
 
+    def replicate(self):
+        """Returns when its replica has all that was written. (WAIT heeds only what its own connection wrote.)"""
+        written = self.client.info("replication")["master_repl_offset"]
+        wait_for(lambda: self.client.info("replication").get("slave0", {}).get("offset", 0) >= written, 60,
+                 "a replica that has everything")
+
     def kill(self):
         self.process.kill()
 

@@ -151,12 +151,10 @@ static void numbers_that_are_passed_on_keep_their_digits(void **state)
 	lookback_request_finish(&request);
 }
 
-static void headers_are_as_long_as_the_table_would_make_them(void **state)
+static void numbers_of_headers_are_those_of_the_database(void **state)
 {
 	(void)state;
-	assert_int_equal(json_longest("[[\"a\",1],[\"b,:\",null]]", 22), 25);
-	assert_int_equal(json_longest(" { \"a\" : 1e5 }\n", 15), 15);
-	refused(PREPARE ", \"headers\": {\"n\": 1e40000}}", "bad_value");
+	refused(PREPARE ", \"headers\": {\"n\": 1e200000}}", "bad_value");
 	refused(PREPARE ", \"headers\": {\"n\": 1e-99999999999999999999}}", "bad_value");
 }
 
@@ -493,7 +491,7 @@ int main(void)
 	    cmocka_unit_test(a_unique_key_has_a_window_and_perhaps_a_word),
 	    cmocka_unit_test(a_payload_is_json_or_base64_or_a_tombstone),
 	    cmocka_unit_test(numbers_that_are_passed_on_keep_their_digits),
-	    cmocka_unit_test(headers_are_as_long_as_the_table_would_make_them),
+	    cmocka_unit_test(numbers_of_headers_are_those_of_the_database),
 	    cmocka_unit_test(headers_have_characters_beyond_ascii_without_escapes),
 	    cmocka_unit_test(numbers_are_those_that_postgres_takes),
 	    cmocka_unit_test(a_text_of_many_values_is_refused_with_the_limit),

@@ -30,14 +30,6 @@ static void add_field(struct row *row, const void *bytes, int32_t length)
 		add_bytes(row, bytes, length);
 }
 
-static void add_jsonb(struct row *row, const char *json)
-{
-	char binary[1024] = "\1";
-	if (json)
-		strncat(binary, json, sizeof binary - 2);
-	add_field(row, binary, json ? (int32_t)strlen(binary) : -1);
-}
-
 /* One row as COPY sends it; NULL headers, key or payload are SQL NULL. */
 static struct row make_row(const char *key, const char *payload, const char *headers)
 {
@@ -51,7 +43,7 @@ static struct row make_row(const char *key, const char *payload, const char *hea
 	add_field(&row, "orders", 6);
 	add_field(&row, key, key ? (int32_t)strlen(key) : -1);
 	add_field(&row, payload, payload ? (int32_t)strlen(payload) : -1);
-	add_jsonb(&row, headers);
+	add_field(&row, headers, headers ? (int32_t)strlen(headers) : -1);
 	add_field(&row, NULL, -1); /* partition */
 	add_field(&row, NULL, -1); /* deliver_at */
 	add_field(&row, NULL, -1); /* key_bytes */
@@ -209,7 +201,7 @@ static void headers_come_from_objects_and_from_arrays(void **state)
 	    "[[\"a\", \"1\"], [\"a\", {\"base64\": \"Yg==\"}], [\"e\", \"\"]]", "a=1;a=b;e=;");
 }
 
-static void a_number_keeps_the_text_that_postgres_wrote(void **state)
+static void a_number_keeps_its_text(void **state)
 {
 	(void)state;
 	expect_headers(
@@ -221,13 +213,17 @@ static void a_number_keeps_the_text_that_postgres_wrote(void **state)
 	expect_headers("{\"a\\", NULL);
 }
 
-/* The server never writes the space in front: so the second text is not plain. */
+/* The second text begins with a header beyond ASCII: so none of it is plain. */
 static void expect_either_way(const char *json, const char *expected)
 {
-	char *spaced = xformat(" %s", json);
+	const char *other = *json == '{' ? "\"\u00e4\": 0" : "[\"\u00e4\", 0]";
+	char *longer = xformat("%c%s, %s", *json, other, json + 1);
+	char *more = expected ? xformat("\u00e4=0;%s", expected) : NULL;
+
 	expect_headers(json, expected);
-	expect_headers(spaced, expected);
-	free(spaced);
+	expect_headers(longer, more);
+	free(more);
+	free(longer);
 }
 
 static void plain_headers_are_read_like_any_others(void **state)
@@ -237,8 +233,9 @@ static void plain_headers_are_read_like_any_others(void **state)
 	    "[[\"a\", \"1\"]", "[[\"a\", \"1\"}]", "[[\"a\", \"1\"]]]", "{\"a\": \"1\", }",
 	    "{\"a\": tru}", "{\"a\", 1}", "[[\"a\": 1]]", "{\"a\": \"1\n\"}", "[\"a\", 1]", "{",
 	    "[", "{\"a\": ", "{\"a\": nul", "{\"a\": \"\xff\"}", "{\"a\": 1x}"};
-	expect_either_way("{}", "");
-	expect_either_way("[]", "");
+	expect_headers("{}", "");
+	expect_headers("[]", "");
+	expect_headers(" [ ]\n", "");
 	expect_either_way("{\"\": \"\"}", "=;");
 	expect_either_way("{\"a\": null, \"b\": true, \"c\": false, \"d\": -1.5e+7}",
 	    "a=(null);b=true;c=false;d=-1.5e+7;");
@@ -247,6 +244,31 @@ static void plain_headers_are_read_like_any_others(void **state)
 	expect_either_way("{\"name\": \"\\u00e4\\n\"}", "name=\u00e4\n;");
 	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
 		expect_either_way(wrong[i], NULL);
+}
+
+static void headers_may_have_any_blanks(void **state)
+{
+	(void)state;
+	static const char *const wrong[] = {
+	    "{\"a\"\v:1}", "{\"a\":1}\f", "{\"a\":1,,\"b\":1}", "{\"a\":1 2}", "[[\"a\" 1]]"};
+	expect_either_way("{\"a\":\"1\",\"b\":2}", "a=1;b=2;");
+	expect_either_way("{\n\t\"a\" : \"1\" ,\r\n\t\"b\"  :2\n}\n", "a=1;b=2;");
+	expect_either_way("[[\"a\",1],[\"a\",null]]", "a=1;a=(null);");
+	expect_either_way("[\n[ \"a\" , 1 ] , [\"a\",\" x\"]\t]", "a=1;a= x;");
+	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+		expect_either_way(wrong[i], NULL);
+}
+
+/* As in jsonb; only an array of pairs has two headers of one name. */
+static void the_last_value_of_a_repeated_name_counts(void **state)
+{
+	(void)state;
+	expect_either_way("{\"a\": 1, \"b\": 2, \"a\": \"3\"}", "a=3;b=2;");
+	expect_either_way("{\"\": 1, \"\": null}", "=(null);");
+	expect_either_way("{\"a\": {\"base64\": \"?\"}, \"a\": 1}", "a=1;");
+	expect_either_way("{\"a\": 1, \"\\u0061\": 2}", "a=2;");
+	expect_either_way("{\"a\": 1, \"ab\": 2, \"b\": 2}", "a=1;ab=2;b=2;");
+	expect_either_way("[[\"a\", 1], [\"a\", 2]]", "a=1;a=2;");
 }
 
 static void many_headers_are_read_like_few(void **state)
@@ -279,7 +301,7 @@ static void plain_headers_are_not_copied(void **state)
 	struct message message;
 	struct err err;
 	struct text scratch = {0};
-	const struct row row = make_row("k", "p", "{\"a\": \"1\", \"trace-id\": \"0f\", \"n\": 7}");
+	const struct row row = make_row("k", "p", "{\"a\":\"1\", \"trace-id\": \"0f\",\"n\": 7}");
 	assert_true(parse(&row, &message, &err));
 	assert_true(message_headers(&message, &scratch, point_into_the_row, &message, &err));
 	assert_null(scratch.data);
@@ -321,8 +343,10 @@ int main(void)
 	    cmocka_unit_test(a_null_topic_is_the_usual_topic),
 	    cmocka_unit_test(a_column_of_another_width_is_an_error),
 	    cmocka_unit_test(headers_come_from_objects_and_from_arrays),
-	    cmocka_unit_test(a_number_keeps_the_text_that_postgres_wrote),
+	    cmocka_unit_test(a_number_keeps_its_text),
 	    cmocka_unit_test(plain_headers_are_read_like_any_others),
+	    cmocka_unit_test(headers_may_have_any_blanks),
+	    cmocka_unit_test(the_last_value_of_a_repeated_name_counts),
 	    cmocka_unit_test(many_headers_are_read_like_few),
 	    cmocka_unit_test(plain_headers_are_not_copied),
 	    cmocka_unit_test(headers_of_another_form_are_refused),

@@ -252,7 +252,8 @@ static void grow_record_ring(struct record_queue *queue)
 
 /*
  * Did the look-back itself write the message? The constraint of the headers lets no other program
- * begin them like this, and this is how jsonb prints them (outbox.headers_valid).
+ * begin them like this (outbox.headers_valid), and outbox.lookback_decide writes them in the form
+ * that jsonb prints.
  */
 static bool is_of_lookback(const struct message *message)
 {

@@ -1022,6 +1022,8 @@ static void *run_shard_worker(void *context)
 {
 	struct shard_worker *shard_worker = context;
 	enum shard_worker_end end = SHARD_WORKER_RUNNING;
+
+	pthread_setname_np(pthread_self(), "shard");
 	while (end == SHARD_WORKER_RUNNING) {
 		int64_t now = clock_ms();
 		check_worker_stop(shard_worker, now);
