@@ -86,6 +86,12 @@ static bool raise_ids(struct pg *pg, const struct migrate_options *options, stru
 	return pg_execute(pg, sql, params, 1, err);
 }
 
+/* The server may refuse other functions than before, or be another server than before. */
+static bool choose_evidence(struct pg *pg, const struct migrate_options *options, struct err *err)
+{
+	return run_script(pg, sql_migration_evidence, options->schema, err);
+}
+
 /*
  * Runs in an open transaction that holds the lock, so that it sees the migrations of another
  * process.
@@ -103,9 +109,10 @@ static bool apply_next(struct pg *pg, const struct migrate_options *options,
 	const struct sql_file *file = ledger_next(
 	    &ledger, sql_migrations, sql_migration_count, RELAY_VERSION, !options->no_roles);
 	*ret_file = file;
-	/* All files are there: these two apply also to a schema that is up to date. */
+	/* All files are there: these three apply also to a schema that is up to date. */
 	if (!file)
-		return set_size(pg, options, err) && raise_ids(pg, options, err);
+		return set_size(pg, options, err) && raise_ids(pg, options, err) &&
+		       choose_evidence(pg, options, err);
 	if (!run_script(pg, file->text, options->schema, err))
 		return err_prefix(err, "migration %s", file->name);
 	return record_migration(pg, file, options->schema, err);
@@ -254,6 +261,7 @@ bool migrate_print(const struct migrate_options *options, struct text *out, stru
 	for (int i = 0; i < sql_migration_count; i++)
 		if (sql_migrations[i].version || !options->no_roles)
 			print_file(&script, &sql_migrations[i]);
+	text_addf(&script, "\n%s", sql_migration_evidence);
 	if (options->max_message_bytes) {
 		owned_text char *bytes = xformat("%" PRId64, options->max_message_bytes);
 		const char *const values[] = {bytes};

@@ -134,6 +134,17 @@ $$;
 comment on function outbox.timeline() is 'Returns the timeline that the server writes now. Fails on a standby, '
 	'because a relay must not read from one.';
 
+-- A server that refuses pg_control_system() gets a variant that returns a stored negative number
+-- (outbox.choose_evidence); real identifiers are positive.
+create function outbox.system_identifier() returns bigint
+language plpgsql stable as $$
+begin
+	return (select c.system_identifier from pg_catalog.pg_control_system() c);
+end
+$$;
+comment on function outbox.system_identifier() is 'Returns the system identifier of this database cluster, or a '
+	'stored negative number if the server refuses pg_control_system().';
+
 -- A shard has a range of buckets, so that a range condition on an index finds its rows. With 4 shards, shard 0 has the
 -- buckets 0 to 8191. The functions are in PL/pgSQL: the server would set up an inlined expression again for each partition at every
 -- tick.
@@ -268,15 +279,21 @@ $$;
 -- before the newest are checked as well, except those that a command wrote, perhaps in a savepoint. An
 -- owner checks its own row whenever the server may have changed: with each page, and with the first tick
 -- on a connection (tick_checked.sql).
+--
+-- Without pg_control_system() the identifier is a stored number, which a dump copies. Then only the xmin
+-- tells, and a row that a command wrote tells nothing if it has the stored number.
 create function outbox.log_was_carried(of_publisher text, of_shard int, of_n bigint,
 	of_system_identifier bigint) returns boolean language plpgsql stable
 	set search_path = pg_catalog, pg_temp as $$
+declare
+	here bigint := outbox.system_identifier();
 begin
-	return of_system_identifier <> (select c.system_identifier from pg_control_system() c)
+	return (of_system_identifier <> here or here < 0)
 		and exists (select from outbox.log l
 			where l.publisher = of_publisher and l.shard = of_shard and l.n between of_n - 2 and of_n
 				and l.system_identifier = of_system_identifier
-				and (l.n = of_n or l.nonce <> 0) and l.xmin <> l.txid::xid);
+				and (l.nonce <> 0 or l.n = of_n and of_system_identifier <> here)
+				and l.xmin <> l.txid::xid);
 end
 $$;
 comment on function outbox.log_was_carried(text, int, bigint, bigint) is 'Returns whether the newest log row of a '
@@ -314,7 +331,7 @@ declare
 	shards int;
 	newest outbox.log;
 	now_timeline int := outbox.timeline();
-	now_system bigint := (select system_identifier from pg_control_system());
+	now_system bigint := outbox.system_identifier();
 begin
 	if current_setting('synchronous_commit') not in ('on', 'remote_apply') then
 		perform set_config('synchronous_commit', 'on', true);
@@ -945,3 +962,62 @@ comment on column outbox.progress.start_at is 'See outbox.publisher.';
 comment on column outbox.progress.folded is 'See outbox.log.';
 comment on column outbox.progress.written_elsewhere is 'true: the row was copied from another database cluster, and '
 	'the shard is not published before `outbox-relay publisher rebase`.';
+
+-- Some managed servers refuse pg_current_wal_lsn(), pg_walfile_name() or pg_control_system(). Which evidence of
+-- another server is used is decided here once, not at each tick: this function writes outbox.timeline(),
+-- outbox.tick() and outbox.system_identifier() anew where they do not fit the server. `migrate up` calls it each
+-- time, and a rebase calls it with `renews`, because the stored number was copied from another cluster.
+--
+--   instead of the timeline           a negative hash of the time at which the server started: a standby that was
+--                                     promoted, a restored copy and a restarted server have another one
+--   instead of the system identifier  a random negative number
+create function outbox.choose_evidence(renews boolean) returns void language plpgsql volatile
+	set search_path = pg_catalog, pg_temp as $$
+declare
+	by_wal text := $e$('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int$e$;
+	by_start text := $e$hashint8((extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint) | (1 << 31)$e$;
+	timeline_by_wal text := $e$('x' operator(pg_catalog.||) pg_catalog.substr(pg_catalog.pg_walfile_name(
+		pg_catalog.pg_current_wal_lsn()), 1, 8))::bit(32)::int$e$;
+	timeline_by_start text := $e$pg_catalog.hashint8((extract(epoch from pg_catalog.pg_postmaster_start_time())
+		operator(pg_catalog.*) 1000000)::bigint) operator(pg_catalog.|) (1 operator(pg_catalog.<<) 31)$e$;
+	by_control text := '(select c.system_identifier from pg_catalog.pg_control_system() c)';
+	tick text := pg_get_functiondef('outbox.tick'::regproc);
+	timeline text := pg_get_functiondef('outbox.timeline'::regproc);
+	identifier text := pg_get_functiondef('outbox.system_identifier'::regproc);
+	has_wal boolean;
+	has_control boolean;
+begin
+	-- The relay and readers call these functions with their own privileges.
+	select coalesce(bool_and(has_function_privilege(r.oid, 'pg_current_wal_lsn()', 'execute')
+				and has_function_privilege(r.oid, 'pg_walfile_name(pg_lsn)', 'execute')), true),
+			coalesce(bool_and(has_function_privilege(r.oid, 'pg_control_system()', 'execute')), true)
+		into has_wal, has_control
+		from pg_roles r where r.rolname in ('outbox_relay', 'outbox_reader');
+	begin
+		perform pg_walfile_name(pg_current_wal_lsn());
+	exception when others then
+		has_wal := false;
+	end;
+	begin
+		perform from pg_control_system();
+	exception when others then
+		has_control := false;
+	end;
+
+	if has_wal <> (strpos(tick, by_wal) > 0) then
+		execute replace(tick, case when has_wal then by_start else by_wal end,
+			case when has_wal then by_wal else by_start end);
+	end if;
+	if has_wal <> (strpos(timeline, timeline_by_wal) > 0) then
+		execute replace(timeline, case when has_wal then timeline_by_start else timeline_by_wal end,
+			case when has_wal then timeline_by_wal else timeline_by_start end);
+	end if;
+	if has_control <> (strpos(identifier, by_control) > 0) or renews and not has_control then
+		execute replace(identifier, substring(identifier from 'return ([^;]+);'), case when has_control then by_control
+			else (('x' || translate(gen_random_uuid()::text, '-', ''))::bit(64)::bigint | (1::bigint << 63))::text end);
+	end if;
+end
+$$;
+comment on function outbox.choose_evidence(boolean) is 'Writes the functions that recognise another server anew if '
+	'they call functions that this server refuses, or avoid functions that it has.';
+select outbox.choose_evidence(false);

@@ -103,7 +103,7 @@ begin
 			acked_id, ticks, destinations, folded, timeline, system_identifier)
 		values (of_publisher, s, first_n, random_epoch, 0, '', '-infinity', publisher_shards.first_tick, 0,
 			array[base], '{}', first_n, outbox.timeline(),
-			(select system_identifier from pg_control_system()));
+			outbox.system_identifier());
 	end loop;
 	-- Nothing of an earlier set of shards is uncovered: the new ones begin where the partitions end. Behind the
 	-- log rows, since an owner folds behind its own: none folds from here on, and none waits for us half way.

@@ -90,7 +90,7 @@ begin
 	values (new_reason, of_publisher, new_filter, new_target, new_rate, new_snapshot, of_shards, of_acked,
 		of_windows, of_acked_ids, high_id, low_id - 1, rows, new_nonce, new_owner,
 		clock_timestamp() + lease_ms * interval '1 ms',
-		(select system_identifier from pg_control_system()))
+		outbox.system_identifier())
 	returning replay.id into new_id;
 	if new_reason ~ '[^[:space:]]' then
 		insert into outbox.audit (verb, publisher, target, reason)
@@ -117,7 +117,9 @@ begin
 		outcome := 'absent';
 	elsif found_row.state = 'finished' then
 		outcome := 'finished';
-	elsif found_row.system_identifier <> (select system_identifier from pg_control_system()) then
+	elsif found_row.system_identifier <> outbox.system_identifier()
+		-- without pg_control_system() a dump copies the stored identifier as well
+		or outbox.system_identifier() < 0 and exists (select from outbox.progress p where p.written_elsewhere) then
 		outcome := 'elsewhere';
 	elsif found_row.lease_until > clock_timestamp() then
 		outcome := 'held';

@@ -168,7 +168,7 @@ begin
 	values (of_publisher, of_shard, new_n,
 		('x' || translate(gen_random_uuid()::text, '-', ''))::bit(63)::bigint, 0, '', '-infinity',
 		new_first_tick, new_acked_id, new_ticks, new_listed_tick, new_listed_ids,
-		'{}', new_n, outbox.timeline(), (select c.system_identifier from pg_control_system() c));
+		'{}', new_n, outbox.timeline(), outbox.system_identifier());
 	perform outbox.destinations_fold(of_publisher, of_shard, folded, new_n);
 end
 $$;
@@ -314,10 +314,14 @@ begin
 	end loop;
 	update outbox.publisher set hashed = default where hashed <> outbox.bucket_of('outbox-relay', null);
 
+	-- after all questions about what was carried, which the new identifier would answer otherwise
+	if carried then
+		perform outbox.choose_evidence(true);
+	end if;
 	target := jsonb_build_object(
 		'publishers_from', (select jsonb_object_agg(p.publisher, p.system_identifier::text)
 			from outbox.progress p),
-		'to', (select c.system_identifier::text from pg_control_system() c));
+		'to', outbox.system_identifier()::text);
 	-- the command of a split, if it runs at all, runs in the original
 	update outbox.publisher set split_to = null, drain_to = null;
 	restamped := 0;

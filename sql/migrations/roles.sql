@@ -113,7 +113,7 @@ grant execute on function outbox.partitioned(), outbox.partitions(text), outbox.
 	outbox.partition_time_column(text), outbox.partition_default_rows(text, bigint),
 	outbox.shard_of(bytea, int), outbox.bucket_shard(smallint, int), outbox.first_bucket(int, int),
 	outbox.shard_numbers(int),
-	outbox.partition_floor(timestamptz, interval), outbox.timeline(),
+	outbox.partition_floor(timestamptz, interval), outbox.timeline(), outbox.system_identifier(),
 	outbox.has_rows_of_the_future(), outbox.log_was_carried(text, int, bigint, bigint),
 	outbox.parked_is(bigint, text, bytea, text, timestamptz, text, jsonb),
 	outbox.parked_may(text, text), outbox.parked_candidates(text, jsonb, bigint, bigint),

@@ -6,7 +6,9 @@ set -euo pipefail
 
 support=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cache=${XDG_CACHE_HOME:-~/.cache}/outbox-relay
-kafka_home=$cache/kafka-3.9.1         # kafka.py looks there, too
+kafka=${TEST_KAFKA:-3.9.1}             # kafka.py and run-tests know these versions, too
+kafka_home=$cache/kafka-$kafka         # kafka.py looks there, too
+librdkafka_home=$cache/librdkafka-${TEST_LIBRDKAFKA_VERSION:-} # and run-tests there
 fakeredis_home=$cache/fakeredis-2.40.0 # and redis.py there
 redisbloom_home=$cache/redisbloom-2.8.2 # and redis.py there
 sdks_home=$cache/python-sdks-1         # and test_deliver_sdks.py there
@@ -34,7 +36,7 @@ declare -A packages=(
 	[figures]="graphviz fonts-dejavu-core" # only docs/figures/draw
 	[filters]="golang-go openjdk-17-jdk-headless maven ca-certificates"
 	[packages]="dpkg-dev debhelper lintian mmdebstrap debian-archive-keyring git"
-	[versions]="patchelf debian-archive-keyring"
+	[versions]="patchelf debian-archive-keyring xz-utils python3-venv"
 	[tools]="ccache systemd zstd spin mandoc zsh fish python3-pytest python3-pytest-xdist python3-jsonschema python3-grpcio python3-protobuf protobuf-compiler
 		libpostgresql-jdbc-java
 		clang-format-14 pgbouncer curl tzdata apache2-utils python3-venv"
@@ -115,12 +117,14 @@ refuse_pip() {
 # Kafka is not in Debian: Maven resolves the jars once, into the user's cache.
 fetch_kafka() {
 	[ -d "$kafka_home/libs" ] && return 0
-	echo "install: Apache Kafka 3.9.1 (about 60 MB) into $kafka_home"
+	local project=pom.xml
+	[[ $kafka == 3.9.1 ]] || project=pom-4.xml
+	echo "install: Apache Kafka $kafka (about 60 MB) into $kafka_home"
 	mkdir -p "$(dirname "$kafka_home")"
 	local fresh
 	fresh=$(mktemp -d "$kafka_home.XXXXXX")
-	if ! mvn -q -B -f "$support/kafka/pom.xml" dependency:copy-dependencies \
-		-DincludeScope=runtime -DoutputDirectory="$fresh/libs" </dev/null; then
+	if ! mvn -q -B -f "$support/kafka/$project" -Dkafka.version="$kafka" \
+		dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$fresh/libs" </dev/null; then
 		rm -rf "$fresh"
 		die "Maven could not fetch Kafka's jars (its message is above).
   It needs a Maven repository; behind a mirror or proxy, name it in ~/.m2/settings.xml."
@@ -141,6 +145,15 @@ fetch_venv() {
 		refuse_pip "$fresh" "$*"
 	fi
 	keep_folder "$fresh" "$folder"
+}
+
+# A wheel of Python's client bundles librdkafka under a name of its own; the relay finds it by its usual name.
+# The group versions fetches the version that TEST_LIBRDKAFKA_VERSION names.
+fetch_librdkafka() {
+	local version=${TEST_LIBRDKAFKA_VERSION:-}
+	[ "$version" ] || return 0
+	fetch_venv "$librdkafka_home" --only-binary :all: --no-deps --target packages "confluent-kafka==$version"
+	(cd "$librdkafka_home" && ln -sf packages/confluent_kafka.libs/librdkafka-*.so.1 librdkafka.so.1)
 }
 
 # Debian has no server of the commands BF.*; one in Python speaks them.
@@ -207,6 +220,7 @@ for group in "$@"; do
 done
 install_packages "${wanted[@]}"
 case " $* " in *" kafka "*) fetch_kafka ;; esac
+case " $* " in *" versions "*) fetch_librdkafka ;; esac
 case " $* " in *" redis "*) fetch_fakeredis && fetch_redisbloom ;; esac
 case " $* " in *" packages "*) "$support/chroot.sh" fetch bookworm ;; esac
 case " $* " in *" tools "*) fetch_sdks; fetch_promtool ;; esac

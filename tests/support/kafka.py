@@ -28,13 +28,23 @@ from confluent_kafka.admin import (AdminClient, ConfigResource, ConfigSource, Ne
 from .process import Process, Timeout, free_port, temporary_folder, wait_for
 from .proxy import Proxy
 
-VERSION = "3.9.1"
+VERSION = os.environ.get("TEST_KAFKA") or "3.9.1"  # install.sh has those that there are
+IS_BEFORE_4 = VERSION.startswith("3.")
 LOG4J = """\
 log4j.rootLogger=WARN, out
 log4j.logger.kafka.server.KafkaConfig=ERROR
 log4j.appender.out=org.apache.log4j.ConsoleAppender
 log4j.appender.out.layout=org.apache.log4j.PatternLayout
 log4j.appender.out.layout.ConversionPattern=[%d] %p %m (%c)%n
+""" if IS_BEFORE_4 else """\
+rootLogger.level=WARN
+rootLogger.appenderRef.out.ref=out
+logger.config.name=kafka.server.KafkaConfig
+logger.config.level=ERROR
+appender.out.type=Console
+appender.out.name=out
+appender.out.layout.type=PatternLayout
+appender.out.layout.pattern=[%d] %p %m (%c)%n
 """
 
 
@@ -46,7 +56,8 @@ def _home():
 def class_path():
     libs = os.path.join(_home(), "libs")
     if not os.path.isdir(libs):
-        raise RuntimeError(f"no Kafka in {libs}: run tests/support/install.sh kafka")
+        raise RuntimeError(f"no Kafka in {libs}: run tests/support/install.sh kafka"
+                           f" (TEST_KAFKA={VERSION})")
     return os.path.join(libs, "*")
 
 
@@ -252,11 +263,13 @@ class Kafka:
     def resume(self, number=1):
         self.nodes[number].process.resume()
 
+    def _logging(self):
+        name = "log4j.configuration" if IS_BEFORE_4 else "log4j2.configurationFile"
+        return f"-D{name}=file:{self.folder}/log4j.properties"
+
     def _launch(self, number):
         node = self.nodes[number]
-        command = java(*self.options,
-                       f"-Dlog4j.configuration=file:{self.folder}/log4j.properties",
-                       "kafka.Kafka", node.properties, heap="512m")
+        command = java(*self.options, self._logging(), "kafka.Kafka", node.properties, heap="512m")
         node.process = Process(command, node.log, folder=self.folder)
 
     def _wait_alive(self, numbers):
@@ -353,8 +366,7 @@ class Kafka:
     def tool(self, main_class, *arguments, timeout=120):
         """Runs one of Kafka's own Java programs and returns what it printed."""
         done = subprocess.run(
-            java(f"-Dlog4j.configuration=file:{self.folder}/log4j.properties", main_class,
-                 *arguments),
+            java(self._logging(), main_class, *arguments),
             capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL)
         if done.returncode != 0:
             raise RuntimeError(f"{main_class} failed: {done.stdout}{done.stderr}")

