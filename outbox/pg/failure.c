@@ -3,7 +3,8 @@
 #include "cleanup.h"
 #include "text.h"
 
-static const char login_advice[] = "check user and password in the dsn, and the server's "
+static const char login_advice[] = "check user and password in the dsn (or what password_command "
+				   "prints), and the server's "
 				   "pg_hba.conf";
 static const char migrate_advice[] = "run `outbox-relay migrate up`";
 static const char absent_advice[] = "does Postgres run there, and listen on that address and port?";
@@ -49,6 +50,13 @@ static const struct {
     {"unsupported startup parameter", ERR_CONFIG,
 	"add it to ignore_startup_parameters in pgbouncer.ini"},
     {"SSL was required", ERR_CONFIG, "turn on ssl at the server, or change sslmode in the dsn"},
+    {"certificate verify failed", ERR_CONFIG,
+	"the server's certificate has expired, or no authority of sslrootcert signed it: renew it, "
+	"or "
+	"correct sslrootcert in the dsn"},
+    {"does not match host name", ERR_CONFIG,
+	"write the host in the dsn as the server's certificate has it"},
+    {"alert certificate expired", ERR_CONFIG, "renew the certificate of sslcert"},
     {"certificate", ERR_CONFIG, "check the ssl settings of the dsn"},
     {"private key", ERR_CONFIG, "check the ssl settings of the dsn"},
     {"does not exist", ERR_CONFIG, "check database and user in the dsn"},

@@ -2,6 +2,7 @@
 
 #include "clock.h"
 #include "copy_binary.h"
+#include "pg_password.h"
 #include "script.h"
 #include "sql_files.h"
 #include "text.h"
@@ -102,7 +103,7 @@ static void begin_connection(struct link *link, int64_t now)
 	bool unknown = (link->statements || link->limit_ms) && !link->pooled;
 
 	link->begun_at = now;
-	link->connect_by = now + CONNECT_TIMEOUT_MS;
+	link->connect_by = now + CONNECT_TIMEOUT_MS + pg_password_limit_ms(link->dsn);
 	link->stage = unknown ? LINK_ASKS : LINK_KNOWN;
 	link->own = link->prepared = link->quiet = link->hangs = false;
 	link->answers = 0;

@@ -214,12 +214,13 @@ bool pg_dsn_is_exposed(const char *dsn)
  * Later keywords win, and "dbname" stands for all keywords of the dsn. PgBouncer tracks
  * client_encoding and application_name, and refuses startup options that it does not know.
  */
-static PGconn *start_connecting(const char *dsn, const char *application)
+static PGconn *start_connecting(const char *dsn, const char *application, const char *password)
 {
-	static const char *const keywords[] = {"keepalives_idle", "keepalives_interval",
+	const char *const keywords[] = {"keepalives_idle", "keepalives_interval",
 	    "keepalives_count", "tcp_user_timeout", "fallback_application_name", "dbname",
-	    "client_encoding", NULL};
-	const char *const values[] = {"5", "2", "3", "10000", application, dsn, "UTF8", NULL};
+	    "client_encoding", password ? "password" : NULL, NULL};
+	const char *const values[] = {
+	    "5", "2", "3", "10000", application, dsn, "UTF8", password, NULL};
 	return PQconnectStartParams(keywords, values, 1);
 }
 
@@ -230,30 +231,40 @@ static bool fail_pg_connecting(struct pg *pg, struct err *err)
 	    pg->dsn, pg->place, PQerrorMessage(pg->connection), pg->sqlstate, err);
 }
 
+static bool begin_pg_connection(struct pg *pg, const char *password, struct err *err)
+{
+	pg->connection = start_connecting(pg->dsn, pg->application, password);
+	if (!pg->connection)
+		return err_set(err, ERR_FATAL, "out of memory");
+	pg_note_place(pg);
+	PQsetNoticeReceiver(pg->connection, receive_notice, pg);
+	/* The only way to the SQLSTATE of a refused connection: no result carries it. */
+	PQsetErrorVerbosity(pg->connection, PQERRORS_VERBOSE);
+	return true;
+}
+
 static struct pg *start_pg_session(
     const char *dsn, const char *application, bool plain, struct err *err)
 {
 	if (!pg_dsn_check(dsn, err))
 		return NULL;
-	PGconn *connection = start_connecting(dsn, application);
-	if (!connection) {
-		err_set(err, ERR_FATAL, "out of memory");
-		return NULL;
-	}
-
 	struct pg *pg = xcalloc(1, sizeof *pg);
-	*pg = (struct pg){.connection = connection,
-	    .state = PG_CONNECTING,
+	*pg = (struct pg){.state = PG_CONNECTING,
 	    .plain = plain,
 	    .dsn = xstrdup(dsn),
+	    .application = xstrdup(application),
 	    .polling = PGRES_POLLING_WRITING};
-	pg_note_place(pg);
-	PQsetNoticeReceiver(connection, receive_notice, pg);
-	/* The only way to the SQLSTATE of a refused connection: no result carries it. */
-	PQsetErrorVerbosity(connection, PQERRORS_VERBOSE);
 
 	struct err failure;
-	if (PQstatus(connection) == CONNECTION_BAD && !fail_pg_connecting(pg, &failure)) {
+	pg_note_place(pg);
+	/* If the command cannot be started, pg_step returns the failure. */
+	if (!pg_password_begin(dsn, &pg->password, &pg->farewell) || pg->password)
+		return pg;
+	if (!begin_pg_connection(pg, NULL, err)) {
+		pg_destroy(pg);
+		return NULL;
+	}
+	if (PQstatus(pg->connection) == CONNECTION_BAD && !fail_pg_connecting(pg, &failure)) {
 		/* A retry cannot correct the dsn, so this failure is reported at once. */
 		if (failure.kind == ERR_CONFIG) {
 			err_set(err, ERR_CONFIG, "%s", failure.message);
@@ -307,11 +318,37 @@ static bool finish_connecting(struct pg *pg, struct err *err)
 	return true;
 }
 
+/* The command of the password runs: goes on to the server when it has ended. */
+static bool step_pg_password(struct pg *pg, struct err *err)
+{
+	const char *text = NULL;
+
+	if (!pg->password) {
+		pg->state = PG_LOST;
+		return err_set(err, pg->farewell.kind, "%s", pg->farewell.message);
+	}
+	if (!pg_password_step(pg->password, &text, err)) {
+		pg->state = PG_LOST;
+		return false;
+	}
+	if (!text)
+		return true;
+
+	bool good = begin_pg_connection(pg, text, err);
+	pg_password_destroy(pg->password);
+	pg->password = NULL;
+	if (!good)
+		pg->state = PG_LOST;
+	return good;
+}
+
 /* PQconnectPoll mistakes a socket that is still connecting for a connected one: poll it first. */
 static bool step_pg_connecting(struct pg *pg, struct err *err)
 {
 	if (pg->settling)
 		return pg_settle_step(pg, err);
+	if (!pg->connection)
+		return step_pg_password(pg, err);
 	if (PQstatus(pg->connection) != CONNECTION_BAD) {
 		if (!is_pg_socket_ready(pg))
 			return true;
@@ -353,8 +390,13 @@ static struct pg *finish_start(struct pg *pg, int timeout_ms, struct err *err)
 	if (!pg)
 		return NULL;
 
-	const int64_t limit = connect_limit_ms(pg, timeout_ms), end = clock_ms() + limit;
+	/* The command of the password has a limit of its own. */
 	bool up = pg_step(pg, err);
+	while (up && pg->password)
+		up = pg_wait(pg, -1) ? err_set(err, ERR_RETRY, "%s: interrupted", pg->place)
+				     : pg_step(pg, err);
+
+	const int64_t limit = connect_limit_ms(pg, timeout_ms), end = clock_ms() + limit;
 	while (up && pg->state == PG_CONNECTING) {
 		int64_t left = end - clock_ms();
 		if (left <= 0) {
@@ -388,9 +430,11 @@ void pg_destroy(struct pg *pg)
 	if (!pg)
 		return;
 	PQclear(pg->answer);
+	pg_password_destroy(pg->password);
 	if (!pg->borrowed)
 		PQfinish(pg->connection);
 	free(pg->dsn);
+	free(pg->application);
 	free(pg);
 }
 
@@ -420,7 +464,7 @@ enum pg_connecting pg_connecting(const struct pg *pg)
 
 int pg_fd(const struct pg *pg)
 {
-	return PQsocket(pg->connection);
+	return pg->password ? pg_password_fd(pg->password) : PQsocket(pg->connection);
 }
 
 short pg_events(const struct pg *pg)
@@ -429,7 +473,7 @@ short pg_events(const struct pg *pg)
 	case PG_CONNECTING:
 		if (pg->settling)
 			return (short)(POLLIN | (pg->flushing ? POLLOUT : 0));
-		return pg->polling == PGRES_POLLING_WRITING ? POLLOUT : POLLIN;
+		return !pg->password && pg->polling == PGRES_POLLING_WRITING ? POLLOUT : POLLIN;
 	case PG_BUSY:
 		return (short)((pg->copying && !pg->drained ? 0 : POLLIN) |
 			       (pg->flushing ? POLLOUT : 0));

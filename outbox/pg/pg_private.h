@@ -3,11 +3,14 @@
 #include <libpq-fe.h>
 #include "failure.h"
 #include "pg.h"
+#include "pg_password.h"
 
 struct pg {
-	PGconn *connection;
-	bool borrowed; /* the application owns the connection */
-	bool plain;    /* pg_start_plain: no settings */
+	PGconn *connection; /* NULL: password still runs; libpq takes NULL for a lost one */
+	struct pg_password *password; /* its command runs; NULL: no command, or it has ended */
+	char *application;            /* while the command runs */
+	bool borrowed;                /* the application owns the connection */
+	bool plain;                   /* pg_start_plain: no settings */
 	bool settling; /* PG_CONNECTING: the statement with the settings is in flight */
 	bool pooled; /* another session may serve the next transaction: each brings its settings */
 	enum pg_state state;

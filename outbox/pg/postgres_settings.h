@@ -11,10 +11,12 @@ enum doorbell_use { DOORBELL_AUTO, DOORBELL_ON, DOORBELL_OFF };
 enum retention { RETENTION_DROP, RETENTION_DETACH, RETENTION_ARCHIVE };
 
 struct postgres_settings {
-	char *name;   /* names the database in messages; first, as in each named section */
-	char *dsn;    /* libpq conninfo or URI; "" means PG* variables alone */
-	char *schema; /* default "outbox"; passes schema_text_check */
-	enum doorbell_use doorbell; /* writers wake sleeping shards; else these only poll */
+	char *name; /* names the database in messages; first, as in each named section */
+	char *dsn;  /* libpq conninfo or URI; "" means PG* variables alone */
+	char *password_command; /* prints the password of each connection; "": the dsn has it */
+	int64_t password_timeout_ms; /* the time that the command has */
+	char *schema;                /* default "outbox"; passes schema_text_check */
+	enum doorbell_use doorbell;  /* writers wake sleeping shards; else these only poll */
 	/* upkeep of the message table */
 	int64_t partition_every_ms; /* width of a partition, default 1d */
 	int64_t partitions_ahead;   /* default 1 */

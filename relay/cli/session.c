@@ -26,11 +26,12 @@ struct config *session_config(const struct call *call, struct err *err)
 {
 	struct config *config = config_load(session_config_path(call), err);
 
+	if (!config)
+		return NULL;
+	config_use_password_commands(config);
 	/* a command prints its own results; only warnings and errors of the log matter */
-	if (config)
-		log_configure(
-		    config->log_level > LOG_LEVEL_WARN ? config->log_level : LOG_LEVEL_WARN,
-		    config->log_format);
+	log_configure(config->log_level > LOG_LEVEL_WARN ? config->log_level : LOG_LEVEL_WARN,
+	    config->log_format);
 	return config;
 }
 

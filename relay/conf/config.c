@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "cleanup.h"
+#include "pg_password.h"
 #include "config_source.h"
 #include "config_value.h"
 
@@ -354,6 +355,17 @@ const struct config_check *config_find_check(const struct config *config, const 
 bool config_is_default(const char *origin)
 {
 	return text_equal(origin, CONFIG_SOURCE_DEFAULT);
+}
+
+void config_use_password_commands(const struct config *config)
+{
+	for (int i = 0; i < config->postgres_count; i++) {
+		const struct postgres_settings *postgres = &config->postgres[i];
+
+		if (postgres->password_command[0])
+			pg_password_from(postgres->dsn, postgres->password_command,
+			    postgres->password_timeout_ms);
+	}
 }
 
 bool config_has_transactions(const struct config *config, const struct kafka_settings *kafka)

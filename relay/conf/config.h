@@ -237,6 +237,11 @@ const struct config_deliver *config_find_deliver(
     const struct config *config, const char *name, struct err *err);
 /* Reads a file as the key rules_file does. The caller finishes ret_rules. */
 bool config_rules_read(const char *path, struct config_list *ret_rules, struct err *err) MUST_CHECK;
+/*
+ * From now on each connection by the dsn of a section with password_command gets its password from
+ * the command. Call it before threads connect.
+ */
+void config_use_password_commands(const struct config *config);
 /* Does a publisher with exactly-once publish to the topic? */
 bool config_has_transactions(const struct config *config, const struct kafka_settings *kafka);
 bool config_list_has(const struct config_list *list, const char *word);

@@ -107,6 +107,15 @@ const struct config_row config_rows[] = {
 			"PG* variables."},
 	{CONFIG_POSTGRES, "dsn_file", CONFIG_FILE, .default_value = "",
 		.help = "File that holds the dsn; use it instead of dsn."},
+	{POSTGRES(password_command), .type = CONFIG_TEXT, .default_value = "",
+		.help = "Command whose first line of output is the password. /bin/sh -c runs it "
+			"before each connection by the dsn of this section, so that a new password "
+			"or token needs no restart (docs/guide/secure.md). It replaces the password "
+			"of the dsn. Put no secret into the command "
+			"itself: every user of the machine can see it in the list of processes."},
+	{POSTGRES_MS(password_timeout), "5s", 100, MINUTE,
+		.help = "Maximum run time of password_command. After it the command is killed, and "
+			"the connection is tried again."},
 	{POSTGRES(schema), .type = CONFIG_SCHEMA, .default_value = "outbox",
 		.help = "Schema of the outbox in the database."},
 	{POSTGRES(doorbell), .type = CONFIG_CHOICE, .default_value = "auto", .choices = doorbells,

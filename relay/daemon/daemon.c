@@ -319,6 +319,7 @@ static bool load_configuration(struct daemon *daemon, struct err *err)
 	if (!daemon->config)
 		return false;
 	log_configure(daemon->config->log_level, daemon->config->log_format);
+	config_use_password_commands(daemon->config);
 	/* A wrong property ends the start before ports are bound or servers connected to. */
 	for (int i = 0; i < daemon->config->kafka_count; i++) {
 		const struct kafka_settings *kafka = &daemon->config->kafka[i];

@@ -333,7 +333,7 @@ def faults_of_config_keys(table, page, product, tests):
 def test_every_key_of_the_configuration_is_documented_read_and_tested():
     product = "".join(read(path) for path in PRODUCT if path != "relay/conf/config_rows.c")
     tests = "".join(read(path) for path in FILES
-                    if re.match(r"tests/(unit|integration|faults|support)/", path))
+                    if re.match(r"tests/(unit|integration|faults|heavy|support)/", path))
     table = read("relay/conf/config_rows.c")
     none_of(faults_of_config_keys(table, read("docs/reference/configuration.md"), product, tests))
     assert len(list(config_keys(table))) > 100

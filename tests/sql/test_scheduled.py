@@ -102,7 +102,7 @@ def test_a_tick_that_closes_a_window_says_that_its_rows_are_due(reader, database
     written = write(database, ["a", -1])
     reader.tick()
     noted(reader, written, closed=0)
-    statement, values = reader.tick_call(may_list=True, must_write=True, closed=1)
+    statement, values = reader.tick_call(may_list=True, may_open=False, must_write=True, closed=1)
     reader.cursor.execute(statement.replace("SELECT ", "SELECT due_ms, ", 1), values)
     assert [row[:2] for row in reader.cursor.fetchall()] == [(0, "noted")]
 

@@ -31,8 +31,8 @@ class Authority(Identity):
     def __init__(self, folder, name="authority"):
         super().__init__(folder, name)
 
-    def issue(self, name, hosts="IP:127.0.0.1,DNS:localhost"):
-        """(certificate, key): PEM files, valid for these hosts."""
+    def issue(self, name, hosts="IP:127.0.0.1,DNS:localhost", days=1):
+        """(certificate, key): PEM files, valid for these hosts; with days=-1 the certificate has expired."""
         key, request, certificate, extensions = (
             os.path.join(self.folder, f"{name}.{end}") for end in ("key", "csr", "pem", "ext"))
         with open(extensions, "w", encoding="utf-8") as file:
@@ -40,5 +40,5 @@ class Authority(Identity):
         _openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", key,
                  "-out", request, "-subj", f"/CN={name}")
         _openssl("x509", "-req", "-in", request, "-CA", self.certificate, "-CAkey", self.key,
-                 "-CAcreateserial", "-days", "1", "-extfile", extensions, "-out", certificate)
+                 "-CAcreateserial", "-days", str(days), "-extfile", extensions, "-out", certificate)
         return certificate, key

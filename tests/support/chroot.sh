@@ -10,7 +10,7 @@
 # cache, so that only the first run needs the mirror. All of this needs root.
 set -euo pipefail
 
-keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+. "$(dirname "${BASH_SOURCE[0]}")/debian.sh" # keyring, mirror
 
 die() {
 	echo "chroot: $*" >&2
@@ -19,13 +19,6 @@ die() {
 
 as_root() {
 	if [ "$(id -u)" = 0 ]; then "$@"; else sudo --preserve-env "$@"; fi
-}
-
-# Where the system itself gets its release from.
-mirror() {
-	. /etc/os-release
-	apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' \
-		"Codename: $VERSION_CODENAME" 'Component: main' | head -n 1
 }
 
 # fetch_system FOLDER: apt's lists stay in it, for what is installed later.

@@ -13,18 +13,11 @@ set -euo pipefail
 
 declare -A releases=([13]=bullseye [17]=trixie [18]=sid)
 declare -A artifacts=([14]=14.19.0 [16]=16.10.0)
-keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+. "$(dirname "${BASH_SOURCE[0]}")/debian.sh" # keyring, mirror
 
 die() {
 	echo "other-postgres: $*" >&2
 	exit 1
-}
-
-# Where the system itself gets its release from.
-mirror() {
-	. /etc/os-release
-	apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' \
-		"Codename: $VERSION_CODENAME" 'Component: main' | head -n 1
 }
 
 # fetch_packages RELEASE FOLDER: the server's packages, and the libraries that they need.
