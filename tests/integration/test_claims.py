@@ -104,6 +104,7 @@ def test_names_are_worlds_of_their_own(opened):
     assert one.take("a") and two.take("a")
 
 
+@pytest.mark.rotated
 def test_a_claim_is_renewed_for_as_long_as_it_is_held(opened):
     owner, other = opened(), opened()
     claims = [owner.take(f"id-{number}") for number in range(50)]

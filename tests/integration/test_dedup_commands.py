@@ -443,6 +443,7 @@ def test_a_killed_process_leaves_what_is_harmless(tmp_path):
     assert status == 0 and lines[-1].startswith("whole: 60 ids"), lines
 
 
+@pytest.mark.rotated
 @pytest.mark.parametrize("store", LINES)
 def test_a_store_that_is_written_meanwhile_is_never_called_damaged(tmp_path, store):
     path = tmp_path / "dedup"

@@ -66,6 +66,7 @@ def opened():
         yield lambda line: stack.enter_context(Dedup(line))
 
 
+@pytest.mark.rotated
 def test_it_is_as_every_store(each):
     # of 20,000 ids in a bitmap of 2^32 each has a chance of 5e-6; of the filter 0.1 % are false,
     # and the fake server is slow
@@ -99,6 +100,7 @@ def test_hot_ids_save_the_way_to_the_server(server, opened):
     assert server.client.info("stats")["total_commands_processed"] - before < 20
 
 
+@pytest.mark.rotated
 def test_batches_of_any_size(each, opened):
     store, other = opened(line(*each)), opened(line(*each))
     ids = [f"batch-{number}" for number in range(1500)]

@@ -72,6 +72,7 @@ def produce_twice(kafka, topic, count):
             [(f"id-{i}", f"key-{i}", "{}", partition) for i in range(count) for partition in (0, 5)])
 
 
+@pytest.mark.rotated
 def test_an_application_may_take_three_times_the_lease(make_pair, kafka, topic, claims, scale):
     count, ledger = scale(200, 16), Ledger(3 * LEASE)
     with Application(ledger.answer) as application:
@@ -85,6 +86,7 @@ def test_an_application_may_take_three_times_the_lease(make_pair, kafka, topic, 
         assert sum(figures["refused"]) >= count and figures["lost"] == [0, 0]
 
 
+@pytest.mark.rotated
 def test_a_relay_that_is_stopped_for_longer_than_its_lease_is_refused_by_its_token(
         make_pair, kafka, topic, claims, scale):
     count, ledger = scale(100, 10), Ledger(3 * LEASE)

@@ -81,6 +81,7 @@ def order(number):
         {"customer": f"customer-{number % 7}", "amount": number + 0.5})
 
 
+@pytest.mark.rotated
 @pytest.mark.parametrize("form", ["single", "batch"])
 def test_a_service_charges_each_order_once(service, make_sidecar, kafka, topic, dead_topic, form):
     batch = {"form": "batch", "batch": 10} if form == "batch" else {}

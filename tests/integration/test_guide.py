@@ -192,6 +192,7 @@ def example(request, database, kafka, topics):
     made.close()
 
 
+@pytest.mark.rotated
 def test_what_an_example_sends_is_decided_and_what_it_leaves_is_asked_for(
         example, database, kafka, make_relay):
     example.serve()

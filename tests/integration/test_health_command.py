@@ -30,6 +30,7 @@ def test_an_outage_is_no_reason_to_restart(make_relay, own_database):
         assert health(relay)[:2] == (0, "live\n")
 
 
+@pytest.mark.rotated
 @pytest.mark.parametrize("name", ["main", "shard"])
 def test_a_loop_that_stands_still_is_named(make_relay, name):
     relay = make_relay().wait_ready()

@@ -105,6 +105,7 @@ def test_a_pending_id_that_ends_before_its_handler_is_handled_once(world, scale)
     assert len(world.spans()) == count
 
 
+@pytest.mark.rotated
 def test_a_consumer_that_is_stopped_for_longer_than_its_lease_has_no_effect(world, scale):
     """Its handlers have begun, and only the token tells the target so. It lost the claims of messages
     that waited for a handler, too: those are claimed again."""
@@ -139,6 +140,7 @@ def test_each_try_has_a_larger_token(world):
     assert inbox.stats()["claims_lost"] == 0
 
 
+@pytest.mark.rotated
 def test_the_claims_of_a_killed_consumer_end_with_their_leases(world):
     one, two = world.open_two()
     world.produce(10, slow=3 * LEASE)
@@ -149,6 +151,7 @@ def test_the_claims_of_a_killed_consumer_end_with_their_leases(world):
     assert len(world.spans(f"pid = {two.process.pid} and ended is not null")) == 20
 
 
+@pytest.mark.rotated
 def test_a_handler_keeps_its_claim_when_its_partition_goes(world):
     """The new owner of the partition waits for the old one's handler, which the drain left behind."""
     one = world.open(partitions=2, drain_ms=1)

@@ -62,6 +62,7 @@ def test_the_trap_is_sprung_by_the_login_itself(planted):
         runs = planted.runs()
 
 
+@pytest.mark.rotated
 def test_nothing_that_is_planted_is_run(
         planted, database, victims_dsn, kafka, topic, make_relay, request):
     settings = {"DATABASE_URL": victims_dsn, "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap}

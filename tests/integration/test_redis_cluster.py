@@ -146,6 +146,7 @@ def test_a_slot_that_moves_under_claims_doubles_none(cluster, chance, form):
     owners.check()
 
 
+@pytest.mark.rotated
 @pytest.mark.parametrize("form", FORMS)
 def test_a_master_that_is_killed_under_claims_doubles_none(chance, form):
     """It comes back with all that it acknowledged; slots move meanwhile."""

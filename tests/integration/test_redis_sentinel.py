@@ -35,6 +35,7 @@ def group():
         yield group
 
 
+@pytest.mark.rotated
 @pytest.mark.parametrize("end", ["kill", "pause"])
 def test_a_store_follows_the_failover_and_no_id_is_new_twice(group, end):
     ids = [f"id-{i}" for i in range(500)]

@@ -170,6 +170,7 @@ def produce_at(bootstrap, topic, messages):
         produce(bootstrap, topic, [m[:5] for m in messages if m[5] == time_ms], timestamp=time_ms)
 
 
+@pytest.mark.rotated
 @pytest.mark.parametrize("kind", STORES)
 def test_never_more_than_n_of_a_user_in_any_window(store, kind, kafka, wide_topic, chance, scale):
     """Three processes, one of them is killed; each message of the busy user has one of 100 times."""

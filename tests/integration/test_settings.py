@@ -81,6 +81,7 @@ def leaves(database, table="message"):
         f"SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'outbox.{table}'::regclass")}
 
 
+@pytest.mark.rotated
 def test_the_relay_does_everything_whatever_the_role_sets(database, dsn, kafka, topic, make_relay, request):
     settings = {"DATABASE_URL": dsn, "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap}
 

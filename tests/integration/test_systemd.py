@@ -76,6 +76,7 @@ def test_another_process_s_watchdog_hears_nothing(service, manager):
     assert len(manager.times()) == heard
 
 
+@pytest.mark.rotated
 @pytest.mark.parametrize("name", ["main", "shard"])
 def test_a_loop_that_hangs_stops_the_watchdog(service, manager, name):
     pings(manager, 1, 0.0)
