@@ -58,6 +58,30 @@ static void who_holds_more_waits_longer(void **state)
 	take_limiter_destroy(limiter);
 }
 
+static int64_t time_to_take(int shards)
+{
+	struct take_limiter *limiter = take_limiter_create(false);
+	int64_t now = 0;
+	take_limiter_count(limiter, shards);
+	for (int i = 0; i < shards; i++) {
+		while (!take_limiter_begin(limiter, now))
+			now++;
+		take_limiter_end(limiter, now, true);
+	}
+	take_limiter_count(limiter, -shards);
+	take_limiter_destroy(limiter);
+	return now;
+}
+
+static void many_shards_are_taken_within_seconds(void **state)
+{
+	(void)state;
+	assert_int_equal(time_to_take(4), 500 + 1000 + 1500);
+	for (int shards = 5; shards <= 1000; shards += 15)
+		assert_in_range(time_to_take(shards), 0, 10000);
+	assert_in_range(time_to_take(50), 5000, 10000);
+}
+
 static void who_shares_nothing_waits_for_nobody(void **state)
 {
 	(void)state;
@@ -77,6 +101,7 @@ int main(void)
 	    cmocka_unit_test(one_take_at_a_time),
 	    cmocka_unit_test(a_take_without_an_answer_keeps_the_others_for_a_second),
 	    cmocka_unit_test(who_holds_more_waits_longer),
+	    cmocka_unit_test(many_shards_are_taken_within_seconds),
 	    cmocka_unit_test(who_shares_nothing_waits_for_nobody),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,6 +7,8 @@
 
 enum {
 	WAIT_PER_SHARD_MS = 500,
+	/* The waits of a process that takes all its shards last so long in all, or less. */
+	ALL_WAITS_MS = 10000,
 	TAKING_MS = 5,
 	/*
 	 * A database may leave a take without an answer for a whole lease. Takes in other databases
@@ -17,7 +19,8 @@ enum {
 
 struct take_limiter {
 	pthread_mutex_t mutex;
-	int wait_per_shard_ms;
+	bool keeps_all;
+	int workers; /* that may take a shard each */
 	int held;
 	bool taking;
 	int64_t taking_until;
@@ -27,7 +30,7 @@ struct take_limiter {
 struct take_limiter *take_limiter_create(bool keeps_all)
 {
 	struct take_limiter *limiter = xcalloc(1, sizeof *limiter);
-	limiter->wait_per_shard_ms = keeps_all ? 0 : WAIT_PER_SHARD_MS;
+	limiter->keeps_all = keeps_all;
 	pthread_mutex_init(&limiter->mutex, NULL);
 	return limiter;
 }
@@ -38,6 +41,13 @@ void take_limiter_destroy(struct take_limiter *limiter)
 		return;
 	pthread_mutex_destroy(&limiter->mutex);
 	free(limiter);
+}
+
+void take_limiter_count(struct take_limiter *limiter, int workers)
+{
+	pthread_mutex_lock(&limiter->mutex);
+	limiter->workers += workers;
+	pthread_mutex_unlock(&limiter->mutex);
 }
 
 int take_limiter_held(struct take_limiter *limiter)
@@ -73,13 +83,23 @@ int64_t take_limiter_wait(struct take_limiter *limiter, int64_t now)
 	return at;
 }
 
+/* With n workers there are waits of 1, 2, ... n times this: n * n / 2 of them. */
+static double wait_per_shard_ms(const struct take_limiter *limiter)
+{
+	double workers = limiter->workers, fair = 2.0 * ALL_WAITS_MS / (workers * workers + 1);
+
+	if (limiter->keeps_all)
+		return 0;
+	return fair < WAIT_PER_SHARD_MS ? fair : WAIT_PER_SHARD_MS;
+}
+
 void take_limiter_end(struct take_limiter *limiter, int64_t now, bool taken)
 {
 	pthread_mutex_lock(&limiter->mutex);
 	limiter->taking = false;
 	if (taken) {
 		limiter->held++;
-		limiter->next_take = now + limiter->held * limiter->wait_per_shard_ms;
+		limiter->next_take = now + (int64_t)(limiter->held * wait_per_shard_ms(limiter));
 	}
 	pthread_mutex_unlock(&limiter->mutex);
 }

@@ -1065,6 +1065,7 @@ static void *run_shard_worker(void *context)
 
 static void shard_worker_free(struct shard_worker *shard_worker)
 {
+	take_limiter_count(shard_worker->options.take_limiter, -1);
 	record_sender_destroy(shard_worker->sender);
 	resume_destroy(shard_worker->resume);
 	stream_destroy(shard_worker->stream);
@@ -1085,6 +1086,7 @@ struct shard_worker *shard_worker_start(const struct shard_worker_options *optio
 	char name[96];
 
 	shard_worker->options = *options;
+	take_limiter_count(options->take_limiter, 1);
 	shard_worker->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	shard_worker->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	shard_worker->metadata_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
