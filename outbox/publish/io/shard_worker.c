@@ -1066,6 +1066,7 @@ static void *run_shard_worker(void *context)
 static void shard_worker_free(struct shard_worker *shard_worker)
 {
 	take_limiter_count(shard_worker->options.take_limiter, -1);
+
 	record_sender_destroy(shard_worker->sender);
 	resume_destroy(shard_worker->resume);
 	stream_destroy(shard_worker->stream);

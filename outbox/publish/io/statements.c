@@ -44,6 +44,8 @@ enum {
 	SPAN_IDS_MAX = 1 << 30,
 	LATE_PARTS = 16, /* a chunk or span after a late one is smaller by this factor */
 	TOPIC_MAX = 249,
+	VAIN_PEEKS = 8, /* after so many in a row peeks are rare */
+	PEEK_AGAIN = 16
 };
 
 enum { TICK, PEEK, LOOKUP, RENEWAL, REPEATED };
@@ -57,9 +59,11 @@ struct statements {
 	char *publisher, *owner;
 	char identity[40];
 	int shard, shards;
-	char deaths[80];         /* an array, argument of the call in flight */
-	char *seen;              /* the snapshot in which nothing was found; NULL: none */
-	bool peeking;            /* the statement in flight only asks whether anything changed */
+	char deaths[80]; /* an array, argument of the call in flight */
+	char *seen;      /* the snapshot in which nothing was found; NULL: none */
+	bool peeking;    /* the statement in flight only asks whether anything changed */
+	int vain_peeks;  /* in a row, each of which found that something changed */
+	int looks;       /* that could begin with a peek, since vain_peeks reached VAIN_PEEKS */
 	struct stream_tick call; /* in flight on the log connection */
 	struct bounds bounds;
 	int64_t asked_tick;
@@ -373,15 +377,25 @@ static bool asks_of_keys(enum stream_call call)
 
 /*
  * A TICK that need not write begins with a peek if the last TICK found nothing: so the only query
- * in an idle database is the one for its snapshot.
+ * in an idle database is the one for its snapshot. Where other databases of the server change the
+ * snapshot all the time, peeks are in vain, and only each 16th of these looks begins with one.
  */
+static bool begins_with_peek(struct statements *statements, const struct stream_tick *call)
+{
+	if (call->call != STREAM_TICK || call->must_write || call->may_list || !statements->seen)
+		return false;
+	if (statements->vain_peeks < VAIN_PEEKS)
+		return true;
+	statements->looks++;
+	return statements->looks % PEEK_AGAIN == 0;
+}
+
 bool statements_send_call(struct statements *statements, const struct link *log,
     const struct stream_tick *call, struct err *err)
 {
 	const struct parameters none = {0};
 	statements->call = *call;
-	statements->peeking =
-	    call->call == STREAM_TICK && !call->must_write && !call->may_list && statements->seen;
+	statements->peeking = begins_with_peek(statements, call);
 	if (statements->peeking)
 		return send_repeated(statements, log, PEEK, &none, err);
 	if (call->call == STREAM_TAKE)
@@ -636,10 +650,12 @@ static bool answer_peek(struct statements *statements, const struct link *log,
 		return true;
 	}
 	if (text_equal(pg_value(result, 0, 0), statements->seen)) {
+		statements->vain_peeks = statements->looks = 0;
 		stream_ticked(stream, now, STREAM_IDLE);
 		return true;
 	}
 
+	statements->vain_peeks++;
 	*ret_done = false;
 	return send_tick(statements, log, &statements->call, err);
 }
