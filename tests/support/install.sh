@@ -222,6 +222,5 @@ install_packages "${wanted[@]}"
 case " $* " in *" kafka "*) fetch_kafka ;; esac
 case " $* " in *" versions "*) fetch_librdkafka ;; esac
 case " $* " in *" redis "*) fetch_fakeredis && fetch_redisbloom ;; esac
-case " $* " in *" packages "*) "$support/chroot.sh" fetch bookworm ;; esac
 case " $* " in *" tools "*) fetch_sdks; fetch_promtool ;; esac
-case " $* " in *" packages "*) fetch_cyclonedx ;; esac
+case " $* " in *" packages "*) "$support/chroot.sh" fetch bookworm && fetch_cyclonedx ;; esac

@@ -59,11 +59,10 @@ struct statements {
 	char *publisher, *owner;
 	char identity[40];
 	int shard, shards;
-	char deaths[80]; /* an array, argument of the call in flight */
-	char *seen;      /* the snapshot in which nothing was found; NULL: none */
-	bool peeking;    /* the statement in flight only asks whether anything changed */
-	int vain_peeks;  /* in a row, each of which found that something changed */
-	int looks;       /* that could begin with a peek, since vain_peeks reached VAIN_PEEKS */
+	char deaths[80];         /* an array, argument of the call in flight */
+	char *seen;              /* the snapshot in which nothing was found; NULL: none */
+	bool peeking;            /* the statement in flight only asks whether anything changed */
+	unsigned vain_looks;     /* since a peek found that nothing has changed */
 	struct stream_tick call; /* in flight on the log connection */
 	struct bounds bounds;
 	int64_t asked_tick;
@@ -384,10 +383,9 @@ static bool begins_with_peek(struct statements *statements, const struct stream_
 {
 	if (call->call != STREAM_TICK || call->must_write || call->may_list || !statements->seen)
 		return false;
-	if (statements->vain_peeks < VAIN_PEEKS)
-		return true;
-	statements->looks++;
-	return statements->looks % PEEK_AGAIN == 0;
+	unsigned vain = statements->vain_looks++;
+
+	return vain < VAIN_PEEKS || vain % PEEK_AGAIN == 0;
 }
 
 bool statements_send_call(struct statements *statements, const struct link *log,
@@ -650,12 +648,11 @@ static bool answer_peek(struct statements *statements, const struct link *log,
 		return true;
 	}
 	if (text_equal(pg_value(result, 0, 0), statements->seen)) {
-		statements->vain_peeks = statements->looks = 0;
+		statements->vain_looks = 0;
 		stream_ticked(stream, now, STREAM_IDLE);
 		return true;
 	}
 
-	statements->vain_peeks++;
 	*ret_done = false;
 	return send_tick(statements, log, &statements->call, err);
 }

@@ -22,19 +22,19 @@ static void add_faults(const char *answer, struct text *faults)
 	}
 }
 
-/* Prints what the process says, and returns the exit status. */
-static int report_health(const char *listen, int status, const struct text *body)
+/* False: the process is not well, or nobody knows. */
+static bool ask_health(const char *listen, int timeout_ms, struct text *body, struct err *err)
 {
 	OWNED(text_finish) struct text faults = {0};
+	int status;
 
-	if (status == OK) {
-		fputs(text_string(body), stdout);
-		return 0;
-	}
+	if (!admin_get(listen, "/livez", timeout_ms, &status, body, err))
+		return false;
+	if (status == OK)
+		return true;
 	add_faults(text_string(body), &faults);
-	fprintf(stderr, "outbox-relay: the process at %s answers with HTTP %d: %s\n", listen,
-	    status, faults.length ? faults.data : "is it another program?");
-	return EXIT_FOUND;
+	return err_set(err, ERR_RETRY, "the process at %s answers with HTTP %d: %s", listen, status,
+	    faults.length ? faults.data : "is it another program?");
 }
 
 static int run_health(const struct call *call)
@@ -42,7 +42,7 @@ static int run_health(const struct call *call)
 	struct err err;
 	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
 	OWNED(text_finish) struct text body = {0};
-	int status, timeout_ms = (int)call_number(call, "timeout", TIMEOUT_S) * 1000;
+	int timeout_ms = (int)call_number(call, "timeout", TIMEOUT_S) * 1000;
 
 	if (!config)
 		return session_failed(&err);
@@ -52,11 +52,12 @@ static int run_health(const struct call *call)
 		    "it, for example listen = 9187, or OUTBOX_RELAY_ADMIN_LISTEN");
 		return session_failed(&err);
 	}
-	if (!admin_get(config->admin_listen, "/livez", timeout_ms, &status, &body, &err)) {
+	if (!ask_health(config->admin_listen, timeout_ms, &body, &err)) {
 		session_failed(&err);
 		return EXIT_FOUND;
 	}
-	return report_health(config->admin_listen, status, &body);
+	fputs(text_string(&body), stdout);
+	return 0;
 }
 
 static const struct command_option health_options[] = {
