@@ -366,6 +366,7 @@ static int64_t note_archive_failure(
 			LOG_TEXT("nothing is lost: the rows stay in their detached table; tried "
 				 "again")});
 	text_copy(archiver->problem, sizeof archiver->problem, err->message);
+	upkeep_metrics_problem(archiver->postgres->name, "archive", archiver->problem, NULL);
 	pg_destroy(archiver->pg);
 	archiver->pg = NULL;
 	return now_ms + backoff_next_ms(&archiver->backoff);
@@ -385,6 +386,7 @@ int64_t archiver_step(struct archiver *archiver, int64_t now_ms, int64_t interva
 	if (archiver->problem[0])
 		log_info("archive_works_again", {"database", LOG_TEXT(archiver->postgres->name)});
 	archiver->problem[0] = '\0';
+	upkeep_metrics_problem(archiver->postgres->name, "archive", "", NULL);
 	backoff_reset(&archiver->backoff);
 	/* the step may have taken long: count from its end */
 	now_ms = clock_ms();

@@ -6,6 +6,7 @@
 #include "partitions.h"
 #include "text.h"
 #include "upkeep_lock.h"
+#include "upkeep_metrics.h"
 
 enum {
 	CONNECT_TIMEOUT_MS = 5000,
@@ -48,6 +49,11 @@ static bool tend_log(struct log_upkeep *upkeep, bool *ret_busy, struct err *err)
 	return all && upkeep_lock_look(&upkeep->lock, upkeep->pg, postgres, *ret_busy, err);
 }
 
+static void note_log_problem(const struct log_upkeep *upkeep)
+{
+	upkeep_metrics_problem(upkeep->postgres->name, "log", upkeep->problem, upkeep->lock.holder);
+}
+
 static int64_t note_log_failure(struct log_upkeep *upkeep, const struct err *err, int64_t now_ms)
 {
 	/* The same failure is logged once, not at each try. */
@@ -60,6 +66,7 @@ static int64_t note_log_failure(struct log_upkeep *upkeep, const struct err *err
 			    "where the last one ends; tried again")});
 
 	text_copy(upkeep->problem, sizeof upkeep->problem, err->message);
+	note_log_problem(upkeep);
 	pg_destroy(upkeep->pg);
 	upkeep->pg = NULL;
 	return now_ms + least_time(backoff_next_ms(&upkeep->backoff), LONGEST_INTERVAL_MS);
@@ -75,6 +82,7 @@ int64_t log_upkeep_step(struct log_upkeep *upkeep, int64_t now_ms, int64_t inter
 	if (*upkeep->problem)
 		log_info("log_upkeep_recovered", {"database", LOG_TEXT(upkeep->postgres->name)});
 	*upkeep->problem = '\0';
+	note_log_problem(upkeep);
 	backoff_reset(&upkeep->backoff);
 	return now_ms + least_time(interval_ms, busy ? BUSY_RETRY_MS : LONGEST_INTERVAL_MS);
 }

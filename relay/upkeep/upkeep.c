@@ -287,8 +287,11 @@ static void show_partitions(struct table *table, const struct partition_list *li
 		table->status->partitions++;
 	}
 	table->status->ahead_s = (end_us - list->now_us) / 1000000;
+
 	set_table_gauge(table, upkeep_metrics()->partitions, table->status->partitions);
 	set_table_gauge(table, upkeep_metrics()->ahead, (double)table->status->ahead_s);
+	set_table_gauge(
+	    table, upkeep_metrics()->every, (double)table->settings->partition_every_ms / 1000);
 }
 
 static bool tend_table(struct table *table, struct err *err)
@@ -347,6 +350,12 @@ static bool tend_all(struct upkeep *upkeep, bool *ret_busy, struct err *err)
 	       tidy_lookback(upkeep, ret_busy, all ? err : &later) && all;
 }
 
+static void note_upkeep_problem(const struct upkeep *upkeep)
+{
+	upkeep_metrics_problem(
+	    upkeep->postgres->name, "tables", upkeep->status.problem, upkeep->status.lock_holder);
+}
+
 static int64_t note_upkeep_failure(struct upkeep *upkeep, const struct err *err, int64_t now_ms)
 {
 	/* The same failure is logged once, not at each try. */
@@ -355,6 +364,7 @@ static int64_t note_upkeep_failure(struct upkeep *upkeep, const struct err *err,
 		    {"error", LOG_TEXT(err->message)},
 		    {"consequence", LOG_TEXT("partitions stay as they are; tried again")});
 	snprintf(upkeep->status.problem, sizeof upkeep->status.problem, "%s", err->message);
+	note_upkeep_problem(upkeep);
 	pg_destroy(upkeep->pg);
 	upkeep->pg = NULL;
 	return now_ms + backoff_next_ms(&upkeep->backoff);
@@ -368,9 +378,11 @@ int64_t upkeep_step(struct upkeep *upkeep, int64_t now_ms)
 	if (!tend_all(upkeep, &busy, &err) ||
 	    !upkeep_lock_look(&upkeep->lock, upkeep->pg, &upkeep->settings, busy, &err))
 		return note_upkeep_failure(upkeep, &err, now_ms);
+
 	if (*upkeep->status.problem)
 		log_info("upkeep_recovered", {"database", LOG_TEXT(upkeep->postgres->name)});
 	*upkeep->status.problem = '\0';
+	note_upkeep_problem(upkeep);
 	backoff_reset(&upkeep->backoff);
 	return now_ms + (busy && BUSY_RETRY_MS < interval ? BUSY_RETRY_MS : interval);
 }

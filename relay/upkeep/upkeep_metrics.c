@@ -11,7 +11,17 @@ static const struct metric_row upkeep_rows[] = {
     {"relay_partition_ahead_seconds", METRIC_GAUGE, SERIES(ahead),
 	"Time until the end of the last partition. Below 0, new rows go to the default partition.",
 	.labels = {{TABLE}},
-	.alert = "below one `partition_every` for minutes: no partitions are made"},
+	.alert = "below relay_partition_every_seconds for minutes: no partitions are made"},
+    {"relay_partition_every_seconds", METRIC_GAUGE, SERIES(every), "The setting `partition_every`.",
+	.labels = {{TABLE}}},
+    {"relay_upkeep_failing", METRIC_GAUGE, SERIES(failing),
+	"1 while the last step of upkeep failed.",
+	.labels = {{"part", "`tables`, `log`, `archive`"}},
+	.alert = "above 0 for minutes: `/readyz?verbose` shows the error"},
+    {"relay_upkeep_locked_out", METRIC_GAUGE, SERIES(locked_out),
+	"1 while a session keeps upkeep from its lock.", .labels = {{"part", "`tables`, `log`"}},
+	.alert = "above 0 for minutes: `/readyz?verbose` and the log event `upkeep_lock_held` "
+		 "name the session"},
     {"relay_default_partition_rows", METRIC_GAUGE, SERIES(default_rows),
 	"Rows in the default partition, which should be empty. At most 100,000 are counted.",
 	.labels = {{TABLE}},
@@ -58,4 +68,13 @@ const struct upkeep_metrics *upkeep_metrics(void)
 
 	pthread_once(&once, find_upkeep_series);
 	return &metrics;
+}
+
+void upkeep_metrics_problem(
+    const char *database, const char *part, const char *problem, const char *lock_holder)
+{
+	metric_set(METRIC_LABELLED(upkeep_metrics()->failing, database, part), *problem != '\0');
+	if (lock_holder)
+		metric_set(METRIC_LABELLED(upkeep_metrics()->locked_out, database, part),
+		    *lock_holder != '\0');
 }

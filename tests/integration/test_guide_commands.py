@@ -111,12 +111,28 @@ class World:
         wait_for(lambda: self.database.execute("select state from outbox.archive") == [("archived",)], 60,
                  "an archived partition")
 
+    def alerts(self):
+        dead = self.kafka.create_topic(f"{self.topic}.dead", 1)
+        self.configure(f"""
+            [publisher "main"]
+            [deliver "orders"]
+            topics = {self.topic}
+            group = {self.topic}
+            url = http://127.0.0.1:9/
+            networks = 127.0.0.1
+            path = {self.folder}/state
+            dead_letter_topic = {dead}""")
+        self.settings |= {"OUTBOX_RELAY_API_LISTEN": f"127.0.0.1:{free_port()}",
+                          "OUTBOX_RELAY_API_OPERATE_TOKENS": "token-of-an-operator"}
+        self.lookback()
+        self.parked()
+
     def close(self):
         if self.relay:
             self.relay.close()
 
 
-SEEDS = {"archive.md": World.archive, "dedup.md": World.dedup, "lookback-barrier.md": World.lookback,
+SEEDS = {"alerts.md": World.alerts, "archive.md": World.archive, "dedup.md": World.dedup, "lookback-barrier.md": World.lookback,
          "lookback-operate.md": World.lookback, "operate.md": World.operate, "other-queues.md": World.nothing,
          "parked.md": World.parked, "replay.md": World.replay, "rules.md": World.rules,
          "rules-of-a-user.md": World.rules_of_a_user, "upgrade.md": World.nothing}

@@ -28,6 +28,14 @@ static const struct metric_row publish_rows[] = {
 	"Rows with a deliver_at that were stored in outbox.scheduled."},
     {"relay_owner", METRIC_GAUGE, SERIES(owner), "1 while this process owns the shard.",
 	.alert = "no process has 1, or none shows it: nobody publishes the shard"},
+    {"relay_lease_over", METRIC_GAUGE, STATUS(lease_over),
+	"1 while this process owns the shard and publishes nothing, because it could not renew its "
+	"lease.",
+	.alert = "above 0 for longer than a `lease`: the log cannot be written"},
+    {"relay_leases_lost_total", METRIC_COUNTER, SERIES(leases_lost),
+	"Times that another process took the shard from this one, because the lease had ended.",
+	.alert = "it rises: the process was paused, or the database was away, for longer than "
+		 "`lease`"},
     {"relay_refused", METRIC_GAUGE, STATUS(refused),
 	"1 while the publisher is blocked by a record that Kafka refuses.",
 	.alert = "above 0: [a publisher is stopped](../guide/parked.md#a-publisher-that-stops)"},
@@ -35,9 +43,20 @@ static const struct metric_row publish_rows[] = {
 	"1 while the shard is not published because its rows were copied from another database "
 	"cluster.",
 	.alert = "above 0: run `outbox-relay publisher rebase`"},
+    {"relay_history_rewound_total", METRIC_COUNTER, SERIES(rewound),
+	"Times that an owner found records in Kafka that the log of the database does not have.",
+	.alert = "it rises: the database went back in time, or a copy of it publishes as well"},
+    {"relay_missing_topic", METRIC_GAUGE, SERIES(missing_topic),
+	"1 while rows wait for a topic that does not exist.",
+	.alert = "above 0 for minutes: create the topic"},
+    {"relay_stalled_partitions", METRIC_GAUGE, STATUS(stalls),
+	"Kafka partitions, and missing topics, that accepted nothing for `stall_after`: their rows "
+	"are parked."},
     {"relay_denied_partitions", METRIC_GAUGE, STATUS(denied),
 	"Kafka partitions that wait for a retry, because they refuse every record or answer with "
-	"errors that name no record."},
+	"errors that name no record.",
+	.alert = "above 0 for minutes: [a topic that answers with "
+		 "errors](../guide/parked.md#a-topic-that-answers-with-errors)"},
     {"relay_open_windows", METRIC_GAUGE, STATUS(windows),
 	"Open windows: not all of their rows are acknowledged."},
     {"relay_in_flight", METRIC_GAUGE, STATUS(in_flight),
@@ -151,6 +170,7 @@ void publish_metrics_note(struct publish_metrics *metrics, const struct stream_s
 		publish_metrics_forget(metrics); /* the sampled record may be one of them */
 	metrics->aside = aside;
 	metric_note(&publish_metric_table, &metrics->figures, status);
+	metric_set(metrics->missing_topic, status->missing_topic != NULL);
 	metric_set(metrics->oldest_age, age > 0 ? age : 0);
 	metric_set(metrics->owner, status->state == STREAM_OWNER || status->state == STREAM_UNSURE);
 }

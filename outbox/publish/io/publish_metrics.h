@@ -9,7 +9,8 @@
 #include "stream.h"
 
 struct publish_metrics {
-	struct metric *oldest_age, *owner, *elsewhere;
+	struct metric *oldest_age, *owner, *elsewhere, *missing_topic;
+	struct metric *leases_lost, *rewound;
 	struct metric *producer_recreations, *postgres_reconnects, *tails_read;
 	struct metric *commit_to_read, *read_to_produce, *produce_to_ack;
 	struct metric_figures figures, kafka_figures;

@@ -120,7 +120,8 @@ static bool is_own_position(const struct resume *resume, const struct outbox_pos
 
 static void log_rewound(struct resume *resume)
 {
-	if (!resume->rewound)
+	if (!resume->rewound) {
+		metric_add(resume->metrics->rewound, 1);
 		log_error("history_rewound", {"publisher", LOG_TEXT(resume->publisher->name)},
 		    {"shard", LOG_INT(resume->shard)},
 		    {"consequence",
@@ -129,6 +130,7 @@ static void log_rewound(struct resume *resume)
 				 "one that goes on publishing (then it needs `publisher rebase "
 				 "--new-identity`); a new epoch begins; lost_history tells "
 				 "where these records are")});
+	}
 	resume->rewound = true;
 }
 

@@ -748,6 +748,8 @@ static void log_ownership(struct shard_worker *shard_worker, const struct stream
 	if (shard_worker->options.doorbell)
 		doorbell_own(shard_worker->options.doorbell, shard_worker->seat, owns);
 	if (!owns) {
+		/* a shard that is handed over is released, one that is dropped is gone */
+		metric_add(shard_worker->metrics.leases_lost, status->state == STREAM_STANDBY);
 		take_limiter_lost(shard_worker->options.take_limiter);
 		publish_metrics_forget(&shard_worker->metrics);
 		resume_forget(shard_worker->resume);
