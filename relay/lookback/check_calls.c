@@ -205,5 +205,6 @@ struct check_type_figures check_calls_type(const struct pg_result *result, int r
 	    .parked = pg_int8(result, row, 2),
 	    .oldest_ms = pg_int8(result, row, 3),
 	    .unprepared = pg_int8(result, row, 4),
+	    .conflicts = pg_int8(result, row, 5),
 	};
 }

@@ -51,6 +51,6 @@ struct check_settled check_calls_settled(const struct pg_result *result);
 int check_calls_parked(const struct pg_result *result, int row);
 struct check_type_figures {
 	int type;
-	int64_t overdue, parked, oldest_ms, unprepared;
+	int64_t overdue, parked, oldest_ms, unprepared, conflicts;
 };
 struct check_type_figures check_calls_type(const struct pg_result *result, int row);

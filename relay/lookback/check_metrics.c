@@ -199,6 +199,7 @@ void check_metrics_type(struct check_metrics *metrics, const struct check_type_f
 	metric_set(
 	    METRIC_LABELLED(metrics->series.oldest, name), (double)figures->oldest_ms / 1000);
 	metric_set(METRIC_LABELLED(metrics->series.unprepared, name), (double)figures->unprepared);
+	metric_set(METRIC_LABELLED(metrics->series.conflicts, name), (double)figures->conflicts);
 }
 
 void check_metrics_settled(

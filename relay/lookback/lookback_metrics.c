@@ -70,11 +70,16 @@ static const struct metric_row lookback_rows[] = {
 	.labels = {{TYPE}},
 	.alert = "above 0: [commits without a "
 		 "prepare](../guide/lookback-operate.md#commits-without-a-prepare)"},
+    {"relay_lookback_conflicts", METRIC_GAUGE, SERIES(conflicts),
+	"Prepares, decisions and answers of the last hour that contradict an earlier one, among "
+	"the newest 1,000 in outbox.lookback_conflict.",
+	.labels = {{TYPE}}, .alert = "above 0: an application or a service contradicts itself"},
 };
 
 const struct metric_table lookback_metric_table = {
     .title = "Look-back",
-    .about = "Overdue, parked and unprepared messages are counted in the database, so every "
+    .about = "Overdue, parked and unprepared messages and conflicts are counted in the database, "
+	     "so every "
 	     "process shows the same numbers; all other metrics describe one process.",
     .labels = {{"section", "the name of the `[lookback]` section"}},
     METRIC_ROWS_OF(lookback_rows),

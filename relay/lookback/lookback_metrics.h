@@ -7,7 +7,7 @@ struct lookback_metrics {
 	struct metric *duplicates;
 	struct metric *checks, *check_seconds, *in_flight, *breaker, *late_answers, *lost_decisions;
 	struct metric *addresses;
-	struct metric *parks, *overdue, *parked, *oldest, *unprepared; /* checker */
+	struct metric *parks, *overdue, *parked, *oldest, *unprepared, *conflicts; /* checker */
 };
 
 extern const struct metric_table lookback_metric_table;

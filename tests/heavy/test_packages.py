@@ -225,6 +225,8 @@ def test_the_package_of_the_relay_lives_and_leaves_nothing(packages, system, con
 
     system.install(relay)
     system.run("outbox-relay", "--version")
+    for name in ("alerts.yml", "dashboard.json"):
+        assert system.path(f"/usr/share/outbox-relay/{name}").read_text() == (ROOT / "docs/examples" / name).read_text()
     check_unit(system)
     configuration = configured(system)
     owner = tuple(int(number) for number in system.account().groups())
