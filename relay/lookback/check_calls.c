@@ -144,7 +144,7 @@ bool check_calls_usable(const struct check_calls *calls, enum check_answer_of wh
 {
 	static const char *const shapes[] = {
 	    [CHECK_ANSWER_CLAIMS] = "ittiittbl",
-	    [CHECK_ANSWER_FIGURES] = "illll",
+	    [CHECK_ANSWER_FIGURES] = "illlll",
 	    [CHECK_ANSWER_SETTLED] = "iiiii",
 	};
 
