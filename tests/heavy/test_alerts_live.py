@@ -32,7 +32,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 RULES = ROOT / "docs/examples/alerts.yml"
 LIMIT = 100  # seconds; a look at the backlog comes every 15
 # Rules without a live case, and why.
-NOT_LIVE = {}
+NOT_LIVE = {"DedupFilterAlarm": "the relay repairs each filter that a test can overfill, which ends the alarm at once"}
 every_alert = pytest.mark.full("every other alert is tried live")
 
 
@@ -385,16 +385,24 @@ def lookback(world):
 
 @every_alert
 def test_a_business_is_away(world, lookback):
-    """LookbackBreakerOpen LookbackParked"""
-    with Business(lambda _, ids: dict.fromkeys(ids, "commit")) as business:
-        business.close()
-        application = lookback(business.url, {"max_attempts": 2, "retry_first": "200ms", "breaker_pause": "1s", "timeout": "500ms"},
-                               check_after="100ms")
-        with world.fire("LookbackBreakerOpen", "LookbackParked"):
-            application.prepare(*map(str, range(40)))
-        business.start()
-        world.run("lookback", "retry", "--all", "--yes", "--reason", "it is back")
-        world.wait("inactive", "LookbackBreakerOpen", "LookbackParked")
+    """LookbackBreakerOpen"""
+    business = Business(lambda _, ids: dict.fromkeys(ids, "commit"))
+    application = lookback(business.url, {"retry_first": "200ms", "breaker_pause": "1s"}, check_after="100ms")
+    with world.fire("LookbackBreakerOpen"):
+        application.prepare(*map(str, range(40)))
+    with business:
+        world.wait("inactive", "LookbackBreakerOpen")
+
+
+@every_alert
+def test_a_business_has_no_answer(world, lookback):
+    """LookbackParked"""
+    with Business(lambda _, ids: dict.fromkeys(ids, "unknown")) as business:
+        application = lookback(business.url, {"max_attempts": 2, "retry_first": "200ms"}, check_after="100ms")
+        with world.fire("LookbackParked"):
+            application.prepare("1", "2")
+        world.run("lookback", "rollback", "--all", "--yes", "--reason", "test data")
+        world.wait("inactive", "LookbackParked")
 
 
 @every_alert
@@ -429,14 +437,16 @@ def test_a_commit_has_no_prepare(world, lookback):
 
 
 @every_alert
-def test_a_business_does_not_know_an_old_message(world, lookback):
+def test_a_business_does_not_know_a_message(world, lookback):
     """LookbackUndecided"""
     answers = {"1": "unknown"}
     with Business(lambda _, ids: {id: answers[id] for id in ids}) as business:
-        application = lookback(business.url, {"retry_first": "500ms"}, check_after="100ms", expires_after="10d")
+        application = lookback(business.url, {"retry_first": "500ms"}, check_after="100ms", claim="1s")
+        application.prepare("1")
+        wait_for(lambda: world.database.execute("select count(*) from outbox.lookback_overdue") == [(1,)], LIMIT, "a question")
         with world.fire("LookbackUndecided"):
-            produce(world.kafka.bootstrap, application.topic, [(None, *application.prepared("1")[:2])],
-                    timestamp=int((time.time() - 3600) * 1000))
+            for table in ("lookback", "lookback_overdue"):  # time passes
+                world.database.execute(f"update outbox.{table} set prepared_at = prepared_at - interval '20 minutes'")
         answers["1"] = "commit"
         world.wait("inactive", "LookbackUndecided")
 
@@ -520,14 +530,18 @@ def test_a_relay_is_paused_for_longer_than_a_claim(world, make_sidecar):
         return 200
 
     with Redis() as server, Application(handle) as application:
-        relay = make_sidecar(application, dedup=None, timeout="5m", claims=f"redis url={server.url} name=b lease=600ms")
-        world.watch(relay)
+        relays = [make_sidecar(application, dedup=None, timeout="5m", claims=f"redis url={server.url} name=b lease=600ms")
+                  for _ in range(2)]
+        world.watch(*relays)
+        for relay in relays:
+            relay.wait_for(lambda relay=relay: relay.metric("relay_deliver_partitions") == 3, LIMIT, "its partitions")
         with world.fire("InboxClaimsLost"):
             send(world)
             wait_for(lambda: application.deliveries, LIMIT, "a delivery")
-            relay.pause()
-            wait_for(lambda: not server.client.keys("*"), LIMIT, "the end of the claim")
-            relay.resume()
+            owner, = (relay for relay in relays if relay.metric("relay_deliver_messages") == 1)
+            owner.pause()
+            wait_for(lambda: len(application.deliveries) > 1, LIMIT, "a delivery by the other relay")
+            owner.resume()
         handled.set()
         world.wait("inactive", "InboxClaimsLost")
 
@@ -558,15 +572,13 @@ def test_more_ids_come_than_the_filter_has_room_for(world, make_sidecar):
 
 @every_alert
 def test_a_filter_has_too_many_false_positives(world, make_sidecar):
-    """DedupFilterAlarm DedupFilterRepaired"""
+    """DedupFilterRepaired"""
     with Application() as application:
-        relay = world.watch(make_sidecar(application, form="batch", batch=250, concurrency=500,
-                                         dedup="bloom ids=300k rate=20% alarm=0.0001% window=1h"))
-        with world.fire("DedupFilterAlarm", "DedupFilterRepaired"):
+        world.watch(make_sidecar(application, form="batch", batch=250, concurrency=500,
+                                 dedup="bloom ids=300k rate=20% alarm=0.1% window=1h"))
+        with world.fire("DedupFilterRepaired"):
             produce(world.kafka.bootstrap, world.topic, [(str(i), f"k{i % 500}", "{}", 0) for i in range(70_000)])
-        assert relay.stop() == 0
-        world.watch(make_sidecar(application, path=world.folder / "larger"))
-        world.wait("inactive", "DedupFilterAlarm", "DedupFilterRepaired")
+        world.wait("inactive", "DedupFilterRepaired")
 
 
 def guess(address, number):

@@ -174,6 +174,7 @@ def test_commit_and_rollback_both(case):
     wait_for(lambda: case.ids() == ["1"], 60, "the one that was committed first")
     assert case.conflicts() == [("1", "commit", "rollback", "message"),
                                 ("2", "rollback", "commit", "message")]
+    relay.wait_for(lambda: relay.metric("relay_lookback_conflicts", type="order") == 2, what="their number")
 
 
 REFUSED = [
