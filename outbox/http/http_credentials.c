@@ -1,4 +1,7 @@
-/* Begin at http_credentials_access. */
+/*
+ * Headers that the operator wrote, and an access token: reads the files of both, requests the
+ * token, and gives both to the requests of a section. Begin at http_credentials_access.
+ */
 #include "http_credentials.h"
 
 #include <errno.h>
@@ -37,7 +40,7 @@ struct http_credentials {
 	bool quiet;        /* the result of a request goes to the caller, not into the log */
 	struct http_token token;
 	struct http_tls token_tls;
-	struct text authorization, body; /* of the request for the token */
+	struct text authorization, body; /* the request for the token */
 };
 
 /* --- headers that the operator wrote -------------------------------------------------------- */
@@ -270,7 +273,9 @@ static void tell_token(struct http_credentials *credentials)
 	if (token->error[0])
 		log_warn("token_refused", {"section", LOG_TEXT(credentials->texts.section)},
 		    {"token_url", LOG_TEXT(credentials->texts.token_url)},
-		    {"error", LOG_TEXT(token->error)});
+		    {"error", LOG_TEXT(token->error)},
+		    {"consequence",
+			LOG_TEXT("no request goes out once the present token has ended")});
 	else
 		log_info("token_received", {"section", LOG_TEXT(credentials->texts.section)});
 }
@@ -445,7 +450,8 @@ static bool set_credential_files(
 	if (texts->token_url[0] && !read_client_secret(credentials, &content, err))
 		return false;
 	*ret_key = "token_ca";
-	credentials->token_tls.ca_file = texts->token_ca[0] ? texts->token_ca : NULL;
+	credentials->token_tls = (struct http_tls){
+	    .ca_file = texts->token_ca[0] ? texts->token_ca : NULL, .ca_key = "token_ca"};
 	return !texts->token_ca[0] || http_file_check(texts->token_ca, err);
 }
 

@@ -1,8 +1,8 @@
 #pragma once
 /*
- * What lets the requests of a section in at a business: headers that the operator wrote, and the
- * access token of OAuth 2 client credentials (RFC 6749, 4.4). The keys have the same names in every
- * section.
+ * Proofs of identity that a section sends to a business with each request: headers that the
+ * operator wrote, and the access token of OAuth 2 client credentials (RFC 6749, 4.4). The keys have
+ * the same names in every section.
  *
  * A changed headers_file is used within HTTP_CREDENTIALS_LOOK_MS. The token is requested with the
  * first request that needs it, and again after four fifths of its life, or when a business answers
@@ -72,7 +72,8 @@ void http_credentials_add(
 bool http_credentials_take(struct http_credentials *credentials,
     const struct http_response *response, int64_t now) MUST_CHECK;
 
-/* The business answered 401: the next request goes with what is in the file, and a new token. */
+/* The business answered 401: the next request reads headers_file again and waits for a new token.
+ */
 void http_credentials_refused(struct http_credentials *credentials, int64_t now);
 
 /* The client was destroyed with all its requests. */

@@ -36,6 +36,7 @@ struct exchange {
 	bool tried;           /* the guard allowed an address */
 	const char *refused;  /* why the guard refused the last address that it refused */
 	const char *given_up; /* why the client gave the request up itself */
+	const char *ca_key;   /* http_tls.ca_key */
 	int64_t started_us, expires_at;
 	int64_t slow_at;        /* end of the current stretch; 0: none has begun */
 	size_t slow_bytes_then; /* bytes received when the stretch began */

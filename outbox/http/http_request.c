@@ -122,8 +122,8 @@ static bool set_request_headers(struct exchange *exchange, const struct http_req
 
 /*
  * A configured file of authorities replaces the system's, and is read for each connection, so that
- * it can be changed. libcurl caches authorities only if no folder is set; without the cache it would
- * read the system's hundreds for every connection.
+ * it can be changed. libcurl caches authorities only if no folder is set; without the cache it
+ * would read the system's hundreds for every connection.
  */
 static bool set_request_tls(struct exchange *exchange, const struct http_tls *tls)
 {
@@ -135,6 +135,7 @@ static bool set_request_tls(struct exchange *exchange, const struct http_tls *tl
 
 	if (!tls)
 		tls = &none;
+	exchange->ca_key = tls->ca_key ? tls->ca_key : "tls_ca";
 	file = tls->ca_file ? tls->ca_file : client->ca_file;
 	SET(CURLOPT_CAINFO, file);
 	SET(CURLOPT_CAPATH, file ? NULL : client->ca_path);

@@ -203,8 +203,7 @@ void http_token_end(struct http_token *token, const struct http_response *respon
 	json_t *answer;
 
 	if (response->failure) {
-		http_token_fail(token, now, "%s: %s%s", response->failure, response->error,
-		    text_equal(response->failure, "tls") ? "; correct token_ca or token_url" : "");
+		http_token_fail(token, now, "%s: %s", response->failure, response->error);
 		return;
 	}
 	answer = json_loadb(response->body, response->body_length, 0, NULL);

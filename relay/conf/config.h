@@ -65,7 +65,7 @@ struct config_topic {
 	enum topic_headers headers;
 };
 
-/* What lets requests in at a business: http_credentials.h. */
+/* Headers and tokens of requests to a business: http_credentials.h. */
 struct config_credentials {
 	struct config_list headers;                  /* "Name: value" each */
 	char *headers_file;                          /* that they were read from; NULL: none */

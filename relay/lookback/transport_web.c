@@ -502,6 +502,7 @@ bool web_ask(struct transport *transport, const struct check_question *question,
 		    "[check \"%s\"] has no url, and the message brings none",
 		    transport->check->name);
 	call = remember_call(transport, question);
+
 	call->asked_at = now;
 	call->is_balanced = transport->service && !question->url;
 	transport->dialect->write(question, &call->body);
@@ -520,7 +521,7 @@ bool web_ask(struct transport *transport, const struct check_question *question,
 /* --- answers -------------------------------------------------------------------------------- */
 
 /* The credentials are wrong, or were changed just now. */
-static bool is_shut_out(const struct http_response *response)
+static bool refuses_credentials(const struct http_response *response)
 {
 	static const char grpc_unauthenticated[] = "16";
 
@@ -544,7 +545,7 @@ static void fill_answer(
 	/* A peer that answers too much works; is_well knows the status only after `read`. */
 	answer->reached = (!response->failure || text_equal(response->failure, "too_large")) &&
 			  transport->dialect->is_well(&call->reply, response);
-	if (is_shut_out(response))
+	if (refuses_credentials(response))
 		http_credentials_refused(transport->credentials, clock_ms());
 	if (call->is_balanced)
 		judge_address(transport, call, response);
@@ -654,6 +655,7 @@ void web_close(struct transport *transport)
 {
 	if (!transport)
 		return;
+
 	/* The client goes first: its requests point to the calls. */
 	http_client_destroy(transport->client);
 	http_credentials_close(transport->credentials);
