@@ -82,6 +82,14 @@ struct http_header {
 /* Files in PEM; NULL: the system's authorities, no certificate of our own. */
 struct http_tls {
 	const char *ca_file, *certificate_file, *key_file;
+	/* The key of ca_file, for errors; NULL: "tls_ca". Not copied: lives as long as the client.
+	 */
+	const char *ca_key;
+	/*
+	 * The certificate (PEM) that the peer has to show; then neither its authority nor its name
+	 * counts. NULL: they count.
+	 */
+	const char *pinned_file;
 };
 
 struct http_limits {
@@ -154,7 +162,8 @@ int http_client_in_flight(const struct http_client *client);
  *   address_refused  every address of the host is refused (the text says why: http_guard_address)
  *   connect          refused, unreachable
  *   connect_timeout  no connection in time, TLS included
- *   tls              the certificate is not trusted, no common version, our own files are bad
+ *   tls              the certificate is not trusted, no common version, our own files are bad; the
+ *                    error names the cure
  *   internal         out of memory or descriptors
  * Sent, as a rule (tls and closed may come before the first byte left: look at `sent`):
  *   timeout          no whole answer in time
@@ -183,6 +192,8 @@ struct http_response {
  */
 struct http_response *http_client_take(struct http_client *client);
 void http_client_release(struct http_client *client, struct http_response *response);
+/* Blocks until a request has ended, and takes its response. At least one request is in flight. */
+struct http_response *http_client_wait(struct http_client *client);
 
 /*
  * The value of the first header or trailer of the final answer with this name, in any case; NULL:

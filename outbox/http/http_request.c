@@ -1,9 +1,19 @@
+/*
+ * Gives a request to libcurl: checks it, and sets headers, TLS, protocol and limits of its handle.
+ * Begin at http_request_set.
+ */
 #include "http_private.h"
+#include <openssl/evp.h>
+#include <openssl/pem.h>
+#include <openssl/sha.h>
+#include <openssl/x509.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include "cleanup.h"
 #include "clock.h"
 
-/* A changed file of authorities takes effect within this time. */
+/* Changed authorities of the system take effect within this time. */
 enum { AUTHORITIES_KEPT_S = 300 };
 
 /* Is it a token of RFC 9110? */
@@ -37,18 +47,25 @@ static bool name_is_ours(const char *name)
 	return false;
 }
 
+const char *http_header_problem(const struct http_header *header)
+{
+	if (!name_is_good(header->name))
+		return "its name is not the name of a header";
+	if (!value_is_good(header->value))
+		return "its value holds a control character";
+	return name_is_ours(header->name) ? "the HTTP client sets it itself" : NULL;
+}
+
 bool http_request_check(const struct http_request *request, struct err *err)
 {
 	const struct http_limits *limits = &request->limits;
 
 	for (size_t i = 0; i < request->header_count; i++) {
-		const struct http_header *header = &request->headers[i];
-		if (!name_is_good(header->name) || !value_is_good(header->value))
-			return err_set(err, ERR_REJECT,
-			    "header %zu of the request has a name or a value that is none", i + 1);
-		if (name_is_ours(header->name))
-			return err_set(err, ERR_REJECT,
-			    "the header %s of a request is not the caller's to set", header->name);
+		const char *problem = http_header_problem(&request->headers[i]);
+
+		if (problem)
+			return err_set(
+			    err, ERR_REJECT, "header %zu of the request: %s", i + 1, problem);
 	}
 	if (limits->timeout_ms < 1 || limits->connect_timeout_ms < 1 || limits->slow_bytes < 0 ||
 	    (limits->slow_bytes && limits->slow_ms < 1))
@@ -114,8 +131,46 @@ static bool set_request_headers(struct exchange *exchange, const struct http_req
 #define SET(option, value) (good &= curl_easy_setopt(easy, option, value) == CURLE_OK)
 
 /*
- * A configured file of authorities replaces the system's. libcurl caches the authorities only if no
- * folder is set; without the cache it would read the system's hundreds for every connection.
+ * "sha256//" and the base64 of the SHA-256 of the public key in its ASN.1 form, as libcurl wants it
+ * (RFC 7469). False: there is no certificate in the file.
+ */
+static bool write_pin(const char *path, char *ret_pin, size_t size)
+{
+	owned_file FILE *file = fopen(path, "re");
+	X509 *certificate = file ? PEM_read_X509(file, NULL, NULL, NULL) : NULL;
+	unsigned char digest[SHA256_DIGEST_LENGTH], encoded[2 * SHA256_DIGEST_LENGTH];
+	unsigned char *key = NULL;
+	int length = certificate ? i2d_X509_PUBKEY(X509_get_X509_PUBKEY(certificate), &key) : -1;
+
+	if (length > 0) {
+		SHA256(key, (size_t)length, digest);
+		EVP_EncodeBlock(encoded, digest, sizeof digest);
+		snprintf(ret_pin, size, "sha256//%s", (const char *)encoded);
+	}
+	OPENSSL_free(key);
+	X509_free(certificate);
+	return length > 0;
+}
+
+/* Without a pin a file that cannot be read would let any peer in, so that the request fails. */
+static bool set_pinned_key(struct exchange *exchange, const char *path)
+{
+	CURL *easy = exchange->easy;
+	char pin[128] = "sha256//";
+	bool good = true;
+
+	if (path)
+		(void)!write_pin(path, pin, sizeof pin);
+	SET(CURLOPT_PINNEDPUBLICKEY, path ? pin : NULL);
+	SET(CURLOPT_SSL_VERIFYPEER, path ? 0L : 1L);
+	SET(CURLOPT_SSL_VERIFYHOST, path ? 0L : 2L);
+	return good;
+}
+
+/*
+ * A configured file of authorities replaces the system's, and is read for each connection, so that
+ * it can be changed. libcurl caches authorities only if no folder is set; without the cache it
+ * would read the system's hundreds for every connection.
  */
 static bool set_request_tls(struct exchange *exchange, const struct http_tls *tls)
 {
@@ -127,13 +182,14 @@ static bool set_request_tls(struct exchange *exchange, const struct http_tls *tl
 
 	if (!tls)
 		tls = &none;
+	exchange->ca_key = tls->ca_key ? tls->ca_key : "tls_ca";
 	file = tls->ca_file ? tls->ca_file : client->ca_file;
 	SET(CURLOPT_CAINFO, file);
 	SET(CURLOPT_CAPATH, file ? NULL : client->ca_path);
-	SET(CURLOPT_CA_CACHE_TIMEOUT, (long)AUTHORITIES_KEPT_S);
+	SET(CURLOPT_CA_CACHE_TIMEOUT, tls->ca_file ? 0L : (long)AUTHORITIES_KEPT_S);
 	SET(CURLOPT_SSLCERT, tls->certificate_file);
 	SET(CURLOPT_SSLKEY, tls->key_file);
-	return good;
+	return good && set_pinned_key(exchange, tls->pinned_file);
 }
 
 static bool set_method(CURL *easy, const struct http_request *request)

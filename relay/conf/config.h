@@ -65,6 +65,15 @@ struct config_topic {
 	enum topic_headers headers;
 };
 
+/* Headers and tokens of requests to a business: http_credentials.h. */
+struct config_credentials {
+	struct config_list headers;                  /* "Name: value" each */
+	char *headers_file;                          /* that they were read from; NULL: none */
+	char *token_url, *client_id, *client_secret; /* "": none */
+	char *client_secret_file;                    /* as headers_file */
+	char *scope, *audience, *token_ca;
+};
+
 /* A business that the relay asks about undecided messages, and how. */
 struct config_check {
 	char *name;
@@ -77,7 +86,8 @@ struct config_check {
 	struct config_list types; /* types whose messages may use this section; empty: any */
 	char *allow;    /* destinations that messages may bring, for http_destinations_parse */
 	char *networks; /* allowed addresses that are not public, for http_networks_parse */
-	char *secret, *old_secret;                /* whsec_..., "": unsigned, none */
+	char *secret, *old_secret; /* whsec_..., "": unsigned, none */
+	struct config_credentials credentials;
 	char *tls_ca, *tls_certificate, *tls_key; /* paths; "": the system's, none */
 	int64_t timeout_ms, connect_timeout_ms;
 	int64_t max_answer;     /* bytes */
@@ -148,6 +158,7 @@ struct config_deliver {
 	int64_t max_answer; /* bytes */
 	char *networks;     /* for http_networks_parse */
 	char *secret, *old_secret;
+	struct config_credentials credentials;
 	char *tls_ca, *tls_certificate, *tls_key;
 	int64_t rate; /* maximum requests per second; 0: no limit */
 	int64_t retry_after_max_ms;
@@ -163,11 +174,17 @@ struct config_sender {
 	struct config_list types;    /* "orders.*": all that begin so; empty: any */
 };
 
+/* TLS of a listener; paths, "": plain HTTP. */
+struct config_server_tls {
+	char *certificate, *key;
+};
+
 /* The HTTP interface for applications and operators. */
 struct config_api {
 	char *listen;            /* "": no interface; otherwise there is a token */
 	int remote;              /* 1: listen may be another address than loopback */
 	struct config_list host; /* names that requests may use, besides those of listen */
+	struct config_server_tls tls;
 	struct config_list send_tokens, read_tokens, operate_tokens; /* by role */
 	int64_t max_body;
 	int64_t arrival_ms; /* maximum time for a whole request to arrive */
@@ -195,6 +212,7 @@ struct config {
 	char *admin_listen; /* "host:port", a bare port made 127.0.0.1:port; "" (default): off */
 	int admin_remote;   /* as in struct config_api */
 	struct config_list admin_host;
+	struct config_server_tls admin_tls;
 	enum log_level log_level;
 	enum log_format log_format;
 	struct text warnings; /* one line for each file that others can read */

@@ -6,6 +6,7 @@
 #include "http_guard.h"
 #include "kafka_conf.h"
 #include "pg.h"
+#include "tls_front.h"
 #include "transport.h"
 
 static bool check_clusters(const struct config *config, struct err *err)
@@ -65,6 +66,8 @@ static bool check_services(const struct config *config, struct err *err)
 		if (check->transport != CHECK_SQL &&
 		    (!check_section_url("check", check->origin, check->name, "url", check->url,
 			 check->networks, err) ||
+			!check_section_url("check", check->origin, check->name, "token_url",
+			    check->credentials.token_url, check->networks, err) ||
 			!check_allowed_urls(check, err)))
 			return false;
 	}
@@ -78,14 +81,26 @@ static bool check_delivers(const struct config *config, struct err *err)
 
 		if (!deliver_check(deliver, err) ||
 		    !check_section_url("deliver", deliver->origin, deliver->name, "url",
-			deliver->url, deliver->networks, err))
+			deliver->url, deliver->networks, err) ||
+		    !check_section_url("deliver", deliver->origin, deliver->name, "token_url",
+			deliver->credentials.token_url, deliver->networks, err))
 			return false;
 	}
 	return true;
 }
 
+static bool check_listener_tls(
+    const char *section, const struct config_server_tls *tls, struct err *err)
+{
+	return !tls->certificate[0] ||
+	       tls_front_check(
+		   &(struct tls_front_settings){section, tls->certificate, tls->key}, err);
+}
+
 bool checks_config(const struct config *config, struct err *err)
 {
-	return check_clusters(config, err) && check_dsns(config, err) &&
+	return check_listener_tls("api", &config->api.tls, err) &&
+	       check_listener_tls("admin", &config->admin_tls, err) &&
+	       check_clusters(config, err) && check_dsns(config, err) &&
 	       check_services(config, err) && check_delivers(config, err);
 }
