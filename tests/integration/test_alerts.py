@@ -24,7 +24,7 @@ def promtool():
     assert os.access(program, os.X_OK), "promtool is missing: tests/support/install.sh tools"
 
     def run(*words):
-        done = subprocess.run([program, *words], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([program, *words], capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
