@@ -80,19 +80,24 @@ class World:
         (self.folder / "relay.ini").write_text(text, encoding="utf-8")
         self.settings["OUTBOX_RELAY_CONFIG"] = str(self.folder / "relay.ini")
 
-    def rules(self):
+    def sidecar(self, section="", more="", **files):
+        """With an interface for operators."""
         self.configure(f"""
+            {section}
             [deliver "orders"]
             topics = {self.topic}
             group = {self.topic}
             url = http://127.0.0.1:9/
             networks = 127.0.0.1
             path = {self.folder}/state
-            rules_file = /etc/outbox-relay/rules.txt""", **{
-                "/etc/outbox-relay/rules.txt": "sliding name=burst most=5 within=10s key=key action=drop\n",
-                "new-rules.txt": "sliding name=burst most=9 within=10s key=key action=drop\n"})
+            {more}""", **files)
         self.settings |= {"OUTBOX_RELAY_API_LISTEN": f"127.0.0.1:{free_port()}",
                           "OUTBOX_RELAY_API_OPERATE_TOKENS": "token-of-an-operator"}
+
+    def rules(self):
+        self.sidecar(more="rules_file = /etc/outbox-relay/rules.txt", **{
+            "/etc/outbox-relay/rules.txt": "sliding name=burst most=5 within=10s key=key action=drop\n",
+            "new-rules.txt": "sliding name=burst most=9 within=10s key=key action=drop\n"})
         self.relay = Relay(self.settings).start().wait_ready()
 
     def rules_of_a_user(self):
@@ -113,17 +118,7 @@ class World:
 
     def alerts(self):
         dead = self.kafka.create_topic(f"{self.topic}.dead", 1)
-        self.configure(f"""
-            [publisher "main"]
-            [deliver "orders"]
-            topics = {self.topic}
-            group = {self.topic}
-            url = http://127.0.0.1:9/
-            networks = 127.0.0.1
-            path = {self.folder}/state
-            dead_letter_topic = {dead}""")
-        self.settings |= {"OUTBOX_RELAY_API_LISTEN": f"127.0.0.1:{free_port()}",
-                          "OUTBOX_RELAY_API_OPERATE_TOKENS": "token-of-an-operator"}
+        self.sidecar('[publisher "main"]', f"dead_letter_topic = {dead}")
         self.lookback()
         self.parked()
 
