@@ -32,7 +32,8 @@ static const char head[] =
     "format of Prometheus. Times are in seconds, sizes in bytes. Keys and ids of messages are "
     "never "
     "labels. A metric is absent until its part of the program has started, or until its first "
-    "event: an alarm must allow for that. The column *alarm* says when an alarm is useful. The "
+    "event: an alarm must allow for that. The column *alarm* says when an alarm is useful; "
+    "[alerts](../guide/alerts.md) has a rule and a runbook for each. The "
     "[glossary](../explain/glossary.md) explains the words.\n";
 
 static void print_labels(const struct metric_label *labels, const char *separator)
