@@ -1,0 +1,121 @@
+"""The container image: relay/packaging/Containerfile is built by buildah and run by podman, with a read-only root, no
+capability and no shell.
+
+No registry can be reached, so the base image is a bare Debian 12 (support/containers.py)."""
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from support.auditor import count_records
+from support.containers import BASE, Images
+from support.kafka import Kafka
+from support.process import free_port, port_answers, wait_for
+from support.threads import Stopped, thread_of
+
+ROOT = Path(__file__).resolve().parents[2]
+CONTAINERFILE = ROOT / "relay/packaging/Containerfile"
+IMAGE = "outbox-relay"
+MOST_MIB = 60
+ACCOUNT = "10001"
+GRACE = 15  # seconds: 5 s more than the longest lease and drain, as docs/guide/deploy/container.md says
+LOCKED_DOWN = ("--read-only", "--read-only-tmpfs=false", "--cap-drop", "all", "--security-opt", "no-new-privileges")
+
+
+@pytest.fixture(scope="module")
+def images():
+    store = Images()
+    store.build(CONTAINERFILE, ROOT, IMAGE)
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def start(images, tmp_path):
+    """start(dsn, bootstrap): a container of the relay whose dsn is in a file, as a secret is."""
+    def start(dsn, bootstrap, *options):
+        secret = tmp_path / "dsn"
+        secret.write_text(dsn + "\n")
+        os.chmod(secret, 0o400)
+        os.chown(secret, int(ACCOUNT), int(ACCOUNT))
+        port = free_port()
+        container = images.start(IMAGE, options=(
+            *LOCKED_DOWN, "--volume", f"{secret}:/run/secrets/dsn:ro", "--env",
+            "OUTBOX_RELAY_POSTGRES_DSN_FILE=/run/secrets/dsn", "--env",
+            f"OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS={bootstrap}", "--env", f"OUTBOX_RELAY_ADMIN_LISTEN={port}",
+            *options))
+        wait_for(lambda: port_answers(port) or container.state["Status"] == "exited", 60, container.output)
+        return container
+    return start
+
+
+def test_its_own_layers_are_small(images):
+    own = images.inspect(IMAGE)["Size"] - images.inspect(BASE)["Size"]
+    assert own <= MOST_MIB << 20, f"{own / (1 << 20):.1f} MiB"
+
+
+def test_it_has_an_account_with_a_number_and_no_command_for_a_shell(images):
+    found = images.inspect(IMAGE)
+    about = found["Config"]
+    assert about["User"] == f"{ACCOUNT}:{ACCOUNT}"  # of a name Kubernetes cannot know that it is not root's
+    assert about["Entrypoint"] == ["/usr/bin/outbox-relay"] and about["Cmd"] == ["run"]
+    assert found["Healthcheck"]["Test"] == ["CMD", "/usr/bin/outbox-relay", "health"]
+    assert about["StopSignal"] == "SIGTERM"
+
+
+def test_it_names_each_library_that_the_program_is_linked_with_and_no_other(images):
+    listed = re.search(r"no-install-recommends ca-certificates (.*?)&&", CONTAINERFILE.read_text().replace("\\\n", ""))
+    script = """
+        apt-get -qq update && apt-get -qq install --yes binutils >/dev/null
+        for name in $(objdump -p /usr/bin/outbox-relay | awk '$1 == "NEEDED" {print $2}'); do
+            path=$(ldd /usr/bin/outbox-relay | awk -v name="$name" '$1 == name {print $3}')
+            dpkg-query -S "$path" "$(readlink -f "$path")" "${path#/usr}" 2>/dev/null | sed 's/[:,].*//'
+        done"""
+    needed = images.run(IMAGE, "-euc", script, options=("--user", "0", "--entrypoint", "/bin/sh"))
+    assert set(listed[1].split()) == set(needed.split()) - {"libc6", "libgcc-s1"}
+
+
+def test_it_publishes_and_is_stopped_without_loss(images, start, empty_database, kafka, topic):
+    dsn = empty_database.dsn
+    assert "applied 0001" in images.run(IMAGE, "migrate", "up", options=(
+        *LOCKED_DOWN, "--env", f"DATABASE_URL={dsn}"))
+    # An image without a shell: a file that cannot be run hides it.
+    no_shell = ("--volume", "/dev/null:/usr/bin/dash:ro", "--volume", "/dev/null:/usr/bin/bash:ro")
+    relay = start(dsn, kafka.bootstrap, *no_shell)
+    assert relay.execute("/bin/sh", "-c", "true")[0] != 0
+    empty_database.execute("insert into outbox.message (topic, key, payload) "
+                           "select %s, i::text, '{}' from generate_series(1, 3) i", (topic,))
+    wait_for(lambda: count_records(kafka.bootstrap, [topic]) == 3, 60, relay.output)
+
+    status = Path(f"/proc/{relay.pid}/status").read_text()
+    assert set(re.search(r"^Uid:\s+(.*)", status, re.MULTILINE)[1].split()) == {ACCOUNT}
+    assert re.search(r"^CapEff:\s+0+$", status, re.MULTILINE) and re.search(r"^NoNewPrivs:\s+1$", status, re.MULTILINE)
+    assert relay.execute("/usr/bin/touch", "/tmp/file")[0] != 0
+    assert relay.probe() == 0
+    assert relay.execute("/usr/bin/outbox-relay", "health") == (0, "live\n", "")
+
+    assert relay.stop(GRACE) == 0, relay.output()
+    assert "event=stopped" in relay.output()
+    # Everything that was published was stored: another one finds nothing to repeat.
+    again = start(dsn, kafka.bootstrap)
+    empty_database.execute("insert into outbox.message (topic, payload) values (%s, '{}')", (topic,))
+    wait_for(lambda: count_records(kafka.bootstrap, [topic]) >= 4, 60, again.output)
+    assert again.stop(GRACE) == 0
+    assert count_records(kafka.bootstrap, [topic]) == 4
+
+
+def test_the_probe_fails_for_a_loop_that_stands_still_and_not_for_an_outage(start, own_database):
+    with Kafka() as kafka:
+        relay = start(own_database.dsn, kafka.bootstrap)
+        wait_for(lambda: relay.probe() == 0, 60, relay.output)
+        shard = thread_of(relay.pid, "shard")
+        with Stopped(shard):
+            wait_for(lambda: relay.probe() != 0, 60, "an unhealthy container")
+            status, _, error = relay.execute("/usr/bin/outbox-relay", "health")
+            assert status == 1 and "publisher main/0: last turn" in error
+        wait_for(lambda: relay.probe() == 0, 60, "a healthy container")
+        kafka.kill()
+        own_database.postgres.stop("immediate")
+        wait_for(lambda: "event=postgres_lost" in relay.output(), 60, relay.output)
+        assert relay.probe() == 0
