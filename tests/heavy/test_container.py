@@ -5,12 +5,14 @@ No registry can be reached, so the base image is a bare Debian 12 (support/conta
 import os
 import re
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
 from support.auditor import count_records
 from support.containers import BASE, Images
 from support.kafka import Kafka
+from support.manifests import decode
 from support.process import free_port, port_answers, wait_for
 from support.threads import Stopped, thread_of
 
@@ -119,3 +121,55 @@ def test_the_probe_fails_for_a_loop_that_stands_still_and_not_for_an_outage(star
         own_database.postgres.stop("immediate")
         wait_for(lambda: "event=postgres_lost" in relay.output(), 60, relay.output)
         assert relay.probe() == 0
+
+
+def kubelet_volume(folder, files, mode, group):
+    """As the kubelet lays a ConfigMap or a Secret out, for pods with fsGroup."""
+    version = folder / "..2026_11_27"
+    version.mkdir(parents=True)
+    for name, contents in files.items():
+        (version / name).write_text(contents)
+        os.chown(version / name, 0, group)
+        (version / name).chmod(mode)
+        (folder / name).symlink_to(f"..data/{name}")
+    (folder / "..data").symlink_to(version.name)
+    for each, rights in ((version, 0o2755), (folder, 0o3777)):
+        os.chown(each, 0, group)
+        each.chmod(rights)
+    return folder
+
+
+def test_it_runs_as_the_deployment_says(images, database, kafka, topic, tmp_path):
+    objects = decode("kubernetes", *sorted((ROOT / "relay/packaging/kubernetes").glob("*.yaml")))
+    named = {(each["kind"], each["metadata"]["name"]): each for each in objects}
+    pod = named["Deployment", "outbox-relay"]["spec"]["template"]["spec"]
+    container, = pod["containers"]
+    account = pod["securityContext"]
+    port = free_port()
+    own = {"relay.ini": named["ConfigMap", "outbox-relay"]["data"]["relay.ini"].replace("9187", str(port)).replace(
+        "kafka-1.example.com:9092", kafka.bootstrap), "dsn": database.dsn + "\n"}
+    options = []
+    for mount in container["volumeMounts"]:
+        volume, = (each for each in pod["volumes"] if each["name"] == mount["name"])
+        source = volume.get("configMap") or volume["secret"]
+        kind, field = ("ConfigMap", "data") if "configMap" in volume else ("Secret", "stringData")
+        files = named[kind, source.get("name") or source["secretName"]][field]
+        folder = kubelet_volume(tmp_path / mount["name"], {name: own[name] for name in files}, source["defaultMode"],
+                                account["fsGroup"])
+        options += ["--volume", f"{folder}:{mount['mountPath']}:ro"]
+    options += [word for each in container["env"] for word in ("--env", f"{each['name']}={each['value']}")]
+    relay = images.start(IMAGE, *container["args"], options=(
+        *LOCKED_DOWN, "--user", f"{account['runAsUser']}:{account['runAsGroup']}", "--group-add", account["fsGroup"],
+        "--memory", container["resources"]["limits"]["memory"].replace("Mi", "m"), *options))
+
+    def probe(name):
+        return urlopen(f"http://127.0.0.1:{port}{container[name]['httpGet']['path']}", timeout=5).status == 200
+
+    wait_for(lambda: port_answers(port) or relay.state["Status"] == "exited", 60, relay.output)
+    assert probe("startupProbe")
+    database.execute("insert into outbox.message (topic, payload) values (%s, '{}')", (topic,))
+    wait_for(lambda: count_records(kafka.bootstrap, [topic]) == 1, 60, relay.output)
+    assert probe("readinessProbe")
+    assert relay.execute(*container["livenessProbe"]["exec"]["command"])[0] == 0
+    assert "file_open_to_others" not in relay.output()
+    assert relay.stop(pod["terminationGracePeriodSeconds"]) == 0
