@@ -17,7 +17,7 @@ METRICS = ROOT / "docs/reference/metrics.md"
 @pytest.fixture(scope="module")
 def promtool():
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    program = os.path.join(home, "outbox-relay", "promtool-1", "promtool")
+    program = os.path.join(home, "outbox-relay", "prometheus-1", "promtool")
     assert os.access(program, os.X_OK), "promtool is missing: tests/support/install.sh tools"
 
     def run(*words):

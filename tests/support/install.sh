@@ -13,7 +13,7 @@ fakeredis_home=$cache/fakeredis-2.40.0 # and redis.py there
 redisbloom_home=$cache/redisbloom-2.8.2 # and redis.py there
 sdks_home=$cache/python-sdks-1         # and test_deliver_sdks.py there
 cyclonedx=$cache/cyclonedx-11.12.0     # and tests/heavy/test_supply_chain.py there
-promtool=$cache/promtool-1/promtool    # and test_alerts.py there
+prometheus=$cache/prometheus-1         # and test_alerts.py there
 
 declare -A packages=(
 	[build]="gcc libc6-dev meson ninja-build pkg-config python3 libpq-dev librdkafka-dev
@@ -193,21 +193,21 @@ fetch_cyclonedx() {
 	fetch_venv "$cyclonedx" 'cyclonedx-python-lib[json-validation]==11.12.0'
 }
 
-# The program that checks alert rules, from Debian's package prometheus. The package itself would
-# start a server.
-fetch_promtool() {
-	[ -x "$promtool" ] && return 0
-	echo "install: promtool of Debian's prometheus (about 20 MB) into ${promtool%/*}"
+# Prometheus, and the program that checks its rules, from Debian's package. The package itself would start a server.
+fetch_prometheus() {
+	[ -d "$prometheus" ] && return 0
+	echo "install: Debian's prometheus (about 35 MB) into $prometheus"
 	mkdir -p "$cache"
 	local fresh
-	fresh=$(mktemp -d "${promtool%/*}.XXXXXX")
+	fresh=$(mktemp -d "$prometheus.XXXXXX")
 	if ! (cd "$fresh" && apt-get -q -o APT::Sandbox::User=root download prometheus && dpkg-deb -x prometheus_*.deb . &&
-		mv usr/bin/promtool . && rm -rf usr etc lib var prometheus_*.deb) </dev/null >/dev/null; then
+		mv usr/bin/prometheus usr/bin/promtool . && rm -rf usr etc lib var prometheus_*.deb) </dev/null >/dev/null; then
 		rm -rf "$fresh"
 		die "apt-get could not fetch prometheus (its message is above).
   Is the package source reachable (apt-get update)?"
 	fi
-	keep_folder "$fresh" "${promtool%/*}"
+	chmod 755 "$fresh"
+	keep_folder "$fresh" "$prometheus"
 }
 
 command -v dpkg-query >/dev/null ||
@@ -222,5 +222,5 @@ install_packages "${wanted[@]}"
 case " $* " in *" kafka "*) fetch_kafka ;; esac
 case " $* " in *" versions "*) fetch_librdkafka ;; esac
 case " $* " in *" redis "*) fetch_fakeredis && fetch_redisbloom ;; esac
-case " $* " in *" tools "*) fetch_sdks; fetch_promtool ;; esac
+case " $* " in *" tools "*) fetch_sdks; fetch_prometheus ;; esac
 case " $* " in *" packages "*) "$support/chroot.sh" fetch bookworm && fetch_cyclonedx ;; esac
