@@ -276,6 +276,7 @@ static void *run_deliver(void *context)
 {
 	struct deliver *deliver = context;
 
+	pthread_setname_np(pthread_self(), "deliver");
 	for (;;) {
 		int64_t now = clock_ms();
 
