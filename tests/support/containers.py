@@ -5,6 +5,7 @@ The base image is made from the bare system of chroot.sh, which has all files of
 """
 
 import atexit
+import contextlib
 import json
 import pathlib
 import subprocess
@@ -49,6 +50,12 @@ class Images:
     def inspect(self, name):
         found, = json.loads(self.podman("image", "inspect", name))
         return found
+
+    @contextlib.contextmanager
+    def files(self, name):
+        """The folder with all files of the image."""
+        yield pathlib.Path(self.podman("image", "mount", name).strip())
+        self.podman("image", "unmount", name)
 
     def run(self, image, *arguments, options=(), status=0):
         """Runs it to its end: the output."""
