@@ -139,7 +139,9 @@ def test_a_pod_has_no_rights_and_its_own_variables_only(one, pods, kind):
 
 
 def test_two_processes_and_time_to_hand_over(one, pods):
-    assert one("Deployment")["spec"]["replicas"] >= 2 and one("PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
+    budget = one("PodDisruptionBudget")["spec"]
+    assert one("Deployment")["spec"]["replicas"] >= 2 and budget["maxUnavailable"] == 1
+    assert budget["unhealthyPodEvictionPolicy"] == "AlwaysAllow"  # in an outage no pod is ready
     assert pods["Deployment"]["terminationGracePeriodSeconds"] >= max(LEASE, DRAIN) + HANDOVER
     assert pods["Deployment"]["serviceAccountName"] == one("ServiceAccount")["metadata"]["name"]
 

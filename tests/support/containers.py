@@ -25,7 +25,6 @@ class Images:
     def __init__(self):
         folder = pathlib.Path(temporary_folder("containers"))
         self.options = ["--root", folder / "root", "--runroot", folder / "run"]
-        self._built = folder / "built"
         self._containers = []
         atexit.register(self.close)
         system = subprocess.run([SCRIPT, "path", "bookworm"], check=True, capture_output=True, text=True).stdout.strip()

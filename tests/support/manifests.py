@@ -1,4 +1,7 @@
-"""Manifests of Kubernetes and files of Compose, decoded strictly by the Go types of their own projects."""
+"""Manifests of Kubernetes and files of Compose, decoded strictly by the Go types of their own projects.
+
+python3 -m support.manifests builds the programs, which takes a minute the first time.
+"""
 
 import hashlib
 import json
@@ -33,3 +36,7 @@ def decode(name, *files):
     if done.returncode:
         raise ValueError(done.stderr)
     return json.loads(done.stdout)
+
+
+if __name__ == "__main__":
+    program("kubernetes")
