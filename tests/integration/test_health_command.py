@@ -11,7 +11,7 @@ from support.relay import run_command
 from support.threads import Stopped, thread_of
 
 CONFIG = 78
-OUTAGE, OUTAGE_FULL = 80, 620  # seconds: longer than the limits of all loops except upkeep, which has 600
+OUTAGE, OUTAGE_FULL = 80, 620  # seconds: longer than all limits except those of upkeep and of an inbox, which are 600
 # It is called while the default partition holds rows.
 SLOW_REHOME = """
     CREATE OR REPLACE FUNCTION outbox.partition_rehome(of_table text, width interval) RETURNS text
@@ -87,6 +87,7 @@ def test_loops_of_lookback_and_deliver_that_stand_still_are_named(make_relay, tm
     """Each of them may take a minute for a turn."""
     with Kafka() as kafka, contextlib.ExitStack() as stopped:
         relay = make_relay(("run", "--config", everything(kafka, tmp_path)), bootstrap=kafka.bootstrap).wait_ready()
+        assert "[+] inbox of deliver billing: last turn " in relay.get("/livez?verbose")[1]
         for name in ("lookback-reader", "lookback-check", "deliver"):
             stopped.enter_context(Stopped(thread_of(relay.process.pid, name)))
         assert health(relay)[0] == 0
@@ -109,6 +110,16 @@ def test_upkeep_that_hangs_is_named(make_relay, database, topic):
     relay = make_relay().wait_ready()
     wait_for(lambda: health(relay)[0] != 0, 900, "a process that is not well", interval=5)
     assert "upkeep of postgres main: last turn" in health(relay)[2]
+
+
+@pytest.mark.full("waits for ten minutes, since the stores of an inbox may be slow")
+def test_an_inbox_that_hangs_is_named(make_relay, tmp_path):
+    with Kafka() as kafka:
+        relay = make_relay(("run", "--config", everything(kafka, tmp_path)), bootstrap=kafka.bootstrap).wait_ready()
+        with Stopped(thread_of(relay.process.pid, "inbox")):
+            wait_for(lambda: health(relay)[0] != 0, 900, "a process that is not well", interval=5)
+            assert "inbox of deliver billing: last turn" in health(relay)[2]
+        wait_for(lambda: health(relay)[0] == 0, 60, "a process that is well again")
 
 
 @pytest.mark.long
