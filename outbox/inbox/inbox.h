@@ -242,6 +242,7 @@ struct outbox_inbox_stats {
 	uint64_t in_progress; /* messages that a handler has */
 	int64_t oldest_ms;    /* since the oldest message in memory came; 0: none */
 	bool paused;          /* a topic is paused by outbox_inbox_pause */
+	int64_t turn_ms; /* since the last turn of its thread began: minutes mean that it hangs */
 	/* since it was opened */
 	uint64_t handled;    /* done by a handler */
 	uint64_t duplicates; /* dropped as copies, or reported as such by the handler */

@@ -155,19 +155,21 @@ static void run_turn(struct loop *loop)
 		wait_for_loop_work(loop);
 }
 
-static bool is_loop_over(struct loop *loop)
+/* False: it is to end. */
+static bool begin_loop_turn(struct loop *loop)
 {
 	pthread_mutex_lock(&loop->mutex);
-	bool over = loop->over || loop->ended;
+	bool goes_on = !loop->over && !loop->ended;
+	loop->turn_ms = clock_ms();
 	pthread_mutex_unlock(&loop->mutex);
-	return over;
+	return goes_on;
 }
 
 static void *run_inbox_loop(void *context)
 {
 	struct loop *loop = context;
 	pthread_setname_np(pthread_self(), "inbox");
-	while (!is_loop_over(loop))
+	while (begin_loop_turn(loop))
 		run_turn(loop);
 	subscription_close(loop->subscription);
 	loop_forget(loop);
@@ -269,6 +271,7 @@ struct loop *loop_create(
 
 bool loop_start(struct loop *loop, struct err *err)
 {
+	loop->turn_ms = clock_ms();
 	loop->runs = pthread_create(&loop->thread, NULL, run_inbox_loop, loop) == 0;
 	return loop->runs || err_set(err, ERR_RETRY, "no thread for an inbox");
 }
@@ -343,6 +346,8 @@ void loop_stats(struct loop *loop, struct outbox_inbox_stats *ret_stats)
 {
 	pthread_mutex_lock(&loop->mutex);
 	*ret_stats = loop->shown;
+	/* A loop that has ended turns no more, and is not stalled. */
+	ret_stats->turn_ms = loop->over || loop->ended ? 0 : clock_ms() - loop->turn_ms;
 	pthread_mutex_unlock(&loop->mutex);
 }
 

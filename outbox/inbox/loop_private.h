@@ -65,6 +65,7 @@ struct loop {
 	pthread_mutex_t mutex; /* guards the members below */
 	char **new_rules; /* given by loop_change_rules; the loop takes them at its next turn */
 	bool over, ended;
+	int64_t turn_ms; /* when the last turn began */
 	struct err why;
 	struct outbox_inbox_stats shown;
 	char **paused; /* topics; "" stands for all */

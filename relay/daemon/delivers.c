@@ -5,8 +5,10 @@
 #include "deliver_check.h"
 #include "logging.h"
 
-/* In addition to the time that a replaced consumer may take to end. */
-enum { STALLED_MS = 60000 };
+enum {
+	STALLED_MS = 60000,        /* and the time that a replaced consumer may take to end */
+	INBOX_STALLED_MS = 600000, /* a turn may wait for the stores of many partitions */
+};
 
 struct delivers {
 	const struct config *config;
@@ -149,18 +151,29 @@ bool delivers_ready(const struct delivers *delivers, struct text *report)
 	return all;
 }
 
+static bool is_deliver_part_live(
+    const char *what, const char *name, int64_t age, int64_t limit, struct text *report)
+{
+	bool live = age < limit;
+
+	text_addf(report, "[%s] %s %s: last turn %" PRId64 " ms ago\n", live ? "+" : "-", what,
+	    name, age);
+	return live;
+}
+
 bool delivers_live(const struct delivers *delivers, int64_t now, struct text *report)
 {
 	bool all = true;
 
 	for (int i = 0; i < delivers->config->deliver_count; i++) {
 		const struct config_deliver *section = &delivers->config->delivers[i];
-		int64_t age = now - deliver_status(delivers->sections[i]).turn_ms;
-		bool live = age < STALLED_MS + section->drain_ms;
+		const struct deliver_status status = deliver_status(delivers->sections[i]);
 
-		text_addf(report, "[%s] deliver %s: last turn %" PRId64 " ms ago\n",
-		    live ? "+" : "-", section->name, age);
-		all &= live;
+		all &= is_deliver_part_live("deliver", section->name, now - status.turn_ms,
+		    STALLED_MS + section->drain_ms, report);
+		if (status.inbox_turn_ms)
+			all &= is_deliver_part_live("inbox of deliver", section->name,
+			    now - status.inbox_turn_ms, INBOX_STALLED_MS, report);
 	}
 	return all;
 }

@@ -85,6 +85,7 @@ static void note_stats(struct deliver *deliver)
 	outbox_inbox_stats(deliver->inbox, &stats);
 	deliver_metrics_note(deliver->metrics, &stats, sender.figures.breaker);
 	pthread_mutex_lock(&deliver->mutex);
+	status->inbox_turn_ms = clock_ms() - stats.turn_ms;
 	status->partitions = stats.partitions;
 	status->blocked = stats.blocked;
 	status->messages = stats.messages;
@@ -102,6 +103,7 @@ static void note_closed(struct deliver *deliver)
 	pthread_mutex_lock(&deliver->mutex);
 	deliver->handled_before = status->handled;
 	deliver->dead_before = status->dead_letters;
+	status->inbox_turn_ms = 0;
 	status->partitions = status->blocked = 0;
 	status->messages = status->in_progress = 0;
 	pthread_mutex_unlock(&deliver->mutex);
@@ -276,6 +278,7 @@ static void *run_deliver(void *context)
 {
 	struct deliver *deliver = context;
 
+	pthread_setname_np(pthread_self(), "deliver");
 	for (;;) {
 		int64_t now = clock_ms();
 

@@ -41,10 +41,11 @@ const struct config_deliver *deliver_section(const struct deliver *deliver);
 /* A copy of the last status that its threads noted. */
 struct deliver_status {
 	bool ended;
-	bool works;      /* the inbox is open and can go on */
-	bool paused;     /* by deliver_pause */
-	char error[512]; /* why it does not work; "" */
-	int64_t turn_ms; /* clock_ms of the last turn of the one that turns least often */
+	bool works;            /* the inbox is open and can go on */
+	bool paused;           /* by deliver_pause */
+	char error[512];       /* why it does not work; "" */
+	int64_t turn_ms;       /* clock_ms of the last turn of the one that turns least often */
+	int64_t inbox_turn_ms; /* the same of the inbox; 0: none is open */
 	int partitions, blocked;
 	uint64_t messages; /* in memory */
 	uint64_t in_progress;

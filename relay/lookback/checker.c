@@ -727,6 +727,7 @@ static void *run_checker(void *context)
 {
 	struct checker *checker = context;
 
+	pthread_setname_np(pthread_self(), "lookback-check");
 	for (;;) {
 		int64_t now = clock_ms();
 

@@ -1070,6 +1070,7 @@ static void *run_reader(void *context)
 	struct reader *reader = context;
 	struct err err;
 
+	pthread_setname_np(pthread_self(), "lookback-reader");
 	pg_interrupt_by(reader->stop_fd);
 	while (!atomic_load(&reader->stop)) {
 		note_turn(reader);

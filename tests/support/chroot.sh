@@ -4,6 +4,7 @@
 #   chroot.sh fetch RELEASE           makes the bare system once, in the user's cache
 #   chroot.sh make RELEASE FOLDER     unpacks it
 #   chroot.sh run RELEASE FOLDER COMMAND…   runs a command in it
+#   chroot.sh path RELEASE            prints the path of its archive, and makes it first if need be
 #
 # The mirror, the proxy and the keys of Debian are those of the system. The network is the machine's own,
 # so that programs inside reach the servers of a test. Packages that apt downloads inside are kept in the
@@ -72,11 +73,12 @@ run() {
 }
 
 command=${1:-} release=${2:-}
-[[ $release =~ ^[a-z]+$ ]] || die "usage: chroot.sh fetch RELEASE | make RELEASE FOLDER | run RELEASE FOLDER COMMAND…"
+[[ $release =~ ^[a-z]+$ ]] || die "usage: chroot.sh fetch RELEASE | make RELEASE FOLDER | run RELEASE FOLDER COMMAND… | path RELEASE"
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/outbox-relay/debian-$release
 case $command in
 fetch) fetch ;;
 make) fetch && make "${3:?make needs a folder}" ;;
 run) run "${@:3}" ;;
+path) fetch && echo "$cache/system.tar" ;;
 *) die "unknown command $command" ;;
 esac

@@ -35,7 +35,7 @@ declare -A packages=(
 	[rust]="rustc-web cargo-web libc6-dev gcc pkg-config librdkafka-dev" # rustc itself is too old
 	[figures]="graphviz fonts-dejavu-core" # only docs/figures/draw
 	[filters]="golang-go openjdk-17-jdk-headless maven ca-certificates"
-	[packages]="dpkg-dev debhelper lintian mmdebstrap debian-archive-keyring git"
+	[packages]="dpkg-dev debhelper lintian mmdebstrap debian-archive-keyring git buildah podman runc"
 	[versions]="patchelf debian-archive-keyring xz-utils python3-venv"
 	[tools]="ccache systemd zstd spin mandoc zsh fish python3-pytest python3-pytest-xdist python3-jsonschema python3-yaml python3-grpcio python3-protobuf protobuf-compiler
 		libpostgresql-jdbc-java
