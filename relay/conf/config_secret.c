@@ -3,15 +3,17 @@
 #include "cleanup.h"
 #include "config_source.h"
 
-static char *read_secret(
-    const char *path, const char *directory, struct text *warnings, struct err *err)
+/* A relative path is one inside the directory, if there is one. */
+static char *full_path(const char *path, const char *directory)
 {
-	owned_text char *inside = NULL;
+	return *path != '/' && directory ? xformat("%s/%s", directory, path) : xstrdup(path);
+}
+
+static char *read_secret(const char *path, struct text *warnings, struct err *err)
+{
 	char *secret;
 	size_t length;
 
-	if (*path != '/' && directory)
-		path = inside = xformat("%s/%s", directory, path);
 	secret = config_source_read_file(path, warnings, err);
 	if (!secret)
 		return NULL;
@@ -27,7 +29,7 @@ static bool read_entry(struct config_section *section, const struct config_entry
     const char *directory, struct text *warnings, struct err *err)
 {
 	owned_text char *key = config_source_other_key(entry->key), *secret = NULL;
-	owned_text char *origin = xstrdup(entry->origin), *file = xstrdup(entry->value);
+	owned_text char *origin = xstrdup(entry->origin), *file = NULL;
 	struct err reason;
 
 	if (!*entry->value)
@@ -38,7 +40,8 @@ static bool read_entry(struct config_section *section, const struct config_entry
 		return config_source_fail(err, origin, section, entry->key,
 		    "%s is set as well, at %s; keep one of them", key,
 		    config_source_entry(section, key)->origin);
-	secret = read_secret(entry->value, directory, warnings, &reason);
+	file = full_path(entry->value, directory);
+	secret = read_secret(file, warnings, &reason);
 	if (!secret)
 		return config_source_fail(err, origin, section, entry->key, "%s", reason.message);
 	config_source_put(section, key, secret, origin, entry->from_environ);
