@@ -82,6 +82,9 @@ struct http_header {
 /* Files in PEM; NULL: the system's authorities, no certificate of our own. */
 struct http_tls {
 	const char *ca_file, *certificate_file, *key_file;
+	/* The key of ca_file, for errors; NULL: "tls_ca". Not copied: lives as long as the client.
+	 */
+	const char *ca_key;
 };
 
 struct http_limits {
@@ -154,7 +157,8 @@ int http_client_in_flight(const struct http_client *client);
  *   address_refused  every address of the host is refused (the text says why: http_guard_address)
  *   connect          refused, unreachable
  *   connect_timeout  no connection in time, TLS included
- *   tls              the certificate is not trusted, no common version, our own files are bad
+ *   tls              the certificate is not trusted, no common version, our own files are bad; the
+ *                    error names the cure
  *   internal         out of memory or descriptors
  * Sent, as a rule (tls and closed may come before the first byte left: look at `sent`):
  *   timeout          no whole answer in time

@@ -1,7 +1,9 @@
 #include "http_private.h"
 
+#include <openssl/x509_vfy.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include "logging.h"
 
 enum { LOGGED_BYTES = 65536 };
@@ -100,6 +102,51 @@ static void log_refused_target(struct http_client *client, const char *place, co
 	    {"cure", LOG_TEXT("add its address to networks of the section")});
 }
 
+/* A peer that refuses our certificate by TLS 1.3 does so when the handshake is over on our side. */
+static bool is_shut_after_handshake(const struct exchange *exchange)
+{
+	char *scheme = NULL;
+	long connections = 0;
+
+	curl_easy_getinfo(exchange->easy, CURLINFO_SCHEME, &scheme);
+	curl_easy_getinfo(exchange->easy, CURLINFO_NUM_CONNECTS, &connections);
+	return text_equal(exchange->response.failure, "closed") && connections > 0 && scheme &&
+	       strcasecmp(scheme, "https") == 0 && http_exchange_received(exchange) == 0;
+}
+
+/* The authority is not trusted, or the chain to it is not whole. */
+static bool is_authority_unknown(long verified)
+{
+	return verified == X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT ||
+	       verified == X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY ||
+	       verified == X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE ||
+	       verified == X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT ||
+	       verified == X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN;
+}
+
+/* The cure of a failure by a certificate; NULL: the failure has another reason. The caller frees.
+ */
+static char *certificate_cure(const struct exchange *exchange, CURLcode code, const char *what)
+{
+	static const char client[] = "correct tls_certificate and tls_key";
+	long verified = X509_V_OK;
+
+	curl_easy_getinfo(exchange->easy, CURLINFO_SSL_VERIFYRESULT, &verified);
+	if (code == CURLE_SSL_CERTPROBLEM)
+		return xstrdup(client);
+	if (code == CURLE_SSL_CACERT_BADFILE)
+		return xformat("correct %s", exchange->ca_key);
+	if (code == CURLE_PEER_FAILED_VERIFICATION && is_authority_unknown(verified))
+		return xformat("set %s to its certificate authority", exchange->ca_key);
+	if (code == CURLE_PEER_FAILED_VERIFICATION && strstr(what, "subject"))
+		return xstrdup("write the URL with a name that its certificate has");
+	if (code == CURLE_PEER_FAILED_VERIFICATION)
+		return xstrdup("give the peer a valid certificate, or correct a wrong clock");
+	if (is_shut_after_handshake(exchange) || strstr(what, "alert"))
+		return xformat("if the peer wants a client certificate, %s", client);
+	return NULL;
+}
+
 void http_failure_tell(struct exchange *exchange, CURLcode code)
 {
 	struct http_response *response = &exchange->response;
@@ -118,6 +165,10 @@ void http_failure_tell(struct exchange *exchange, CURLcode code)
 	else if (exchange->given_up)
 		snprintf(response->error, sizeof response->error,
 		    "%s: the answer was given up (%s)", place, exchange->given_up);
-	else
-		snprintf(response->error, sizeof response->error, "%s: %s", place, what);
+	else {
+		owned_text char *cure = certificate_cure(exchange, code, what);
+
+		snprintf(response->error, sizeof response->error, "%s: %s%s%s", place, what,
+		    cure ? "; " : "", cure ? cure : "");
+	}
 }

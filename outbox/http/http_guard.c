@@ -217,6 +217,13 @@ bool http_guard_url(
 	return read_url(url, &parts, ret_refusal) && is_listed(list, &parts, ret_refusal);
 }
 
+bool http_guard_form(const char *url, struct refusal *ret_refusal)
+{
+	OWNED(parts_finish) struct parts parts = {0};
+
+	return read_url(url, &parts, ret_refusal);
+}
+
 /* Removes the "*." before the host, since a URL cannot have it. Returns whether there was one. */
 static bool cut_star(char *url)
 {

@@ -54,6 +54,9 @@ void http_destinations_finish(struct http_destinations *list);
 bool http_guard_url(
     const struct http_destinations *list, const char *url, struct refusal *ret_refusal) MUST_CHECK;
 
+/* Only the form of the URL: the operator's own may go anywhere. The codes are the same. */
+bool http_guard_form(const char *url, struct refusal *ret_refusal) MUST_CHECK;
+
 /* --- addresses --------------------------------------------------------------------------- */
 
 struct http_network {

@@ -4,6 +4,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include "cleanup.h"
+#include "http_private.h"
 
 static bool refuse_peer_key(struct err *err, const char **ret_key, const char *key, const char *why)
 {
@@ -11,16 +13,12 @@ static bool refuse_peer_key(struct err *err, const char **ret_key, const char *k
 	return err_set(err, ERR_CONFIG, "%s", why);
 }
 
-/* An empty list refuses every URL, and a well-formed one only because it is not listed. */
 static bool check_peer_url(const char *url, const char **ret_key, struct err *err)
 {
-	static const struct http_destinations nowhere;
 	struct refusal refusal;
 
-	if (!url[0] || http_guard_url(&nowhere, url, &refusal) ||
-	    text_equal(refusal.code, "not_listed"))
-		return true;
-	return refuse_peer_key(err, ret_key, "url", refusal.text);
+	return !url[0] || http_guard_form(url, &refusal) ||
+	       refuse_peer_key(err, ret_key, "url", refusal.text);
 }
 
 static bool set_networks(
@@ -52,20 +50,22 @@ static bool set_secrets(struct http_peer *peer, const struct http_peer_texts *te
 	       add_secret(peer, "old_secret", texts->old_secret, ret_key, err);
 }
 
+bool http_file_check(const char *path, struct err *err)
+{
+	owned_file FILE *file = fopen(path, "re");
+
+	return (file && fgetc(file) != EOF) ||
+	       err_set(err, ERR_CONFIG, "%.300s cannot be read: %s", path,
+		   file && !ferror(file) ? "it is empty" : strerror(errno));
+}
+
 /* Reports a file that cannot be read once, at the start; libcurl would do so at each request. */
 static bool set_file(
     const char *path, const char *key, const char **ret_path, const char **ret_key, struct err *err)
 {
 	*ret_path = path[0] ? path : NULL;
-	if (!path[0])
-		return true;
-
-	owned_file FILE *file = fopen(path, "re");
-	if (file && fgetc(file) != EOF)
-		return true;
 	*ret_key = key;
-	return err_set(err, ERR_CONFIG, "%.300s cannot be read: %s", path,
-	    file && !ferror(file) ? "it is empty" : strerror(errno));
+	return !path[0] || http_file_check(path, err);
 }
 
 static bool set_peer_tls(struct http_peer *peer, const struct http_peer_texts *texts,

@@ -36,6 +36,7 @@ struct exchange {
 	bool tried;           /* the guard allowed an address */
 	const char *refused;  /* why the guard refused the last address that it refused */
 	const char *given_up; /* why the client gave the request up itself */
+	const char *ca_key;   /* http_tls.ca_key */
 	int64_t started_us, expires_at;
 	int64_t slow_at;        /* end of the current stretch; 0: none has begun */
 	size_t slow_bytes_then; /* bytes received when the stretch began */
@@ -70,12 +71,17 @@ void http_exchange_reset(struct exchange *exchange);
 /* Bytes of the answer so far. */
 size_t http_exchange_received(const struct exchange *exchange);
 
+/* NULL: a request may have this header; otherwise why it may not. */
+const char *http_header_problem(const struct http_header *header);
 /* ERR_REJECT as http_client_send says. */
 bool http_request_check(const struct http_request *request, struct err *err) MUST_CHECK;
 /* False: out of memory. */
 bool http_request_set(struct exchange *exchange, const struct http_request *request) MUST_CHECK;
 /* Sets the request again, to be sent on a new connection. False: out of memory. */
 bool http_request_set_anew(struct exchange *exchange) MUST_CHECK;
+
+/* False (ERR_CONFIG): the file cannot be read, or is empty. It may block. */
+bool http_file_check(const char *path, struct err *err) MUST_CHECK;
 
 /* Fills in failure and error of the response; its `sent` must be set already. */
 void http_failure_tell(struct exchange *exchange, CURLcode code);

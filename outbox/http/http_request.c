@@ -3,7 +3,7 @@
 #include <strings.h>
 #include "clock.h"
 
-/* A changed file of authorities takes effect within this time. */
+/* Changed authorities of the system take effect within this time. */
 enum { AUTHORITIES_KEPT_S = 300 };
 
 /* Is it a token of RFC 9110? */
@@ -37,18 +37,25 @@ static bool name_is_ours(const char *name)
 	return false;
 }
 
+const char *http_header_problem(const struct http_header *header)
+{
+	if (!name_is_good(header->name))
+		return "its name is not the name of a header";
+	if (!value_is_good(header->value))
+		return "its value holds a control character";
+	return name_is_ours(header->name) ? "the HTTP client sets it itself" : NULL;
+}
+
 bool http_request_check(const struct http_request *request, struct err *err)
 {
 	const struct http_limits *limits = &request->limits;
 
 	for (size_t i = 0; i < request->header_count; i++) {
-		const struct http_header *header = &request->headers[i];
-		if (!name_is_good(header->name) || !value_is_good(header->value))
-			return err_set(err, ERR_REJECT,
-			    "header %zu of the request has a name or a value that is none", i + 1);
-		if (name_is_ours(header->name))
-			return err_set(err, ERR_REJECT,
-			    "the header %s of a request is not the caller's to set", header->name);
+		const char *problem = http_header_problem(&request->headers[i]);
+
+		if (problem)
+			return err_set(
+			    err, ERR_REJECT, "header %zu of the request: %s", i + 1, problem);
 	}
 	if (limits->timeout_ms < 1 || limits->connect_timeout_ms < 1 || limits->slow_bytes < 0 ||
 	    (limits->slow_bytes && limits->slow_ms < 1))
@@ -114,8 +121,9 @@ static bool set_request_headers(struct exchange *exchange, const struct http_req
 #define SET(option, value) (good &= curl_easy_setopt(easy, option, value) == CURLE_OK)
 
 /*
- * A configured file of authorities replaces the system's. libcurl caches the authorities only if no
- * folder is set; without the cache it would read the system's hundreds for every connection.
+ * A configured file of authorities replaces the system's, and is read for each connection, so that
+ * it can be changed. libcurl caches authorities only if no folder is set; without the cache it
+ * would read the system's hundreds for every connection.
  */
 static bool set_request_tls(struct exchange *exchange, const struct http_tls *tls)
 {
@@ -127,10 +135,11 @@ static bool set_request_tls(struct exchange *exchange, const struct http_tls *tl
 
 	if (!tls)
 		tls = &none;
+	exchange->ca_key = tls->ca_key ? tls->ca_key : "tls_ca";
 	file = tls->ca_file ? tls->ca_file : client->ca_file;
 	SET(CURLOPT_CAINFO, file);
 	SET(CURLOPT_CAPATH, file ? NULL : client->ca_path);
-	SET(CURLOPT_CA_CACHE_TIMEOUT, (long)AUTHORITIES_KEPT_S);
+	SET(CURLOPT_CA_CACHE_TIMEOUT, tls->ca_file ? 0L : (long)AUTHORITIES_KEPT_S);
 	SET(CURLOPT_SSLCERT, tls->certificate_file);
 	SET(CURLOPT_SSLKEY, tls->key_file);
 	return good;

@@ -110,15 +110,13 @@ static bool split_entry(const char *text, struct service_entry *ret_entry, struc
 static bool check_entry(
     const struct service_url *url, const struct service_entry *entry, struct err *err)
 {
-	static const struct http_destinations nowhere;
 	bool is_v6 = strchr(entry->host, ':');
 	owned_text char *whole = xformat("http://%s%s%s:%d%s", is_v6 ? "[" : "", entry->host,
 	    is_v6 ? "]" : "", entry->port ? entry->port : 1, url->path);
 	struct refusal refusal;
 
-	if (http_guard_url(&nowhere, whole, &refusal) || text_equal(refusal.code, "not_listed"))
-		return true;
-	return err_set(err, ERR_CONFIG, "%s; %s", refusal.text, forms);
+	return http_guard_form(whole, &refusal) ||
+	       err_set(err, ERR_CONFIG, "%s; %s", refusal.text, forms);
 }
 
 static bool read_literal(const struct service_entry *entry, struct service_address *ret_address)

@@ -31,6 +31,17 @@ static bool set_section(const struct config *config, void *item, const struct co
 	return true;
 }
 
+/* config_secret_read has put the content of the file under the key without _file. */
+static void note_file(
+    const struct config_section *section, void *item, const struct config_row *row)
+{
+	owned_text char *key = config_source_other_key(row->key);
+	const struct config_entry *entry = config_source_entry(section, key);
+
+	if (row->offset && entry && entry->file)
+		*(char **)((char *)item + row->offset) = xstrdup(entry->file);
+}
+
 static bool set_value(const struct config *config, const struct config_section *section, void *item,
     const struct config_row *row, struct err *err)
 {
@@ -39,9 +50,10 @@ static bool set_value(const struct config *config, const struct config_section *
 	struct err reason;
 	bool done;
 
-	/* config_secret_read has put the content of the file under the key without _file */
-	if (row->type == CONFIG_FILE)
+	if (row->type == CONFIG_FILE) {
+		note_file(section, item, row);
 		return true;
+	}
 	done = row->type == CONFIG_SECTION ? set_section(config, item, row, value, &reason)
 					   : config_value_set(item, row, value, &reason);
 	return done || config_source_fail(err, entry ? entry->origin : section->origin, section,

@@ -65,6 +65,15 @@ struct config_topic {
 	enum topic_headers headers;
 };
 
+/* Headers and tokens of requests to a business: http_credentials.h. */
+struct config_credentials {
+	struct config_list headers;                  /* "Name: value" each */
+	char *headers_file;                          /* that they were read from; NULL: none */
+	char *token_url, *client_id, *client_secret; /* "": none */
+	char *client_secret_file;                    /* as headers_file */
+	char *scope, *audience, *token_ca;
+};
+
 /* A business that the relay asks about undecided messages, and how. */
 struct config_check {
 	char *name;
@@ -77,7 +86,8 @@ struct config_check {
 	struct config_list types; /* types whose messages may use this section; empty: any */
 	char *allow;    /* destinations that messages may bring, for http_destinations_parse */
 	char *networks; /* allowed addresses that are not public, for http_networks_parse */
-	char *secret, *old_secret;                /* whsec_..., "": unsigned, none */
+	char *secret, *old_secret; /* whsec_..., "": unsigned, none */
+	struct config_credentials credentials;
 	char *tls_ca, *tls_certificate, *tls_key; /* paths; "": the system's, none */
 	int64_t timeout_ms, connect_timeout_ms;
 	int64_t max_answer;     /* bytes */
@@ -148,6 +158,7 @@ struct config_deliver {
 	int64_t max_answer; /* bytes */
 	char *networks;     /* for http_networks_parse */
 	char *secret, *old_secret;
+	struct config_credentials credentials;
 	char *tls_ca, *tls_certificate, *tls_key;
 	int64_t rate; /* maximum requests per second; 0: no limit */
 	int64_t retry_after_max_ms;

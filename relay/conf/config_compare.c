@@ -1,4 +1,5 @@
 #include <string.h>
+#include "cleanup.h"
 #include "config_rows.h"
 #include "client_files.h"
 #include "config_value.h"
@@ -58,6 +59,15 @@ static void compare_in_flight(
 		add_difference(out, CONFIG_PUBLISHER, running->settings.name, "max_in_flight", "");
 }
 
+/* The value comes from a file that the program itself reads again. */
+static bool is_read_again(const void *item, const struct config_row *row)
+{
+	owned_text char *key = xformat("%s_file", row->key);
+	const struct config_row *file = config_rows_find(row->kind, key);
+
+	return file && file->offset && *(char *const *)((const char *)item + file->offset);
+}
+
 static void compare_items(
     enum config_kind kind, const void *running, const void *fresh, struct text *out)
 {
@@ -65,7 +75,8 @@ static void compare_items(
 		const struct config_row *row = &config_rows[i];
 		/* a reloadable key is applied at once, so it needs no restart */
 		if (row->kind == kind && !row->reloadable &&
-		    !config_value_equal(running, fresh, row))
+		    !config_value_equal(running, fresh, row) &&
+		    !(is_read_again(running, row) && is_read_again(fresh, row)))
 			add_difference(out, kind, item_name(kind, running), row->key, "");
 	}
 	if (kind == CONFIG_PUBLISHER)

@@ -219,15 +219,14 @@ bool config_rules_read(const char *path, struct config_list *ret_rules, struct e
 	return true;
 }
 
-/* For errors in its lines. An empty file would end all limits. */
-static bool note_rules_file(
-    const struct config_source *source, struct config_deliver *deliver, struct err *err)
+/* An empty file would end all limits. */
+static bool check_rules_file(
+    const struct config_source *source, const struct config_deliver *deliver, struct err *err)
 {
 	const struct config_section *section =
 	    config_source_find(source, CONFIG_DELIVER, deliver->name);
 	const struct config_entry *entry = config_source_entry(section, "rules");
 
-	deliver->rules_file = entry ? xstrdup(entry->file) : NULL;
 	return !entry || !entry->file || !has_no_rules(entry->value) ||
 	       config_source_refuse(err, source, CONFIG_DELIVER, deliver->name, "rules",
 		   "%s " EMPTY_RULES, entry->file);
@@ -240,7 +239,7 @@ bool config_deliver_finish(
 		struct config_deliver *deliver = &config->delivers[i];
 
 		derive_deliver_settings(deliver);
-		if (!note_rules_file(source, deliver, err) ||
+		if (!check_rules_file(source, deliver, err) ||
 		    !check_deliver_topics(source, deliver, err) ||
 		    !check_batch(source, deliver, err) || !check_failures(source, deliver, err) ||
 		    !compare_with_lookbacks(config, source, deliver, err))
@@ -261,6 +260,5 @@ void config_deliver_free(struct config *config)
 		for (struct outbox_inbox_retry_topic *step = steps; step && step->topic; step++)
 			free((char *)step->topic);
 		free(steps);
-		free(config->delivers[i].rules_file);
 	}
 }

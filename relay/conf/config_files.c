@@ -70,9 +70,10 @@ static bool check_configured_path(
 }
 
 static bool check_tls(const char *ca, const char *certificate, const char *key,
-    struct config *config, struct err *err)
+    const struct config_credentials *credentials, struct config *config, struct err *err)
 {
 	return check_configured_path(ca, false, &config->warnings, err) &&
+	       check_configured_path(credentials->token_ca, false, &config->warnings, err) &&
 	       check_configured_path(certificate, false, &config->warnings, err) &&
 	       check_configured_path(key, true, &config->warnings, err);
 }
@@ -103,14 +104,15 @@ bool config_files_finish(struct config *config, struct err *err)
 	for (int i = 0; i < config->check_count; i++) {
 		const struct config_check *check = &config->checks[i];
 
-		if (!check_tls(check->tls_ca, check->tls_certificate, check->tls_key, config, err))
+		if (!check_tls(check->tls_ca, check->tls_certificate, check->tls_key,
+			&check->credentials, config, err))
 			return err_prefix(err, "[check \"%s\"]", check->name);
 	}
 	for (int i = 0; i < config->deliver_count; i++) {
 		const struct config_deliver *deliver = &config->delivers[i];
 
-		if (!check_tls(
-			deliver->tls_ca, deliver->tls_certificate, deliver->tls_key, config, err))
+		if (!check_tls(deliver->tls_ca, deliver->tls_certificate, deliver->tls_key,
+			&deliver->credentials, config, err))
 			return err_prefix(err, "[deliver \"%s\"]", deliver->name);
 	}
 	return true;

@@ -51,7 +51,8 @@ struct config_row {
 	enum config_kind kind;
 	const char *key;
 	enum config_type type;
-	size_t offset; /* in the struct of the section */
+	size_t offset; /* in the struct of the section; a CONFIG_FILE with 0 has no member for its
+			  path */
 	const char *default_value;
 	int64_t low, high;          /* integers, durations, bytes */
 	const char *const *choices; /* NULL-terminated */

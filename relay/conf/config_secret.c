@@ -3,18 +3,11 @@
 #include "cleanup.h"
 #include "config_source.h"
 
-/* A relative path is one inside the directory, if there is one. */
-static char *full_path(const char *path, const char *directory)
-{
-	return *path != '/' && directory ? xformat("%s/%s", directory, path) : xstrdup(path);
-}
-
 static char *read_secret(const char *path, struct text *warnings, struct err *err)
 {
-	char *secret;
+	char *secret = config_source_read_file(path, warnings, err);
 	size_t length;
 
-	secret = config_source_read_file(path, warnings, err);
 	if (!secret)
 		return NULL;
 
@@ -29,7 +22,10 @@ static bool read_entry(struct config_section *section, const struct config_entry
     const char *directory, struct text *warnings, struct err *err)
 {
 	owned_text char *key = config_source_other_key(entry->key), *secret = NULL;
-	owned_text char *origin = xstrdup(entry->origin), *file = NULL;
+	owned_text char *origin = xstrdup(entry->origin);
+	owned_text char *file = *entry->value != '/' && directory
+				    ? xformat("%s/%s", directory, entry->value)
+				    : xstrdup(entry->value);
 	struct err reason;
 
 	if (!*entry->value)
@@ -40,7 +36,6 @@ static bool read_entry(struct config_section *section, const struct config_entry
 		return config_source_fail(err, origin, section, entry->key,
 		    "%s is set as well, at %s; keep one of them", key,
 		    config_source_entry(section, key)->origin);
-	file = full_path(entry->value, directory);
 	secret = read_secret(file, warnings, &reason);
 	if (!secret)
 		return config_source_fail(err, origin, section, entry->key, "%s", reason.message);

@@ -357,7 +357,7 @@ static bool is_list(const struct config_row *row)
 
 void config_value_free(void *item, const struct config_row *row)
 {
-	if (is_text_row(row))
+	if (is_text_row(row) || (row->type == CONFIG_FILE && row->offset))
 		replace_text(item, row, NULL);
 	if (is_list(row))
 		config_list_finish(list_at(item, row));

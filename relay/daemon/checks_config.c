@@ -65,6 +65,8 @@ static bool check_services(const struct config *config, struct err *err)
 		if (check->transport != CHECK_SQL &&
 		    (!check_section_url("check", check->origin, check->name, "url", check->url,
 			 check->networks, err) ||
+			!check_section_url("check", check->origin, check->name, "token_url",
+			    check->credentials.token_url, check->networks, err) ||
 			!check_allowed_urls(check, err)))
 			return false;
 	}
@@ -78,7 +80,9 @@ static bool check_delivers(const struct config *config, struct err *err)
 
 		if (!deliver_check(deliver, err) ||
 		    !check_section_url("deliver", deliver->origin, deliver->name, "url",
-			deliver->url, deliver->networks, err))
+			deliver->url, deliver->networks, err) ||
+		    !check_section_url("deliver", deliver->origin, deliver->name, "token_url",
+			deliver->credentials.token_url, deliver->networks, err))
 			return false;
 	}
 	return true;

@@ -28,8 +28,11 @@ static void check_deliver_section(struct checks *checks, const struct config_del
 	/* The URL of a section that is wrong is not connected to. */
 	if (!deliver_check(section, &err))
 		add_check_finding(report, place, section, &err);
-	else
+	else {
 		checks_reach(report, place, section->url, section->networks);
+		checks_credentials(report, place, "deliver", section->name, &section->credentials,
+		    section->networks);
+	}
 	if (!section->secret[0])
 		preflight_add(report, PREFLIGHT_WARN, place, "set secret_file",
 		    "requests are not signed: the application cannot tell who asks");

@@ -234,7 +234,6 @@ static void add_service_failure(
 static void check_service_url(const struct service *service)
 {
 	const char *url = service->check->url;
-	struct http_destinations none = {0};
 	struct refusal refusal;
 
 	if (!*url && !*service->check->allow)
@@ -244,9 +243,7 @@ static void check_service_url(const struct service *service)
 	if (service_url_is(url))
 		checks_reach_service(service->report, service->place, url,
 		    service->check->name_servers, service->check->networks);
-	/* an empty list refuses every URL; this is its refusal of a well-formed URL */
-	else if (*url && !http_guard_url(&none, url, &refusal) &&
-		 !text_equal(refusal.code, "not_listed"))
+	else if (*url && !http_guard_form(url, &refusal))
 		preflight_add(
 		    service->report, PREFLIGHT_FAIL, service->place, NULL, "url: %s", refusal.text);
 	else if (*url && service->check->transport != CHECK_SQL)
@@ -311,6 +308,8 @@ static void check_requests(const struct service *service)
 	check_service_url(service);
 	check_destinations(service);
 	check_secrets(service);
+	checks_credentials(service->report, service->place, "check", check->name,
+	    &check->credentials, check->networks);
 	check_file(service, "tls_ca", check->tls_ca);
 	check_file(service, "tls_certificate", check->tls_certificate);
 	check_file(service, "tls_key", check->tls_key);

@@ -2,6 +2,7 @@
 
 #include <string.h>
 #include "cleanup.h"
+#include "config_credentials.h"
 #include "http_reach.h"
 
 enum { REACH_MS = 3000 };
@@ -80,4 +81,25 @@ bool checks_reach_literal(const char *url, const char *networks, struct text *re
 	cure = missing_line(networks, &refused);
 	text_addf(ret_what, "; %s", cure);
 	return false;
+}
+
+void checks_credentials(struct preflight *report, const char *place, const char *kind,
+    const char *name, const struct config_credentials *keys, const char *networks)
+{
+	struct http_networks allowed = {0};
+	const char *key;
+	struct err err;
+	struct http_credentials *credentials =
+	    config_credentials_open(keys, kind, name, &key, &err);
+
+	if (!credentials) {
+		preflight_add(report, PREFLIGHT_FAIL, place, NULL, "%s: %s", key, err.message);
+		return;
+	}
+	/* a list that is wrong is a finding of its own */
+	if (http_networks_parse(networks, &allowed, &err) &&
+	    !http_credentials_try(credentials, &allowed, &err))
+		preflight_add(report, PREFLIGHT_FAIL, place, NULL, "no token: %s", err.message);
+	http_networks_finish(&allowed);
+	http_credentials_close(credentials);
 }

@@ -1,5 +1,6 @@
 #pragma once
 /* Whether the services of [deliver] and [check] sections can be reached. Blocking. */
+#include "config.h"
 #include "preflight.h"
 #include "text.h"
 
@@ -15,3 +16,6 @@ void checks_reach(
 /* The same for a URL that service_url_is accepts. */
 void checks_reach_service(struct preflight *report, const char *place, const char *url,
     const char *name_servers, const char *networks);
+/* Reads the credentials of a section, and requests a token. kind: "deliver", "check". */
+void checks_credentials(struct preflight *report, const char *place, const char *kind,
+    const char *name, const struct config_credentials *keys, const char *networks);

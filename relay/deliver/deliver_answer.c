@@ -92,9 +92,15 @@ static struct deliver_verdict verdict_of_status(
 	    is_passing(status) ? OUTBOX_INBOX_RETRY : OUTBOX_INBOX_DEAD};
 }
 
-static enum breaker_outcome outcome_of_status(int status)
+/* 401: the password or the token of the relay is wrong, or was changed just now. */
+static bool is_shut_out(const struct deliver_judge *judge, int status)
 {
-	return is_passing(status) ? BREAKER_FAILURE : BREAKER_SUCCESS;
+	return status == 401 && judge->has_credentials;
+}
+
+static enum breaker_outcome outcome_of_status(const struct deliver_judge *judge, int status)
+{
+	return is_passing(status) || is_shut_out(judge, status) ? BREAKER_FAILURE : BREAKER_SUCCESS;
 }
 
 static const char *label_of(int status)
@@ -153,13 +159,15 @@ static void read_status_answer(struct deliver_answer *answer, const struct deliv
 	struct deliver_verdict verdict =
 	    verdict_of_status(judge, response->status, response->retry_after_ms);
 
+	if (is_shut_out(judge, response->status))
+		verdict = (struct deliver_verdict){OUTBOX_INBOX_WAIT, PAUSE_MS};
 	if (response->encoding && response->length)
 		set_reason(&verdict, "status %d: the body is encoded (%.40s)", response->status,
 		    response->encoding);
 	else
 		give_reason(&verdict, response->status, response->body, response->length);
 	set_verdicts(answer, &verdict);
-	answer->outcome = outcome_of_status(response->status);
+	answer->outcome = outcome_of_status(judge, response->status);
 	answer->label = label_of(response->status);
 	/* Perhaps one message alone caused the refusal of all. */
 	answer->apart = verdict.result == OUTBOX_INBOX_DEAD && answer->count > 1;

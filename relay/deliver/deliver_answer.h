@@ -5,6 +5,7 @@
  *
  *   2xx                        done
  *   409                        a duplicate
+ *   401 in spite of credentials they wait, and no attempt is spent: it is about the relay
  *   429, 503 with Retry-After  they wait for so long, and no attempt is spent
  *   429, 503, 408, other 5xx   tried again, as when no answer came
  *   other 4xx, 3xx             dead; of a batch: each of them is sent alone first, so that one that
@@ -51,7 +52,7 @@ struct deliver_answer {
 	bool apart;
 	/*
 	 * About the application as a whole. Each answer shows that it works, also a refusal, except
-	 * 408, 429, 5xx and malformed answers.
+	 * 401 in spite of credentials, 408, 429, 5xx and malformed answers.
 	 */
 	enum breaker_outcome outcome;
 	/* For the metrics: "2xx" to "5xx", "answer" for a malformed body, or the failure. */
@@ -61,6 +62,7 @@ struct deliver_answer {
 struct deliver_judge {
 	enum deliver_form form;
 	int64_t retry_after_max_ms;
+	bool has_credentials; /* the section has headers or a token of its own */
 };
 
 /* ids: those of the events that were sent, no two the same. The caller finishes *answer. */

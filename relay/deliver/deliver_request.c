@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include "http_credentials.h"
 #include "http_peer.h"
 
 enum { OWN_HEADERS = 3 };
@@ -11,9 +12,11 @@ static const char *copy_request_text(struct deliver_request *request, const char
 	return arena_text(&request->memory, text);
 }
 
-static void reserve_headers(struct deliver_request *request, size_t attributes)
+static void reserve_headers(
+    struct deliver_request *request, const struct deliver_wire *wire, size_t attributes)
 {
-	size_t most = attributes + OWN_HEADERS + HTTP_PEER_HEADERS;
+	size_t most = attributes + OWN_HEADERS + HTTP_PEER_HEADERS +
+		      (wire->has_credentials ? HTTP_CREDENTIALS_HEADERS : 0);
 
 	request->headers = arena_take(&request->memory, most * sizeof *request->headers);
 }
@@ -75,7 +78,7 @@ static void write_single(struct deliver_request *request, const struct deliver_w
 	struct deliver_event event;
 
 	deliver_event_init(&event, message, &wire->defaults);
-	reserve_headers(request, event.count);
+	reserve_headers(request, wire, event.count);
 	add_event_id(request, &event);
 	if (event.structured || (wire->mode == DELIVER_BINARY && deliver_event_is_text(&event)))
 		write_binary(request, &event);
@@ -87,7 +90,7 @@ static void write_single(struct deliver_request *request, const struct deliver_w
 static void write_batch(struct deliver_request *request, const struct deliver_wire *wire,
     const struct outbox_inbox_message *const *messages, size_t count)
 {
-	reserve_headers(request, 0);
+	reserve_headers(request, wire, 0);
 	add_request_header(request, "Content-Type", "application/cloudevents-batch+json");
 
 	/* One event at a time in memory: the request keeps its id and its text. */

@@ -16,11 +16,12 @@ struct deliver_wire {
 	enum deliver_form form;
 	enum deliver_mode mode;
 	struct deliver_event_defaults defaults;
+	bool has_credentials; /* the request needs room for their headers */
 };
 
 /* Embedded on purpose. */
 struct deliver_request {
-	struct http_header *headers; /* with room for those of a signature */
+	struct http_header *headers; /* with room for those of a signature and of credentials */
 	size_t header_count;
 	const void *body; /* bytes of the message, or of `written` */
 	size_t body_length;

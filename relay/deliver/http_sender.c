@@ -13,6 +13,7 @@
 #include "cleanup.h"
 #include "clock.h"
 #include "http_client.h"
+#include "config_credentials.h"
 #include "http_peer.h"
 #include "logging.h"
 
@@ -38,6 +39,8 @@ struct http_sender {
 	/* used by the thread alone, once it runs */
 	struct http_peer peer;
 	struct http_client *client;
+	struct http_credentials *credentials;
+	bool waits_for_token;
 	struct dispatch *dispatch;
 	enum breaker_state told;            /* in the log */
 	struct outbox_inbox_end ends[ENDS]; /* of this turn; tell_turn_ends passes them on */
@@ -58,6 +61,20 @@ static bool refuse_sender_key(
 {
 	return err_set(err, ERR_CONFIG, "%s: [deliver \"%s\"] %s: %s", deliver->origin,
 	    deliver->name, key, why);
+}
+
+/* NULL (ERR_CONFIG): one of their keys is wrong. */
+static struct http_credentials *open_sender_credentials(
+    const struct config_deliver *deliver, struct err *err)
+{
+	const char *key;
+	struct err why;
+	struct http_credentials *credentials =
+	    config_credentials_open(&deliver->credentials, "deliver", deliver->name, &key, &why);
+
+	if (!credentials)
+		refuse_sender_key(deliver, err, key, why.message);
+	return credentials;
 }
 
 /* To be finished in any case. */
@@ -83,15 +100,19 @@ static bool set_sender_peer(
 bool http_sender_check(const struct config_deliver *deliver, struct err *err)
 {
 	struct http_peer peer;
-	bool good = set_sender_peer(&peer, deliver, err);
+	struct http_credentials *credentials = NULL;
 
+	if (set_sender_peer(&peer, deliver, err))
+		credentials = open_sender_credentials(deliver, err);
 	http_peer_finish(&peer);
-	return good;
+	http_credentials_close(credentials);
+	return credentials;
 }
 
 static struct http_client *new_client(const struct http_sender *sender, struct err *err)
 {
-	int most = (int)sender->options.deliver->connections;
+	int most = (int)sender->options.deliver->connections +
+		   http_credentials_in_flight(sender->credentials);
 	const struct http_client_settings settings = {.max_in_flight = most,
 	    .max_connections = most,
 	    .max_host_connections = most,
@@ -147,9 +168,15 @@ static bool holds_message(void *context, uint64_t ticket)
 static struct dispatch *new_dispatch(struct http_sender *sender)
 {
 	const struct config_deliver *deliver = sender->options.deliver;
+	bool has_credentials = http_credentials_any(sender->credentials);
 	const struct dispatch_settings settings = {
-	    .wire = {deliver->form, deliver->mode, {deliver->event_source, deliver->event_type}},
-	    .judge = {deliver->form, deliver->retry_after_max_ms},
+	    .wire = {.form = deliver->form,
+		.mode = deliver->mode,
+		.defaults = {deliver->event_source, deliver->event_type},
+		.has_credentials = has_credentials},
+	    .judge = {.form = deliver->form,
+		.retry_after_max_ms = deliver->retry_after_max_ms,
+		.has_credentials = has_credentials},
 	    .connections = deliver->connections,
 	    .rate = deliver->rate,
 	    .breaker_failures = deliver->breaker_failures,
@@ -171,14 +198,17 @@ static struct http_limits limits_of(const struct config_deliver *deliver)
 	    .max_headers = MOST_HEADER_BYTES};
 }
 
-/* The headers of the signature follow those of the request, which does not count them. */
+/* Credentials and signature follow the headers of the request, which does not count them. */
 static bool send_parcel(struct http_sender *sender, struct parcel *parcel, struct err *err)
 {
 	const struct config_deliver *deliver = sender->options.deliver;
 	struct deliver_request *request = &parcel->request;
 	struct http_signature signature = {0};
 	size_t count = request->header_count;
-	bool sent =
+	bool sent;
+
+	http_credentials_add(sender->credentials, request->headers, &count);
+	sent =
 	    http_peer_sign(&sender->peer, request->name, clock_wall_us() / 1000000, request->body,
 		request->body_length, &signature, request->headers, &count, err) &&
 	    http_client_send(sender->client,
@@ -198,11 +228,35 @@ static bool send_parcel(struct http_sender *sender, struct parcel *parcel, struc
 	return sent;
 }
 
+/* Without a token no request goes out, which says as much about the business as an outage. */
+static void fail_due_parcels(struct http_sender *sender, int64_t now, const char *error)
+{
+	const struct deliver_response said = {
+	    .failure = "token", .error = error, .retry_after_ms = -1};
+	struct parcel *parcel;
+
+	while ((parcel = dispatch_next(sender->dispatch, now))) {
+		const char *label = dispatch_answered(sender->dispatch, now, parcel, &said);
+
+		deliver_metrics_answer(sender->options.metrics, label, false, 0);
+	}
+}
+
 static void send_due_parcels(struct http_sender *sender, int64_t now)
 {
+	enum http_access access = HTTP_ACCESS_READY;
+	const char *error = "";
 	struct parcel *parcel;
 	struct err err;
 
+	/* Without messages no token is requested. */
+	if (dispatch_figures(sender->dispatch, now).messages > 0)
+		access = http_credentials_access(sender->credentials, sender->client, now, &error);
+	sender->waits_for_token = access == HTTP_ACCESS_WAITS;
+	if (access == HTTP_ACCESS_FAILED)
+		fail_due_parcels(sender, now, error);
+	if (access != HTTP_ACCESS_READY)
+		return;
 	while ((parcel = dispatch_next(sender->dispatch, now))) {
 		if (send_parcel(sender, parcel, &err))
 			continue;
@@ -221,6 +275,13 @@ static void take_http_answers(struct http_sender *sender, int64_t now)
 
 	http_client_step(sender->client, now);
 	while ((response = http_client_take(sender->client))) {
+		if (http_credentials_take(sender->credentials, response, now)) {
+			http_client_release(sender->client, response);
+			continue;
+		}
+		if (response->status == 401)
+			http_credentials_refused(sender->credentials, now);
+
 		const struct deliver_response said = {.failure = response->failure,
 		    .error = response->error,
 		    .tried = response->sent,
@@ -271,6 +332,7 @@ static void abandon_requests(struct http_sender *sender, int64_t now)
 
 	/* First the client, whose requests point into the parcels; then their ends. */
 	http_client_destroy(sender->client);
+	http_credentials_forget_request(sender->credentials);
 	sender->client = client;
 	dispatch_abandon(sender->dispatch, now, "no answer came before the end");
 }
@@ -341,7 +403,7 @@ static void wait_for_http_events(const struct http_sender *sender, const struct 
 	    {.fd = http_client_fd(sender->client), .events = POLLIN}};
 	int64_t now = clock_ms(), due = now + LONGEST_WAIT_MS;
 	int64_t deadlines[] = {http_client_deadline(sender->client),
-	    dispatch_deadline(sender->dispatch, now),
+	    sender->waits_for_token ? INT64_MAX : dispatch_deadline(sender->dispatch, now),
 	    turn->resting && turn->abandon_at > now ? turn->abandon_at : INT64_MAX};
 
 	for (size_t i = 0; i < sizeof deadlines / sizeof *deadlines; i++)
@@ -463,6 +525,7 @@ struct http_sender_status http_sender_status(struct http_sender *sender)
 static void free_http_sender(struct http_sender *sender)
 {
 	http_client_destroy(sender->client);
+	http_credentials_close(sender->credentials);
 	dispatch_destroy(sender->dispatch);
 	http_peer_finish(&sender->peer);
 	if (sender->wake_fd >= 0)
@@ -485,6 +548,20 @@ static bool start_sender_thread(struct http_sender *sender, struct err *err)
 				 sender->options.deliver->name, strerror(error));
 }
 
+static bool set_up_sender(struct http_sender *sender, struct err *err)
+{
+	const struct config_deliver *deliver = sender->options.deliver;
+
+	if (!set_sender_peer(&sender->peer, deliver, err))
+		return false;
+	sender->credentials = open_sender_credentials(deliver, err);
+	if (!sender->credentials)
+		return false;
+	sender->dispatch = new_dispatch(sender);
+	sender->client = new_client(sender, err);
+	return sender->client && start_sender_thread(sender, err);
+}
+
 struct http_sender *http_sender_start(const struct http_sender_options *options, struct err *err)
 {
 	struct http_sender *sender = xcalloc(1, sizeof *sender);
@@ -493,12 +570,8 @@ struct http_sender *http_sender_start(const struct http_sender_options *options,
 	sender->wake_fd = -1;
 	pthread_mutex_init(&sender->mutex, NULL);
 	pthread_cond_init(&sender->rested, NULL);
-	sender->dispatch = new_dispatch(sender);
-	if (set_sender_peer(&sender->peer, options->deliver, err)) {
-		sender->client = new_client(sender, err);
-		if (sender->client && start_sender_thread(sender, err))
-			return sender;
-	}
+	if (set_up_sender(sender, err))
+		return sender;
 	free_http_sender(sender);
 	return NULL;
 }

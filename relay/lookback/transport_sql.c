@@ -584,8 +584,11 @@ static bool check_settings(const struct config_check *check, struct err *err)
 	    "sslrootcert, sslcert, …)";
 	const struct check_unfit unfit[] = {{"url", check->url, remote},
 	    {"name_servers", check->name_servers, remote}, {"allow", check->allow, remote},
-	    {"networks", check->networks, security}, {"secret", check->secret, security},
-	    {"old_secret", check->old_secret, security}, {"tls_ca", check->tls_ca, security},
+	    {"networks", check->networks, security},
+	    {"headers", check->credentials.headers.count ? "set" : "", security},
+	    {"token_url", check->credentials.token_url, security},
+	    {"secret", check->secret, security}, {"old_secret", check->old_secret, security},
+	    {"tls_ca", check->tls_ca, security},
 	    {"tls_certificate", check->tls_certificate, security},
 	    {"tls_key", check->tls_key, security}};
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 #include "cleanup.h"
 #include "clock.h"
+#include "config_credentials.h"
 #include "hex.h"
 #include "http_peer.h"
 #include "http_service.h"
@@ -20,21 +21,24 @@
 enum {
 	MOST_REQUESTS = 1000, /* to all hosts, where messages bring URLs: the most of one host */
 	MOST_HEADER_BYTES = 32 << 10,
-	HEADERS = 8,
+	HEADERS = 8 + HTTP_CREDENTIALS_HEADERS,
 };
 
-/* A call to a service with several addresses may wait for one, and may try several. */
+/*
+ * A call may wait for a token. One to a service with several addresses may wait for an address, and
+ * may try several.
+ */
 enum call_state { CALL_SENT, CALL_WAITS, CALL_ENDED };
 
 struct call {
 	struct reply reply; /* first */
 	struct call *next, *before;
 	struct text url, body;
+	enum call_state state;
+	int64_t asked_at;
 	/* with a service only */
 	bool is_balanced;
-	enum call_state state;
 	struct http_service_call tries;
-	int64_t asked_at;
 	bool was_sent; /* to an address that failed */
 };
 
@@ -43,12 +47,14 @@ struct transport {
 	const struct config_check *check;
 	struct http_client *client;
 	struct http_peer peer;
+	struct http_credentials *credentials;
+	bool waits_for_token;
 	struct http_limits limits;
 	struct call *calls; /* all that were not released */
 	/* The addresses of the section's own url; NULL: that is a plain URL. */
 	struct http_service *service;
 	int epoll_fd;       /* with a service: its descriptor and the client's */
-	int waiting, ended; /* calls in these states */
+	int waiting, ended; /* calls in these states; ended: without a response */
 };
 
 /* --- settings ------------------------------------------------------------------------------- */
@@ -90,10 +96,11 @@ static bool set_client(struct transport *transport, struct err *err)
 	const struct config_check *check = transport->check;
 	int host = (int)check->host_in_flight;
 	int all = check->allow[0] ? MOST_REQUESTS : host;
+	int tokens = http_credentials_in_flight(transport->credentials);
 	const struct http_client_settings settings = {
-	    .max_in_flight = all + (transport->service ? 1 : 0), /* see try_elsewhere */
-	    .max_connections = all,
-	    .max_host_connections = host,
+	    .max_in_flight = all + (transport->service ? 1 : 0) + tokens, /* see try_elsewhere */
+	    .max_connections = all + tokens,
+	    .max_host_connections = host + tokens,
 	    .user_agent = "outbox-relay/" RELAY_VERSION,
 	    .networks = &transport->peer.networks};
 
@@ -120,6 +127,17 @@ static bool set_service_peer(struct transport *transport, struct err *err)
 
 	return http_peer_init(&transport->peer, &texts, &key, &why) ||
 	       check_refuse(check, err, key, "%s", why.message);
+}
+
+static bool set_credentials(struct transport *transport, struct err *err)
+{
+	const struct config_check *check = transport->check;
+	const char *key;
+	struct err why;
+
+	transport->credentials =
+	    config_credentials_open(&check->credentials, "check", check->name, &key, &why);
+	return transport->credentials || check_refuse(check, err, key, "%s", why.message);
 }
 
 static bool add_to_epoll(const struct transport *transport, int fd)
@@ -174,8 +192,8 @@ static bool set_up_web(struct transport *transport, struct err *err)
 
 	return check_has_none(check, unfit, 1, err) && set_service_peer(transport, err) &&
 	       set_service(transport, err) && check_configured_url(transport, err) &&
-	       check_allow(check, err) && set_client(transport, err) &&
-	       join_descriptors(transport, err);
+	       check_allow(check, err) && set_credentials(transport, err) &&
+	       set_client(transport, err) && join_descriptors(transport, err);
 }
 
 struct transport *web_open(
@@ -287,6 +305,7 @@ static bool send_call(struct transport *transport, struct call *call, const char
 	if (dialect->timeout_header)
 		headers[count++] = (struct http_header){dialect->timeout_header, timeout};
 
+	http_credentials_add(transport->credentials, headers, &count);
 	add_question_name(&name, call->reply.question);
 	sent = sign_call(transport, call, text_string(&name), &signature, headers, &count, err);
 	sent = sent && http_client_send(transport->client,
@@ -346,34 +365,60 @@ static bool try_address(
 	return false;
 }
 
-/* Sends the calls that wait for the first list of addresses, or ends them. */
-static void serve_waiting(struct transport *transport, int64_t now)
+/* The call has its token, and goes to an address of the service once there is a list of them. */
+static void serve_balanced(struct transport *transport, struct call *call, int64_t now)
 {
 	const char *error, *failure = http_service_failure(transport->service, &error);
-	bool looks = text_equal(failure, "resolve_timeout");
 	struct err err;
 
+	if (text_equal(failure, "resolve_timeout") &&
+	    now < call->asked_at + transport->check->connect_timeout_ms)
+		return;
+	if (failure)
+		end_without_response(transport, call, failure, error);
+	else if (!try_address(transport, call, now, &err))
+		end_without_response(transport, call, "not_sent", err.message);
+}
+
+/* The call has its token now. */
+static void serve_plain(struct transport *transport, struct call *call, int64_t now)
+{
+	int64_t left = time_left(transport, call, now);
+	struct err err;
+
+	if (send_call(transport, call, NULL, left > 1 ? left : 1, &err))
+		set_call_state(transport, call, CALL_SENT);
+	else
+		end_without_response(transport, call, "not_sent", err.message);
+}
+
+/* Sends the calls that wait for a token or for the first list of addresses, or ends them. */
+static void serve_waiting(struct transport *transport, int64_t now)
+{
+	const char *error;
+	enum http_access access =
+	    http_credentials_access(transport->credentials, transport->client, now, &error);
+
+	transport->waits_for_token = access == HTTP_ACCESS_WAITS;
 	for (struct call *call = transport->calls; call; call = call->next) {
-		if (call->state != CALL_WAITS ||
-		    (looks && now < call->asked_at + transport->check->connect_timeout_ms))
+		if (call->state != CALL_WAITS || access == HTTP_ACCESS_WAITS)
 			continue;
-		if (failure)
-			end_without_response(transport, call, failure, error);
-		else if (!try_address(transport, call, now, &err))
-			end_without_response(transport, call, "not_sent", err.message);
+		if (access == HTTP_ACCESS_FAILED)
+			end_without_response(transport, call, "token", error);
+		else if (call->is_balanced)
+			serve_balanced(transport, call, now);
+		else
+			serve_plain(transport, call, now);
 	}
 }
 
-static bool ask_balanced(struct transport *transport, struct call *call, struct err *err)
+static bool let_call_wait(struct transport *transport, struct call *call, struct err *err)
 {
 	/* The client counts only the calls that were sent. */
 	if (http_client_in_flight(transport->client) + transport->waiting >=
 	    (transport->check->allow[0] ? MOST_REQUESTS : transport->check->host_in_flight))
-		return err_set(
-		    err, ERR_RETRY, "%d requests wait for an address", transport->waiting);
-	transport->dialect->write(call->reply.question, &call->body);
-	call->is_balanced = true;
-	call->asked_at = clock_ms();
+		return err_set(err, ERR_RETRY, "%d requests wait for an address or a token",
+		    transport->waiting);
 	set_call_state(transport, call, CALL_WAITS);
 	serve_waiting(transport, call->asked_at);
 	return true;
@@ -447,7 +492,8 @@ static bool try_elsewhere(
 
 bool web_ask(struct transport *transport, const struct check_question *question, struct err *err)
 {
-	const char *url = question->url ? question->url : transport->check->url;
+	const char *url = question->url ? question->url : transport->check->url, *error;
+	int64_t now = clock_ms();
 	struct call *call;
 	bool asked;
 
@@ -456,21 +502,32 @@ bool web_ask(struct transport *transport, const struct check_question *question,
 		    "[check \"%s\"] has no url, and the message brings none",
 		    transport->check->name);
 	call = remember_call(transport, question);
-	if (transport->service && !question->url) {
-		asked = ask_balanced(transport, call, err);
-	} else {
-		asked = transport->dialect->locate(url, &call->url, err);
-		if (asked)
-			transport->dialect->write(question, &call->body);
-		asked =
-		    asked && send_call(transport, call, NULL, transport->check->timeout_ms, err);
-	}
+
+	call->asked_at = now;
+	call->is_balanced = transport->service && !question->url;
+	transport->dialect->write(question, &call->body);
+	asked = call->is_balanced || transport->dialect->locate(url, &call->url, err);
+	if (asked &&
+	    (call->is_balanced || http_credentials_access(transport->credentials, transport->client,
+				      now, &error) != HTTP_ACCESS_READY))
+		asked = let_call_wait(transport, call, err);
+	else if (asked)
+		asked = send_call(transport, call, NULL, transport->check->timeout_ms, err);
 	if (!asked)
 		forget_call(transport, call);
 	return asked;
 }
 
 /* --- answers -------------------------------------------------------------------------------- */
+
+/* The credentials are wrong, or were changed just now. */
+static bool refuses_credentials(const struct http_response *response)
+{
+	static const char grpc_unauthenticated[] = "16";
+
+	return response->status == 401 ||
+	       text_equal(http_response_header(response, "grpc-status"), grpc_unauthenticated);
+}
 
 static void fill_answer(
     struct transport *transport, struct call *call, const struct http_response *response)
@@ -488,6 +545,8 @@ static void fill_answer(
 	/* A peer that answers too much works; is_well knows the status only after `read`. */
 	answer->reached = (!response->failure || text_equal(response->failure, "too_large")) &&
 			  transport->dialect->is_well(&call->reply, response);
+	if (refuses_credentials(response))
+		http_credentials_refused(transport->credentials, clock_ms());
 	if (call->is_balanced)
 		judge_address(transport, call, response);
 }
@@ -515,6 +574,11 @@ struct check_answer *web_take(struct transport *transport)
 	while ((response = http_client_take(transport->client))) {
 		struct call *call = response->opaque;
 
+		if (http_credentials_take(transport->credentials, response, clock_ms())) {
+			http_client_release(transport->client, response);
+			serve_waiting(transport, clock_ms());
+			continue;
+		}
 		if (try_elsewhere(transport, call, response))
 			continue;
 		fill_answer(transport, call, response);
@@ -540,6 +604,8 @@ static int64_t waiting_deadline(const struct transport *transport)
 
 	if (transport->ended)
 		return 0;
+	if (transport->waits_for_token)
+		return due;
 	for (const struct call *call = transport->waiting ? transport->calls : NULL; call;
 	     call = call->next) {
 		int64_t at = call->asked_at + transport->check->connect_timeout_ms;
@@ -554,9 +620,7 @@ int64_t web_deadline(const struct transport *transport)
 {
 	int64_t due = http_client_deadline(transport->client), at;
 
-	if (!transport->service)
-		return due;
-	at = http_service_deadline(transport->service);
+	at = transport->service ? http_service_deadline(transport->service) : INT64_MAX;
 	if (at < due)
 		due = at;
 	at = waiting_deadline(transport);
@@ -566,9 +630,8 @@ int64_t web_deadline(const struct transport *transport)
 void web_step(struct transport *transport, int64_t now_ms)
 {
 	http_client_step(transport->client, now_ms);
-	if (!transport->service)
-		return;
-	http_service_step(transport->service, now_ms);
+	if (transport->service)
+		http_service_step(transport->service, now_ms);
 	if (transport->waiting)
 		serve_waiting(transport, now_ms);
 }
@@ -592,8 +655,10 @@ void web_close(struct transport *transport)
 {
 	if (!transport)
 		return;
+
 	/* The client goes first: its requests point to the calls. */
 	http_client_destroy(transport->client);
+	http_credentials_close(transport->credentials);
 	while (transport->calls)
 		forget_call(transport, transport->calls);
 	http_service_close(transport->service);

@@ -77,15 +77,17 @@ class Application(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 1024
 
-    def __init__(self, answer=lambda _: 200, port=0):
+    def __init__(self, answer=lambda _: 200, port=0, context=None):
         """answer(delivery): a status, or (status, body), or (status, body, headers), or what is done to
-        the request's handler instead."""
+        the request's handler instead. context: an ssl.SSLContext."""
         super().__init__(("127.0.0.1", port), Handler)
         self.answer = answer
         self.deliveries = []
         self.open = self.most_open = 0
         self.lock = threading.Lock()
-        self.url = f"http://127.0.0.1:{self.server_port}/orders"
+        if context:
+            self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
+        self.url = f"{'https' if context else 'http'}://127.0.0.1:{self.server_port}/orders"
 
     def handle_error(self, *_):
         pass

@@ -8,8 +8,10 @@
 #include <string.h>
 #include <cmocka.h>
 
-static const struct deliver_judge single = {DELIVER_SINGLE, 60000};
-static const struct deliver_judge batch = {DELIVER_BATCH, 60000};
+static const struct deliver_judge single = {.form = DELIVER_SINGLE, .retry_after_max_ms = 60000};
+static const struct deliver_judge batch = {.form = DELIVER_BATCH, .retry_after_max_ms = 60000};
+static const struct deliver_judge let_in = {
+    .form = DELIVER_SINGLE, .retry_after_max_ms = 60000, .has_credentials = true};
 static const char *const ids[] = {"7", "8", "9"};
 
 static struct deliver_answer judged(
@@ -80,6 +82,23 @@ static void each_status_says_what_becomes_of_a_message(void **state)
 	}
 }
 
+static void a_refusal_of_the_credentials_is_about_no_message(void **state)
+{
+	struct deliver_answer answer = judged_status(&let_in, 1, 401, -1);
+
+	(void)state;
+	assert_int_equal(answer.verdicts[0].result, OUTBOX_INBOX_WAIT);
+	assert_true(answer.verdicts[0].after_ms > 0);
+	assert_string_equal(answer.verdicts[0].reason, "status 401: why");
+	assert_int_equal(answer.outcome, BREAKER_FAILURE);
+	assert_false(answer.apart);
+	deliver_answer_finish(&answer);
+
+	answer = judged_status(&let_in, 1, 403, -1);
+	assert_int_equal(answer.verdicts[0].result, OUTBOX_INBOX_DEAD);
+	deliver_answer_finish(&answer);
+}
+
 static void retry_after_is_kept_to_up_to_a_limit(void **state)
 {
 	static const struct {
@@ -95,7 +114,7 @@ static void retry_after_is_kept_to_up_to_a_limit(void **state)
 	    {400, 5000, 0, OUTBOX_INBOX_DEAD},
 	    {200, 5000, 0, OUTBOX_INBOX_DONE},
 	};
-	const struct deliver_judge deaf = {DELIVER_SINGLE, 0};
+	const struct deliver_judge deaf = {.form = DELIVER_SINGLE};
 	struct deliver_answer answer;
 
 	(void)state;
@@ -338,6 +357,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(each_status_says_what_becomes_of_a_message),
+	    cmocka_unit_test(a_refusal_of_the_credentials_is_about_no_message),
 	    cmocka_unit_test(retry_after_is_kept_to_up_to_a_limit),
 	    cmocka_unit_test(a_reason_has_the_status_and_the_beginning_of_the_body),
 	    cmocka_unit_test(an_encoded_answer_is_named_as_such),
