@@ -37,6 +37,7 @@ def kafka(authority):
 @pytest.fixture
 def client(authority, tmp_path):
     """The files of the relay's certificate: (certificate, key)."""
+    (tmp_path / "client.key").touch(0o600)
     return install(authority.issue("client"), tmp_path / "client.pem", tmp_path / "client.key")
 
 
@@ -195,6 +196,7 @@ def test_run_says_it_in_one_line(mistaken, make_relay):
         says_one_line(relay, MISTAKES[mistake])
 
 
+@pytest.mark.rotated
 @pytest.mark.parametrize("mistake", OF_THE_BROKER)
 def test_a_broker_that_is_mended(mistake, of_the_broker, kafka, make_relay):
     of_the_broker(mistake)
@@ -229,6 +231,7 @@ def acknowledged(relay):
     return relay.metric("relay_published_total") or 0
 
 
+@pytest.mark.rotated
 @pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
 def test_a_password_changes_under_load(delivery, database, kafka, topic, password, make_relay, make_writers, scale):
     relay = make_relay(**with_password(kafka, "SCRAM-SHA-512", password), publisher_delivery=delivery).wait_ready()
@@ -270,8 +273,8 @@ def test_certificates_and_authority_change_under_load(delivery, database, kafka,
                 works_anew(relay, kafka)
                 replace(client[1], open(key, "rb").read())
                 renewed(relay, "ssl.certificate.location, ssl.key.location", number + 1)
+                kafka.trust("MUTUAL", [fresh])  # in force once the certificate is shown, which comes after it
                 kafka.present("MUTUAL", *fresh.issue("broker", "DNS:localhost"))
-                kafka.trust("MUTUAL", [fresh])
                 works_anew(relay, kafka)
                 present_authority = fresh
         judge(delivery, database, kafka, topic)
@@ -279,6 +282,34 @@ def test_certificates_and_authority_change_under_load(delivery, database, kafka,
         kafka.trust("MUTUAL", [authority])
         kafka.present_own("MUTUAL")
     assert relay.metric("relay_producer_recreations_total") in (None, 0)
+
+
+@pytest.mark.rotated
+@pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
+def test_a_certificate_that_the_broker_refuses_is_replaced(delivery, database, kafka, topic, authority, client, make_relay,
+                                                           make_writers, tmp_path):
+    """Records in flight get no answer: the successor of the producer finds out which of them are written."""
+    other = Authority(tmp_path / "other", "other")
+    relay = make_relay(**with_certificate(kafka, client), publisher_delivery=delivery).wait_ready()
+    try:
+        with make_writers(rate=100):
+            relay.wait_for(lambda: acknowledged(relay) > 0, 60, "the first record")
+            kafka.trust("MUTUAL", [other])
+
+            def is_refused():
+                kafka.cut()
+                return relay.events("kafka_refused")
+
+            relay.wait_for(is_refused, 60, "the refusal")  # the broker answers before it trusts others
+            certificate, key = other.issue("client-other")
+            replace(client[0], open(certificate, "rb").read())
+            replace(client[1], open(key, "rb").read())
+            relay.process.send(signal.SIGHUP)
+            before = acknowledged(relay)
+            relay.wait_for(lambda: acknowledged(relay) > before, 60, "a record with the new certificate")
+        judge(delivery, database, kafka, topic)
+    finally:
+        kafka.trust("MUTUAL", [authority])
 
 
 def renewed(relay, properties, count):
