@@ -12,7 +12,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <uthash.h>
 #include <utlist.h>
 
@@ -45,11 +47,11 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards what follows
 static struct client_files *sections;
 static struct file_client *clients;
 static atomic_llong check_at;
-static atomic_int stale_count;
+static atomic_int client_count, stale_count;
 
 /* --- files ----------------------------------------------------------------------------------- */
 
-/* librdkafka opens these itself. */
+/* The value is the path of a file. */
 static bool is_location(const struct kafka_property *property)
 {
 	static const char *const names[] = {"ssl.ca.location", "ssl.certificate.location",
@@ -173,14 +175,51 @@ bool client_files_readable(const struct kafka_settings *kafka, struct err *err)
 	return values != NULL;
 }
 
-/* The content of a file that librdkafka opens itself is only compared. */
-static bool set_values(
-    rd_kafka_conf_t *conf, const struct kafka_settings *kafka, char *const *values, struct err *err)
+/* -1: there is no such file, or no /proc by which librdkafka could open it. */
+static int make_memory_file(const char *content, char *ret_path, size_t size)
+{
+	int fd = memfd_create("outbox-relay", MFD_CLOEXEC);
+	size_t length = strlen(content);
+
+	snprintf(ret_path, size, "/proc/self/fd/%d", fd);
+	if (fd >= 0 && write(fd, content, length) == (ssize_t)length && access(ret_path, R_OK) == 0)
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	return -1;
+}
+
+/* Key stores are not text; librdkafka opens those itself. */
+static void set_location(rd_kafka_conf_t *conf, const struct kafka_property *property,
+    const char *content, struct client_files_use *use)
+{
+	char path[64];
+	int fd;
+
+	if (use->fd_count == CLIENT_FILES_MEMORY || !strstr(content, "-----BEGIN "))
+		return;
+	fd = make_memory_file(content, path, sizeof path);
+	if (fd < 0)
+		return;
+	use->fds[use->fd_count++] = fd;
+	(void)rd_kafka_conf_set(conf, property->name, path, NULL, 0);
+}
+
+static void close_memory_files(struct client_files_use *use)
+{
+	while (use->fd_count > 0)
+		close(use->fds[--use->fd_count]);
+}
+
+static bool set_values(rd_kafka_conf_t *conf, const struct kafka_settings *kafka,
+    char *const *values, struct client_files_use *use, struct err *err)
 {
 	for (int i = 0; i < kafka->property_count; i++) {
 		const struct kafka_property *property = &kafka->properties[i];
 		char text[512];
 
+		if (values[i] && is_location(property))
+			set_location(conf, property, values[i], use);
 		/* The text of librdkafka may repeat a secret. */
 		if (values[i] && client_files_rereads(property) &&
 		    rd_kafka_conf_set(conf, property->name, values[i], text, sizeof text) !=
@@ -199,6 +238,7 @@ static bool make_trial_client(
     const struct kafka_settings *kafka, char *const *values, struct err *err)
 {
 	rd_kafka_conf_t *conf = kafka_conf_client(kafka, err);
+	struct client_files_use use = {0};
 	rd_kafka_t *handle;
 	char text[512];
 
@@ -206,13 +246,15 @@ static bool make_trial_client(
 		return false;
 	/* Its lines would wait for the mutex. */
 	rd_kafka_conf_set_log_cb(conf, NULL);
-	if (!set_values(conf, kafka, values, err) ||
+	if (!set_values(conf, kafka, values, &use, err) ||
 	    !kafka_conf_set(conf, "bootstrap.servers", "", err) ||
 	    !kafka_conf_set(conf, "log_level", "0", err)) {
+		close_memory_files(&use);
 		rd_kafka_conf_destroy(conf);
 		return false;
 	}
 	handle = rd_kafka_new(RD_KAFKA_CONSUMER, conf, text, sizeof text);
+	close_memory_files(&use);
 	if (handle) {
 		rd_kafka_destroy(handle);
 		return true;
@@ -368,44 +410,50 @@ static void release_section(struct client_files *files)
 	free(files);
 }
 
-struct client_files *client_files_begin(
-    rd_kafka_conf_t *conf, const struct kafka_settings *kafka, uint64_t *ret_version)
+void client_files_begin(
+    rd_kafka_conf_t *conf, const struct kafka_settings *kafka, struct client_files_use *ret_use)
 {
 	struct client_files *files;
 	struct err ignored;
 
+	*ret_use = (struct client_files_use){0};
 	if (!has_files(kafka))
-		return NULL;
+		return;
 	pthread_mutex_lock(&mutex);
 	LL_SEARCH_SCALAR(sections, files, kafka, kafka);
 	if (!files)
 		files = add_section(kafka);
 	files->users++;
-	*ret_version = files->version;
+	ret_use->files = files;
+	ret_use->version = files->version;
 	/* librdkafka took values of these properties before. */
-	(void)set_values(conf, kafka, files->values, &ignored);
+	(void)set_values(conf, kafka, files->values, ret_use, &ignored);
 	pthread_mutex_unlock(&mutex);
-	return files;
 }
 
-void client_files_end(struct client_files *files, rd_kafka_t *handle, uint64_t version)
+static void list_client(const struct client_files_use *use, rd_kafka_t *handle)
 {
-	struct file_client *client;
+	struct file_client *client = xcalloc(1, sizeof *client);
 
-	if (!files)
+	client->handle = handle;
+	client->files = use->files;
+	HASH_ADD_PTR(clients, handle, client);
+	atomic_fetch_add(&client_count, 1);
+	/* The files changed while the client was made. */
+	if (use->version != use->files->version)
+		make_stale(client);
+}
+
+void client_files_end(struct client_files_use *use, rd_kafka_t *handle)
+{
+	close_memory_files(use);
+	if (!use->files)
 		return;
 	pthread_mutex_lock(&mutex);
-	if (!handle) {
-		release_section(files);
-	} else {
-		client = xcalloc(1, sizeof *client);
-		client->handle = handle;
-		client->files = files;
-		HASH_ADD_PTR(clients, handle, client);
-		/* The files changed while the client was made. */
-		if (version != files->version)
-			make_stale(client);
-	}
+	if (handle)
+		list_client(use, handle);
+	else
+		release_section(use->files);
 	pthread_mutex_unlock(&mutex);
 }
 
@@ -422,6 +470,7 @@ void client_files_forget(const rd_kafka_t *handle)
 	pthread_mutex_lock(&mutex);
 	struct file_client *client = find_file_client(handle);
 	if (client) {
+		atomic_fetch_sub(&client_count, 1);
 		atomic_fetch_sub(&stale_count, client->stale);
 		release_section(client->files);
 		HASH_DEL(clients, client);
@@ -432,10 +481,11 @@ void client_files_forget(const rd_kafka_t *handle)
 
 bool client_files_is_stale(const rd_kafka_t *handle)
 {
+	/* Most processes name no file, and most calls end here. */
+	if (atomic_load(&client_count) == 0)
+		return false;
 	bool due = clock_ms() >= atomic_load(&check_at);
 	bool stale;
-
-	/* Most calls end here. */
 	if (!due && atomic_load(&stale_count) == 0)
 		return false;
 	pthread_mutex_lock(&mutex);

@@ -17,7 +17,10 @@
 #include "errors.h"
 #include "kafka_settings.h"
 
-enum { CLIENT_FILES_MS = 5000 }; /* the files are read so often */
+enum {
+	CLIENT_FILES_MS = 5000, /* the files are read so often */
+	CLIENT_FILES_MEMORY = 8,
+};
 
 /* Is the value of the property that of a file which is read again? */
 bool client_files_rereads(const struct kafka_property *property);
@@ -35,12 +38,18 @@ struct rd_kafka_conf_s;
 struct client_files; /* those of one section */
 
 /*
- * Around rd_kafka_new: sets the values in force, and lists the client. NULL: the settings name no
- * file. *ret_version is for client_files_end; handle NULL: there is no client.
+ * Around rd_kafka_new: begin sets the values in force, and end lists the client; handle NULL: there
+ * is none. librdkafka gets the PEM content in force as files in memory, for this time only: the
+ * real files may be half-written when it opens them.
  */
-struct client_files *client_files_begin(
-    struct rd_kafka_conf_s *conf, const struct kafka_settings *kafka, uint64_t *ret_version);
-void client_files_end(struct client_files *files, struct rd_kafka_s *handle, uint64_t version);
+struct client_files_use {
+	struct client_files *files; /* NULL: the settings name no file */
+	uint64_t version;
+	int fds[CLIENT_FILES_MEMORY], fd_count;
+};
+void client_files_begin(struct rd_kafka_conf_s *conf, const struct kafka_settings *kafka,
+    struct client_files_use *ret_use);
+void client_files_end(struct client_files_use *use, struct rd_kafka_s *handle);
 void client_files_forget(const struct rd_kafka_s *handle);
 
 /* Reads the files when they are due. True: the client needs a successor. */

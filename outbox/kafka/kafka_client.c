@@ -39,19 +39,18 @@ static rd_kafka_t *new_kafka_client(
 rd_kafka_t *kafka_client_open(rd_kafka_type_t type, rd_kafka_conf_t *conf,
     const struct kafka_settings *kafka, struct err *err)
 {
-	struct client_files *files;
-	uint64_t version = 0;
+	struct client_files_use use;
 	rd_kafka_t *handle;
 	char text[512];
 
 	if (!conf)
 		return NULL;
 
-	files = client_files_begin(conf, kafka, &version);
+	client_files_begin(conf, kafka, &use);
 	client_faults_begin();
 	handle = new_kafka_client(type, conf, text, sizeof text);
 	client_faults_end(handle, kafka->name);
-	client_files_end(files, handle, version);
+	client_files_end(&use, handle);
 	if (handle)
 		return handle;
 

@@ -203,6 +203,7 @@ def test_a_broker_that_is_mended(mistake, of_the_broker, kafka, make_relay):
     doctor_says(mistake, secured(kafka, "TLS"))
     relay = make_relay(**secured(kafka, "TLS"))
     says_one_line(relay, OF_THE_BROKER[mistake])
+    relay.wait_for(lambda: OF_THE_BROKER[mistake][0] in relay.get("/readyz?verbose")[1], 30, "the same in /readyz")
     kafka.present_own("TLS")
     relay.wait_ready()
 

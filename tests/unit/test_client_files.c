@@ -125,11 +125,11 @@ static void assert_password(const struct fixture *fixture, const char *expected)
 	rd_kafka_conf_t *conf = kafka_conf_client(&fixture->kafka, &err);
 	char value[64] = "";
 	size_t size = sizeof value;
-	uint64_t version;
+	struct client_files_use use;
 
-	struct client_files *files = client_files_begin(conf, &fixture->kafka, &version);
+	client_files_begin(conf, &fixture->kafka, &use);
 	rd_kafka_conf_get(conf, "sasl.password", value, &size);
-	client_files_end(files, NULL, version);
+	client_files_end(&use, NULL);
 	rd_kafka_conf_destroy(conf);
 	assert_string_equal(value, expected);
 }
@@ -174,7 +174,8 @@ static void half_a_pair_stops_nobody(void **state)
 	write_file(fixture->password, "second");
 	client_files_check();
 	assert_false(client_files_is_stale(handle));
-	assert_password(fixture, "first"); /* all or nothing */
+	assert_password(fixture, "first");              /* all or nothing */
+	kafka_client_close(open_client(fixture), 5000); /* with the former pair */
 
 	write_pair(fixture->certificate, fixture->key);
 	client_files_check();

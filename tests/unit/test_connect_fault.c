@@ -98,11 +98,12 @@ static void other_faults_have_a_place_and_a_cure(void **state)
 
 static void other_texts_are_no_fault(void **state)
 {
-	static const char *const texts[] = {"", ":", "ssl://", "1/1 brokers are down",
-	    "ssl://kafka-1:9094/1: Disconnected (after 3545ms in state UP)",
+	static const char destroyed[] =
 	    "sasl_ssl://kafka-1:9096/1: SASL authentication error: SaslAuthenticateRequest failed: "
-	    "Local: Broker handle destroyed (after 0ms in state DOWN)",
-	    "[thrd:a", "kafka-1:9094/1: Connect to ipv4#127.0.0.1:9094 failed: Connection refused"};
+	    "Local: Broker handle destroyed (after 0ms in state DOWN)";
+	static const char *const texts[] = {"", ":", "ssl://", "1/1 brokers are down",
+	    "ssl://kafka-1:9094/1: Disconnected (after 3545ms in state UP)", destroyed, "[thrd:a",
+	    "kafka-1:9094/1: Connect to ipv4#127.0.0.1:9094 failed: Connection refused"};
 	struct connect_fault fault;
 
 	(void)state;
