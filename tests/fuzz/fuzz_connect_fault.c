@@ -7,7 +7,7 @@
 #include <string.h>
 #include "cleanup.h"
 #include "connect_fault.h"
-#include "memory.h"
+#include "text.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
