@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stddef.h>
 #include <string.h>
 #include <strings.h>
@@ -17,7 +18,7 @@
  * http_client_step first, then end_exchange, which decides whether a request is sent again.
  */
 
-enum { EVENTS = 64, MOST_RESENDS = 3 };
+enum { EVENTS = 64, MOST_RESENDS = 3, LONGEST_WAIT_MS = 1000 };
 
 static struct exchange *exchange_of(struct http_response *response)
 {
@@ -407,6 +408,23 @@ void http_client_release(struct http_client *client, struct http_response *respo
 {
 	exchange_put(client, exchange_of(response));
 	client->in_flight--;
+}
+
+struct http_response *http_client_wait(struct http_client *client)
+{
+	struct http_response *response;
+
+	while (!(response = http_client_take(client))) {
+		struct pollfd polled = {.fd = http_client_fd(client), .events = POLLIN};
+		int64_t wait = http_client_deadline(client) - clock_ms();
+
+		poll(&polled, 1,
+		    wait < 0                 ? 0
+		    : wait > LONGEST_WAIT_MS ? LONGEST_WAIT_MS
+					     : (int)wait);
+		http_client_step(client, clock_ms());
+	}
+	return response;
 }
 
 static const struct exchange *exchange_behind(const struct http_response *response)

@@ -85,6 +85,11 @@ struct http_tls {
 	/* The key of ca_file, for errors; NULL: "tls_ca". Not copied: lives as long as the client.
 	 */
 	const char *ca_key;
+	/*
+	 * The certificate (PEM) that the peer has to show; then neither its authority nor its name
+	 * counts. NULL: they count.
+	 */
+	const char *pinned_file;
 };
 
 struct http_limits {
@@ -187,6 +192,8 @@ struct http_response {
  */
 struct http_response *http_client_take(struct http_client *client);
 void http_client_release(struct http_client *client, struct http_response *response);
+/* Blocks until a request has ended, and takes its response. At least one request is in flight. */
+struct http_response *http_client_wait(struct http_client *client);
 
 /*
  * The value of the first header or trailer of the final answer with this name, in any case; NULL:

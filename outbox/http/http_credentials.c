@@ -5,7 +5,6 @@
 #include "http_credentials.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <string.h>
 #include <strings.h>
 #include "cleanup.h"
@@ -363,7 +362,6 @@ bool http_credentials_try(
 	    .user_agent = "outbox-relay/" RELAY_VERSION,
 	    .networks = networks};
 	struct http_client *client = http_client_create(&settings, err);
-	struct http_response *response;
 	const char *error;
 	enum http_access access;
 
@@ -372,15 +370,10 @@ bool http_credentials_try(
 	credentials->quiet = true;
 	while ((access = http_credentials_access(credentials, client, clock_ms(), &error)) ==
 	       HTTP_ACCESS_WAITS) {
-		struct pollfd polled = {.fd = http_client_fd(client), .events = POLLIN};
-		int64_t wait = http_client_deadline(client) - clock_ms();
+		struct http_response *response = http_client_wait(client);
 
-		poll(&polled, 1, wait < 0 ? 0 : wait > 1000 ? 1000 : (int)wait);
-		http_client_step(client, clock_ms());
-		while ((response = http_client_take(client))) {
-			(void)!http_credentials_take(credentials, response, clock_ms());
-			http_client_release(client, response);
-		}
+		(void)!http_credentials_take(credentials, response, clock_ms());
+		http_client_release(client, response);
 	}
 	http_client_destroy(client);
 	return access == HTTP_ACCESS_READY ||

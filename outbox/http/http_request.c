@@ -1,6 +1,16 @@
+/*
+ * Gives a request to libcurl: checks it, and sets headers, TLS, protocol and limits of its handle.
+ * Begin at http_request_set.
+ */
 #include "http_private.h"
+#include <openssl/evp.h>
+#include <openssl/pem.h>
+#include <openssl/sha.h>
+#include <openssl/x509.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include "cleanup.h"
 #include "clock.h"
 
 /* Changed authorities of the system take effect within this time. */
@@ -121,6 +131,43 @@ static bool set_request_headers(struct exchange *exchange, const struct http_req
 #define SET(option, value) (good &= curl_easy_setopt(easy, option, value) == CURLE_OK)
 
 /*
+ * "sha256//" and the base64 of the SHA-256 of the public key in its ASN.1 form, as libcurl wants it
+ * (RFC 7469). False: there is no certificate in the file.
+ */
+static bool write_pin(const char *path, char *ret_pin, size_t size)
+{
+	owned_file FILE *file = fopen(path, "re");
+	X509 *certificate = file ? PEM_read_X509(file, NULL, NULL, NULL) : NULL;
+	unsigned char digest[SHA256_DIGEST_LENGTH], encoded[2 * SHA256_DIGEST_LENGTH];
+	unsigned char *key = NULL;
+	int length = certificate ? i2d_X509_PUBKEY(X509_get_X509_PUBKEY(certificate), &key) : -1;
+
+	if (length > 0) {
+		SHA256(key, (size_t)length, digest);
+		EVP_EncodeBlock(encoded, digest, sizeof digest);
+		snprintf(ret_pin, size, "sha256//%s", (const char *)encoded);
+	}
+	OPENSSL_free(key);
+	X509_free(certificate);
+	return length > 0;
+}
+
+/* Without a pin a file that cannot be read would let any peer in, so that the request fails. */
+static bool set_pinned_key(struct exchange *exchange, const char *path)
+{
+	CURL *easy = exchange->easy;
+	char pin[128] = "sha256//";
+	bool good = true;
+
+	if (path)
+		(void)!write_pin(path, pin, sizeof pin);
+	SET(CURLOPT_PINNEDPUBLICKEY, path ? pin : NULL);
+	SET(CURLOPT_SSL_VERIFYPEER, path ? 0L : 1L);
+	SET(CURLOPT_SSL_VERIFYHOST, path ? 0L : 2L);
+	return good;
+}
+
+/*
  * A configured file of authorities replaces the system's, and is read for each connection, so that
  * it can be changed. libcurl caches authorities only if no folder is set; without the cache it
  * would read the system's hundreds for every connection.
@@ -142,7 +189,7 @@ static bool set_request_tls(struct exchange *exchange, const struct http_tls *tl
 	SET(CURLOPT_CA_CACHE_TIMEOUT, tls->ca_file ? 0L : (long)AUTHORITIES_KEPT_S);
 	SET(CURLOPT_SSLCERT, tls->certificate_file);
 	SET(CURLOPT_SSLKEY, tls->key_file);
-	return good;
+	return good && set_pinned_key(exchange, tls->pinned_file);
 }
 
 static bool set_method(CURL *easy, const struct http_request *request)

@@ -101,13 +101,15 @@ static enum MHD_Result on_admin_request(void *context, struct MHD_Connection *co
 	return gate_answer(connection, status, route->type, &body, NULL);
 }
 
-struct admin *admin_start(struct listener *listener, const char *listen,
-    const struct config_list *hosts, const struct admin_callbacks *callbacks, struct err *err)
+struct admin *admin_start(struct listener *listener, const struct config *config,
+    const struct admin_callbacks *callbacks, struct err *err)
 {
 	struct admin *admin = xcalloc(1, sizeof *admin);
 	const struct gate_settings settings = {.section = "admin",
-	    .listen = listen,
-	    .hosts = hosts,
+	    .listen = config->admin_listen,
+	    .hosts = &config->admin_host,
+	    .tls_certificate = config->admin_tls.certificate,
+	    .tls_key = config->admin_tls.key,
 	    .servers = SERVERS,
 	    .connections = CONNECTIONS,
 	    .head_ms = ARRIVAL_MS,

@@ -26,11 +26,11 @@ struct admin_callbacks {
 };
 
 /*
- * Takes over the listener, which is bound to `listen`, even on failure. hosts: host names that
- * requests may use, besides the address and name of `listen` and localhost; NULL: none.
+ * Takes over the listener, which is bound to [admin] listen, even on failure. The configuration
+ * outlives the endpoint.
  */
-struct admin *admin_start(struct listener *listener, const char *listen,
-    const struct config_list *hosts, const struct admin_callbacks *callbacks, struct err *err);
+struct admin *admin_start(struct listener *listener, const struct config *config,
+    const struct admin_callbacks *callbacks, struct err *err);
 /* Waits for the request under way. NULL is fine. */
 void admin_stop(struct admin *admin);
 /* "127.0.0.1:9187", as it was bound; owned by admin. */

@@ -496,6 +496,8 @@ static bool start_gate(struct api *api, struct listener *listener, struct err *e
 	const struct gate_settings settings = {.section = "api",
 	    .listen = config->listen,
 	    .hosts = &config->host,
+	    .tls_certificate = config->tls.certificate,
+	    .tls_key = config->tls.key,
 	    .servers = SERVERS,
 	    .connections = CONNECTIONS,
 	    .head_ms = config->arrival_ms < HEAD_MS ? config->arrival_ms : HEAD_MS,

@@ -31,6 +31,7 @@
 #include "logging.h"
 #include "metrics.h"
 #include "request_head.h"
+#include "tls_front.h"
 
 enum {
 	HEAD_BYTES = 16384,
@@ -73,7 +74,7 @@ struct server {
 struct guest {
 	struct gate *gate;
 	int fd; /* the gate's own: it names this connection until the gate closes it */
-	struct sockaddr_storage from;
+	struct sockaddr_storage from, own;
 	socklen_t from_length;
 	struct peer *peer;
 	enum guest_state state;
@@ -101,6 +102,7 @@ struct gate {
 	int epoll_fd, wake_fd;
 	pthread_t thread;
 	bool runs;
+	struct tls_front *tls; /* NULL: plain HTTP */
 	struct server servers[MOST_SERVERS];
 	int most, most_of_peer;
 	pthread_mutex_t mutex; /* guards all that follows */
@@ -263,18 +265,15 @@ static void refuse_guest(struct guest *guest, unsigned status, const char *reaso
 static bool is_own_address(const struct guest *guest, const char *host)
 {
 	static const unsigned char mapped[12] = {[10] = 0xff, [11] = 0xff};
-	struct sockaddr_storage own;
-	socklen_t length = sizeof own;
+	const struct sockaddr_storage *own = &guest->own;
 	struct in6_addr name = {0}, address = {0};
 
-	if (getsockname(guest->fd, (struct sockaddr *)&own, &length) != 0)
-		return false;
 	/* An IPv4 address counts as the IPv6 address that holds it. */
-	if (own.ss_family == AF_INET) {
+	if (own->ss_family == AF_INET) {
 		memcpy(address.s6_addr, mapped, sizeof mapped);
-		memcpy(address.s6_addr + 12, &((struct sockaddr_in *)&own)->sin_addr, 4);
+		memcpy(address.s6_addr + 12, &((const struct sockaddr_in *)own)->sin_addr, 4);
 	} else {
-		address = ((struct sockaddr_in6 *)&own)->sin6_addr;
+		address = ((const struct sockaddr_in6 *)own)->sin6_addr;
 	}
 	if (inet_pton(AF_INET, host, name.s6_addr + 12) == 1)
 		memcpy(name.s6_addr, mapped, sizeof mapped);
@@ -494,6 +493,7 @@ static void open_guest(struct gate *gate, int fd, const struct guest *like)
 static bool accept_one(struct gate *gate)
 {
 	struct guest like = {.gate = gate, .from_length = sizeof like.from};
+	socklen_t own_length = sizeof like.own;
 	int fd = accept4(gate->listen_fd, (struct sockaddr *)&like.from, &like.from_length,
 	    SOCK_NONBLOCK | SOCK_CLOEXEC);
 
@@ -506,6 +506,12 @@ static bool accept_one(struct gate *gate)
 	/* The client left before it was accepted; any other error waits for the next turn. */
 	if (fd < 0)
 		return errno == ECONNABORTED || errno == EINTR;
+	if (getsockname(fd, (struct sockaddr *)&like.own, &own_length) != 0)
+		like.own = (struct sockaddr_storage){0};
+	if (gate->tls)
+		fd = tls_front_add(gate->tls, fd);
+	if (fd < 0)
+		return true;
 	like.peer = peer_find(&gate->peers, &like.from);
 	make_room_for_guest(gate, like.peer);
 	open_guest(gate, fd, &like);
@@ -811,14 +817,17 @@ static bool start_gate_threads(struct gate *gate)
 	return gate->runs;
 }
 
-/* A connection takes two files; three quarters are for Kafka, Postgres and the other listener. */
-static int most_connections(int wanted)
+/*
+ * A connection takes two files, four with TLS; three quarters are for Kafka, Postgres and the other
+ * listener.
+ */
+static int most_connections(int wanted, bool has_tls)
 {
 	struct rlimit limit;
-	int most = wanted;
+	int most = wanted, share = has_tls ? 16 : 8;
 
-	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur / 8 < (rlim_t)wanted)
-		most = (int)(limit.rlim_cur / 8);
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur / share < (rlim_t)wanted)
+		most = (int)(limit.rlim_cur / share);
 	return most < LEAST_CONNECTIONS ? LEAST_CONNECTIONS : most;
 }
 
@@ -845,6 +854,19 @@ static void make_series(struct gate *gate)
 		METRIC_LABELLED(gate->metrics.refused, reasons[i]);
 }
 
+/* True also without TLS. */
+static bool start_tls(struct gate *gate, struct err *err)
+{
+	const struct gate_settings *settings = &gate->settings;
+	const struct tls_front_settings tls = {
+	    settings->section, settings->tls_certificate, settings->tls_key};
+
+	if (!settings->tls_certificate[0])
+		return true;
+	gate->tls = tls_front_start(&tls, err);
+	return gate->tls;
+}
+
 struct gate *gate_start(
     struct listener *listener, const struct gate_settings *settings, struct err *err)
 {
@@ -854,13 +876,17 @@ struct gate *gate_start(
 	gate->listen_host = host_name(settings->listen);
 	gate->listen_fd = listener->fd;
 	listener->fd = -1;
-	gate->most = most_connections(settings->connections);
+	gate->most = most_connections(settings->connections, settings->tls_certificate[0]);
 	gate->most_of_peer = gate->most / 2;
 	gate->accepts = true;
 	make_series(gate);
 	pthread_mutex_init(&gate->mutex, NULL);
 	gate->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	gate->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (!start_tls(gate, err)) {
+		gate_stop(gate);
+		return NULL;
+	}
 	if (watch_fd(gate, gate->listen_fd, gate) && watch_fd(gate, gate->wake_fd, NULL) &&
 	    start_gate_threads(gate))
 		return gate;
@@ -903,6 +929,7 @@ void gate_stop(struct gate *gate)
 	while (gate->guests)
 		close_guest(gate->guests, NULL);
 	peers_finish(&gate->peers);
+	tls_front_stop(gate->tls);
 
 	stop_accepting(gate);
 	if (gate->epoll_fd >= 0)

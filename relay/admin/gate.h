@@ -8,6 +8,8 @@
  * libmicrohttpd servers, each with a thread of its own, which reads the same bytes and serves the
  * request. A connection carries one request, so that no request passes the gate unchecked.
  *
+ * With TLS the socket of a connection is one end of a pair, and tls_front.h has the other end.
+ *
  * The gate always accepts. If the table is full, or one address has half of it, the connection that
  * has been idle for the longest time is closed, never one whose request is being answered. So
  * clients that connect and send nothing, send slowly, or do not read displace only each other. Each
@@ -22,9 +24,10 @@ struct gate;
 extern const struct metric_table gate_metric_table;
 
 struct gate_settings {
-	const char *section;             /* "admin" or "api" */
-	const char *listen;              /* as configured: its host is one of the names */
-	const struct config_list *hosts; /* further names; NULL: none */
+	const char *section;                   /* "admin" or "api" */
+	const char *listen;                    /* as configured: its host is one of the names */
+	const struct config_list *hosts;       /* further names; NULL: none */
+	const char *tls_certificate, *tls_key; /* paths; "": without TLS (tls_front.h) */
 	int servers; /* threads that answer; a request gets the thread with the fewest requests */
 	int connections;    /* at most; fewer if the process may not open as many files */
 	int64_t head_ms;    /* from the connection to a whole head */

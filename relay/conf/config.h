@@ -174,11 +174,17 @@ struct config_sender {
 	struct config_list types;    /* "orders.*": all that begin so; empty: any */
 };
 
+/* TLS of a listener; paths, "": plain HTTP. */
+struct config_server_tls {
+	char *certificate, *key;
+};
+
 /* The HTTP interface for applications and operators. */
 struct config_api {
 	char *listen;            /* "": no interface; otherwise there is a token */
 	int remote;              /* 1: listen may be another address than loopback */
 	struct config_list host; /* names that requests may use, besides those of listen */
+	struct config_server_tls tls;
 	struct config_list send_tokens, read_tokens, operate_tokens; /* by role */
 	int64_t max_body;
 	int64_t arrival_ms; /* maximum time for a whole request to arrive */
@@ -206,6 +212,7 @@ struct config {
 	char *admin_listen; /* "host:port", a bare port made 127.0.0.1:port; "" (default): off */
 	int admin_remote;   /* as in struct config_api */
 	struct config_list admin_host;
+	struct config_server_tls admin_tls;
 	enum log_level log_level;
 	enum log_format log_format;
 	struct text warnings; /* one line for each file that others can read */

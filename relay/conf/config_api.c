@@ -36,6 +36,16 @@ static bool finish_tokens(
 		   source, CONFIG_API, NULL, "operate_tokens", &api->operate_tokens, err);
 }
 
+static bool check_server_tls(const struct config_source *source, enum config_kind kind,
+    const struct config_server_tls *tls, struct err *err)
+{
+	if (!tls->certificate[0] == !tls->key[0])
+		return true;
+	return config_source_refuse(err, source, kind, NULL,
+	    tls->certificate[0] ? "tls_certificate" : "tls_key", "there is no %s for it; set both",
+	    tls->certificate[0] ? "tls_key" : "tls_certificate");
+}
+
 static bool finish_api(
     const struct config *config, const struct config_source *source, struct err *err)
 {
@@ -55,8 +65,10 @@ static bool finish_api(
 		    "send_tokens, read_tokens or operate_tokens");
 	if (!is_loopback(api->listen) && !api->remote)
 		return config_source_refuse(err, source, CONFIG_API, NULL, "listen",
-		    "other machines would send tokens in clear text; listen on 127.0.0.1 behind "
-		    "a proxy that speaks TLS, or write remote = yes");
+		    "other machines could send requests%s; listen on 127.0.0.1, or write remote = "
+		    "yes",
+		    api->tls.certificate[0] ? ""
+					    : ", and tokens in clear text: set tls_certificate");
 	return true;
 }
 
@@ -182,7 +194,10 @@ static bool check_listens(
 bool config_api_finish(
     const struct config *config, const struct config_source *source, struct err *err)
 {
-	if (!check_listens(config, source, err) || !finish_api(config, source, err))
+	if (!check_listens(config, source, err) ||
+	    !check_server_tls(source, CONFIG_API, &config->api.tls, err) ||
+	    !check_server_tls(source, CONFIG_ADMIN, &config->admin_tls, err) ||
+	    !finish_api(config, source, err))
 		return false;
 	if (config->admin_listen[0] && !is_loopback(config->admin_listen) && !config->admin_remote)
 		return config_source_refuse(err, source, CONFIG_ADMIN, NULL, "listen",

@@ -101,6 +101,12 @@ bool config_files_finish(struct config *config, struct err *err)
 		for (int k = 0; k < config->kafka[i].property_count; k++)
 			if (!check_property(config, &config->kafka[i].properties[k], err))
 				return false;
+	if (!check_configured_path(config->api.tls.certificate, false, &config->warnings, err) ||
+	    !check_configured_path(config->api.tls.key, true, &config->warnings, err))
+		return err_prefix(err, "[api]");
+	if (!check_configured_path(config->admin_tls.certificate, false, &config->warnings, err) ||
+	    !check_configured_path(config->admin_tls.key, true, &config->warnings, err))
+		return err_prefix(err, "[admin]");
 	for (int i = 0; i < config->check_count; i++) {
 		const struct config_check *check = &config->checks[i];
 

@@ -601,13 +601,17 @@ const struct config_row config_rows[] = {
 		    "example 9188. Empty: no interface."},
 	{API(remote), .type = CONFIG_CHOICE, .default_value = "no", .choices = answers,
 		.help = "Whether listen may be an address that other machines can reach. Tokens "
-			"and messages are sent in clear text, so a TLS proxy on this machine is "
-			"better."},
+			"and messages are sent in clear text without tls_certificate."},
 	{API(host), .type = CONFIG_LIST, .default_value = "",
 		.help = "Host names by which clients call the interface, for example "
 			"relay.example. A request is refused if its Host field is not one of "
 			"them, the name or address of listen, or localhost. This stops web pages "
 			"that let another name resolve to this address."},
+	{CONFIG_API, "tls_certificate", CONFIG_TEXT, offsetof(struct config, api.tls.certificate), "",
+		.help = "File with the certificate of the interface and its chain (PEM), for https. "
+			"Changed files are used within a second. Empty: plain HTTP."},
+	{CONFIG_API, "tls_key", CONFIG_TEXT, offsetof(struct config, api.tls.key), "",
+		.help = "File with the private key of tls_certificate (PEM)."},
 	{API(send_tokens), .type = CONFIG_LIST, .default_value = "",
 		.help = "Bearer tokens that may prepare, commit and roll back ids of all "
 			"business types. If several applications send, give each of them a "
@@ -639,6 +643,12 @@ const struct config_row config_rows[] = {
 			"publisher without a token."},
 	{CONFIG_ADMIN, "host", CONFIG_LIST, offsetof(struct config, admin_host), "",
 		.help = "Host names by which probes and Prometheus call the endpoint, as in [api]."},
+	{CONFIG_ADMIN, "tls_certificate", CONFIG_TEXT, offsetof(struct config, admin_tls.certificate),
+		"",
+		.help = "File with the certificate of the endpoint and its chain (PEM), for https. "
+			"Changed files are used within a second. Empty: plain HTTP."},
+	{CONFIG_ADMIN, "tls_key", CONFIG_TEXT, offsetof(struct config, admin_tls.key), "",
+		.help = "File with the private key of tls_certificate (PEM)."},
 
 	{CONFIG_LOG, "level", CONFIG_CHOICE, offsetof(struct config, log_level), "info",
 		.choices = levels, .reloadable = true,

@@ -6,6 +6,7 @@
 #include "http_guard.h"
 #include "kafka_conf.h"
 #include "pg.h"
+#include "tls_front.h"
 #include "transport.h"
 
 static bool check_clusters(const struct config *config, struct err *err)
@@ -88,8 +89,18 @@ static bool check_delivers(const struct config *config, struct err *err)
 	return true;
 }
 
+static bool check_listener_tls(
+    const char *section, const struct config_server_tls *tls, struct err *err)
+{
+	return !tls->certificate[0] ||
+	       tls_front_check(
+		   &(struct tls_front_settings){section, tls->certificate, tls->key}, err);
+}
+
 bool checks_config(const struct config *config, struct err *err)
 {
-	return check_clusters(config, err) && check_dsns(config, err) &&
+	return check_listener_tls("api", &config->api.tls, err) &&
+	       check_listener_tls("admin", &config->admin_tls, err) &&
+	       check_clusters(config, err) && check_dsns(config, err) &&
 	       check_services(config, err) && check_delivers(config, err);
 }

@@ -458,8 +458,7 @@ static bool start_admin(struct daemon *daemon, struct err *err)
 
 	if (daemon->config->admin_listen[0] == '\0')
 		return true;
-	daemon->admin = admin_start(&daemon->admin_listener, daemon->config->admin_listen,
-	    &daemon->config->admin_host, &callbacks, err);
+	daemon->admin = admin_start(&daemon->admin_listener, daemon->config, &callbacks, err);
 	if (daemon->admin)
 		log_info("admin_listens", {"address", LOG_TEXT(admin_address(daemon->admin))});
 	return daemon->admin != NULL;

@@ -33,6 +33,7 @@ bool deliver_client_ask(const struct config_api *api, const char *path, const js
 {
 	owned_text char *body = order ? json_dumps(order, JSON_COMPACT) : NULL;
 	const struct admin_order request = {path, token_of(api, order), body, ANSWER_MS};
+	const struct admin_place place = admin_place_of_api(api);
 	OWNED(text_finish) struct text answer = {0};
 	int status;
 
@@ -43,7 +44,7 @@ bool deliver_client_ask(const struct config_api *api, const char *path, const js
 	if (!request.token)
 		return err_set(err, ERR_CONFIG,
 		    "[api] has no operate_tokens: set operate_tokens_file, and restart the relay");
-	if (!admin_ask(api->listen, &request, &status, &answer, err))
+	if (!admin_ask(&place, &request, &status, &answer, err))
 		return false;
 	*ret_answer = json_loads(text_string(&answer), 0, NULL);
 	if (judge_relay_answer(status, *ret_answer, err))

@@ -427,6 +427,7 @@ static char *find_samples(const char *page, const char *const *families)
 static void ask_admin_of_metrics(struct status_report *report)
 {
 	const struct config *config = report->config;
+	const struct admin_place place = admin_place_of_admin(config);
 	OWNED(text_finish) struct text body = {0};
 	struct err ignored;
 	int status = 0;
@@ -434,7 +435,7 @@ static void ask_admin_of_metrics(struct status_report *report)
 
 	/* without an answer to /readyz the endpoint is not queried again: each try may take 2 s */
 	if (config->lookback_count + config->deliver_count > 0 && report->admin_status != 0 &&
-	    !admin_get(config->admin_listen, "/metrics", ADMIN_MS, &status, &body, &ignored))
+	    !admin_get(&place, "/metrics", ADMIN_MS, &status, &body, &ignored))
 		text_clear(&body);
 	page = status == 200 ? text_string(&body) : "";
 	report->admin_lookback = find_samples(page, of_lookbacks);
@@ -443,13 +444,13 @@ static void ask_admin_of_metrics(struct status_report *report)
 
 static void ask_admin(struct status_report *report)
 {
+	const struct admin_place place = admin_place_of_admin(report->config);
 	OWNED(text_finish) struct text body = {0};
 	struct err err;
 
 	if (report->config->admin_listen[0] == '\0')
 		return;
-	if (admin_get(report->config->admin_listen, "/readyz?verbose", ADMIN_MS,
-		&report->admin_status, &body, &err))
+	if (admin_get(&place, "/readyz?verbose", ADMIN_MS, &report->admin_status, &body, &err))
 		report->admin_report = xstrdup(text_string(&body));
 	else
 		report->admin_report = xstrdup(err.message);

@@ -45,16 +45,19 @@ class Answer:
 
 
 class Api:
-    def __init__(self, port, token=None):
+    def __init__(self, port, token=None, tls=None):
+        """tls: an ssl.SSLContext, if the interface speaks TLS."""
         self.port = port
         self.token = token
+        self.tls = tls
 
     def as_(self, token):
-        return Api(self.port, token)
+        return Api(self.port, token, self.tls)
 
     def connect(self, timeout=60):
-        return contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port,
-                                                             timeout=timeout))
+        where = "127.0.0.1", self.port
+        return contextlib.closing(http.client.HTTPSConnection(*where, timeout=timeout, context=self.tls) if self.tls
+                                  else http.client.HTTPConnection(*where, timeout=timeout))
 
     def request(self, method, path, body=None, headers=None, connection=None):
         """body: bytes or an iterable of bytes (which is chunked), or what becomes JSON."""

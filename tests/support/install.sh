@@ -17,7 +17,7 @@ promtool=$cache/promtool-1/promtool    # and test_alerts.py there
 
 declare -A packages=(
 	[build]="gcc libc6-dev meson ninja-build pkg-config python3 libpq-dev librdkafka-dev
-		libssl-dev libcurl4-openssl-dev libc-ares-dev libjansson-dev libinih-dev uthash-dev
+		libssl-dev libcurl4-openssl-dev libc-ares-dev libevent-dev libjansson-dev libinih-dev uthash-dev
 		libprotobuf-c-dev protobuf-c-compiler libmicrohttpd-dev libxxhash-dev libhiredis-dev libzstd-dev zlib1g-dev
 		libjemalloc-dev libcmocka-dev"
 	[postgres]="postgresql-15 postgresql-client-15 python3-psycopg2"

@@ -109,6 +109,7 @@ class Relay:
         self.settings = {"OUTBOX_RELAY_ADMIN_LISTEN": f"127.0.0.1:{self.admin_port}", **settings}
         self.log = os.path.join(temporary_folder("relay"), "log")
         self.process = None
+        self.tls = None  # an ssl.SSLContext, if the admin listener speaks TLS
 
     def __enter__(self):
         return self.start()
@@ -186,7 +187,9 @@ class Relay:
 
         A relay that is slow, or paused for a moment, answers late: that is no missing answer.
         """
-        connection = http.client.HTTPConnection("127.0.0.1", self.admin_port, timeout=30)
+        where = "127.0.0.1", self.admin_port
+        connection = (http.client.HTTPSConnection(*where, timeout=30, context=self.tls) if self.tls
+                      else http.client.HTTPConnection(*where, timeout=30))
         try:
             connection.request("GET", path, headers={"Connection": "close"})
             answer = connection.getresponse()

@@ -37,12 +37,15 @@ static bool ready(void *context, struct text *report)
 static struct admin *start(struct probes *probes)
 {
 	const struct admin_callbacks callbacks = {live, ready, probes};
+	static char anything[] = "0", nothing[] = "";
+	static const struct config config = {
+	    .admin_listen = anything, .admin_tls = {nothing, nothing}};
 	struct listener listener;
 	struct err err;
 	struct admin *admin;
 
 	assert_true(listener_open("admin", "0", &listener, &err));
-	admin = admin_start(&listener, "0", NULL, &callbacks, &err);
+	admin = admin_start(&listener, &config, &callbacks, &err);
 	assert_non_null(admin);
 	listener_close(&listener);
 	return admin;

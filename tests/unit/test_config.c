@@ -623,14 +623,18 @@ static void a_mistake_names_place_and_cure(void **state)
 				     "without a token; set a [sender], send_tokens, read_tokens "
 				     "or operate_tokens"},
 	    {"[api]\nsend_tokens = 0123456789abcdef\nlisten = 0.0.0.0:9188",
-		"relay.ini:3: [api] listen: other machines would send tokens in clear text; "
-		"listen on 127.0.0.1 behind a proxy that speaks TLS, or write remote = yes"},
+		"relay.ini:3: [api] listen: other machines could send requests, and tokens in "
+		"clear text: set tls_certificate; listen on 127.0.0.1, or write remote = yes"},
 	    {"[api]\nsend_tokens = 0123456789abcdef\nlisten = relay.example.com:9188",
-		"relay.ini:3: [api] listen: other machines would send tokens in clear text; "
-		"listen on 127.0.0.1 behind a proxy that speaks TLS, or write remote = yes"},
+		"relay.ini:3: [api] listen: other machines could send requests, and tokens in "
+		"clear text: set tls_certificate; listen on 127.0.0.1, or write remote = yes"},
 	    {"[api]\nread_tokens = 0123456789abcdef, 0123456789abcde",
 		"relay.ini:2: [api] read_tokens: token 2 has 15 characters and needs 16; make one "
 		"with: openssl rand -hex 32"},
+	    {"[api]\nread_tokens = 0123456789abcdef\ntls_certificate = a.pem",
+		"relay.ini:3: [api] tls_certificate: there is no tls_key for it; set both"},
+	    {"[admin]\ntls_key = a.key",
+		"relay.ini:2: [admin] tls_key: there is no tls_certificate for it; set both"},
 	    {"[admin]\nlisten = 0.0.0.0:9187",
 		"relay.ini:2: [admin] listen: other machines could read the metrics and the state "
 		"of every publisher without a token; listen on 127.0.0.1, or write remote = yes"},

@@ -72,6 +72,8 @@ static int set_up(void **state)
 	struct world *world = xcalloc(1, sizeof *world);
 	const struct gate_settings settings = {.section = "test",
 	    .listen = "relay.example:0",
+	    .tls_certificate = "",
+	    .tls_key = "",
 	    .servers = 2,
 	    .connections = CONNECTIONS,
 	    .head_ms = HEAD_MS,

@@ -123,7 +123,7 @@ static void a_changed_file_is_used_and_a_wrong_one_is_not(void **state)
 	const char *key;
 	struct err err;
 	struct http_credentials *credentials;
-	int64_t now = clock_ms() + HTTP_CREDENTIALS_LOOK_MS;
+	int64_t now;
 
 	(void)state;
 	assert_true(temporary_make(folder));
@@ -132,6 +132,7 @@ static void a_changed_file_is_used_and_a_wrong_one_is_not(void **state)
 	texts.headers_file = path;
 	credentials = http_credentials_open(&texts, &key, &err);
 	assert_non_null(credentials);
+	now = clock_ms() + HTTP_CREDENTIALS_LOOK_MS; /* of the first look */
 	assert_headers(credentials, now, "Authorization: Bearer one\n");
 
 	write_file(path, "Authorization: Bearer two\n");

@@ -23,18 +23,19 @@ static void add_faults(const char *answer, struct text *faults)
 }
 
 /* False: the process is not well, or nobody knows. */
-static bool ask_health(const char *listen, int timeout_ms, struct text *body, struct err *err)
+static bool ask_health(
+    const struct admin_place *place, int timeout_ms, struct text *body, struct err *err)
 {
 	OWNED(text_finish) struct text faults = {0};
 	int status;
 
-	if (!admin_get(listen, "/livez", timeout_ms, &status, body, err))
+	if (!admin_get(place, "/livez", timeout_ms, &status, body, err))
 		return false;
 	if (status == OK)
 		return true;
 	add_faults(text_string(body), &faults);
-	return err_set(err, ERR_RETRY, "the process at %s answers with HTTP %d: %s", listen, status,
-	    faults.length ? faults.data : "is it another program?");
+	return err_set(err, ERR_RETRY, "the process at %s answers with HTTP %d: %s", place->listen,
+	    status, faults.length ? faults.data : "is it another program?");
 }
 
 static int run_health(const struct call *call)
@@ -42,6 +43,7 @@ static int run_health(const struct call *call)
 	struct err err;
 	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
 	OWNED(text_finish) struct text body = {0};
+	struct admin_place place;
 	int timeout_ms = (int)call_number(call, "timeout", TIMEOUT_S) * 1000;
 
 	if (!config)
@@ -52,7 +54,8 @@ static int run_health(const struct call *call)
 		    "it, for example listen = 9187, or OUTBOX_RELAY_ADMIN_LISTEN");
 		return session_failed(&err);
 	}
-	if (!ask_health(config->admin_listen, timeout_ms, &body, &err)) {
+	place = admin_place_of_admin(config);
+	if (!ask_health(&place, timeout_ms, &body, &err)) {
 		session_failed(&err);
 		return EXIT_FOUND;
 	}

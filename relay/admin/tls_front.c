@@ -1,0 +1,455 @@
+/*
+ * A client is a session, from take_session to free_session: two bufferevents of libevent, and each
+ * passes on what the other has read. Begin at run_tls_front.
+ */
+#include "tls_front.h"
+
+#include <errno.h>
+#include <event2/buffer.h>
+#include <event2/bufferevent.h>
+#include <event2/bufferevent_ssl.h>
+#include <event2/event.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509err.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utlist.h>
+#include "cleanup.h"
+#include "clock.h"
+#include "logging.h"
+#include "text.h"
+
+enum {
+	MOST_WAITING = 64 << 10, /* bytes that one side has not taken yet: the other side waits */
+	LEAVE_S = 5,             /* for a client to close, once it has its answer */
+	END_S = 2,               /* the same, at the end of the process */
+	LOOK_MS = 1000,          /* between two looks at the files */
+};
+
+/* Tells whether a file is another one, or has other content. */
+struct file_mark {
+	dev_t device;
+	ino_t inode;
+	off_t size;
+	struct timespec changed;
+};
+
+struct tls_front {
+	char *section, *certificate, *key;
+	int newcomers[2]; /* a pipe of struct newcomer; closed for writing: the thread ends */
+	pthread_t thread;
+	bool runs;
+
+	/* used by the thread alone, once it runs */
+	struct event_base *base;
+	struct event *newcomers_event;
+	SSL_CTX *context;
+	struct file_mark certificate_mark, key_mark;
+	int64_t looked_at;
+	bool files_failed; /* told in the log */
+	struct session *sessions;
+};
+
+struct newcomer {
+	int secure_fd, plain_fd;
+};
+
+struct session {
+	struct tls_front *front;
+	struct bufferevent *secure, *plain; /* plain NULL: the gate has closed its side */
+	struct session *prev, *next;
+};
+
+/* --- certificates --------------------------------------------------------------------------- */
+
+/* The newest error of OpenSSL, without its codes. */
+static const char *tls_reason(void)
+{
+	unsigned long error = ERR_peek_last_error();
+	const char *reason = ERR_reason_error_string(error);
+
+	/* OpenSSL compares a key with the certificate when it reads the key. */
+	if (ERR_GET_LIB(error) == ERR_LIB_X509 &&
+	    ERR_GET_REASON(error) == X509_R_KEY_VALUES_MISMATCH)
+		return "it is not the key of tls_certificate";
+	return reason ? reason : "it is no such file in PEM";
+}
+
+static bool refuse_tls_file(const struct tls_front_settings *settings, const char *key,
+    const char *path, const char *why, struct err *err)
+{
+	return err_set(err, ERR_CONFIG, "[%s] %s = %.300s: %s", settings->section, key, path, why);
+}
+
+static bool load_tls_files(
+    SSL_CTX *context, const struct tls_front_settings *settings, struct err *err)
+{
+	ERR_clear_error();
+	if (access(settings->certificate, R_OK) != 0)
+		return refuse_tls_file(
+		    settings, "tls_certificate", settings->certificate, strerror(errno), err);
+	if (access(settings->key, R_OK) != 0)
+		return refuse_tls_file(settings, "tls_key", settings->key, strerror(errno), err);
+	if (SSL_CTX_use_certificate_chain_file(context, settings->certificate) != 1)
+		return refuse_tls_file(
+		    settings, "tls_certificate", settings->certificate, tls_reason(), err);
+	return SSL_CTX_use_PrivateKey_file(context, settings->key, SSL_FILETYPE_PEM) == 1 ||
+	       refuse_tls_file(settings, "tls_key", settings->key, tls_reason(), err);
+}
+
+static SSL_CTX *new_tls_context(const struct tls_front_settings *settings, struct err *err)
+{
+	SSL_CTX *context = SSL_CTX_new(TLS_server_method());
+
+	if (!context) {
+		err_set(err, ERR_FATAL, "[%s] no TLS: %s", settings->section, tls_reason());
+		return NULL;
+	}
+	SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
+	SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_IGNORE_UNEXPECTED_EOF);
+	SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS);
+	if (load_tls_files(context, settings, err))
+		return context;
+	SSL_CTX_free(context);
+	return NULL;
+}
+
+bool tls_front_check(const struct tls_front_settings *settings, struct err *err)
+{
+	SSL_CTX *context = new_tls_context(settings, err);
+
+	SSL_CTX_free(context);
+	return context;
+}
+
+static struct file_mark tls_file_mark(const char *path)
+{
+	struct stat state;
+
+	if (stat(path, &state) != 0)
+		return (struct file_mark){0};
+	return (struct file_mark){state.st_dev, state.st_ino, state.st_size, state.st_mtim};
+}
+
+/* Notes the mark; false: the file is another one than before. */
+static bool is_same_file(struct file_mark *mark, const char *path)
+{
+	struct file_mark now = tls_file_mark(path);
+	bool same = now.device == mark->device && now.inode == mark->inode &&
+		    now.size == mark->size && now.changed.tv_sec == mark->changed.tv_sec &&
+		    now.changed.tv_nsec == mark->changed.tv_nsec;
+
+	*mark = now;
+	return same;
+}
+
+static bool are_same_files(struct tls_front *front)
+{
+	bool same = is_same_file(&front->certificate_mark, front->certificate);
+
+	return is_same_file(&front->key_mark, front->key) && same;
+}
+
+static SSL_CTX *load_tls_context(const struct tls_front *front, struct err *err)
+{
+	const struct tls_front_settings settings = {front->section, front->certificate, front->key};
+
+	return new_tls_context(&settings, err);
+}
+
+/* Files that failed are tried again with each look: the second of them may come at any time. */
+static void look_at_tls_files(struct tls_front *front)
+{
+	int64_t now = clock_ms();
+	SSL_CTX *context;
+	struct err err;
+
+	if (now < front->looked_at + LOOK_MS)
+		return;
+	front->looked_at = now;
+	if (are_same_files(front) && !front->files_failed)
+		return;
+	context = load_tls_context(front, &err);
+	if (context) {
+		SSL_CTX_free(front->context);
+		front->context = context;
+		log_info("certificate_changed", {"section", LOG_TEXT(front->section)});
+	} else if (!front->files_failed) {
+		log_warn("certificate_refused", {"section", LOG_TEXT(front->section)},
+		    {"error", LOG_TEXT(err.message)},
+		    {"consequence", LOG_TEXT("clients get the certificate that was read before")});
+	}
+	front->files_failed = !context;
+}
+
+/* --- sessions ------------------------------------------------------------------------------- */
+
+static void free_session(struct session *session)
+{
+	DL_DELETE(session->front->sessions, session);
+	bufferevent_free(session->secure);
+	if (session->plain)
+		bufferevent_free(session->plain);
+	free(session);
+}
+
+/* Passes on what was read, and reads no more while the other side does not take it. */
+static void pass_on(struct bufferevent *from, struct bufferevent *to)
+{
+	bufferevent_write_buffer(to, bufferevent_get_input(from));
+	if (evbuffer_get_length(bufferevent_get_output(to)) >= MOST_WAITING)
+		bufferevent_disable(from, EV_READ);
+}
+
+/* The answer went out: says so to the client, which then closes. */
+static void end_secure(struct session *session)
+{
+	SSL *ssl = bufferevent_openssl_get_ssl(session->secure);
+
+	(void)SSL_shutdown(ssl);
+	shutdown(bufferevent_getfd(session->secure), SHUT_WR);
+}
+
+static void on_secure_read(struct bufferevent *secure, void *context)
+{
+	struct session *session = context;
+	struct evbuffer *input = bufferevent_get_input(secure);
+
+	if (session->plain)
+		pass_on(secure, session->plain);
+	else /* a reset instead could cost the client its answer */
+		evbuffer_drain(input, evbuffer_get_length(input));
+}
+
+static void on_plain_read(struct bufferevent *plain, void *context)
+{
+	struct session *session = context;
+
+	pass_on(plain, session->secure);
+}
+
+/* Half of the bytes, or all, have gone out. */
+static void on_secure_written(struct bufferevent *secure, void *context)
+{
+	struct session *session = context;
+
+	if (session->plain)
+		bufferevent_enable(session->plain, EV_READ);
+	else if (evbuffer_get_length(bufferevent_get_output(secure)) == 0)
+		end_secure(session);
+}
+
+static void on_plain_written(struct bufferevent *plain, void *context)
+{
+	struct session *session = context;
+
+	(void)plain;
+	bufferevent_enable(session->secure, EV_READ);
+}
+
+static void on_secure_event(struct bufferevent *secure, short what, void *context)
+{
+	(void)secure;
+	if (what & (BEV_EVENT_EOF | BEV_EVENT_ERROR | BEV_EVENT_TIMEOUT))
+		free_session(context);
+}
+
+/* The gate has closed its side: the rest of the answer goes out, and the client has time to close.
+ */
+static void on_plain_event(struct bufferevent *plain, short what, void *context)
+{
+	static const struct timeval leave = {.tv_sec = LEAVE_S};
+	struct session *session = context;
+
+	if (!(what & (BEV_EVENT_EOF | BEV_EVENT_ERROR)))
+		return;
+	if (SSL_in_init(bufferevent_openssl_get_ssl(session->secure))) {
+		free_session(session);
+		return;
+	}
+	session->plain = NULL;
+	bufferevent_free(plain);
+
+	bufferevent_set_timeouts(session->secure, &leave, &leave);
+	bufferevent_setwatermark(session->secure, EV_WRITE, 0, 0);
+	bufferevent_enable(session->secure, EV_READ);
+	if (evbuffer_get_length(bufferevent_get_output(session->secure)) == 0)
+		end_secure(session);
+}
+
+static void close_newcomer(const struct newcomer *newcomer)
+{
+	close(newcomer->secure_fd);
+	close(newcomer->plain_fd);
+}
+
+static struct bufferevent *new_secure(struct tls_front *front, int fd)
+{
+	SSL *ssl = SSL_new(front->context);
+	struct bufferevent *secure = ssl ? bufferevent_openssl_socket_new(front->base, fd, ssl,
+					       BUFFEREVENT_SSL_ACCEPTING, BEV_OPT_CLOSE_ON_FREE)
+					 : NULL;
+
+	if (!secure && ssl)
+		SSL_free(ssl);
+	return secure;
+}
+
+static void take_session(struct tls_front *front, const struct newcomer *newcomer)
+{
+	struct session *session;
+	struct bufferevent *plain, *secure = new_secure(front, newcomer->secure_fd);
+
+	if (!secure) {
+		close_newcomer(newcomer);
+		return;
+	}
+	plain = bufferevent_socket_new(front->base, newcomer->plain_fd, BEV_OPT_CLOSE_ON_FREE);
+	if (!plain) {
+		bufferevent_free(secure);
+		close(newcomer->plain_fd);
+		return;
+	}
+
+	session = xcalloc(1, sizeof *session);
+	*session = (struct session){.front = front, .secure = secure, .plain = plain};
+	DL_APPEND(front->sessions, session);
+	bufferevent_openssl_set_allow_dirty_shutdown(secure, 1);
+	bufferevent_setcb(secure, on_secure_read, on_secure_written, on_secure_event, session);
+	bufferevent_setcb(plain, on_plain_read, on_plain_written, on_plain_event, session);
+	bufferevent_setwatermark(secure, EV_WRITE, MOST_WAITING / 2, 0);
+	bufferevent_setwatermark(plain, EV_WRITE, MOST_WAITING / 2, 0);
+	bufferevent_enable(secure, EV_READ | EV_WRITE);
+	bufferevent_enable(plain, EV_READ | EV_WRITE);
+}
+
+/* --- the thread ----------------------------------------------------------------------------- */
+
+static void on_newcomers(evutil_socket_t fd, short what, void *context)
+{
+	static const struct timeval end = {.tv_sec = END_S};
+	struct tls_front *front = context;
+	struct newcomer newcomer;
+	ssize_t length;
+
+	(void)what;
+	look_at_tls_files(front);
+	/* A write of so few bytes to a pipe is whole. */
+	while ((length = read(fd, &newcomer, sizeof newcomer)) == sizeof newcomer)
+		take_session(front, &newcomer);
+	if (length != 0)
+		return;
+	/* The end: the gate has closed its sides, and clients that read get what is left. */
+	event_del(front->newcomers_event);
+	event_base_loopexit(front->base, &end);
+}
+
+static void *run_tls_front(void *context)
+{
+	struct tls_front *front = context;
+
+	pthread_setname_np(pthread_self(), "tls-front");
+	event_base_dispatch(front->base);
+	return NULL;
+}
+
+/* --- from other threads --------------------------------------------------------------------- */
+
+int tls_front_add(struct tls_front *front, int fd)
+{
+	const int on = 1;
+	int pair[2];
+	struct newcomer newcomer;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) != 0) {
+		close(fd);
+		return -1;
+	}
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+	newcomer = (struct newcomer){.secure_fd = fd, .plain_fd = pair[0]};
+	if (write(front->newcomers[1], &newcomer, sizeof newcomer) == sizeof newcomer)
+		return pair[1];
+	close_newcomer(&newcomer);
+	close(pair[1]);
+	return -1;
+}
+
+static bool open_event_base(struct tls_front *front)
+{
+	struct event_config *config = event_config_new();
+
+	if (!config)
+		return false;
+	/* Only its own thread touches the base. */
+	event_config_set_flag(config, EVENT_BASE_FLAG_NOLOCK);
+	front->base = event_base_new_with_config(config);
+	event_config_free(config);
+	if (!front->base || pipe2(front->newcomers, O_NONBLOCK | O_CLOEXEC) != 0)
+		return false;
+	front->newcomers_event =
+	    event_new(front->base, front->newcomers[0], EV_READ | EV_PERSIST, on_newcomers, front);
+	return front->newcomers_event && event_add(front->newcomers_event, NULL) == 0;
+}
+
+/* The thread blocks all signals, as those of the gate do. */
+static bool start_tls_thread(struct tls_front *front)
+{
+	sigset_t every, before;
+
+	sigfillset(&every);
+	pthread_sigmask(SIG_SETMASK, &every, &before);
+	front->runs = pthread_create(&front->thread, NULL, run_tls_front, front) == 0;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return front->runs;
+}
+
+struct tls_front *tls_front_start(const struct tls_front_settings *settings, struct err *err)
+{
+	struct tls_front *front = xcalloc(1, sizeof *front);
+
+	*front = (struct tls_front){.section = xstrdup(settings->section),
+	    .certificate = xstrdup(settings->certificate),
+	    .key = xstrdup(settings->key),
+	    .newcomers = {-1, -1}};
+	(void)are_same_files(front);
+	front->context = load_tls_context(front, err);
+	if (front->context && open_event_base(front) && start_tls_thread(front))
+		return front;
+	if (front->context)
+		err_set(err, ERR_FATAL, "[%s] no thread for TLS: %s", settings->section,
+		    strerror(errno));
+	tls_front_stop(front);
+	return NULL;
+}
+
+void tls_front_stop(struct tls_front *front)
+{
+	if (!front)
+		return;
+	if (front->newcomers[1] >= 0)
+		close(front->newcomers[1]);
+	if (front->runs)
+		pthread_join(front->thread, NULL);
+	while (front->sessions)
+		free_session(front->sessions);
+
+	if (front->newcomers_event)
+		event_free(front->newcomers_event);
+	if (front->newcomers[0] >= 0)
+		close(front->newcomers[0]);
+	if (front->base)
+		event_base_free(front->base);
+	SSL_CTX_free(front->context);
+	free(front->section);
+	free(front->certificate);
+	free(front->key);
+	free(front);
+}
