@@ -484,10 +484,12 @@ bool client_files_is_stale(const rd_kafka_t *handle)
 	/* Most processes name no file, and most calls end here. */
 	if (atomic_load(&client_count) == 0)
 		return false;
+
 	bool due = clock_ms() >= atomic_load(&check_at);
 	bool stale;
 	if (!due && atomic_load(&stale_count) == 0)
 		return false;
+
 	pthread_mutex_lock(&mutex);
 	if (due && clock_ms() >= atomic_load(&check_at))
 		check_files();
