@@ -16,9 +16,10 @@
  * process ignores SIGPIPE.
  *
  * The client never follows a redirect, takes no proxy, credentials or cookies from anywhere, speaks
- * only http and https, never asks for a compressed answer, and never asks for permission to send a
- * body (Expect). It verifies certificates. It connects to no address that http_guard_address
- * refuses, however the name was written; the caller checks the URL itself (http_guard_url).
+ * only http and https (TLS 1.2 or later), never asks for a compressed answer, and never asks for
+ * permission to send a body (Expect). It verifies certificates. It connects to no address that
+ * http_guard_address refuses, however the name was written; the caller checks the URL itself
+ * (http_guard_url).
  *
  * When the server refuses a stream of HTTP/2 by GOAWAY, the client sends the request again on a new
  * connection, at most three times and within the timeout; if the server refuses the last of them

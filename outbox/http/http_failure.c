@@ -142,7 +142,8 @@ static char *certificate_cure(const struct exchange *exchange, CURLcode code, co
 		return xstrdup("write the URL with a name that its certificate has");
 	if (code == CURLE_PEER_FAILED_VERIFICATION)
 		return xstrdup("give the peer a valid certificate, or correct a wrong clock");
-	if (is_shut_after_handshake(exchange) || strstr(what, "alert"))
+	if (is_shut_after_handshake(exchange) ||
+	    (strstr(what, "alert") && !strstr(what, "protocol version")))
 		return xformat("if the peer wants a client certificate, %s", client);
 	return NULL;
 }

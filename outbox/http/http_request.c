@@ -184,6 +184,7 @@ static bool set_request_tls(struct exchange *exchange, const struct http_tls *tl
 		tls = &none;
 	exchange->ca_key = tls->ca_key ? tls->ca_key : "tls_ca";
 	file = tls->ca_file ? tls->ca_file : client->ca_file;
+	SET(CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
 	SET(CURLOPT_CAINFO, file);
 	SET(CURLOPT_CAPATH, file ? NULL : client->ca_path);
 	SET(CURLOPT_CA_CACHE_TIMEOUT, tls->ca_file ? 0L : (long)AUTHORITIES_KEPT_S);

@@ -72,6 +72,7 @@ grant execute on function
 
 grant select on outbox.message, outbox.message_default, outbox.publisher, outbox.log, outbox.progress,
 	outbox.message_state, outbox.migration, outbox.archive to outbox_relay;
+grant select on sequence outbox.message_id_seq to outbox_relay; -- a relay at rest looks whether it has moved
 grant select, insert on outbox.lookback to outbox_relay;
 grant select on outbox.lookback_default, outbox.processed, outbox.processed_default,
 	outbox.unique_ledger, outbox.unique_ledger_default to outbox_relay;

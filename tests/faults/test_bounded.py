@@ -68,6 +68,7 @@ def published(database, kafka, topic, until_published):
     return verdict.committed
 
 
+@pytest.mark.rotated
 @pytest.mark.parametrize("tables", [
     ("message",), ("parked",), ("scheduled",), ("publisher",), ("message", "parked", "publisher", "scheduled")],
     ids="+".join)
@@ -146,6 +147,7 @@ def test_a_standby_that_is_away_costs_no_lease(
     assert verdict.correct and verdict.committed == 40 and not verdict.duplicates, verdict
 
 
+@pytest.mark.rotated
 @pytest.mark.parametrize("end", ["commit", "rollback"])
 def test_a_huge_transaction_costs_no_lease(
         end, database, kafka, topic, make_relay, until_published, scale):

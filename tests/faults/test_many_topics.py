@@ -51,6 +51,7 @@ def judged(database, kafka, names, isolation="read_uncommitted"):
     assert verdict.duplicates == 0, verdict
 
 
+@pytest.mark.rotated
 @pytest.mark.long
 @pytest.mark.parametrize("topics, partitions", [(5000, 1), (1000, 12)], ids=["narrow", "wide"])
 def test_take_overs_with_many_topics_in_use(
@@ -136,6 +137,7 @@ def test_a_producer_is_exchanged_between_transactions(
         many_kafka.delete_topics(names)
 
 
+@pytest.mark.rotated
 @pytest.mark.parametrize("pooled", [False, True], ids=["direct", "pooled"])
 def test_topics_that_are_gone_leave_the_list(
         pooled, database, request, kafka, topic, make_relay, write, scale):

@@ -101,6 +101,7 @@ def test_a_missing_topic_with_very_many_keys_comes_back(database, kafka, topic, 
         kafka.delete_topic(absent)
 
 
+@pytest.mark.rotated
 @pytest.mark.parametrize("verb, arrive", [("retry", True), ("skip", False)])
 def test_very_many_keys_are_asked_for_at_once(
         database, kafka, topic, make_relay, scale, most_ms, verb, arrive):

@@ -42,6 +42,7 @@ def verdict_of(database, kafka, *arguments):
     return status, json.loads(output)
 
 
+@pytest.mark.rotated
 @pytest.mark.parametrize("delivery", DELIVERIES)
 def test_take_overs_in_both_double_and_skip_nothing(
         delivery, databases, kafka, topic, make_relay, make_writers, until_published, scale):

@@ -106,6 +106,19 @@ def test_a_wrong_certificate_is_one_line_with_the_cure(
         assert not application.ids
 
 
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion")
+def test_an_old_version_of_tls_is_refused(make_sidecar, kafka, topic, authority):
+    context = context_of(authority.issue("shop"))
+    context.minimum_version, context.maximum_version = ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1
+    context.set_ciphers("DEFAULT:@SECLEVEL=0")
+    produce(kafka.bootstrap, topic, messages(range(1)))
+    with Application(context=context) as application:
+        relay = make_sidecar(application, breaker_failures=1, breaker_pause="100ms", tls_ca=authority.certificate)
+        error = relay.wait_event("deliver_breaker_opened")[0]["error"]
+        assert error.startswith("tls: ") and "protocol" in error and "certificate" not in error, error
+        assert not application.ids
+
+
 # --- passwords in headers -------------------------------------------------------------------------
 
 

@@ -31,10 +31,10 @@ class SecuredPostgres(Postgres):
                          max_prepared_transactions=0)
         self.authority = authority
         self.install(*authority.issue("server", "DNS:localhost"))
-        self._write("ca.pem", authority.read("certificate"))
-        self._write("pg_hba.conf", HBA.format(login=LOGIN).encode())
+        self.write("ca.pem", authority.read("certificate"))
+        self.write("pg_hba.conf", HBA.format(login=LOGIN).encode())
 
-    def _write(self, name, content):
+    def write(self, name, content):
         path = os.path.join(self.data, name)
         with open(path, "wb") as file:
             file.write(content)
@@ -45,7 +45,7 @@ class SecuredPostgres(Postgres):
     def install(self, certificate, key):
         for name, path in (("server.pem", certificate), ("server.key", key)):
             with open(path, "rb") as file:
-                self._write(name, file.read())
+                self.write(name, file.read())
 
     def present(self, certificate, key):
         """Shows another certificate from the next connection on."""
@@ -187,8 +187,23 @@ def test_sigterm_ends_the_command(database, server, kafka, make_relay, tmp_path)
     wait_for(lambda: all(process_ended(int(pid)) for pid in pids.read_text().split()), 10, "the end of the command")
 
 
-def relay_sessions(database):
-    return database.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s", [LOGIN])
+def end_sessions(database, user=LOGIN):
+    database.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s", [user])
+
+
+def has_session(database, user, issuer):
+    """A session whose client certificate is of this authority."""
+    return database.execute("SELECT count(*) FROM pg_stat_activity JOIN pg_stat_ssl USING (pid)"
+                            " WHERE usename = %s AND issuer_dn LIKE %s", [user, f"%{issuer}"])[0][0] > 0
+
+
+def replace(path, *sources):
+    """The file is there as a whole at any moment."""
+    new = f"{path}.new"
+    with open(new, "wb") as file:
+        file.writelines(sources)
+    os.chmod(new, 0o600)
+    os.rename(new, path)
 
 
 def test_password_changes_under_load(database, server, kafka, topic, password, make_relay, make_writers, scale):
@@ -202,7 +217,7 @@ def test_password_changes_under_load(database, server, kafka, topic, password, m
             database.execute(f"ALTER ROLE {LOGIN} PASSWORD '{secret}'")
             password.write_text(secret + "\n")
             before = calls.stat().st_size
-            relay_sessions(database)
+            end_sessions(database)
             wait_for(lambda: calls.stat().st_size > before, 30, "a new connection")
             relay.wait_ready()
     verdict = settle(database.dsn, kafka.bootstrap, [topic])
@@ -211,3 +226,50 @@ def test_password_changes_under_load(database, server, kafka, topic, password, m
 
     said = relay.output() + relay.get("/readyz")[1] + relay.get("/metrics")[1]
     assert "secret-" not in said
+
+
+def test_certificates_of_both_sides_change_under_load(
+        database, server, authority, kafka, topic, make_database, make_relay, make_writers, tmp_path):
+    """A new authority comes in the usual steps: trusted by both sides, used by both, and the old one is gone."""
+    server.create_database("rotated")
+    database = make_database(server, "rotated").migrate()  # its roles are those of the server
+    successor = Authority(tmp_path / "successor", "successor")
+    ca, certificate, key = (str(tmp_path / name) for name in ("ca.pem", "relay.pem", "relay.key"))
+
+    def trust(*authorities):
+        content = [each.read("certificate") for each in authorities]
+        replace(ca, *content)
+        server.write("ca.pem", b"".join(content))
+
+    def show(issuer):
+        for path, source in zip((certificate, key), issuer.issue("certified")):
+            with open(source, "rb") as file:
+                replace(path, file.read())
+
+    def renew(issuer):
+        server.present(*issuer.issue("server", "DNS:localhost"))
+        end_sessions(database, "certified")
+        relay.wait_ready()
+        wait_for(lambda: has_session(database, "certified", issuer_shown[0]), 30, "a new session")
+
+    issuer_shown = ["authority"]
+    trust(authority)
+    show(authority)
+    relay = make_relay(database_url=server.secured(database.name, user="certified", sslrootcert=ca, sslcert=certificate,
+                                                   sslkey=key))
+    relay.wait_ready()
+    try:
+        with make_writers(dsn=database.dsn, rate=100):
+            trust(authority, successor)
+            renew(authority)
+            show(successor)
+            issuer_shown[0] = "successor"
+            renew(successor)
+            trust(successor)
+            renew(successor)
+        verdict = settle(database.dsn, kafka.bootstrap, [topic])
+    finally:
+        server.write("ca.pem", authority.read("certificate"))
+        server.present(*authority.issue("server", "DNS:localhost"))
+    assert verdict.committed > 0 and verdict.published == verdict.committed, verdict
+    assert verdict.lost == 0 and verdict.duplicates == 0, verdict

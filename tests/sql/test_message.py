@@ -2,6 +2,7 @@
 
 import io
 import json
+import pathlib
 import statistics
 import time
 import uuid
@@ -59,6 +60,7 @@ def undone(undone_writer):
     return Owner(undone_writer)
 
 
+ROOT = pathlib.Path(__file__).parents[2]
 PUBLISHED = ("outbox.published_bytes(key, key_bytes) as key, "
              "outbox.published_bytes(payload, payload_bytes) as payload")
 
@@ -122,6 +124,14 @@ def test_the_relay_owns_nothing(undone_writer, statement, allowed):
     else:
         with pytest.raises(errors.InsufficientPrivilege):
             undone_writer.execute(statement)
+
+
+@pytest.mark.parametrize("role, seen", [("outbox_relay", True), ("outbox_writer", False)])
+def test_the_last_id_is_unknown_without_the_privilege_to_see_it(undone_writer, role, seen):
+    undone_writer.execute("select outbox.publish('t', 'k', 'v'::text)")
+    undone_writer.execute(f"set local role {role}")
+    undone_writer.execute((ROOT / "sql/queries/message_id_last.sql").read_text())
+    assert (undone_writer.fetchone()[0] is not None) == seen
 
 
 def test_a_reader_sees_all_but_payloads(database):
