@@ -109,7 +109,9 @@ struct outbox_inbox_retry_topic {
 /* 0 and NULL: the default. The inbox copies all settings. */
 struct outbox_inbox_settings {
 	const char *const
-	    *kafka; /* librdkafka's properties: names and values in turn, NULL-ended */
+	    *kafka; /* librdkafka's properties: names and values in turn, NULL-ended. With the
+		       suffix _file, as in sasl.password_file, the value is the path of a file
+		       that holds it; such files and certificates are read again every 5 s */
 	const char *group;
 	const char *const *topics; /* NULL-ended */
 	outbox_inbox_handler *handle;

@@ -9,6 +9,7 @@
 #include <string.h>
 #include "claims_store.h"
 #include "cleanup.h"
+#include "client_files.h"
 #include "kafka_conf.h"
 #include "report_spec.h"
 #include "rules_check.h"
@@ -51,7 +52,7 @@ static void copy_kafka(struct inbox_settings *settings)
 {
 	settings->kafka.name = xstrdup("main");
 	for (const char *const *pair = settings->given.kafka; pair && pair[0] && pair[1]; pair += 2)
-		kafka_settings_add(&settings->kafka, pair[0], pair[1], "settings.kafka");
+		client_files_add(&settings->kafka, pair[0], pair[1], "settings.kafka");
 	settings->given.kafka = NULL;
 }
 

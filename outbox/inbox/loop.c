@@ -155,6 +155,33 @@ static void run_turn(struct loop *loop)
 		wait_for_loop_work(loop);
 }
 
+static struct subscription *create_subscription(struct loop *loop, struct err *err)
+{
+	const struct outbox_inbox_settings *given = &loop->settings->given;
+	const struct subscription_settings settings = {
+	    &loop->settings->kafka, given->group, given->topics};
+	const struct subscription_callbacks callbacks = {.assigned = loop_on_assigned,
+	    .revoked = loop_on_revoked,
+	    .out_of_range = loop_on_out_of_range,
+	    .missing = loop_on_missing,
+	    .not_committed = loop_on_not_committed,
+	    .context = loop};
+
+	return subscription_create(&settings, &callbacks, err);
+}
+
+/* Handlers end what they have, offsets are committed, and a new member joins the group. */
+static void renew_subscription(struct loop *loop)
+{
+	struct err err;
+
+	subscription_close(loop->subscription);
+	subscription_destroy(loop->subscription, CLOSE_MS);
+	loop->subscription = create_subscription(loop, &err);
+	if (!loop->subscription)
+		loop_fail(loop, &err);
+}
+
 /* False: it is to end. */
 static bool begin_loop_turn(struct loop *loop)
 {
@@ -169,9 +196,14 @@ static void *run_inbox_loop(void *context)
 {
 	struct loop *loop = context;
 	pthread_setname_np(pthread_self(), "inbox");
-	while (begin_loop_turn(loop))
+	while (begin_loop_turn(loop)) {
 		run_turn(loop);
-	subscription_close(loop->subscription);
+		if (subscription_is_stale(loop->subscription))
+			renew_subscription(loop);
+	}
+
+	if (loop->subscription)
+		subscription_close(loop->subscription);
 	loop_forget(loop);
 	loop_show_figures(loop);
 	return NULL;
@@ -234,20 +266,12 @@ static bool make_loop_parts(struct loop *loop, struct outbox_inbox *inbox, struc
 	    .most = given->concurrency,
 	    .batch = given->batch,
 	    .wake_fd = loop->wake_fd};
-	const struct subscription_settings settings = {
-	    &loop->settings->kafka, given->group, given->topics};
-	const struct subscription_callbacks callbacks = {.assigned = loop_on_assigned,
-	    .revoked = loop_on_revoked,
-	    .out_of_range = loop_on_out_of_range,
-	    .missing = loop_on_missing,
-	    .not_committed = loop_on_not_committed,
-	    .context = loop};
 
 	if (!make_claimer(loop, err) || !make_reporter(loop, err))
 		return false;
 	loop->redelivery = redelivery_create(&loop->settings->kafka, given->group);
 	loop->workers = worker_pool_create(&workers, err);
-	loop->subscription = loop->workers ? subscription_create(&settings, &callbacks, err) : NULL;
+	loop->subscription = loop->workers ? create_subscription(loop, err) : NULL;
 	return loop->subscription;
 }
 

@@ -359,15 +359,18 @@ static void replace_producer(struct redelivery *redelivery)
 static void mend_producer(struct redelivery *redelivery, int64_t now_ms)
 {
 	struct err why;
+	bool fatal = producer_is_fatal(redelivery->producer, &why);
 
-	if (!producer_is_fatal(redelivery->producer, &why))
+	if (!fatal && !producer_is_stale(redelivery->producer))
 		return;
 	if (!redelivery->broken_until) {
 		redelivery->broken_until = now_ms + PATIENCE_MS;
-		log_warn("inbox_redelivery_restarts", {"group", LOG_TEXT(redelivery->group)},
-		    {"error", LOG_TEXT(why.message)},
-		    {"consequence",
-			LOG_TEXT("a new producer sends the unacknowledged records again")});
+		if (fatal)
+			log_warn("inbox_redelivery_restarts",
+			    {"group", LOG_TEXT(redelivery->group)},
+			    {"error", LOG_TEXT(why.message)},
+			    {"consequence",
+				LOG_TEXT("a new producer sends the unacknowledged records again")});
 	}
 
 	if (redelivery->sent.count == 0 || now_ms >= redelivery->broken_until)

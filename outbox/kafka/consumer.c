@@ -210,7 +210,7 @@ static bool count_partitions(
 	if (kafka_client_is_missing(code))
 		return err_set(err, ERR_REJECT, "topic %s does not exist", name);
 	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
-		return kafka_client_failed(err, code, name);
+		return kafka_client_unanswered(err, consumer->handle, code, name);
 	*ret_count = metadata->topics[0].partition_cnt;
 	return true;
 }

@@ -7,6 +7,7 @@
 #include "clock.h"
 #include "consumer_private.h"
 #include "fetch_wake.h"
+#include "client_files.h"
 #include "kafka_client.h"
 #include "kafka_conf.h"
 #include "text.h"
@@ -93,6 +94,11 @@ struct group *group_create(const struct kafka_settings *kafka, const char *name,
 fail:
 	group_destroy(group, 0);
 	return NULL;
+}
+
+bool group_is_stale(const struct group *group)
+{
+	return client_files_is_stale(group->handle);
 }
 
 static void forget_assignment(struct group *group)
@@ -238,8 +244,10 @@ static bool take_group_error(struct group *group, rd_kafka_event_t *event, struc
 		note_end(group, event);
 		return true;
 	}
-	err_set(err, kafka_error_kind(code), "topic %s: %s (%s)", group->topic,
-	    rd_kafka_event_error_string(event), rd_kafka_err2name(code));
+	char text[768];
+	kafka_client_explain(
+	    group->handle, code, rd_kafka_event_error_string(event), text, sizeof text);
+	err_set(err, kafka_error_kind(code), "topic %s: %s", group->topic, text);
 	if (code == RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET)
 		err->kind = ERR_FATAL;
 	return false;

@@ -6,6 +6,9 @@
 #include <sys/prctl.h>
 #include <time.h>
 
+#include "client_faults.h"
+#include "client_files.h"
+#include "connect_fault.h"
 #include "kafka_conf.h"
 #include "memory.h"
 #include "text.h"
@@ -36,23 +39,68 @@ static rd_kafka_t *new_kafka_client(
 rd_kafka_t *kafka_client_open(rd_kafka_type_t type, rd_kafka_conf_t *conf,
     const struct kafka_settings *kafka, struct err *err)
 {
+	struct client_files_use use;
 	rd_kafka_t *handle;
 	char text[512];
 
 	if (!conf)
 		return NULL;
+
+	client_files_begin(conf, kafka, &use);
+	client_faults_begin();
 	handle = new_kafka_client(type, conf, text, sizeof text);
-	if (!handle) {
-		rd_kafka_conf_destroy(conf);
-		err_set(err, ERR_CONFIG, "[kafka \"%s\"]: %s", kafka->name, text);
-	}
-	return handle;
+	client_faults_end(handle, kafka->name);
+	client_files_end(&use, handle);
+	if (handle)
+		return handle;
+
+	rd_kafka_conf_destroy(conf);
+	const char *cure = connect_fault_cure(text);
+	err_set(err, ERR_CONFIG, "[kafka \"%s\"]: %s%s%s", kafka->name, text, cure ? "; " : "",
+	    cure ? cure : "");
+	return NULL;
 }
 
 bool kafka_client_failed(struct err *err, rd_kafka_resp_err_t code, const char *what)
 {
 	return err_set(err, kafka_error_kind(code), "%s: %s (%s)", what, rd_kafka_err2str(code),
 	    rd_kafka_err2name(code));
+}
+
+/* Codes of requests that never reached a broker. */
+static bool is_unconnected(rd_kafka_resp_err_t code)
+{
+	return code == RD_KAFKA_RESP_ERR__TRANSPORT || code == RD_KAFKA_RESP_ERR__SSL ||
+	       code == RD_KAFKA_RESP_ERR__AUTHENTICATION ||
+	       code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN ||
+	       code == RD_KAFKA_RESP_ERR__TIMED_OUT || code == RD_KAFKA_RESP_ERR__WAIT_COORD;
+}
+
+bool kafka_client_unanswered(
+    struct err *err, const rd_kafka_t *handle, rd_kafka_resp_err_t code, const char *what)
+{
+	struct connect_fault fault;
+
+	if (!is_unconnected(code) || !client_faults_get(handle, &fault))
+		return kafka_client_failed(err, code, what);
+	return err_set(err, ERR_RETRY, "%s; %s", fault.what, fault.cure);
+}
+
+bool kafka_client_explain(const rd_kafka_t *handle, rd_kafka_resp_err_t code, const char *text,
+    char *ret_text, size_t size)
+{
+	bool down = code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN;
+	struct connect_fault fault;
+
+	/* The one that was noted says more about a certificate. */
+	if ((down && client_faults_get(handle, &fault)) ||
+	    (!down && connect_fault_read(text, 0, &fault))) {
+		client_faults_get(handle, &fault);
+		snprintf(ret_text, size, "%s; %s", fault.what, fault.cure);
+		return fault.sure;
+	}
+	snprintf(ret_text, size, "%s (%s)", text, rd_kafka_err2name(code));
+	return false;
 }
 
 bool kafka_client_is_missing(rd_kafka_resp_err_t code)
@@ -166,6 +214,8 @@ bool kafka_client_close(rd_kafka_t *handle, int wait_ms)
 
 	if (!handle)
 		return true;
+	client_files_forget(handle);
+	client_faults_forget(handle);
 	closing = closing_create(handle);
 	if (pthread_create(&thread, NULL, close_handle, closing) != 0) {
 		/*

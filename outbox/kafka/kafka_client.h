@@ -23,6 +23,19 @@ bool kafka_client_close(rd_kafka_t *handle, int wait_ms);
 bool kafka_client_failed(struct err *err, rd_kafka_resp_err_t code, const char *what);
 
 /*
+ * The same for a request that may have failed since no broker can be reached: then *err has the
+ * reason and its cure, if librdkafka found one.
+ */
+bool kafka_client_unanswered(
+    struct err *err, const rd_kafka_t *handle, rd_kafka_resp_err_t code, const char *what);
+/*
+ * Writes an error that librdkafka reports by itself: with the cure if the client cannot connect,
+ * and else in librdkafka's words. True: the log has the reason already.
+ */
+bool kafka_client_explain(const rd_kafka_t *handle, rd_kafka_resp_err_t code, const char *text,
+    char *ret_text, size_t size);
+
+/*
  * One topic's metadata, freed by the caller whatever the result says. Blocks. Asking creates no
  * topic (allow.auto.create.topics) and the client does not go on asking for it by itself.
  */

@@ -12,6 +12,8 @@
 #include <strings.h>
 
 #include "cleanup.h"
+#include "client_faults.h"
+#include "client_files.h"
 #include "epoch_check.h"
 #include "kafka_client.h"
 #include "host.h"
@@ -20,6 +22,8 @@
 #include "logging.h"
 #include "suggestion.h"
 #include "text.h"
+
+enum { CLOSE_MS = 5000 };
 
 enum side { BOTH, PRODUCER, CONSUMER };
 
@@ -294,6 +298,8 @@ static void on_kafka_log(
     const rd_kafka_t *handle, int level, const char *facility, const char *text)
 {
 	refuse_new_epoch(handle, facility);
+	if (client_faults_note(handle, text))
+		return;
 	log_event(level_of(level, facility, text), "kafka_log",
 	    {"client", LOG_TEXT(handle ? rd_kafka_name(handle) : "")},
 	    {"facility", LOG_TEXT(facility)}, {"text", LOG_TEXT(text)});
@@ -360,9 +366,28 @@ static bool set_side_defaults(rd_kafka_conf_t *conf, enum kafka_default_side sid
 	return true;
 }
 
+/*
+ * Changes no verdict of OpenSSL: librdkafka does not tell which one it was. Called from
+ * librdkafka's threads.
+ */
+static int on_certificate(rd_kafka_t *handle, const char *broker, int32_t broker_id,
+    int *x509_error, int depth, const char *der, size_t der_size, char *ret_text, size_t text_size,
+    void *opaque)
+{
+	(void)broker, (void)broker_id, (void)depth, (void)der, (void)der_size, (void)opaque;
+	if (*x509_error == 0)
+		return 1;
+	client_faults_certificate(handle, *x509_error);
+	/* librdkafka logs this text; the fault has a line of its own. */
+	snprintf(ret_text, text_size, "certificate verify failed");
+	return 0;
+}
+
 static bool set_common(rd_kafka_conf_t *conf, struct err *err)
 {
 	rd_kafka_conf_set_log_cb(conf, on_kafka_log);
+	/* Refused only by a librdkafka without TLS. */
+	(void)rd_kafka_conf_set_ssl_cert_verify_cb(conf, on_certificate);
 	return set_side_defaults(conf, KAFKA_DEFAULT_ALL, err);
 }
 
@@ -501,7 +526,7 @@ static bool check_by_making(rd_kafka_type_t type, rd_kafka_conf_t *conf,
 	handle = kafka_client_open(type, conf, kafka, err);
 	if (!handle)
 		return false;
-	rd_kafka_destroy(handle);
+	kafka_client_close(handle, CLOSE_MS);
 	return true;
 }
 
@@ -509,7 +534,9 @@ bool kafka_conf_check(const struct kafka_settings *kafka, bool transactions, str
 {
 	const char *transactional_id = transactions ? "outbox-relay" : NULL;
 
-	if (!check_by_making(RD_KAFKA_CONSUMER, kafka_conf_client(kafka, err), kafka, err) ||
+	/* librdkafka does not name the file. */
+	if (!client_files_readable(kafka, err) ||
+	    !check_by_making(RD_KAFKA_CONSUMER, kafka_conf_client(kafka, err), kafka, err) ||
 	    !check_by_making(RD_KAFKA_PRODUCER,
 		kafka_conf_producer(kafka, transactional_id, 1 << 20, 1000, err), kafka, err))
 		return false;

@@ -9,8 +9,13 @@ void kafka_settings_add(
 	size_t size = (size_t)(settings->property_count + 1) * sizeof *settings->properties;
 
 	settings->properties = xrealloc(settings->properties, size);
-	settings->properties[settings->property_count++] =
-	    (struct kafka_property){xstrdup(name), xstrdup(value), xstrdup(origin)};
+	settings->properties[settings->property_count++] = (struct kafka_property){
+	    .name = xstrdup(name), .value = xstrdup(value), .origin = xstrdup(origin)};
+}
+
+void kafka_settings_set_file(struct kafka_settings *settings, const char *path)
+{
+	settings->properties[settings->property_count - 1].file = xstrdup(path);
 }
 
 void kafka_settings_finish(struct kafka_settings *settings)
@@ -18,6 +23,7 @@ void kafka_settings_finish(struct kafka_settings *settings)
 	for (int i = 0; i < settings->property_count; i++) {
 		free(settings->properties[i].name);
 		free(settings->properties[i].value);
+		free(settings->properties[i].file);
 		free(settings->properties[i].origin);
 	}
 	free(settings->properties);

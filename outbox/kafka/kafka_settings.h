@@ -10,6 +10,7 @@
 
 struct kafka_property {
 	char *name, *value; /* a librdkafka property under its own name; never NULL */
+	char *file;         /* holds the value (NAME_file = path); NULL: none */
 	char *origin;       /* "relay.ini:12" or the environment variable: for messages */
 };
 
@@ -22,5 +23,7 @@ struct kafka_settings {
 /* Adds a property, with copies of its texts. {0} has none. */
 void kafka_settings_add(
     struct kafka_settings *settings, const char *name, const char *value, const char *origin);
+/* The value of the last property that was added came from this file. */
+void kafka_settings_set_file(struct kafka_settings *settings, const char *path);
 /* Frees the name, the array and its texts. */
 void kafka_settings_finish(struct kafka_settings *settings);

@@ -9,6 +9,7 @@
 #include <uthash.h>
 
 #include "cleanup.h"
+#include "client_files.h"
 #include "clock.h"
 #include "kafka_client.h"
 #include "kafka_conf.h"
@@ -276,6 +277,11 @@ bool producer_is_bloated(const struct producer *producer)
 	return held > PRODUCER_FEW_TOPICS && (producer->has_statistics || producer->closed > open);
 }
 
+bool producer_is_stale(const struct producer *producer)
+{
+	return client_files_is_stale(producer->handle);
+}
+
 const char *producer_topic_name(const struct producer_topic *topic)
 {
 	return topic->name;
@@ -420,22 +426,28 @@ bool producer_send(struct producer *producer, const struct producer_record *reco
 static void take_producer_error(struct producer *producer, rd_kafka_event_t *event)
 {
 	rd_kafka_resp_err_t code = rd_kafka_event_error(event);
+	const char *text = rd_kafka_event_error_string(event);
+	char explained[sizeof producer->last_error];
 
+	/* A password, a certificate: the log has one line about it. */
+	if (kafka_client_explain(producer->handle, code, text, explained, sizeof explained)) {
+		text_copy(producer->last_error, sizeof producer->last_error, explained);
+		producer->last_error_ms = clock_ms();
+		return;
+	}
 	/* A broker is not the cluster: when there is none left _ALL_BROKERS_DOWN follows. */
 	if (code == RD_KAFKA_RESP_ERR__TRANSPORT || code == RD_KAFKA_RESP_ERR__RESOLVE) {
-		snprintf(producer->broker_error, sizeof producer->broker_error, "; %s",
-		    rd_kafka_event_error_string(event));
+		snprintf(producer->broker_error, sizeof producer->broker_error, "; %s", text);
 	} else {
 		snprintf(producer->last_error, sizeof producer->last_error, "%s: %s%s",
-		    rd_kafka_err2name(code), rd_kafka_event_error_string(event),
+		    rd_kafka_err2name(code), text,
 		    code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN ? producer->broker_error : "");
 		producer->last_error_ms = clock_ms();
 	}
 	if (rd_kafka_event_error_is_fatal(event))
 		return; /* routine: the caller that creates a new producer logs it */
 	log_warn("kafka_error", {"client", LOG_TEXT(rd_kafka_name(producer->handle))},
-	    {"code", LOG_TEXT(rd_kafka_err2name(code))},
-	    {"text", LOG_TEXT(rd_kafka_event_error_string(event))},
+	    {"code", LOG_TEXT(rd_kafka_err2name(code))}, {"text", LOG_TEXT(text)},
 	    {"consequence", LOG_TEXT("librdkafka keeps trying")});
 }
 

@@ -156,6 +156,12 @@ int64_t producer_heard(const struct producer *producer);
  * one, since most of its topics were closed, or too many are open for statistics.
  */
 bool producer_is_bloated(const struct producer *producer);
+/*
+ * True: certificates of its cluster have changed, and it goes on with the former ones. The owner
+ * replaces it once nothing is in flight, or after some seconds, since brokers may refuse new
+ * connections with the former ones.
+ */
+bool producer_is_stale(const struct producer *producer);
 
 /*
  * Figures from librdkafka's own statistics (statistics.interval.ms 5 s), 0 before the first, and

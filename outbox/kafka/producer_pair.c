@@ -129,6 +129,14 @@ bool producer_pair_is_bloated(const struct producer_pair *pair)
 	return false;
 }
 
+bool producer_pair_is_stale(const struct producer_pair *pair)
+{
+	for (int i = 0; i < pair->count; i++)
+		if (producer_is_stale(pair->producers[i]))
+			return true;
+	return false;
+}
+
 void producer_pair_close_topic(struct producer_pair *pair, const char *topic)
 {
 	for (int i = 0; i < pair->count; i++)

@@ -42,6 +42,7 @@ void producer_pair_fds(const struct producer_pair *pair, int ret_fds[2]);
 int producer_pair_poll(struct producer_pair *pair, struct producer_report *reports, int max);
 bool producer_pair_is_fatal(const struct producer_pair *pair, struct err *ret_why);
 bool producer_pair_is_bloated(const struct producer_pair *pair);
+bool producer_pair_is_stale(const struct producer_pair *pair);
 void producer_pair_close_topic(struct producer_pair *pair, const char *topic);
 bool producer_pair_knows(
     struct producer_pair *pair, const char *topic, int32_t partitions, int wait_ms);

@@ -9,6 +9,7 @@
 #include "clock.h"
 #include "consumer_private.h"
 #include "fetch_wake.h"
+#include "client_files.h"
 #include "kafka_client.h"
 #include "kafka_conf.h"
 #include "text.h"
@@ -324,6 +325,11 @@ fail:
 	return NULL;
 }
 
+bool subscription_is_stale(const struct subscription *subscription)
+{
+	return client_files_is_stale(subscription->handle);
+}
+
 void subscription_close(struct subscription *subscription)
 {
 	rd_kafka_consumer_close(subscription->handle);
@@ -362,7 +368,7 @@ static bool take_subscription_error(
 {
 	const struct subscription_callbacks *callbacks = &subscription->callbacks;
 	const char *topic = message->rkt ? rd_kafka_topic_name(message->rkt) : "";
-	char text[512];
+	char text[600];
 
 	switch (message->err) {
 	case RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET:
@@ -377,9 +383,10 @@ static bool take_subscription_error(
 		rd_kafka_fatal_error(subscription->handle, text, sizeof text);
 		return err_set(err, ERR_FATAL, "the consumer is at its end: %s", text);
 	default:
-		return err_set(err, kafka_error_kind(message->err), "%s%s%s (%s)", topic,
-		    topic[0] ? ": " : "", rd_kafka_message_errstr(message),
-		    rd_kafka_err2name(message->err));
+		kafka_client_explain(subscription->handle, message->err,
+		    rd_kafka_message_errstr(message), text, sizeof text);
+		return err_set(err, kafka_error_kind(message->err), "%s%s%s", topic,
+		    topic[0] ? ": " : "", text);
 	}
 }
 

@@ -55,6 +55,8 @@ struct subscription;
 
 struct subscription *subscription_create(const struct subscription_settings *settings,
     const struct subscription_callbacks *callbacks, struct err *err);
+/* True: certificates of its cluster have changed; the owner replaces it. */
+bool subscription_is_stale(const struct subscription *subscription);
 /* Gives the partitions back (revoked is called), and leaves the group. */
 void subscription_close(struct subscription *subscription);
 /* Without the callback, if it was not closed; waits at most wait_ms for librdkafka's threads. */

@@ -13,6 +13,7 @@
 #include <uthash.h>
 
 #include "backoff.h"
+#include "client_files.h"
 #include "clock.h"
 #include "consumer_private.h"
 #include "kafka_client.h"
@@ -427,7 +428,7 @@ bool tail_ask(struct tail *tail, const struct tail_question *asked, struct err *
 	/*
 	 * Before the topic is looked up: the end of the old client frees topics without questions.
 	 */
-	if (tail->partitions - tail->asked >= MOST_ANSWERED)
+	if (tail->partitions - tail->asked >= MOST_ANSWERED || client_files_is_stale(tail->handle))
 		renew_client(tail);
 	topic = find_tail_topic(tail, asked->topic, err);
 	if (!topic)
@@ -658,8 +659,8 @@ static bool take_failure(struct tail *tail, struct question *question, rd_kafka_
 	enum err_kind kind = kind_of(code);
 	char why[768];
 
-	snprintf(why, sizeof why, "%s (%s)", rd_kafka_event_error_string(event),
-	    rd_kafka_err2name(code));
+	kafka_client_explain(
+	    tail->handle, code, rd_kafka_event_error_string(event), why, sizeof why);
 	if (kind == ERR_RETRY)
 		begin_later(tail, question, now);
 	else
@@ -688,11 +689,14 @@ static bool take_partition_error(struct tail *tail, struct question *question,
 static bool take_cluster_error(
     struct tail *tail, rd_kafka_event_t *event, struct tail_event *ret_event)
 {
+	char why[768];
+
 	if (tail->asked == 0)
 		return false;
 	ret_event->kind = TAIL_FAILED;
-	return !err_set(&ret_event->failure, ERR_RETRY, "%s (%s)",
-	    rd_kafka_event_error_string(event), rd_kafka_err2name(rd_kafka_event_error(event)));
+	kafka_client_explain(tail->handle, rd_kafka_event_error(event),
+	    rd_kafka_event_error_string(event), why, sizeof why);
+	return !err_set(&ret_event->failure, ERR_RETRY, "%s", why);
 }
 
 static bool take_tail_error(
@@ -887,6 +891,8 @@ bool tail_next(struct tail *tail, int64_t now, struct tail_event *ret_event)
 	drop_shown(tail);
 	if (!tail->handle)
 		return false;
+	if (client_files_is_stale(tail->handle))
+		renew_client(tail);
 	*ret_event = (struct tail_event){0};
 	if (take_some(tail, now, ret_event) || visit_due(tail, now, ret_event))
 		return true;

@@ -12,6 +12,8 @@
 
 #include "cleanup.h"
 #include "clock.h"
+#include "client_faults.h"
+#include "client_files.h"
 #include "kafka_client.h"
 #include "kafka_conf.h"
 #include "text.h"
@@ -270,7 +272,8 @@ static void *run_lookups(void *argument)
 		 * entries in `due` stay valid without the mutex, because only this thread frees
 		 * entries.
 		 */
-		if (atomic_load(&metadata->asked) >= CLIENT_TOPICS) {
+		if (atomic_load(&metadata->asked) >= CLIENT_TOPICS ||
+		    client_files_is_stale(metadata->handle)) {
 			pthread_mutex_unlock(&metadata->mutex);
 			exchange_metadata_client(metadata);
 			pthread_mutex_lock(&metadata->mutex);
@@ -381,6 +384,18 @@ struct known_topic topic_metadata_get(
 rd_kafka_t *topic_metadata_handle(const struct topic_metadata *metadata)
 {
 	return metadata->handle;
+}
+
+const char *topic_metadata_cure(struct topic_metadata *metadata, bool *ret_logged)
+{
+	OWNED(topic_metadata_return)
+	struct topic_metadata *borrowed = topic_metadata_borrow(metadata, 0);
+	struct connect_fault fault;
+
+	if (!client_faults_get(borrowed->handle, &fault))
+		return NULL;
+	*ret_logged = fault.sure;
+	return fault.cure;
 }
 
 struct topic_metadata *topic_metadata_borrow(struct topic_metadata *metadata, int topics)

@@ -48,6 +48,11 @@ void topic_metadata_settings_free(struct topic_setting *settings, int count);
  */
 bool topic_metadata_leaderless(struct topic_metadata *metadata, const char *topic, int timeout_ms,
     struct text *ret_numbers, int *ret_count, struct err *err) MUST_CHECK;
+/*
+ * The cure, if a broker could not be reached in the last half minute and librdkafka reported the
+ * reason; static, or NULL. *ret_logged: the log has the reason and the cure.
+ */
+const char *topic_metadata_cure(struct topic_metadata *metadata, bool *ret_logged);
 bool topic_metadata_broker_count(
     struct topic_metadata *metadata, int timeout_ms, int *ret_count, struct err *err) MUST_CHECK;
 /*

@@ -23,7 +23,7 @@ static bool replication_factor(struct topic_metadata *metadata, const char *topi
 	if (kafka_client_is_missing(code))
 		return err_set(err, ERR_REJECT, "topic %s does not exist", topic);
 	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
-		return kafka_client_failed(err, code, topic);
+		return kafka_client_unanswered(err, topic_metadata_handle(metadata), code, topic);
 	found = &answer->topics[0];
 	*ret_factor = found->partition_cnt > 0 ? found->partitions[0].replica_cnt : 0;
 	for (int i = 1; i < found->partition_cnt; i++)
@@ -155,7 +155,7 @@ bool topic_metadata_leaderless(struct topic_metadata *metadata, const char *topi
 	if (kafka_client_is_missing(code))
 		return true;
 	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
-		return kafka_client_failed(err, code, topic);
+		return kafka_client_unanswered(err, topic_metadata_handle(borrowed), code, topic);
 	for (int i = 0; i < answer->topics[0].partition_cnt; i++)
 		if (answer->topics[0].partitions[i].leader < 0)
 			text_addf(ret_numbers, "%s%d", (*ret_count)++ ? ", " : "",
@@ -173,7 +173,8 @@ bool topic_metadata_broker_count(
 	    rd_kafka_metadata(topic_metadata_handle(borrowed), 0, NULL, &answer, timeout_ms);
 
 	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
-		return kafka_client_failed(err, code, "the list of brokers");
+		return kafka_client_unanswered(
+		    err, topic_metadata_handle(borrowed), code, "the list of brokers");
 	*ret_count = answer->broker_cnt;
 	return true;
 }

@@ -213,6 +213,9 @@ static void mind_producer(struct api_sender *sender, int64_t now)
 		    {"error", LOG_TEXT(why.message)},
 		    {"consequence", LOG_TEXT("what is not acknowledged is sent again")});
 	}
+	/* Its certificates are former ones: it is replaced in the same way. */
+	if (!sender->broken_since && producer_is_stale(sender->producer))
+		sender->broken_since = now;
 	if (sender->stuck || (sender->broken_since &&
 				 (!sender->flying || now - sender->broken_since >= PATIENCE_MS)))
 		drop_sender_producer(sender);

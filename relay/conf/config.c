@@ -69,9 +69,13 @@ static bool set_item(
 			return false;
 
 	/* an open kind has no rows: its properties go to librdkafka as they are */
-	for (int i = 0; config_kinds[section->kind].open && i < section->count; i++)
-		kafka_settings_add(item, section->entries[i].key, section->entries[i].value,
-		    section->entries[i].origin);
+	for (int i = 0; config_kinds[section->kind].open && i < section->count; i++) {
+		const struct config_entry *entry = &section->entries[i];
+
+		kafka_settings_add(item, entry->key, entry->value, entry->origin);
+		if (entry->file)
+			kafka_settings_set_file(item, entry->file);
+	}
 	return true;
 }
 

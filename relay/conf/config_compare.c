@@ -1,7 +1,9 @@
 #include <string.h>
 #include "cleanup.h"
 #include "config_rows.h"
+#include "client_files.h"
 #include "config_value.h"
+#include "text.h"
 
 static const char *item_name(enum config_kind kind, const void *item)
 {
@@ -25,6 +27,12 @@ static const struct kafka_property *find_property(
 	return NULL;
 }
 
+/* The clients read the file again themselves (client_files.h). */
+static bool is_reread(const struct kafka_property *here, const struct kafka_property *there)
+{
+	return client_files_rereads(here) && text_equal(here->file, there->file);
+}
+
 /* Properties of `from` that `to` does not have or, if `changed`, has with another value. */
 static void compare_properties(const struct kafka_settings *from, const struct kafka_settings *to,
     bool changed, const char *what, struct text *out)
@@ -32,6 +40,8 @@ static void compare_properties(const struct kafka_settings *from, const struct k
 	for (int i = 0; i < from->property_count; i++) {
 		const struct kafka_property *here = &from->properties[i];
 		const struct kafka_property *there = find_property(to, here->name);
+		if (there && is_reread(here, there))
+			continue;
 		if (!there || (changed && strcmp(here->value, there->value) != 0))
 			add_difference(
 			    out, CONFIG_KAFKA, from->name, here->name, there ? "" : what);

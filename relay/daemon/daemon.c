@@ -21,6 +21,7 @@
 #include "topic_metadata.h"
 #include "checks.h"
 #include "cleanup.h"
+#include "client_files.h"
 #include "clock.h"
 #include "config.h"
 #include "deliver_check.h"
@@ -347,8 +348,14 @@ static bool check_databases(struct daemon *daemon, struct checks *checks, struct
 	return true;
 }
 
-static void log_away(const struct kafka_settings *kafka, const struct err *away)
+static void log_away(
+    const struct kafka_settings *kafka, struct topic_metadata *metadata, const struct err *away)
 {
+	bool logged;
+
+	/* The log has a line kafka_refused with the reason and the cure. */
+	if (topic_metadata_cure(metadata, &logged) && logged)
+		return;
 	log_warn("kafka_away", {"kafka", LOG_TEXT(kafka->name)}, {"error", LOG_TEXT(away->message)},
 	    {"consequence", LOG_TEXT("rows wait until a broker answers")});
 }
@@ -365,7 +372,7 @@ static bool check_cluster(struct daemon *daemon, struct checks *checks, int plac
 
 	if (!checks_kafka(checks, kafka, metadata, &away) ||
 	    (safety == SAFETY_STRICT && !checks_topics(checks, kafka, metadata, &away)))
-		log_away(kafka, &away);
+		log_away(kafka, metadata, &away);
 	findings = checks->report.findings + first;
 	for (int i = 0; i < checks->report.count - first; i++)
 		if (findings[i].severity == PREFLIGHT_FAIL)
@@ -603,6 +610,7 @@ static void reload_configuration(struct daemon *daemon)
 	struct err err;
 
 	notify_reload();
+	client_files_check();
 	fresh = config_load(daemon->options->config_path, &err);
 	/* before anything is applied: a broken file of rules changes nothing */
 	if (fresh && daemon->delivers && !delivers_check_rules(daemon->delivers, fresh, &err)) {

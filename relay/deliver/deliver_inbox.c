@@ -1,12 +1,14 @@
 #include "deliver_inbox.h"
 
 #include <stdlib.h>
+#include "client_files.h"
 #include "inbox_settings.h"
 #include "text.h"
 
 /* Those arguments of outbox_inbox_open that must be built from a section. */
 struct settings {
-	const char **kafka, **topics, **rules;
+	char **kafka; /* owns its texts */
+	const char **topics, **rules;
 };
 
 /* Messages that the handler hands over at once, where each has a request of its own. */
@@ -28,13 +30,17 @@ static const char **texts_of_list(const struct config_list *list)
 	return texts;
 }
 
-static const char **kafka_property_texts(const struct kafka_settings *kafka)
+/* A file is named rather than its content, so that the inbox reads it again. */
+static char **kafka_property_texts(const struct kafka_settings *kafka)
 {
-	const char **texts = xcalloc(2 * (size_t)kafka->property_count + 1, sizeof *texts);
+	char **texts = xcalloc(2 * (size_t)kafka->property_count + 1, sizeof *texts);
 
 	for (int i = 0; i < kafka->property_count; i++) {
-		texts[2 * i] = kafka->properties[i].name;
-		texts[2 * i + 1] = kafka->properties[i].value;
+		const struct kafka_property *property = &kafka->properties[i];
+		bool file = client_files_rereads(property);
+
+		texts[2 * i] = xformat("%s%s", property->name, file ? "_file" : "");
+		texts[2 * i + 1] = xstrdup(file ? property->file : property->value);
 	}
 	return texts;
 }
@@ -47,7 +53,7 @@ static const char *text_or_none(const char *text)
 static struct outbox_inbox_settings make_inbox_settings(
     const struct config_deliver *section, const struct settings *made)
 {
-	return (struct outbox_inbox_settings){.kafka = made->kafka,
+	return (struct outbox_inbox_settings){.kafka = (const char *const *)made->kafka,
 	    .group = section->group,
 	    .topics = made->topics,
 	    .dedup = text_or_none(section->dedup),
@@ -92,6 +98,8 @@ bool deliver_inbox_error(
 
 static void free_made_settings(struct settings *made)
 {
+	for (char **text = made->kafka; *text; text++)
+		free(*text);
 	free(made->kafka);
 	free(made->topics);
 	free(made->rules);

@@ -1019,11 +1019,37 @@ static bool find_back(struct reader *reader, struct err *err)
 	return true;
 }
 
+static struct group *create_reader_group(struct reader *reader, struct err *err)
+{
+	const struct config_lookback *lookback = reader->lookback;
+	const struct group_callbacks callbacks = {on_assigned, on_revoked, reader};
+
+	return group_create(lookback->kafka, lookback->group, lookback->topic, &callbacks, err);
+}
+
+/* Records that are not stored yet are read again. Without a new member the old one goes on. */
+static void renew_reader_group(struct reader *reader)
+{
+	struct err err;
+	struct group *fresh = create_reader_group(reader, &err);
+
+	if (!fresh) {
+		tell_reader_waits(reader, &err);
+		return;
+	}
+	on_revoked(reader);
+	release_raws(reader);
+	group_destroy(reader->group, LEAVE_MS);
+	reader->group = fresh;
+}
+
 static bool turn_reader(struct reader *reader, struct err *err)
 {
 	int64_t wait = reader->place_count > 0 ? reader->look_at - clock_ms() : TURN_MS;
 
 	wait = wait < 0 ? 0 : wait;
+	if (group_is_stale(reader->group))
+		renew_reader_group(reader);
 	/* A place whose offset did not exist is fetched again only after a seek (group_seek). */
 	reader->adrift |= clock_ms() >= reader->again_at;
 	if (reader->adrift && !find_back(reader, err))
@@ -1123,7 +1149,6 @@ struct reader *reader_start(const struct config_lookback *lookback, const struct
     const char *name, int event_fd, struct err *err)
 {
 	struct reader *reader = xcalloc(1, sizeof *reader);
-	const struct group_callbacks callbacks = {on_assigned, on_revoked, reader};
 	int error;
 
 	reader->lookback = lookback;
@@ -1141,8 +1166,7 @@ struct reader *reader_start(const struct config_lookback *lookback, const struct
 	reader->journal = journal_create(lookback, name);
 	reader->batch = batch_create();
 	make_metrics(reader);
-	reader->group =
-	    group_create(lookback->kafka, lookback->group, lookback->topic, &callbacks, err);
+	reader->group = create_reader_group(reader, err);
 	if (!reader->group)
 		goto fail;
 

@@ -4,9 +4,12 @@ The table follows the start of the relay (daemon.c): the file, librdkafka, the l
 look-back, the sections that deliver."""
 
 import os
+import pathlib
+import re
 
 import pytest
 
+from support.certificates import Authority
 from support.relay import run_command
 
 KAFKA = "[kafka]\nbootstrap.servers = 127.0.0.1:1\n"
@@ -139,3 +142,27 @@ def test_what_fails_later_is_refused(tmp_path, name):
 def test_what_is_right_passes(tmp_path, name):
     status, output, error = asked("check-config", tmp_path, GOOD[name])
     assert (status, error) == (0, "") and "no error" in output
+
+
+PAGES = [pathlib.Path(__file__).parents[2] / "docs/guide" / name for name in ("deploy/managed-clouds.md", "secure.md")]
+BLOCKS = [(page.name, block) for page in PAGES
+          for block in re.findall(r"^```ini\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL) if "[kafka]" in block]
+
+
+@pytest.mark.parametrize("page, block", BLOCKS, ids=[f"{page}-{number}" for number, (page, _) in enumerate(BLOCKS)])
+def test_configurations_of_the_guide(page, block, tmp_path):
+    """Those with a [kafka] section; the files that they name are there."""
+    authority = Authority(tmp_path)
+    certificate, key = authority.issue("client")
+    contents = {"ca.pem": authority.certificate, "client.pem": certificate, "client.key": key,
+                "service.cert": certificate, "service.key": key}
+    folder = tmp_path / "etc"
+    folder.mkdir()
+    for name in set(re.findall(r"/etc/outbox-relay/([\w.-]+)", block)):
+        target = folder / name
+        target.write_text(pathlib.Path(contents[name]).read_text() if name in contents else "secret")
+        target.chmod(0o600)
+    path = folder / "relay.ini"
+    path.write_text(block.replace("/etc/outbox-relay", str(folder)))
+    path.chmod(0o600)
+    assert run_command(["check-config", "--config", path])[::2] == (0, "")

@@ -117,6 +117,12 @@ bool producer_is_fatal(const struct producer *producer, struct err *ret_why)
 	return false;
 }
 
+bool producer_is_stale(const struct producer *producer)
+{
+	(void)producer;
+	return false;
+}
+
 int64_t producer_last_error(const struct producer *producer, char *ret_text, size_t size)
 {
 	(void)producer;

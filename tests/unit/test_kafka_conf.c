@@ -231,7 +231,7 @@ static bool is_set_by_the_section_or_librdkafka(const char *name)
 	/* pointers of this process, what idempotence implies, and the section's own servers */
 	static const char *const others[] = {"bootstrap.servers", "metadata.broker.list", "log_cb",
 	    "enabled_events", "opaque", "default_topic_conf", "stats_cb", "error_cb", "socket_cb",
-	    "open_cb"};
+	    "open_cb", "ssl.certificate.verify_cb"};
 
 	for (size_t i = 0; i < sizeof others / sizeof *others; i++)
 		if (text_equal(others[i], name))

@@ -24,6 +24,7 @@ enum {
 	RECORDS_A_TURN = 1024,
 	LAST_REPORTS_MS = 1000, /* a broken producer gets this time to report on its records */
 	PRODUCER_END_MS = 1000,
+	STALE_MS = 5000, /* a producer with former certificates gets this time for its answers */
 	METADATA_MS = 200,
 	METADATA_AGAIN_MS = 1000,
 	FENCES_MS = 60000,
@@ -43,9 +44,10 @@ struct record_sender {
 	int64_t create_at;  /* when to create the next producer */
 	bool unwanted;      /* the stream wants no producer now */
 	int64_t abandon_at; /* when the producer is given up; 0: it is in use */
-	int64_t ask_at;     /* when a topic may be looked up again */
-	bool fenced;        /* the last producer was fenced, and this one has sent nothing yet */
-	int64_t fenced_at;  /* the last fence after which the shard stayed ours; 0: never */
+	int64_t stale_at;  /* when its certificates were found to be former ones; 0: they are not */
+	int64_t ask_at;    /* when a topic may be looked up again */
+	bool fenced;       /* the last producer was fenced, and this one has sent nothing yet */
+	int64_t fenced_at; /* the last fence after which the shard stayed ours; 0: never */
 	struct producer_topic *topic;        /* topic of the record before; NULL: none */
 	enum topic_headers topic_headers;    /* of that topic */
 	char position[OUTBOX_POSITION_SIZE]; /* of the current record */
@@ -92,7 +94,7 @@ static void end_producer(struct record_sender *sender, int64_t create_at)
 {
 	producer_pair_destroy(sender->producer, PRODUCER_END_MS);
 	sender->producer = NULL;
-	sender->abandon_at = 0;
+	sender->abandon_at = sender->stale_at = 0;
 	sender->create_at = create_at;
 }
 
@@ -329,6 +331,8 @@ static const char *reason_to_give_up(struct record_sender *sender, int64_t now, 
 		note_fence(sender, why);
 		return why->message;
 	}
+	if (sender->stale_at && now >= sender->stale_at + STALE_MS)
+		return "the certificates changed, and its records got no answer";
 	const char *verdict = stream_producer_verdict(sender->stream, now);
 	return verdict == stream_stalled && *record_sender_error(sender) ? NULL : verdict;
 }
@@ -355,18 +359,25 @@ static bool give_up_if_wanted(struct record_sender *sender, int64_t now)
 	return true;
 }
 
-/*
- * Replaces a producer that knows too many topics. True: nothing is sent until the records in flight
- * are acknowledged; then the producer is ended.
- */
-static bool slims_producer(struct record_sender *sender, int64_t now)
+static void note_stale(struct record_sender *sender, int64_t now)
 {
-	if (!producer_pair_is_bloated(sender->producer))
+	if (!sender->stale_at && producer_pair_is_stale(sender->producer))
+		sender->stale_at = now;
+}
+
+/*
+ * Replaces a producer that knows too many topics, or has former certificates. True: nothing is sent
+ * until the records in flight are acknowledged; then the producer is ended.
+ */
+static bool renews_producer(struct record_sender *sender, int64_t now)
+{
+	bool stale = sender->stale_at > 0;
+	if (!stale && !producer_pair_is_bloated(sender->producer))
 		return false;
 	if (!stream_is_settled(sender->stream))
 		return true;
-	log_info("producer_slimmed", {"publisher", LOG_TEXT(sender->publisher->name)},
-	    {"shard", LOG_INT(sender->shard)},
+	log_info(stale ? "producer_renewed" : "producer_slimmed",
+	    {"publisher", LOG_TEXT(sender->publisher->name)}, {"shard", LOG_INT(sender->shard)},
 	    {"topics", LOG_INT(stream_topics(sender->stream, false))});
 	end_producer(sender, now);
 	stream_producer_lost(sender->stream);
@@ -460,12 +471,13 @@ bool record_sender_step(struct record_sender *sender, int64_t now)
 	if (!has_producer(sender, now))
 		return false;
 
+	note_stale(sender, now);
 	bool more = take_delivery_reports(sender, now);
 	bool free = step_transactions(sender, now);
 	if (!sender->producer || give_up_if_wanted(sender, now) || !free)
 		return more;
 
-	bool sends = !slims_producer(sender, now);
+	bool sends = !renews_producer(sender, now);
 	if (!sender->producer)
 		return true;
 	if (sends && send_stream_records(sender, now))
@@ -504,7 +516,9 @@ int64_t record_sender_wait(const struct record_sender *sender)
 {
 	if (!sender->producer)
 		return sender->unwanted ? INT64_MAX : sender->create_at;
-	return sender->abandon_at ? sender->abandon_at : INT64_MAX;
+	if (sender->abandon_at)
+		return sender->abandon_at;
+	return sender->stale_at ? sender->stale_at + STALE_MS : INT64_MAX;
 }
 
 void record_sender_note(struct record_sender *sender)

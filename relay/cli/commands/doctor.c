@@ -67,6 +67,22 @@ static void tell_producer_settings(
 	    "producer: %s", settings ? settings : err.message);
 }
 
+/* The cure has a line of its own. */
+static const char *take_cure(struct topic_metadata *metadata, struct err *err)
+{
+	bool logged;
+	const char *cure = metadata ? topic_metadata_cure(metadata, &logged) : NULL;
+	char *in_message = cure ? strstr(err->message, cure) : NULL;
+
+	if (in_message && in_message - 2 > err->message)
+		in_message[-2] = '\0';
+	if (in_message)
+		return cure;
+	return err->kind == ERR_RETRY
+		   ? "check bootstrap.servers, the firewall and security.protocol from this machine"
+		   : NULL;
+}
+
 static void check_kafka(struct checks *checks, const struct kafka_settings *kafka, int *status)
 {
 	owned_text char *place = xformat("kafka %s", kafka->name);
@@ -79,16 +95,12 @@ static void check_kafka(struct checks *checks, const struct kafka_settings *kafk
 		tell_producer_settings(checks, place, kafka, transactions);
 		metadata = topic_metadata_create(kafka, &err);
 	}
-	if (!metadata || !checks_kafka(checks, kafka, metadata, &err))
-		add_check_failure(checks, place,
-		    err.kind == ERR_RETRY
-			? "check bootstrap.servers, the firewall and security.protocol "
-			  "from this machine"
-			: NULL,
-		    &err, status);
-	else if (!checks_topics(checks, kafka, metadata, &err) ||
-		 !checks_lookback_topics(checks, kafka, metadata, &err) ||
-		 !checks_deliver_topics(checks, kafka, metadata, &err))
+	if (!metadata || !checks_kafka(checks, kafka, metadata, &err)) {
+		const char *cure = take_cure(metadata, &err);
+		add_check_failure(checks, place, cure, &err, status);
+	} else if (!checks_topics(checks, kafka, metadata, &err) ||
+		   !checks_lookback_topics(checks, kafka, metadata, &err) ||
+		   !checks_deliver_topics(checks, kafka, metadata, &err))
 		preflight_add(&checks->report, PREFLIGHT_UNSAFE, place, NULL,
 		    "the settings of topics cannot be read: %s", err.message);
 	else

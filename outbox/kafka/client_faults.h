@@ -1,0 +1,23 @@
+#pragma once
+/*
+ * Why the open clients of librdkafka cannot connect to a broker (connect_fault.h). The log has one
+ * line for each cluster and kind of fault, and again after a minute, however many clients and
+ * brokers have it; librdkafka's own lines about it are left out. Private to this folder. Any thread
+ * may call, librdkafka's among them.
+ */
+#include <librdkafka/rdkafka.h>
+#include "connect_fault.h"
+
+/* Around rd_kafka_new, whose client may report a fault before it returns. handle NULL: it failed.
+ */
+void client_faults_begin(void);
+void client_faults_end(const rd_kafka_t *handle, const char *cluster);
+void client_faults_forget(const rd_kafka_t *handle);
+
+/* A line of librdkafka's log. True: it needs no line of its own. */
+bool client_faults_note(const rd_kafka_t *handle, const char *text);
+/* OpenSSL refused a broker's certificate; librdkafka's line about it follows. */
+void client_faults_certificate(const rd_kafka_t *handle, int x509_error);
+
+/* The fault of the last half minute. */
+bool client_faults_get(const rd_kafka_t *handle, struct connect_fault *ret_fault);
