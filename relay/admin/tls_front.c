@@ -1,6 +1,6 @@
 /*
  * A client is a session, from take_session to free_session: two bufferevents of libevent, and each
- * passes on what the other has read. Begin at run_tls_front.
+ * writes the bytes that the other has read. Begin at run_tls_front.
  */
 #include "tls_front.h"
 
@@ -201,7 +201,7 @@ static void free_session(struct session *session)
 	free(session);
 }
 
-/* Passes on what was read, and reads no more while the other side does not take it. */
+/* Writes to one side what the other side has sent. Stops reading while too many bytes wait. */
 static void pass_on(struct bufferevent *from, struct bufferevent *to)
 {
 	bufferevent_write_buffer(to, bufferevent_get_input(from));
