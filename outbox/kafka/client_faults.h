@@ -10,14 +10,12 @@
 
 /* Around rd_kafka_new, whose client may report a fault before it returns. handle NULL: it failed.
  */
-void client_faults_begin(void);
+void client_faults_begin(rd_kafka_conf_t *conf);
 void client_faults_end(const rd_kafka_t *handle, const char *cluster);
 void client_faults_forget(const rd_kafka_t *handle);
 
 /* A line of librdkafka's log. True: it needs no line of its own. */
 bool client_faults_note(const rd_kafka_t *handle, const char *text);
-/* OpenSSL refused a broker's certificate; librdkafka's line about it follows. */
-void client_faults_certificate(const rd_kafka_t *handle, int x509_error);
 
 /* The fault of the last half minute. */
 bool client_faults_get(const rd_kafka_t *handle, struct connect_fault *ret_fault);

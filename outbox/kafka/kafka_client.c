@@ -47,7 +47,7 @@ rd_kafka_t *kafka_client_open(rd_kafka_type_t type, rd_kafka_conf_t *conf,
 		return NULL;
 
 	client_files_begin(conf, kafka, &use);
-	client_faults_begin();
+	client_faults_begin(conf);
 	handle = new_kafka_client(type, conf, text, sizeof text);
 	client_faults_end(handle, kafka->name);
 	client_files_end(&use, handle);

@@ -366,28 +366,9 @@ static bool set_side_defaults(rd_kafka_conf_t *conf, enum kafka_default_side sid
 	return true;
 }
 
-/*
- * Changes no verdict of OpenSSL: librdkafka does not tell which one it was. Called from
- * librdkafka's threads.
- */
-static int on_certificate(rd_kafka_t *handle, const char *broker, int32_t broker_id,
-    int *x509_error, int depth, const char *der, size_t der_size, char *ret_text, size_t text_size,
-    void *opaque)
-{
-	(void)broker, (void)broker_id, (void)depth, (void)der, (void)der_size, (void)opaque;
-	if (*x509_error == 0)
-		return 1;
-	client_faults_certificate(handle, *x509_error);
-	/* librdkafka logs this text; the fault has a line of its own. */
-	snprintf(ret_text, text_size, "certificate verify failed");
-	return 0;
-}
-
 static bool set_common(rd_kafka_conf_t *conf, struct err *err)
 {
 	rd_kafka_conf_set_log_cb(conf, on_kafka_log);
-	/* Refused only by a librdkafka without TLS. */
-	(void)rd_kafka_conf_set_ssl_cert_verify_cb(conf, on_certificate);
 	return set_side_defaults(conf, KAFKA_DEFAULT_ALL, err);
 }
 

@@ -29,7 +29,7 @@
 
 enum {
 	MOST_WAITING = 64 << 10, /* bytes that one side has not taken yet: the other side waits */
-	LEAVE_S = 5,             /* for a client to close, once it has its answer */
+	LEAVE_S = 10,            /* for a client to read the rest of its answer and to close */
 	END_S = 2,               /* the same, at the end of the process */
 	LOOK_MS = 1000,          /* between two looks at the files */
 };
@@ -65,6 +65,9 @@ struct newcomer {
 struct session {
 	struct tls_front *front;
 	struct bufferevent *secure, *plain; /* plain NULL: the gate has closed its side */
+	struct event
+	    *gate_closed; /* the gate has closed its side, whether its bytes were read or not */
+	struct event *leave_over; /* NULL: it has not */
 	struct session *prev, *next;
 };
 
@@ -195,6 +198,10 @@ static void look_at_tls_files(struct tls_front *front)
 static void free_session(struct session *session)
 {
 	DL_DELETE(session->front->sessions, session);
+	if (session->gate_closed)
+		event_free(session->gate_closed);
+	if (session->leave_over)
+		event_free(session->leave_over);
 	bufferevent_free(session->secure);
 	if (session->plain)
 		bufferevent_free(session->plain);
@@ -258,15 +265,43 @@ static void on_plain_written(struct bufferevent *plain, void *context)
 static void on_secure_event(struct bufferevent *secure, short what, void *context)
 {
 	(void)secure;
-	if (what & (BEV_EVENT_EOF | BEV_EVENT_ERROR | BEV_EVENT_TIMEOUT))
+	if (what & (BEV_EVENT_EOF | BEV_EVENT_ERROR))
 		free_session(context);
 }
 
-/* The gate has closed its side: the rest of the answer goes out, and the client has time to close.
- */
-static void on_plain_event(struct bufferevent *plain, short what, void *context)
+/* Whatever the client still sends or reads: its place is another's. */
+static void on_leave_over(evutil_socket_t fd, short what, void *context)
+{
+	(void)fd;
+	(void)what;
+	free_session(context);
+}
+
+/* From now on the client has LEAVE_S. False: the session is gone. */
+static bool limit_leave(struct session *session)
 {
 	static const struct timeval leave = {.tv_sec = LEAVE_S};
+
+	if (session->leave_over)
+		return true;
+	session->leave_over = evtimer_new(session->front->base, on_leave_over, session);
+	if (session->leave_over && evtimer_add(session->leave_over, &leave) == 0)
+		return true;
+	free_session(session);
+	return false;
+}
+
+/* Comes also while nothing is read from the gate, because the client does not take its answer. */
+static void on_gate_closed(evutil_socket_t fd, short what, void *context)
+{
+	(void)fd;
+	(void)what;
+	(void)limit_leave(context);
+}
+
+/* All that the gate sent was read: it goes out, and the client has time to close. */
+static void on_plain_event(struct bufferevent *plain, short what, void *context)
+{
 	struct session *session = context;
 
 	if (!(what & (BEV_EVENT_EOF | BEV_EVENT_ERROR)))
@@ -275,10 +310,13 @@ static void on_plain_event(struct bufferevent *plain, short what, void *context)
 		free_session(session);
 		return;
 	}
+	/* It watches the descriptor that is closed here. */
+	event_del(session->gate_closed);
 	session->plain = NULL;
 	bufferevent_free(plain);
+	if (!limit_leave(session))
+		return;
 
-	bufferevent_set_timeouts(session->secure, &leave, &leave);
 	bufferevent_setwatermark(session->secure, EV_WRITE, 0, 0);
 	bufferevent_enable(session->secure, EV_READ);
 	if (evbuffer_get_length(bufferevent_get_output(session->secure)) == 0)
@@ -329,6 +367,11 @@ static void take_session(struct tls_front *front, const struct newcomer *newcome
 	bufferevent_setwatermark(plain, EV_WRITE, MOST_WAITING / 2, 0);
 	bufferevent_enable(secure, EV_READ | EV_WRITE);
 	bufferevent_enable(plain, EV_READ | EV_WRITE);
+
+	session->gate_closed =
+	    event_new(front->base, newcomer->plain_fd, EV_CLOSED, on_gate_closed, session);
+	if (!session->gate_closed || event_add(session->gate_closed, NULL) != 0)
+		free_session(session);
 }
 
 /* --- the thread ----------------------------------------------------------------------------- */

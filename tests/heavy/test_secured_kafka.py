@@ -97,6 +97,13 @@ def judge(delivery, database, kafka, topic):
     assert verdict.correct and verdict.lost == 0 and verdict.duplicates == 0, verdict
 
 
+def test_a_broker_that_is_not_verified(database, kafka, topic, make_relay, make_writers):
+    """Whoever turns the check off gets what he asks for."""
+    make_relay(**secured(kafka, "TLS", ssl_ca_location=None, enable_ssl_certificate_verification="false")).wait_ready()
+    make_writers().run(transactions=20)
+    judge("at-least-once", database, kafka, topic)
+
+
 # --- mistakes ----------------------------------------------------------------------------------------------------
 
 

@@ -206,6 +206,46 @@ def test_clients_that_never_finish_a_handshake_displace_only_each_other(
     assert relay.stop() == 0
 
 
+def test_a_client_that_never_leaves_loses_its_place(make_secured, authority):
+    """It has its answer, and goes on sending."""
+    relay, _ = make_secured()
+    relay.wait_ready()
+    with socket.create_connection(("127.0.0.1", relay.admin_port), 30) as plain, \
+            trusting(authority).wrap_socket(plain, server_hostname="127.0.0.1") as secure:
+        secure.sendall(HEAD)
+        begun = time.monotonic()
+
+        def is_cut():
+            try:
+                secure.sendall(b"x")
+                return False
+            except OSError:
+                return True
+
+        wait_for(is_cut, 60, "the end", interval=0.5)
+        assert time.monotonic() - begun < 30
+
+
+def test_clients_that_never_read_lose_their_places(make_secured, authority):
+    relay, _ = make_secured()
+    relay.wait_ready()
+    request = HEAD.replace(b"/livez", b"/metrics")
+
+    def descriptors():
+        return len(os.listdir(f"/proc/{relay.process.pid}/fd"))
+
+    before = descriptors()
+    with contextlib.ExitStack() as sockets:
+        for _ in range(30):
+            plain = socket.socket()
+            plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+            plain.connect(("127.0.0.1", relay.admin_port))
+            sockets.enter_context(trusting(authority).wrap_socket(plain, server_hostname="127.0.0.1")).sendall(request)
+        wait_for(lambda: descriptors() >= before + 30, 30, "their places")
+        wait_for(lambda: descriptors() <= before + 4, 60, "their end", interval=0.2)
+    assert relay.get("/livez")[0] == 200
+
+
 def test_a_client_that_speaks_no_tls_is_closed(make_secured):
     relay, _ = make_secured()
     relay.wait_ready()

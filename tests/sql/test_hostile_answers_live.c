@@ -227,9 +227,9 @@ static void the_checker_takes_no_answer_of_another_form(void **state)
 	    {CHECK_ANSWER_CLAIMS, "select 1, '\\x00'::bytea, 'b', 0, 0, null, null, false, 0::int8",
 		"column 2"},
 	    {CHECK_ANSWER_CLAIMS, "select 1", "1 columns"},
-	    {CHECK_ANSWER_FIGURES, "select 3, 0::int8, 0::int8, 0::int8, 0::int8",
+	    {CHECK_ANSWER_FIGURES, "select 3, 0::int8, 0::int8, 0::int8, 0::int8, 0::int8",
 		"type number 3 of 2"},
-	    {CHECK_ANSWER_FIGURES, "select 1, 0, 0, 0, 0", "column 2"},
+	    {CHECK_ANSWER_FIGURES, "select 1, 0, 0, 0, 0, 0", "column 2"},
 	    {CHECK_ANSWER_SETTLED, "select 1, 2, 'three', 0, 0", "column 3"},
 	};
 	static char *types[] = {"order", "bill"};
