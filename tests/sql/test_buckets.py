@@ -57,9 +57,9 @@ def test_text_and_bytes_of_one_key_have_one_bucket(database, seed):
     ("", "INSERT INTO outbox.message (topic, key) SELECT 't', %s FROM generate_series(1, 3)"),
     ("SET session_replication_role = replica", "INSERT INTO outbox.message (topic, key) VALUES ('t', %s)"),
     ("ALTER TABLE outbox.message DISABLE TRIGGER ALL", "INSERT INTO outbox.message (topic, key) VALUES ('t', %s)"),
-    ("", "INSERT INTO outbox.message_default (id, created_at, topic, key) VALUES (1, '2000-01-01', 't', %s)"),
+    ("", "INSERT INTO outbox.message_default (id, created_at, topic, key) OVERRIDING SYSTEM VALUE VALUES (1, '2000-01-01', 't', %s)"),
     ("SET session_replication_role = replica",
-     "INSERT INTO outbox.message_default (id, created_at, topic, key) VALUES (1, '2000-01-01', 't', %s)"),
+     "INSERT INTO outbox.message_default (id, created_at, topic, key) OVERRIDING SYSTEM VALUE VALUES (1, '2000-01-01', 't', %s)"),
 ])
 def test_every_way_to_write_a_row_gives_it_its_bucket(database, before, statement):
     with database.connect() as connection:
@@ -73,7 +73,8 @@ def test_every_way_to_write_a_row_gives_it_its_bucket(database, before, statemen
 def test_nobody_writes_the_bucket_of_a_row(database):
     for statement in ("INSERT INTO outbox.message (topic, key, bucket) VALUES ('t', 'k', 1)",
                       "UPDATE outbox.message SET bucket = 1"):
-        with pytest.raises(psycopg2.errors.lookup("428C9")):
+        # PostgreSQL 13 calls it an error of syntax.
+        with pytest.raises((psycopg2.errors.lookup("428C9"), psycopg2.errors.SyntaxError), match='column "bucket"'):
             database.execute(statement)
 
 
