@@ -156,6 +156,12 @@ bool text_starts(const char *string, const char *prefix)
 	return strncmp(string, prefix, strlen(prefix)) == 0;
 }
 
+void text_cut_line_end(char *string)
+{
+	for (size_t length = strlen(string); length && strchr("\r\n", string[length - 1]); length--)
+		string[length - 1] = '\0';
+}
+
 bool text_to_int64(const char *string, int64_t low, int64_t high, int64_t *ret_value)
 {
 	bool negative = *string == '-';

@@ -514,6 +514,18 @@ struct http_client *http_client_create(const struct http_client_settings *settin
 	return client;
 }
 
+struct http_client *http_client_create_single(
+    const struct http_networks *networks, struct err *err)
+{
+	const struct http_client_settings settings = {.max_in_flight = 1,
+	    .max_connections = 1,
+	    .max_host_connections = 1,
+	    .user_agent = "outbox-relay/" RELAY_VERSION,
+	    .networks = networks};
+
+	return http_client_create(&settings, err);
+}
+
 void http_client_destroy(struct http_client *client)
 {
 	if (!client)

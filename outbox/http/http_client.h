@@ -56,6 +56,9 @@ struct http_client_settings {
 /* ERR_CONFIG: a limit is below 1. ERR_FATAL: no descriptor, or libcurl has no memory. */
 struct http_client *http_client_create(
     const struct http_client_settings *settings, struct err *err);
+/* For one request at a time. */
+struct http_client *http_client_create_single(
+    const struct http_networks *networks, struct err *err);
 /*
  * Gives up the requests in flight without a response and closes every connection. Responses that
  * were taken are no longer valid. NULL is fine.

@@ -31,7 +31,7 @@ struct header_list {
 
 struct http_credentials {
 	struct http_credentials_texts texts;
-	char *section; /* texts.section, its own */
+	char *section; /* texts.section, which does not live as long */
 	struct header_list own;
 	struct text file;  /* headers_file as it was read last */
 	int64_t looked_at; /* at the file */
@@ -199,7 +199,7 @@ static void look_at_headers_file(struct http_credentials *credentials, int64_t n
 		return;
 	}
 	if (!credentials->file_failed)
-		log_warn("headers_file_refused", {"section", LOG_TEXT(credentials->texts.section)},
+		log_warn("headers_file_refused", {"section", LOG_TEXT(credentials->section)},
 		    {"error", LOG_TEXT(err.message)},
 		    {"consequence", LOG_TEXT("the headers that were read before are used")});
 	credentials->file_failed = true;
@@ -207,7 +207,6 @@ static void look_at_headers_file(struct http_credentials *credentials, int64_t n
 
 /* --- the token ------------------------------------------------------------------------------ */
 
-/* The line end that editors put at the end of a file is no part of the secret. */
 static bool read_client_secret(
     const struct http_credentials *credentials, struct text *ret_secret, struct err *err)
 {
@@ -219,9 +218,8 @@ static bool read_client_secret(
 	}
 	if (!read_credential_file(path, SECRET_BYTES, ret_secret, err))
 		return false;
-	while (ret_secret->length > 0 && strchr("\r\n", ret_secret->data[ret_secret->length - 1]))
-		ret_secret->data[--ret_secret->length] = '\0';
-	return ret_secret->length > 0 || err_set(err, ERR_CONFIG, "%.300s is empty", path);
+	text_cut_line_end(ret_secret->data);
+	return ret_secret->data[0] || err_set(err, ERR_CONFIG, "%.300s is empty", path);
 }
 
 static bool write_token_request(struct http_credentials *credentials, struct err *err)
@@ -270,13 +268,13 @@ static void tell_token(struct http_credentials *credentials)
 	if (!token->changed || credentials->quiet)
 		return;
 	if (token->error[0])
-		log_warn("token_refused", {"section", LOG_TEXT(credentials->texts.section)},
+		log_warn("token_refused", {"section", LOG_TEXT(credentials->section)},
 		    {"token_url", LOG_TEXT(credentials->texts.token_url)},
 		    {"error", LOG_TEXT(token->error)},
 		    {"consequence",
 			LOG_TEXT("no request goes out once the present token has ended")});
 	else
-		log_info("token_received", {"section", LOG_TEXT(credentials->texts.section)});
+		log_info("token_received", {"section", LOG_TEXT(credentials->section)});
 }
 
 static void request_token(
@@ -356,12 +354,7 @@ void http_credentials_forget_request(struct http_credentials *credentials)
 bool http_credentials_try(
     struct http_credentials *credentials, const struct http_networks *networks, struct err *err)
 {
-	const struct http_client_settings settings = {.max_in_flight = 1,
-	    .max_connections = 1,
-	    .max_host_connections = 1,
-	    .user_agent = "outbox-relay/" RELAY_VERSION,
-	    .networks = networks};
-	struct http_client *client = http_client_create(&settings, err);
+	struct http_client *client = http_client_create_single(networks, err);
 	const char *error;
 	enum http_access access;
 
@@ -382,13 +375,6 @@ bool http_credentials_try(
 
 /* --- life ----------------------------------------------------------------------------------- */
 
-static bool refuse_credential(
-    struct err *err, const char **ret_key, const char *key, const char *why)
-{
-	*ret_key = key;
-	return err_set(err, ERR_CONFIG, "%s", why);
-}
-
 /* Keys that do nothing without token_url, and those that it needs. */
 static bool check_token_keys(
     const struct http_credentials_texts *texts, const char **ret_key, struct err *err)
@@ -402,10 +388,10 @@ static bool check_token_keys(
 
 	for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
 		if (!texts->token_url[0] && keys[i].value[0])
-			return refuse_credential(err, ret_key, keys[i].key,
+			return http_refuse_key(err, ret_key, keys[i].key,
 			    "it does nothing without token_url; set that, or remove it");
 		if (texts->token_url[0] && !keys[i].value[0] && i < NEEDED)
-			return refuse_credential(
+			return http_refuse_key(
 			    err, ret_key, keys[i].key, "token_url needs it; set it");
 	}
 	return true;
@@ -416,7 +402,7 @@ static bool check_token_url(const char *url, const char **ret_key, struct err *e
 	struct refusal refusal;
 
 	return !url[0] || http_guard_form(url, &refusal) ||
-	       refuse_credential(err, ret_key, "token_url", refusal.text);
+	       http_refuse_key(err, ret_key, "token_url", refusal.text);
 }
 
 /* One text of all lines, since each is a line of the file too. */
@@ -454,7 +440,7 @@ struct http_credentials *http_credentials_open(
 	struct http_credentials *credentials = xcalloc(1, sizeof *credentials);
 
 	credentials->texts = *texts;
-	credentials->texts.section = credentials->section = xstrdup(texts->section);
+	credentials->section = xstrdup(texts->section);
 	credentials->looked_at = clock_ms();
 	if (check_token_keys(texts, ret_key, err) &&
 	    check_token_url(texts->token_url, ret_key, err) &&

@@ -7,7 +7,7 @@
 #include "cleanup.h"
 #include "http_private.h"
 
-static bool refuse_peer_key(struct err *err, const char **ret_key, const char *key, const char *why)
+bool http_refuse_key(struct err *err, const char **ret_key, const char *key, const char *why)
 {
 	*ret_key = key;
 	return err_set(err, ERR_CONFIG, "%s", why);
@@ -18,7 +18,7 @@ static bool check_peer_url(const char *url, const char **ret_key, struct err *er
 	struct refusal refusal;
 
 	return !url[0] || http_guard_form(url, &refusal) ||
-	       refuse_peer_key(err, ret_key, "url", refusal.text);
+	       http_refuse_key(err, ret_key, "url", refusal.text);
 }
 
 static bool set_networks(
@@ -45,7 +45,7 @@ static bool set_secrets(struct http_peer *peer, const struct http_peer_texts *te
 {
 	/* http_sign signs with every secret, so the old one alone would be used like a new one. */
 	if (texts->old_secret[0] && !texts->secret[0])
-		return refuse_peer_key(err, ret_key, "old_secret", "secret is not set");
+		return http_refuse_key(err, ret_key, "old_secret", "secret is not set");
 	return add_secret(peer, "secret", texts->secret, ret_key, err) &&
 	       add_secret(peer, "old_secret", texts->old_secret, ret_key, err);
 }
@@ -78,10 +78,10 @@ static bool set_peer_tls(struct http_peer *peer, const struct http_peer_texts *t
 	 * connection.
 	 */
 	if (texts->tls_key[0] && !texts->tls_certificate[0])
-		return refuse_peer_key(
+		return http_refuse_key(
 		    err, ret_key, "tls_key", "there is no tls_certificate for it");
 	if (texts->tls_certificate[0] && !texts->tls_key[0])
-		return refuse_peer_key(
+		return http_refuse_key(
 		    err, ret_key, "tls_certificate", "there is no tls_key for it");
 	return set_file(texts->tls_ca, "tls_ca", &tls->ca_file, ret_key, err) &&
 	       set_file(texts->tls_certificate, "tls_certificate", &tls->certificate_file, ret_key,

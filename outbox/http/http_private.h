@@ -80,6 +80,8 @@ bool http_request_set(struct exchange *exchange, const struct http_request *requ
 /* Sets the request again, to be sent on a new connection. False: out of memory. */
 bool http_request_set_anew(struct exchange *exchange) MUST_CHECK;
 
+/* ERR_CONFIG about a key of a section; always returns false. */
+bool http_refuse_key(struct err *err, const char **ret_key, const char *key, const char *why);
 /* False (ERR_CONFIG): the file cannot be read, or is empty. It may block. */
 bool http_file_check(const char *path, struct err *err) MUST_CHECK;
 

@@ -9,7 +9,7 @@
 #include <strings.h>
 
 enum {
-	PAUSE_FIRST_MS = 1000, /* between requests that fail; each pause is twice as long */
+	PAUSE_FIRST_MS = 1000, /* between requests that fail */
 	PAUSE_MAX_MS = 30 * 1000,
 	UNSAID_LIFE_S = 300,        /* expires_in is only recommended (RFC 6749, 5.1) */
 	LONGEST_LIFE_S = 24 * 3600, /* a longer one is renewed once a day all the same */
@@ -94,7 +94,6 @@ static void note_token_error(struct http_token *token, const char *error)
 
 void http_token_fail(struct http_token *token, int64_t now, const char *format, ...)
 {
-	int64_t pause = token->pause_ms ? 2 * token->pause_ms : PAUSE_FIRST_MS;
 	char error[sizeof token->error];
 	va_list arguments;
 
@@ -103,8 +102,9 @@ void http_token_fail(struct http_token *token, int64_t now, const char *format, 
 	va_end(arguments);
 	note_token_error(token, error);
 	token->asked = false;
-	token->pause_ms = pause < PAUSE_MAX_MS ? pause : PAUSE_MAX_MS;
-	token->renew_at = now + token->pause_ms;
+	token->backoff.first_ms = PAUSE_FIRST_MS;
+	token->backoff.cap_ms = PAUSE_MAX_MS;
+	token->renew_at = now + backoff_next_ms(&token->backoff);
 }
 
 /* Codes of RFC 6749, 5.2, of a server that the relay must not believe every byte of. */
@@ -177,7 +177,7 @@ static void keep_token(struct http_token *token, const char *text, int64_t life_
 	token->expires_at = token->asked_at + life_ms - margin_ms;
 	token->renew_at = token->asked_at + life_ms * 4 / 5;
 	token->asked = false;
-	token->pause_ms = 0;
+	backoff_reset(&token->backoff);
 	note_token_error(token, "");
 }
 

@@ -3,6 +3,7 @@
  * An access token of OAuth 2 client credentials: the request for it, the answer, and its life.
  * Pure: the caller sends and owns the clock. http_credentials.h has the rules.
  */
+#include "backoff.h"
 #include "http_client.h"
 #include "text.h"
 
@@ -17,9 +18,9 @@ struct http_token {
 	int64_t renew_at;          /* not before: a new token */
 	bool asked;                /* a request is in flight */
 	int64_t asked_at;
-	int64_t pause_ms; /* after the last failure; 0: it did not fail */
-	bool changed;     /* the result of the last request is another than before */
-	char error[512];  /* why the last request failed, and the cure; "" when it did not */
+	struct backoff backoff; /* between requests that fail */
+	bool changed;           /* the result of the last request is another than before */
+	char error[512];        /* why the last request failed, and the cure; "" when it did not */
 };
 
 void http_token_finish(struct http_token *token);

@@ -99,13 +99,6 @@ static char *read_content(const char *path, struct err *err)
 	return xformat("%.*s", (int)length, content);
 }
 
-/* Editors and `echo` end a file with a line end, which is no part of a password. */
-static void cut_line_end(char *value)
-{
-	for (size_t length = strlen(value); length && strchr("\r\n", value[length - 1]); length--)
-		value[length - 1] = '\0';
-}
-
 static void free_values(char **values, int count)
 {
 	for (int i = 0; values && i < count; i++)
@@ -134,7 +127,7 @@ static char **read_values(const struct kafka_settings *kafka, struct err *err)
 			return NULL;
 		}
 		if (client_files_rereads(property))
-			cut_line_end(values[i]);
+			text_cut_line_end(values[i]);
 	}
 	return values;
 }
@@ -162,7 +155,7 @@ void client_files_add(
 	owned_text char *property = xformat("%.*s", (int)(length - suffix), name);
 	owned_text char *content = read_content(value, &ignored);
 	if (content)
-		cut_line_end(content);
+		text_cut_line_end(content);
 	kafka_settings_add(settings, property, content ? content : "", origin);
 	kafka_settings_set_file(settings, value);
 }

@@ -97,7 +97,33 @@ static const char *const formats[] = {"logfmt", "json", NULL};
 #define DELIVER(member) CONFIG_DELIVER, #member, .offset = offsetof(struct config_deliver, member)
 #define DELIVER_MS(member) \
 	CONFIG_DELIVER, #member, CONFIG_DURATION, offsetof(struct config_deliver, member##_ms)
-#define CREDENTIAL(section, member) offsetof(struct config_##section, credentials.member)
+#define CREDENTIAL(section, member) offsetof(struct section, credentials.member)
+/* Of each section that calls a business. */
+#define CREDENTIAL_ROWS(kind, section) \
+	{kind, "headers", CONFIG_LINES, CREDENTIAL(section, headers), "", \
+		.help = "Headers of each request, for example Authorization: Bearer abc, separated " \
+			"by |. Those that the relay itself sets are refused."}, \
+	{kind, "headers_file", CONFIG_FILE, CREDENTIAL(section, headers_file), "", \
+		.help = "File that holds the headers, one per line. A changed file is used within a " \
+			"second."}, \
+	{kind, "token_url", CONFIG_TEXT, CREDENTIAL(section, token_url), "", \
+		.help = "Token endpoint of an authorization server. The relay gets access tokens " \
+			"there by OAuth 2 client credentials, and sends them in the header " \
+			"Authorization: Bearer. Empty: no tokens."}, \
+	{kind, "client_id", CONFIG_TEXT, CREDENTIAL(section, client_id), "", \
+		.help = "Name of the relay at the authorization server."}, \
+	{kind, "client_secret", CONFIG_TEXT, CREDENTIAL(section, client_secret), "", \
+		.help = "Password of client_id."}, \
+	{kind, "client_secret_file", CONFIG_FILE, CREDENTIAL(section, client_secret_file), "", \
+		.help = "File that holds the client_secret. It is read for each token."}, \
+	{kind, "scope", CONFIG_TEXT, CREDENTIAL(section, scope), "", \
+		.help = "Scopes of the tokens, separated by spaces. Empty: those that the " \
+			"authorization server gives by default."}, \
+	{kind, "audience", CONFIG_TEXT, CREDENTIAL(section, audience), "", \
+		.help = "Audience of the tokens, for authorization servers that want one."}, \
+	{kind, "token_ca", CONFIG_TEXT, CREDENTIAL(section, token_ca), "", \
+		.help = "File with the CA certificates that token_url is trusted by (PEM). Empty: " \
+			"those of the system."}
 #define SENDER(member) CONFIG_SENDER, #member, .offset = offsetof(struct config_sender, member)
 #define API(member) CONFIG_API, #member, .offset = offsetof(struct config, api.member)
 
@@ -283,30 +309,7 @@ const struct config_row config_rows[] = {
 		    "receivers can change keys."},
 	{CONFIG_CHECK, "old_secret_file", CONFIG_FILE, .default_value = "",
 		.help = "File that holds the old_secret; use it instead of old_secret."},
-	{CONFIG_CHECK, "headers", CONFIG_LINES, CREDENTIAL(check, headers), "",
-		.help = "Headers of each request, for example Authorization: Bearer abc, separated "
-			"by |. Those that the relay itself sets are refused."},
-	{CONFIG_CHECK, "headers_file", CONFIG_FILE, CREDENTIAL(check, headers_file), "",
-		.help = "File that holds the headers, one per line. A changed file is used within a "
-			"second."},
-	{CONFIG_CHECK, "token_url", CONFIG_TEXT, CREDENTIAL(check, token_url), "",
-		.help = "Token endpoint of an authorization server. The relay gets access tokens "
-			"there by OAuth 2 client credentials, and sends them in the header "
-			"Authorization: Bearer. Empty: no tokens."},
-	{CONFIG_CHECK, "client_id", CONFIG_TEXT, CREDENTIAL(check, client_id), "",
-		.help = "Name of the relay at the authorization server."},
-	{CONFIG_CHECK, "client_secret", CONFIG_TEXT, CREDENTIAL(check, client_secret), "",
-		.help = "Password of client_id."},
-	{CONFIG_CHECK, "client_secret_file", CONFIG_FILE, CREDENTIAL(check, client_secret_file), "",
-		.help = "File that holds the client_secret. It is read for each token."},
-	{CONFIG_CHECK, "scope", CONFIG_TEXT, CREDENTIAL(check, scope), "",
-		.help = "Scopes of the tokens, separated by spaces. Empty: those that the "
-			"authorization server gives by default."},
-	{CONFIG_CHECK, "audience", CONFIG_TEXT, CREDENTIAL(check, audience), "",
-		.help = "Audience of the tokens, for authorization servers that want one."},
-	{CONFIG_CHECK, "token_ca", CONFIG_TEXT, CREDENTIAL(check, token_ca), "",
-		.help = "File with the CA certificates that token_url is trusted by (PEM). Empty: "
-			"those of the system."},
+	CREDENTIAL_ROWS(CONFIG_CHECK, config_check),
 	{CHECK(tls_ca), .type = CONFIG_TEXT, .default_value = "",
 		.help = "File with the trusted CA certificates (PEM). Empty: those of the system."},
 	{CHECK(tls_certificate), .type = CONFIG_TEXT, .default_value = "",
@@ -533,30 +536,7 @@ const struct config_row config_rows[] = {
 		    "receivers can change keys."},
 	{CONFIG_DELIVER, "old_secret_file", CONFIG_FILE, .default_value = "",
 		.help = "File that holds the old_secret; use it instead of old_secret."},
-	{CONFIG_DELIVER, "headers", CONFIG_LINES, CREDENTIAL(deliver, headers), "",
-		.help = "Headers of each request, for example Authorization: Bearer abc, separated "
-			"by |. Those that the relay itself sets are refused."},
-	{CONFIG_DELIVER, "headers_file", CONFIG_FILE, CREDENTIAL(deliver, headers_file), "",
-		.help = "File that holds the headers, one per line. A changed file is used within a "
-			"second."},
-	{CONFIG_DELIVER, "token_url", CONFIG_TEXT, CREDENTIAL(deliver, token_url), "",
-		.help = "Token endpoint of an authorization server. The relay gets access tokens "
-			"there by OAuth 2 client credentials, and sends them in the header "
-			"Authorization: Bearer. Empty: no tokens."},
-	{CONFIG_DELIVER, "client_id", CONFIG_TEXT, CREDENTIAL(deliver, client_id), "",
-		.help = "Name of the relay at the authorization server."},
-	{CONFIG_DELIVER, "client_secret", CONFIG_TEXT, CREDENTIAL(deliver, client_secret), "",
-		.help = "Password of client_id."},
-	{CONFIG_DELIVER, "client_secret_file", CONFIG_FILE, CREDENTIAL(deliver, client_secret_file), "",
-		.help = "File that holds the client_secret. It is read for each token."},
-	{CONFIG_DELIVER, "scope", CONFIG_TEXT, CREDENTIAL(deliver, scope), "",
-		.help = "Scopes of the tokens, separated by spaces. Empty: those that the "
-			"authorization server gives by default."},
-	{CONFIG_DELIVER, "audience", CONFIG_TEXT, CREDENTIAL(deliver, audience), "",
-		.help = "Audience of the tokens, for authorization servers that want one."},
-	{CONFIG_DELIVER, "token_ca", CONFIG_TEXT, CREDENTIAL(deliver, token_ca), "",
-		.help = "File with the CA certificates that token_url is trusted by (PEM). Empty: "
-			"those of the system."},
+	CREDENTIAL_ROWS(CONFIG_DELIVER, config_deliver),
 	{DELIVER(tls_ca), .type = CONFIG_TEXT, .default_value = "",
 		.help = "File with the trusted CA certificates (PEM). Empty: those of the system."},
 	{DELIVER(tls_certificate), .type = CONFIG_TEXT, .default_value = "",

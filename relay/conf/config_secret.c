@@ -6,14 +6,9 @@
 static char *read_secret(const char *path, struct text *warnings, struct err *err)
 {
 	char *secret = config_source_read_file(path, warnings, err);
-	size_t length;
 
-	if (!secret)
-		return NULL;
-
-	/* editors and `echo` end a file with a line end, which is no part of a password */
-	for (length = strlen(secret); length && strchr("\r\n", secret[length - 1]); length--)
-		secret[length - 1] = '\0';
+	if (secret)
+		text_cut_line_end(secret);
 	return secret;
 }
 

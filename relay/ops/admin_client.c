@@ -100,11 +100,6 @@ bool admin_ask(const struct admin_place *place, const struct admin_order *order,
     struct text *body, struct err *err)
 {
 	struct http_networks anywhere = {0};
-	const struct http_client_settings settings = {.max_in_flight = 1,
-	    .max_connections = 1,
-	    .max_host_connections = 1,
-	    .user_agent = "outbox-relay/" RELAY_VERSION,
-	    .networks = &anywhere};
 	OWNED(text_finish) struct text url = {0};
 	struct http_client *client;
 	bool done = false;
@@ -112,7 +107,7 @@ bool admin_ask(const struct admin_place *place, const struct admin_order *order,
 	if (!write_admin_url(place, order->path, &url, err) ||
 	    !http_networks_parse("0.0.0.0/0, ::/0", &anywhere, err))
 		return false;
-	client = http_client_create(&settings, err);
+	client = http_client_create_single(&anywhere, err);
 	if (client)
 		done =
 		    exchange_admin(client, place, order, text_string(&url), ret_status, body, err);
