@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "api_private.h"
+#include "api_worker.h"
 #include "cleanup.h"
 #include "clock.h"
 #include "gate.h"
@@ -34,7 +35,7 @@ static const double seconds[] = {
 #define SERIES(member) METRIC_FIELD(struct api_metrics, member)
 #define VERB                                                                                       \
 	"verb", "`prepare`, `commit`, `rollback`, `show`, `list`, `operate`, `deliver_list`, "     \
-		"`deliver_operate`; `none` for an unknown path"
+		"`deliver_operate`, `parked`; `none` for an unknown path"
 
 static const struct metric_row api_rows[] = {
     {"relay_api_requests_total", METRIC_COUNTER, SERIES(requests),
@@ -63,6 +64,7 @@ struct api {
 	struct api_auth *auth;
 	struct api_sender **senders;     /* as config->kafka; NULL: no look-back there */
 	struct api_database **databases; /* as config->postgres */
+	struct api_workers *workers;
 	struct deliver *const *delivers; /* as config->delivers; NULL: none runs here */
 	struct gate *gate;
 	struct api_metrics metrics;
@@ -90,9 +92,11 @@ static const struct api_verb verbs[] = {
 	NULL},
     {"deliver_operate", "POST", "/v1/deliver/operate", API_OPERATE, 0, api_deliver_operate_begin,
 	NULL, NULL},
-    /* for any path below, which has a type and an id */
+    {"parked", "GET", "/v1/parked", API_READ | API_OPERATE, 0, api_parked_begin, NULL,
+	api_parked_forget},
+    /* a type and an id follow */
     {"show", "GET", "/v1/lookback/", API_READ | API_OPERATE, 0, api_show_begin, api_look_finish,
-	api_look_forget},
+	api_look_forget, .names = 2},
 };
 enum { VERBS = sizeof verbs / sizeof *verbs };
 
@@ -122,6 +126,11 @@ struct api_database *api_database_of(
     const struct api *api, const struct postgres_settings *postgres)
 {
 	return api->databases[postgres - api->config->postgres];
+}
+
+struct api_workers *api_workers_of(const struct api *api)
+{
+	return api->workers;
 }
 
 struct deliver *api_deliver(const struct api *api, int place)
@@ -163,6 +172,7 @@ void api_refuse(struct api_call *call, unsigned status, const char *code, const 
 void api_wait(struct api_call *call, int parts)
 {
 	atomic_store(&call->left, parts);
+	call->rests = true;
 	MHD_suspend_connection(call->connection);
 }
 
@@ -182,21 +192,30 @@ const char *api_argument(const struct api_call *call, const char *name)
 
 /* --- a request comes ------------------------------------------------------------------------- */
 
-/* The row of the path; no two rows have the same path. */
+/* No name is empty. */
+static bool has_names(const char *rest, int count)
+{
+	for (; count > 1; count--) {
+		const char *slash = strchr(rest, '/');
+
+		if (!slash || slash == rest)
+			return false;
+		rest = slash + 1;
+	}
+	return *rest != '\0';
+}
+
+/* The row of the path. A path without names comes before one with: commit is no type. */
 static const struct api_verb *find_verb(const char *path)
 {
-	const struct api_verb *show = &verbs[VERBS - 1];
-	const char *rest, *slash;
-
-	for (int i = 0; i < VERBS - 1; i++)
-		if (text_equal(verbs[i].path, path))
+	for (int i = 0; i < VERBS; i++)
+		if (verbs[i].names == 0 && text_equal(verbs[i].path, path))
 			return &verbs[i];
-	if (!text_starts(path, show->path))
-		return NULL;
-	/* Neither type nor id is empty; only the id may have further slashes. */
-	rest = path + strlen(show->path);
-	slash = strchr(rest, '/');
-	return slash && slash > rest && slash[1] ? show : NULL;
+	for (int i = 0; i < VERBS; i++)
+		if (verbs[i].names > 0 && text_starts(path, verbs[i].path) &&
+		    has_names(path + strlen(verbs[i].path), verbs[i].names))
+			return &verbs[i];
+	return NULL;
 }
 
 static bool is_method(const struct api_verb *verb, const char *method)
@@ -384,6 +403,7 @@ static void on_whole(struct api_call *call)
 	pthread_mutex_unlock(&api->mutex);
 	if (ending && !call->status)
 		api_refuse(call, 503, "ending", "the relay ends; another one may be there already");
+	call->rests = false; /* it rested if its head was refused late */
 	if (!call->status)
 		call->verb->begin(call);
 }
@@ -426,8 +446,9 @@ static enum MHD_Result on_api_request(void *context, struct MHD_Connection *conn
 	}
 	if (!call->is_whole) {
 		on_whole(call);
-		if (!call->status)
-			return MHD_YES; /* the call rests, and comes back below */
+		/* It comes back below. Another thread may have set its status already. */
+		if (call->rests)
+			return MHD_YES;
 	}
 	if (atomic_load(&call->left) > 0) /* also makes writes of others visible here */
 		return MHD_YES;
@@ -545,7 +566,8 @@ struct api *api_start(struct listener *listener, const struct config *config,
 	for (int i = 0; i < config->lookback_count; i++)
 		if (!start_section_threads(api, &config->lookbacks[i], topic_metadata, err))
 			goto fail;
-	if (!start_gate(api, listener, err))
+	api->workers = api_workers_start(config, err);
+	if (!api->workers || !start_gate(api, listener, err))
 		goto fail;
 	return api;
 fail:
@@ -580,11 +602,12 @@ static void stop_others(struct api *api)
 		api_sender_stop(api->senders[i]);
 	for (int i = 0; i < api->config->postgres_count; i++)
 		api_database_stop(api->databases[i]);
+	api_workers_end(api->workers);
 }
 
 /*
- * The servers may not end while calls rest: so the last answers of the senders and of the databases
- * go out first.
+ * The servers may not end while calls rest: so the last answers of the senders, of the
+ * databases and of the workers go out first.
  */
 static void stop_gate(struct api *api)
 {
@@ -605,6 +628,7 @@ void api_stop(struct api *api)
 	else
 		stop_others(api);
 
+	api_workers_destroy(api->workers);
 	free(api->senders);
 	free(api->databases);
 	free(api->address);

@@ -1,0 +1,15 @@
+#pragma once
+/* The arguments of a URL, and what they name. Each call refuses what is wrong. Internal to
+ * relay/admin. */
+#include "api_private.h"
+
+/* False: an argument is not one of these, occurs twice, has no value or is not UTF-8; refused. */
+bool api_arguments_check(struct api_call *call, const char *const *names, int count);
+/* A whole number; *ret stays as it is if the argument is not there. False: refused. */
+bool api_argument_number(
+    struct api_call *call, const char *name, int64_t from, int64_t to, int64_t *ret);
+
+/* The publisher of this name; NULL: the only one. NULL is returned when the call was refused. */
+const struct publisher_settings *api_named_publisher(struct api_call *call, const char *name);
+/* The same for a [postgres] section. */
+const struct postgres_settings *api_named_postgres(struct api_call *call, const char *name);

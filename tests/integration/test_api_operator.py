@@ -1,0 +1,197 @@
+"""What operators see and do over the HTTP interface: parked rows, publishers, the audit.
+
+Rows are parked by a relay that runs, because their topic refuses large records.
+"""
+
+import contextlib
+import time
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import urlencode
+
+import pytest
+
+from support.api import shared_api, start_api
+from support.auditor import payload
+from support.process import wait_for
+from support.proxy import Proxy
+from support.relay import run_command
+
+READ, OPERATE, SEND = "token-of-a-reader", "token-of-an-operator", "token-of-a-sender"
+LIMIT = 60_000      # of the topic: a batch of small rows fits
+TOO_LARGE = 90_000  # characters that lz4 cannot shorten
+ONCE = {"publisher_max_attempts": 1, "publisher_retry_first": "100ms"}  # refused once, and a row is dead
+
+
+@pytest.fixture
+def make_api(make_relay, kafka, topic, tmp_path):
+    """make_api(sections, **settings): an api with the token of a reader; its relay publishes to a narrow topic."""
+    kafka.alter_topic(topic, max_message_bytes=LIMIT)
+
+    def make(sections="", **settings):
+        relay, api = start_api(make_relay, tmp_path, READ, sections, **{
+            "api_send_tokens": SEND, "api_read_tokens": READ, "api_operate_tokens": OPERATE, **ONCE, **settings})
+        api.relay = relay
+        return api
+
+    return make
+
+
+@pytest.fixture
+def api(make_api):
+    return make_api()
+
+
+@pytest.fixture
+def write(database, topic, chance):
+    """write(*keys): a row of each, in order, in one transaction; "k!" is key k with too large a row. Their ids."""
+    def in_one_transaction(*names, to=topic):
+        ids = []
+        connection = database.connect(autocommit=False)
+        with connection, connection.cursor() as cursor:
+            for name in names:
+                key = name.rstrip("!")
+                pad = chance.randbytes(TOO_LARGE // 2).hex() if name != key else "small"
+                cursor.execute("INSERT INTO outbox.message (topic, key, payload_bytes) VALUES (%s, %s, %s)"
+                               " RETURNING id", (to, key or None, payload(key, 1, pad=pad)))
+                ids.append(cursor.fetchone()[0])
+        connection.close()
+        return ids
+
+    return in_one_transaction
+
+
+@pytest.fixture
+def parked(api, database, write):
+    """Ids of ten parked rows: seven dead ones, and three behind the first."""
+    ids = write("k0!", "k0", "k0", "k0", "k1!", "k2!", "k3!", "k4!", "!", "k6!")
+    wait_for(lambda: states_of(database) == {"dead": 7, "behind": 3}, what=lambda: states_of(database))
+    return ids
+
+
+def states_of(database):
+    return dict(database.execute("SELECT state, count(*)::int FROM outbox.parked GROUP BY state"))
+
+
+def ids_of(answer):
+    assert answer.status == 200, answer.text
+    return [int(row["id"]) for row in answer.json["rows"]]
+
+
+def get(api, path, **arguments):
+    return api.request("GET", path + ("?" + urlencode(arguments) if arguments else ""))
+
+
+# --- parked rows ----------------------------------------------------------------------------------
+
+def test_parked_rows_come_in_pages_of_their_ids(api, parked, topic):
+    pages, after = [], 0
+    while after is not None:
+        answer = get(api, "/v1/parked", limit=3, after=after)
+        pages.append(ids_of(answer))
+        after = answer.json["next"]
+    assert [len(page) for page in pages] == [3, 3, 3, 1]
+    assert sum(pages, []) == parked
+
+    whole = get(api, "/v1/parked", totals="yes").json
+    assert (whole["publisher"], whole["source"], whole["next"]) == ("main", "database", None)
+    assert whole["totals"] == {"waiting": "0", "dead": "7", "stalled": "0", "free": "0", "behind": "3"}
+    first = whole["rows"][0]
+    assert first["parked_at"].endswith("Z") and "payload" not in first
+    assert (first["topic"], first["key"], first["state"], first["attempts"]) == (topic, "k0", "dead", 1)
+    assert "too large" in first["error"].lower()
+    assert "totals" not in get(api, "/v1/parked", totals="no").json
+
+
+def test_each_filter_chooses_as_on_the_command_line(api, parked, topic):
+    year = time.strftime("%Y-01-01..", time.gmtime())
+    for arguments, wanted in [
+            ({"topic": topic}, parked), ({"topic": "others"}, []), ({"key": "k0"}, parked[:4]),
+            ({"key": r"\x6b30"}, parked[:4]), ({"error": "too large"}, parked[:1] + parked[4:]), ({"error": "%"}, []),
+            ({"state": "behind"}, parked[1:4]), ({"state": "waiting"}, []), ({"parked": year}, parked),
+            ({"parked": "..2026-01-01"}, []), ({"ids": f"{parked[2]}..{parked[5]}"}, parked[2:6]),
+            ({"ids": parked[9]}, parked[9:]), ({"publisher": "main"}, parked),
+            ({"state": "dead", "key": "k2", "topic": topic}, parked[5:6])]:
+        assert ids_of(get(api, "/v1/parked", **arguments)) == wanted, arguments
+
+
+@pytest.mark.parametrize("query, text", [
+    ("limit=0", "limit=0 is no whole number from 1 to 1000"), ("limit=1001", "1 to 1000"), ("limit=x", "limit=x"),
+    ("limit=", "limit has no value"), ("limit", "limit has no value"), ("limit=1&limit=1", "limit is given twice"),
+    ("after=-1", "after=-1"), ("after=9223372036854775808", "after=9"), ("totals=true", "neither yes nor no"),
+    ("topics=x", "topics is no argument of this path: it takes publisher, topic, key"),
+    ("topic=a%20b", "no topic's name"), ("topic=%ff", "topic is not UTF-8"), ("key=%5Cxf", "not hexadecimal"),
+    ("state=lost", "write waiting, dead, stalled, free or behind"), ("ids=3..2", "reversed"), ("ids=a", "ids=10..20"),
+    ("parked=yesterday", "no range of moments"), ("parked=2999-01-01..", "in the future")])
+def test_a_wrong_argument_is_named_with_its_cure(shared, query, text):
+    answer = shared.request("GET", f"/v1/parked?{query}")
+    assert (answer.status, answer.code) == (400, "bad_value") and text in answer.json["error"], answer.text
+
+
+@pytest.fixture(scope="module")
+def shared(postgres, kafka, tmp_path_factory):
+    """For tests that change nothing."""
+    with shared_api(postgres, kafka, tmp_path_factory.mktemp("api"), "operator_api", READ,
+                    api_send_tokens=SEND, api_read_tokens=READ, api_operate_tokens=OPERATE) as (_, api):
+        yield api
+
+
+def test_an_unknown_publisher_is_not_found(shared):
+    answer = get(shared, "/v1/parked", publisher="orders")
+    assert (answer.status, answer.code) == (404, "unknown_publisher") and "orders" in answer.json["error"]
+
+
+def test_of_several_publishers_one_is_named(make_api, database):
+    assert run_command(["publisher", "create", "orders"], {"DATABASE_URL": database.dsn})[0] == 0
+    api = make_api('[publisher "main"]\n[publisher "orders"]\n')
+    answer = get(api, "/v1/parked")
+    assert (answer.status, answer.code) == (400, "bad_value") and "2 publishers" in answer.json["error"]
+    assert get(api, "/v1/parked", publisher="orders").json["publisher"] == "orders"
+
+
+@pytest.mark.parametrize("path", ["/v1/parked"])
+def test_readers_and_operators_may_look_and_senders_may_not(shared, path):
+    for token, status in [(READ, 200), (OPERATE, 200), (SEND, 403), (None, 401)]:
+        assert shared.as_(token).request("GET", path).status == status
+    assert shared.request("POST", path, {}).status == 405
+
+
+# --- a database that is away ----------------------------------------------------------------------
+
+def test_a_database_that_is_away_is_said_and_is_there_again_afterwards(make_api, database):
+    with Proxy(database.postgres.port) as network:
+        api = make_api(database_url=database.dsn.replace(f":{database.postgres.port}/", f":{network.port}/"))
+        assert get(api, "/v1/parked").status == 200
+        # kept sessions that broke are no matter
+        database.execute("select pg_terminate_backend(pid) from pg_stat_activity "
+                         "where application_name = 'outbox-relay api'")
+        for _ in range(8):
+            assert get(api, "/v1/parked").status == 200
+        network.refuse()
+        answer = get(api, "/v1/parked")
+        assert (answer.status, answer.code) == (503, "no_database") and answer.headers["Retry-After"] == "1"
+        network.heal()
+        wait_for(lambda: get(api, "/v1/parked").status == 200)
+
+
+def test_a_question_has_a_limit_and_too_many_that_wait_are_refused(api, database):
+    with contextlib.closing(database.connect(autocommit=False)) as connection, ThreadPoolExecutor(90) as pool:
+        connection.cursor().execute("lock table outbox.parked")
+        begun = time.monotonic()
+        answers = list(pool.map(lambda _: get(api, "/v1/parked"), range(90)))
+        took = time.monotonic() - begun
+        connection.rollback()
+    assert {(answer.status, answer.code) for answer in answers} == {(503, "busy"), (503, "no_database")}
+    assert sum(answer.code == "busy" and "64 calls wait" in answer.json["error"] for answer in answers) == 22
+    assert 19 < took < 26
+    assert get(api, "/v1/parked").status == 200
+
+
+def test_a_relay_that_ends_answers_calls_that_rest(api, database):
+    with contextlib.closing(database.connect(autocommit=False)) as connection, ThreadPoolExecutor(8) as pool:
+        connection.cursor().execute("lock table outbox.parked")
+        calls = [pool.submit(get, api, "/v1/parked") for _ in range(8)]
+        wait_for(lambda: database.execute("select count(*) from pg_stat_activity where wait_event_type = 'Lock'"
+                                          " and application_name = 'outbox-relay api'") == [(4,)])
+        api.relay.stop()
+        assert {call.result().code for call in calls} <= {"no_database", "ending"}
+        connection.rollback()
