@@ -35,7 +35,7 @@ static const double seconds[] = {
 #define SERIES(member) METRIC_FIELD(struct api_metrics, member)
 #define VERB                                                                                       \
 	"verb", "`prepare`, `commit`, `rollback`, `show`, `list`, `operate`, `deliver_list`, "     \
-		"`deliver_operate`, `parked`; `none` for an unknown path"
+		"`deliver_operate`, `parked`, `audit`; `none` for an unknown path"
 
 static const struct metric_row api_rows[] = {
     {"relay_api_requests_total", METRIC_COUNTER, SERIES(requests),
@@ -94,6 +94,8 @@ static const struct api_verb verbs[] = {
 	NULL, NULL},
     {"parked", "GET", "/v1/parked", API_READ | API_OPERATE, 0, api_parked_begin, NULL,
 	api_parked_forget},
+    {"audit", "GET", "/v1/audit", API_READ | API_OPERATE, 0, api_audit_begin, NULL,
+	api_audit_forget},
     /* a type and an id follow */
     {"show", "GET", "/v1/lookback/", API_READ | API_OPERATE, 0, api_show_begin, api_look_finish,
 	api_look_forget, .names = 2},

@@ -10,6 +10,7 @@
  *   GET  /v1/deliver                              read_tokens     the sidecar's sections
  *   POST /v1/deliver/operate                      operate_tokens  pause or resume one
  *   GET  /v1/parked                               read_tokens     parked rows of a publisher
+ *   GET  /v1/audit                                read_tokens     actions of operators
  *
  * Messages are checked (relay/lookback/route.h), become records of the section's look-back topic,
  * and are answered when the broker has acknowledged the records. The interface needs neither a

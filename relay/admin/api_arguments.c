@@ -121,3 +121,17 @@ const struct postgres_settings *api_named_postgres(struct api_call *call, const 
 		    config->postgres_count);
 	return NULL;
 }
+
+void api_add_page(json_t *answer, const struct pg_result *rows, int64_t limit,
+    json_t *(*row_json)(const struct pg_result *rows, int i))
+{
+	bool more = pg_rows(rows) > limit;
+	int count = more ? (int)limit : pg_rows(rows);
+	json_t *list = json_array();
+
+	for (int i = 0; i < count; i++)
+		json_array_append_new(list, row_json(rows, i));
+	json_object_set_new(answer, "rows", list);
+	json_object_set_new(
+	    answer, "next", more ? json_string(pg_value(rows, count - 1, 0)) : json_null());
+}

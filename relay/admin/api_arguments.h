@@ -1,6 +1,8 @@
 #pragma once
-/* The arguments of a URL, and what they name. Each call refuses what is wrong. Internal to
- * relay/admin. */
+/*
+ * The arguments of a URL, what they name, and pages of rows. Each call refuses what is wrong.
+ * Internal to relay/admin.
+ */
 #include "api_private.h"
 
 /* False: an argument is not one of these, occurs twice, has no value or is not UTF-8; refused. */
@@ -13,3 +15,10 @@ bool api_argument_number(
 const struct publisher_settings *api_named_publisher(struct api_call *call, const char *name);
 /* The same for a [postgres] section. */
 const struct postgres_settings *api_named_postgres(struct api_call *call, const char *name);
+
+/*
+ * Adds "rows", `limit` at most, and "next": the id (column 0) of the last one if `rows` has more,
+ * else null.
+ */
+void api_add_page(json_t *answer, const struct pg_result *rows, int64_t limit,
+    json_t *(*row_json)(const struct pg_result *rows, int i));

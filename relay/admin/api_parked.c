@@ -36,26 +36,10 @@ static json_t *parked_totals_json(const int64_t counts[PARKED_STATES])
 	return totals;
 }
 
-/* The answer with one page; there are further rows if one more than a page was found. */
-static json_t *parked_page_json(const struct parked_page *page, const struct pg_result *rows)
-{
-	int count = pg_rows(rows);
-	bool more = count > page->limit;
-	json_t *list = json_array();
-
-	if (more)
-		count--;
-	for (int i = 0; i < count; i++)
-		json_array_append_new(list, parked_row_json(rows, i));
-	return json_pack("{s:s, s:s, s:o, s:o}", "publisher", page->parked.publisher->name,
-	    "source", "database", "rows", list, "next",
-	    more ? json_string(pg_value(rows, count - 1, PARKED_ID)) : json_null());
-}
-
 static bool query_parked_page(struct parked_page *page, json_t **ret_answer, struct err *err)
 {
 	owned_text char *after = xformat("%" PRId64, page->after);
-	owned_text char *most = xformat("%" PRId64, page->limit + 1);
+	owned_text char *most = xformat("%" PRId64, page->limit + 1); /* is there more? */
 	const struct pg_param params[] = {
 	    {page->parked.publisher->name}, {page->chosen}, {after}, {most}, {NULL}};
 	OWNED(owned_pg_result_destroy)
@@ -64,7 +48,9 @@ static bool query_parked_page(struct parked_page *page, json_t **ret_answer, str
 
 	if (!rows || (page->totals && !parked_count_states(&page->parked, counts, err)))
 		return false;
-	*ret_answer = parked_page_json(page, rows);
+	*ret_answer = json_pack(
+	    "{s:s, s:s}", "publisher", page->parked.publisher->name, "source", "database");
+	api_add_page(*ret_answer, rows, page->limit, parked_row_json);
 	if (page->totals)
 		json_object_set_new(*ret_answer, "totals", parked_totals_json(counts));
 	return true;
@@ -87,7 +73,8 @@ static void run_parked_page(struct api_call *call, struct api_worker *worker)
 	struct parked_page *page = call->work;
 	struct err err;
 
-	if (api_worker_query(worker, page->parked.publisher->postgres, read_parked_page, page, &err))
+	if (api_worker_query(
+		worker, page->parked.publisher->postgres, read_parked_page, page, &err))
 		api_answer(call, 200, page->answer);
 	else
 		api_refuse_database(call, &err);

@@ -67,3 +67,24 @@ json_t *field_json_bytes(const struct pg_result *rows, int i, int column)
 		shown = field_bytes(pg_value(rows, i, column), false, &is_text);
 	return shown ? json_string(shown) : json_null();
 }
+
+json_t *field_json_numbers_as_text(json_t *value)
+{
+	const char *name;
+	json_t *member;
+	size_t index;
+	void *next;
+
+	json_object_foreach_safe(value, next, name, member)
+	    json_object_set_new(value, name, field_json_numbers_as_text(json_incref(member)));
+	json_array_foreach(value, index, member)
+	    json_array_set_new(value, index, field_json_numbers_as_text(json_incref(member)));
+
+	if (json_is_integer(value)) {
+		json_t *text = json_sprintf("%" JSON_INTEGER_FORMAT, json_integer_value(value));
+
+		json_decref(value);
+		return text;
+	}
+	return value;
+}

@@ -15,4 +15,7 @@ char *field_bytes(const char *hex, bool lines, bool *ret_is_text);
 json_t *field_json(const struct pg_result *rows, int i, int column);
 json_t *field_json_number(const struct pg_result *rows, int i, int column);
 json_t *field_json_parsed(const struct pg_result *rows, int i, int column);
+/* The same JSON, in which integers became texts: many readers lose digits of a number beyond 2^53.
+ */
+json_t *field_json_numbers_as_text(json_t *value);
 json_t *field_json_bytes(const struct pg_result *rows, int i, int column);

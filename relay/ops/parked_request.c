@@ -149,14 +149,15 @@ struct pg_result *parked_request_sample(
 
 /* --- noting it ------------------------------------------------------------------------------- */
 
-static bool note_once(struct parked_request *request, const char *reason, struct err *err)
+static bool note_once(
+    struct parked_request *request, const char *reason, const char *caller, struct err *err)
 {
 	const struct parked *parked = request->parked;
 	owned_text char *about = xformat("%" PRId64, request->about);
-	const struct pg_param params[] = {
-	    {parked->publisher->name}, {request->word}, {request->chosen}, {reason}, {about}};
+	const struct pg_param params[] = {{parked->publisher->name}, {request->word},
+	    {request->chosen}, {reason}, {about}, {caller}};
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *row = parked_query(request->parked, sql_parked_request, params, 5, err);
+	struct pg_result *row = parked_query(request->parked, sql_parked_request, params, 6, err);
 
 	if (!row)
 		return false;
@@ -168,11 +169,12 @@ static bool note_once(struct parked_request *request, const char *reason, struct
  * The owner may be changing the rows at this very moment (OR002). Then they are counted and checked
  * again, which usually finds the reason why the request must be refused now.
  */
-bool parked_request_note(struct parked_request *request, const char *reason, struct err *err)
+bool parked_request_note(
+    struct parked_request *request, const char *reason, const char *caller, struct err *err)
 {
 	int64_t until = clock_ms() + BUSY_MS;
 
-	while (!note_once(request, reason, err)) {
+	while (!note_once(request, reason, caller, err)) {
 		/* only this refusal passes by itself */
 		if (!text_equal(pg_sqlstate(request->parked->pg), "OR002"))
 			return false;

@@ -37,9 +37,12 @@ void parked_request_add_left_out(const struct parked_request *request, struct te
 struct pg_result *parked_request_sample(
     const struct parked_request *request, int most, struct err *err);
 
-/* Blocks for up to 2 s while the owner changes the rows; after that ERR_RETRY. */
-bool parked_request_note(
-    struct parked_request *request, const char *reason, struct err *err) MUST_CHECK;
+/*
+ * Blocks for up to 2 s while the owner changes the rows; after that ERR_RETRY. caller: of the HTTP
+ * interface, for the audit; NULL: none.
+ */
+bool parked_request_note(struct parked_request *request, const char *reason, const char *caller,
+    struct err *err) MUST_CHECK;
 
 /* How far the owners are with a noted request. */
 struct parked_outcome {

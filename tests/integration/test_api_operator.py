@@ -148,7 +148,7 @@ def test_of_several_publishers_one_is_named(make_api, database):
     assert get(api, "/v1/parked", publisher="orders").json["publisher"] == "orders"
 
 
-@pytest.mark.parametrize("path", ["/v1/parked"])
+@pytest.mark.parametrize("path", ["/v1/parked", "/v1/audit"])
 def test_readers_and_operators_may_look_and_senders_may_not(shared, path):
     for token, status in [(READ, 200), (OPERATE, 200), (SEND, 403), (None, 401)]:
         assert shared.as_(token).request("GET", path).status == status
@@ -195,3 +195,39 @@ def test_a_relay_that_ends_answers_calls_that_rest(api, database):
         api.relay.stop()
         assert {call.result().code for call in calls} <= {"no_database", "ending"}
         connection.rollback()
+
+
+# --- the audit ------------------------------------------------------------------------------------
+
+def test_the_audit_comes_in_pages_the_newest_first(api, parked, database):
+    for verb, number in [("skip", 9), ("skip", 8), ("retry", 7), ("skip", 6)]:
+        assert run_command(["parked", verb, str(parked[number]), "--yes", "--reason", f"ticket {number}"],
+                           {"DATABASE_URL": database.dsn})[0] == 0
+    database.execute("SELECT outbox.parked_request('main', 'retry', '{\"state\": \"dead\"}', 'ticket 1', 0, 'alice')")
+
+    first = get(api, "/v1/audit", limit=3).json
+    assert [row["reason"] for row in first["rows"]] == ["ticket 1", "ticket 6", "ticket 7"]
+    assert (first["postgres"], first["source"]) == ("main", "database") and first["rows"][0]["at"].endswith("Z")
+    assert [(row["verb"], row["publisher"], row["who"], row["caller"]) for row in first["rows"][:2]] == [
+        ("retry", "main", "postgres", "alice"), ("skip", "main", "postgres", None)]
+    assert first["rows"][1]["target"]["filter"]["ids"] == [str(parked[6])]
+    rest = get(api, "/v1/audit", limit=3, before=first["next"]).json
+    assert [row["reason"] for row in rest["rows"]] == ["ticket 8", "ticket 9"] and rest["next"] is None
+
+    assert ids_of(get(api, "/v1/audit", verb="retry")) == [5, 3]
+    assert ids_of(get(api, "/v1/audit", who="alice")) == [5]
+    assert ids_of(get(api, "/v1/audit", who="postgres", verb="skip")) == [4, 2, 1]
+    assert ids_of(get(api, "/v1/audit", who="mallory")) == []
+
+
+@pytest.mark.parametrize("query, text", [
+    ("limit=0", "limit=0"), ("before=0", "before=0"), ("after=1", "it takes postgres, limit, before, verb, who"),
+    ("verb=%c3", "not UTF-8"), ("who=a&who=b", "given twice")])
+def test_a_wrong_argument_of_the_audit_is_named(shared, query, text):
+    answer = shared.request("GET", f"/v1/audit?{query}")
+    assert (answer.status, answer.code) == (400, "bad_value") and text in answer.json["error"], answer.text
+
+
+def test_an_unknown_database_is_not_found(shared):
+    answer = get(shared, "/v1/audit", postgres="orders")
+    assert (answer.status, answer.code) == (404, "unknown_section")
