@@ -35,7 +35,8 @@ static const double seconds[] = {
 #define SERIES(member) METRIC_FIELD(struct api_metrics, member)
 #define VERB                                                                                       \
 	"verb", "`prepare`, `commit`, `rollback`, `show`, `list`, `operate`, `deliver_list`, "     \
-		"`deliver_operate`, `parked`, `audit`; `none` for an unknown path"
+		"`deliver_operate`, `parked`, `audit`, `publishers`, `publisher`; `none` for an "  \
+		"unknown path"
 
 static const struct metric_row api_rows[] = {
     {"relay_api_requests_total", METRIC_COUNTER, SERIES(requests),
@@ -96,6 +97,10 @@ static const struct api_verb verbs[] = {
 	api_parked_forget},
     {"audit", "GET", "/v1/audit", API_READ | API_OPERATE, 0, api_audit_begin, NULL,
 	api_audit_forget},
+    {"publishers", "GET", "/v1/publishers", API_READ | API_OPERATE, 0, api_publishers_begin, NULL,
+	NULL},
+    {"publisher", "GET", "/v1/publishers/", API_READ | API_OPERATE, 0, api_publisher_begin, NULL,
+	NULL, .names = 1},
     /* a type and an id follow */
     {"show", "GET", "/v1/lookback/", API_READ | API_OPERATE, 0, api_show_begin, api_look_finish,
 	api_look_forget, .names = 2},

@@ -9,6 +9,8 @@
  *   POST /v1/lookback/operate                     operate_tokens  commit, rollback or retry
  *   GET  /v1/deliver                              read_tokens     the sidecar's sections
  *   POST /v1/deliver/operate                      operate_tokens  pause or resume one
+ *   GET  /v1/publishers                           read_tokens     publishers, shards and lag
+ *   GET  /v1/publishers/{name}                    read_tokens     one of them
  *   GET  /v1/parked                               read_tokens     parked rows of a publisher
  *   GET  /v1/audit                                read_tokens     actions of operators
  *

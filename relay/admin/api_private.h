@@ -53,6 +53,9 @@ void api_deliver_operate_begin(struct api_call *call);
 /* api_parked.c */
 void api_parked_begin(struct api_call *call);
 void api_parked_forget(struct api_call *call);
+/* api_publishers.c */
+void api_publishers_begin(struct api_call *call);
+void api_publisher_begin(struct api_call *call);
 /* api_actions.c */
 void api_audit_begin(struct api_call *call);
 void api_audit_forget(struct api_call *call);

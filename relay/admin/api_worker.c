@@ -191,11 +191,16 @@ bool api_worker_change(struct api_worker *worker, const struct postgres_settings
 	return work_on_session(session_of(worker, postgres), postgres, change, context, &lost, err);
 }
 
-void api_refuse_database(struct api_call *call, const struct err *err)
+void api_log_database_error(const struct api_call *call, const struct err *err)
 {
 	log_warn("api_question_failed", {"verb", LOG_TEXT(call->verb->name)},
 	    {"request", LOG_TEXT(call->request_id)}, {"error", LOG_TEXT(err->message)},
 	    {"consequence", LOG_TEXT("the request is answered with an error")});
+}
+
+void api_refuse_database(struct api_call *call, const struct err *err)
+{
+	api_log_database_error(call, err);
 	if (err->kind == ERR_RETRY)
 		api_refuse(call, 503, "no_database", "the database does not answer now");
 	else

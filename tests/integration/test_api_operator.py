@@ -27,9 +27,9 @@ def make_api(make_relay, kafka, topic, tmp_path):
     """make_api(sections, **settings): an api with the token of a reader; its relay publishes to a narrow topic."""
     kafka.alter_topic(topic, max_message_bytes=LIMIT)
 
-    def make(sections="", **settings):
+    def make(sections="", once=ONCE, **settings):
         relay, api = start_api(make_relay, tmp_path, READ, sections, **{
-            "api_send_tokens": SEND, "api_read_tokens": READ, "api_operate_tokens": OPERATE, **ONCE, **settings})
+            "api_send_tokens": SEND, "api_read_tokens": READ, "api_operate_tokens": OPERATE, **once, **settings})
         api.relay = relay
         return api
 
@@ -148,7 +148,7 @@ def test_of_several_publishers_one_is_named(make_api, database):
     assert get(api, "/v1/parked", publisher="orders").json["publisher"] == "orders"
 
 
-@pytest.mark.parametrize("path", ["/v1/parked", "/v1/audit"])
+@pytest.mark.parametrize("path", ["/v1/parked", "/v1/audit", "/v1/publishers", "/v1/publishers/main"])
 def test_readers_and_operators_may_look_and_senders_may_not(shared, path):
     for token, status in [(READ, 200), (OPERATE, 200), (SEND, 403), (None, 401)]:
         assert shared.as_(token).request("GET", path).status == status
@@ -195,6 +195,71 @@ def test_a_relay_that_ends_answers_calls_that_rest(api, database):
         api.relay.stop()
         assert {call.result().code for call in calls} <= {"no_database", "ending"}
         connection.rollback()
+
+
+# --- publishers -----------------------------------------------------------------------------------
+
+def test_publishers_show_their_owner_and_their_parked_rows(api, parked):
+    wait_for(lambda: get(api, "/v1/publishers/main").json["shards"][0]["unpublished"] == "0")
+    answer = get(api, "/v1/publishers").json
+    assert answer["postgres"] == [{"name": "main", "error": None, "unknown": []}]
+    publisher, = answer["publishers"]
+    assert (publisher["name"], publisher["postgres"], publisher["source"], publisher["configured"]) == (
+        "main", "main", "database", True)
+    shard, = publisher["shards"]
+    assert shard["owner"] and 0 < int(shard["lease_left_ms"]) and shard["split_to"] is None
+    assert (shard["unpublished"], shard["unpublished_exact"], shard["oldest_age_ms"]) == ("0", True, "0")
+    assert {name: publisher["parked"][name] for name in ("waiting", "dead", "behind", "exact")} == {
+        "waiting": "0", "dead": "7", "behind": "3", "exact": True}
+    one = get(api, "/v1/publishers/main").json
+    assert one["unknown"] == [] and one["parked"]["dead"] == "7" and len(one["shards"]) == 1
+
+
+def test_lag_is_counted_while_nobody_publishes(make_api, database, topic):
+    """The interface runs for another publisher; that of the test has no owner."""
+    assert run_command(["publisher", "create", "orders"], {"DATABASE_URL": database.dsn})[0] == 0
+    api = make_api('[publisher "orders"]\n', once={})
+    assert run_command(["publisher", "create", "idle", "--shards", "2"], {"DATABASE_URL": database.dsn})[0] == 0
+    database.execute("INSERT INTO outbox.message (topic, key, payload, created_at) SELECT %s, n::text, 'x',"
+                     " clock_timestamp() - interval '1 minute' FROM generate_series(1, 100) n", (topic,))
+    found = {publisher["name"]: publisher for publisher in get(api, "/v1/publishers").json["publishers"]}
+    assert set(found) == {"main", "orders", "idle"} and found["orders"]["configured"]
+    assert not found["main"]["configured"] and not found["idle"]["configured"]
+    main, = found["main"]["shards"]
+    assert (main["owner"], main["lease_left_ms"]) == (None, "0")
+    assert (main["unpublished"], main["unpublished_exact"]) == ("100", True) and int(main["oldest_age_ms"]) >= 60000
+    wait_for(lambda: get(api, "/v1/publishers/orders").json["shards"][0]["unpublished"] == "0")
+    answer = get(api, "/v1/publishers/main")  # of the database, but not of this configuration
+    assert (answer.status, answer.code) == (404, "unknown_publisher")
+
+
+def test_a_publisher_that_was_dropped_says_how_it_is_made(make_api, database):
+    assert run_command(["publisher", "create", "orders"], {"DATABASE_URL": database.dsn})[0] == 0
+    api = make_api('[publisher "main"]\n[publisher "orders"]\n')
+    database.execute("SELECT outbox.publisher_drop('orders')")
+    answer = get(api, "/v1/publishers/orders")
+    assert (answer.status, answer.code) == (404, "unknown_publisher")
+    assert "outbox-relay publisher create orders" in answer.json["error"]
+
+
+def test_a_locked_table_makes_its_figures_unknown(api, database):
+    with contextlib.closing(database.connect(autocommit=False)) as connection:
+        connection.cursor().execute("lock table outbox.message")
+        answer = get(api, "/v1/publishers/main").json
+        assert answer["unknown"] == ["outbox.message is locked"] and answer["parked"]["dead"] == "0"
+        assert answer["shards"][0]["unpublished"] is None and "locked" in answer["shards"][0]["unknown"]
+    assert get(api, "/v1/publishers/main").json["unknown"] == []
+
+
+@pytest.mark.parametrize("path", ["/v1/publishers?name=main", "/v1/publishers/main?x=1"])
+def test_publishers_take_no_arguments(shared, path):
+    answer = shared.request("GET", path)
+    assert (answer.status, answer.code) == (400, "bad_value") and "it takes none" in answer.json["error"]
+
+
+@pytest.mark.parametrize("path", ["/v1/publishers/", "/v1/publishers/orders", "/v1/publishers/main/x"])
+def test_other_publishers_are_not_found(shared, path):
+    assert shared.request("GET", path).status == 404
 
 
 # --- the audit ------------------------------------------------------------------------------------
