@@ -35,8 +35,8 @@ static const double seconds[] = {
 #define SERIES(member) METRIC_FIELD(struct api_metrics, member)
 #define VERB                                                                                       \
 	"verb", "`prepare`, `commit`, `rollback`, `show`, `list`, `operate`, `deliver_list`, "     \
-		"`deliver_operate`, `parked`, `audit`, `publishers`, `publisher`; `none` for an "  \
-		"unknown path"
+		"`deliver_operate`, `parked`, `parked_preview`, `parked_retry`, `parked_skip`, "   \
+		"`audit`, `publishers`, `publisher`; `none` for an unknown path"
 
 static const struct metric_row api_rows[] = {
     {"relay_api_requests_total", METRIC_COUNTER, SERIES(requests),
@@ -101,6 +101,12 @@ static const struct api_verb verbs[] = {
 	NULL},
     {"publisher", "GET", "/v1/publishers/", API_READ | API_OPERATE, 0, api_publisher_begin, NULL,
 	NULL, .names = 1},
+    {"parked_preview", "POST", "/v1/parked/preview", API_OPERATE, 0, api_parked_preview_begin, NULL,
+	api_parked_request_forget},
+    {"parked_retry", "POST", "/v1/parked/retry", API_OPERATE, 0, api_parked_retry_begin, NULL,
+	api_parked_request_forget},
+    {"parked_skip", "POST", "/v1/parked/skip", API_OPERATE, 0, api_parked_skip_begin, NULL,
+	api_parked_request_forget},
     /* a type and an id follow */
     {"show", "GET", "/v1/lookback/", API_READ | API_OPERATE, 0, api_show_begin, api_look_finish,
 	api_look_forget, .names = 2},

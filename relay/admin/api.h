@@ -12,6 +12,8 @@
  *   GET  /v1/publishers                           read_tokens     publishers, shards and lag
  *   GET  /v1/publishers/{name}                    read_tokens     one of them
  *   GET  /v1/parked                               read_tokens     parked rows of a publisher
+ *   POST /v1/parked/preview                       operate_tokens  counts what a request would
+ * change POST /v1/parked/retry, skip                   operate_tokens  requests about parked rows
  *   GET  /v1/audit                                read_tokens     actions of operators
  *
  * Messages are checked (relay/lookback/route.h), become records of the section's look-back topic,

@@ -30,7 +30,7 @@ static bool is_utf8(const char *value)
 	return text != NULL;
 }
 
-/* Of several wrong arguments the first one is reported. */
+/* Reports the first wrong argument. */
 static enum MHD_Result check_argument(
     void *context, enum MHD_ValueKind kind, const char *name, const char *value)
 {

@@ -53,6 +53,11 @@ void api_deliver_operate_begin(struct api_call *call);
 /* api_parked.c */
 void api_parked_begin(struct api_call *call);
 void api_parked_forget(struct api_call *call);
+/* api_parked_request.c */
+void api_parked_preview_begin(struct api_call *call);
+void api_parked_retry_begin(struct api_call *call);
+void api_parked_skip_begin(struct api_call *call);
+void api_parked_request_forget(struct api_call *call);
 /* api_publishers.c */
 void api_publishers_begin(struct api_call *call);
 void api_publisher_begin(struct api_call *call);

@@ -1,7 +1,7 @@
 /*
- * Shows publishers with their shards and their lag, as `outbox-relay status` does: of every
- * database of the configuration, or one publisher. [JSON] makes the answer of what [the questions]
- * read; [the calls] begin them.
+ * Shows the publishers of every database of the configuration, or one publisher, with the shards
+ * and the lag that `outbox-relay status` shows. [JSON] makes the answer from the results of [the
+ * questions], which [the calls] begin.
  */
 #include "api_arguments.h"
 #include "api_worker.h"

@@ -5,6 +5,7 @@
 #include <string.h>
 #include "cleanup.h"
 #include "clock.h"
+#include "moment.h"
 #include "sql_files.h"
 #include "text.h"
 
@@ -132,9 +133,27 @@ bool parked_request_count(struct parked_request *request, struct err *err)
 	request->free = pg_int(row, 0, 3);
 	request->more = text_equal(pg_value(row, 0, 4), "t");
 	request->about = pg_int(row, 0, 5);
+	request->at_us = pg_int(row, 0, 6);
 	/* a named id that cannot be changed refuses the call; rows found by terms are left out */
 	return request->parked->id_count > 0 ? check_parked_ids(request, err)
 					     : check_terms(request, err);
+}
+
+void parked_request_end(struct parked_request *request, int64_t at_us)
+{
+	json_t *chosen = request->parked->chosen;
+	const char *to = json_string_value(json_object_get(chosen, "to"));
+	char at[MOMENT_SIZE];
+	struct err ignored;
+	int64_t to_us;
+
+	/* an earlier end of the operator stays */
+	if (to && moment_parse(to, &to_us, &ignored) && to_us <= at_us)
+		return;
+	moment_format_exact(at_us, at);
+	json_object_set_new(chosen, "to", json_string(at));
+	free(request->chosen);
+	request->chosen = parked_chosen(request->parked);
 }
 
 struct pg_result *parked_request_sample(

@@ -4,6 +4,9 @@ Rows are parked by a relay that runs, because their topic refuses large records.
 """
 
 import contextlib
+import hashlib
+import hmac
+import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlencode
@@ -195,6 +198,150 @@ def test_a_relay_that_ends_answers_calls_that_rest(api, database):
         api.relay.stop()
         assert {call.result().code for call in calls} <= {"no_database", "ending"}
         connection.rollback()
+
+
+# --- preview, retry and skip -----------------------------------------------------------------------
+
+def post(api, path, **body):
+    return api.as_(OPERATE).request("POST", f"/v1/parked/{path}", body)
+
+
+def preview(api, verb="retry", **body):
+    answer = post(api, "preview", verb=verb, **body)
+    assert answer.status == 200, answer.text
+    return answer.json
+
+
+def audited(database):
+    return database.execute("SELECT verb, who, caller, reason, target -> 'filter' FROM outbox.audit ORDER BY id")
+
+
+def test_a_preview_counts_and_changes_nothing(api, parked, database, topic):
+    found = preview(api, filter={"topic": topic})
+    assert (found["publisher"], found["verb"], found["source"]) == ("main", "retry", "database")
+    assert (found["count"], found["exact"], found["matching"]) == ("7", True, "10")
+    assert found["left_out"] == {"behind": "3", "free": "0"} and found["expires_at"].endswith("Z")
+    assert [int(row["id"]) for row in found["sample"]] == parked[:1] + parked[4:]
+    assert "payload" not in found["sample"][0]
+
+    found = preview(api, "skip", filter={})
+    assert (found["count"], found["left_out"], len(found["sample"])) == ("10", {"behind": "0", "free": "0"}, 10)
+    assert (preview(api, ids=[parked[0], str(parked[4])])["count"]) == "2"
+    found = preview(api, filter={"topic": "others"})
+    assert (found["count"], found["matching"], found["sample"]) == ("0", "0", [])
+    found = preview(api, filter={"state": "behind"})
+    assert (found["count"], found["matching"], found["left_out"]["behind"]) == ("0", "3", "3")
+    assert audited(database) == []
+
+
+def test_all_that_a_preview_showed_is_retried_by_another_process(api, make_api, parked, database, kafka, topic):
+    token = preview(api, filter={"topic": topic, "state": "dead"})["token"]
+    kafka.alter_topic(topic, max_message_bytes=1_048_588)
+    other = make_api()
+    answer = post(other, "retry", filter={"state": "dead", "topic": topic}, token=token, reason="ticket 7")
+    assert answer.status == 202, answer.text
+    assert answer.json == {"publisher": "main", "verb": "retry", "count": "7", "exact": True, "audit": "1"}
+    (verb, who, caller, reason, chosen), = audited(database)
+    assert (verb, who, caller, reason) == ("retry", "postgres", "api", "ticket 7")
+    assert chosen.pop("to").endswith("Z") and chosen == {"state": "dead", "topic": topic}
+    wait_for(lambda: states_of(database) == {}, what=lambda: states_of(database))
+
+
+def test_single_ids_need_no_token(api, parked, database):
+    answer = post(api, "skip", ids=[parked[4], str(parked[1])], reason="ticket 8")
+    assert (answer.status, answer.json["count"]) == (202, "2")
+    wait_for(lambda: states_of(database) == {"dead": 6, "behind": 2})
+    assert audited(database)[0][:4] == ("skip", "postgres", "api", "ticket 8")
+    text = run_command(["parked", "show", str(parked[0])], {"DATABASE_URL": database.dsn})[1]
+    assert "request" not in text
+    for verb, number, text in [("retry", parked[2], f"waits behind id {parked[0]} (dead) of the same key"),
+                               ("skip", parked[4], f"id {parked[4]} is not parked in publisher main")]:
+        answer = post(api, verb, ids=[number], reason="ticket 8")
+        assert (answer.status, answer.code) == (409, "not_applicable") and text in answer.json["error"]
+    assert len(audited(database)) == 1
+
+
+def test_a_selection_that_grew_is_refused_and_one_that_shrank_is_not(api, parked, database, write):
+    token = preview(api, filter={"state": "dead"})["token"]
+    write("k9!")
+    wait_for(lambda: states_of(database) == {"dead": 8, "behind": 3})
+    answer = post(api, "skip", filter={"state": "dead"}, token=token, reason="ticket 9")
+    assert (answer.status, answer.code) == (409, "bad_token")  # it is for retry
+    answer = post(api, "retry", filter={"state": "dead"}, token=token, reason="ticket 9")
+    assert (answer.status, answer.code) == (409, "changed")
+    assert "8 rows match now, and the preview showed 7" in answer.json["error"] and audited(database) == []
+    assert post(api, "skip", ids=parked[8:], reason="ticket 9").status == 202
+    wait_for(lambda: states_of(database) == {"dead": 6, "behind": 3})
+    answer = post(api, "retry", filter={"state": "dead"}, token=token, reason="ticket 9")
+    assert (answer.status, answer.json["count"]) == (202, "6")
+
+
+def test_rows_that_came_after_the_preview_are_left_alone(api, parked, database, write):
+    token = preview(api, "skip", filter={"state": "dead"})["token"]
+    assert post(api, "skip", ids=parked[8:], reason="ticket 1").status == 202
+    wait_for(lambda: states_of(database) == {"dead": 5, "behind": 3})
+    later = write("k8!", "k9!")
+    wait_for(lambda: states_of(database) == {"dead": 7, "behind": 3})
+    answer = post(api, "skip", filter={"state": "dead"}, token=token, reason="ticket 2")
+    assert (answer.status, answer.json["count"]) == (202, "7")
+    wait_for(lambda: database.execute("SELECT 1 FROM outbox.parked_request WHERE ended_at IS NULL") == [])
+    left = [number for number, in database.execute("SELECT id FROM outbox.parked WHERE key >= 'k8' ORDER BY id")]
+    assert left == later
+
+
+def signed(verb, selection, count=7, until=None, tokens=(READ, OPERATE, SEND), publisher="main"):
+    """A token as the documentation of relay/admin/preview_token.h describes it."""
+    numbers = f"{until or int(time.time()) + 60}.{int(time.time() * 1e6)}.{count}"
+    key = hashlib.sha256(("outbox-relay preview\n" + "".join(f"{token}\n" for token in sorted(tokens))).encode()).digest()
+    chosen = json.dumps(selection, separators=(",", ":"), sort_keys=True)
+    return numbers + "." + hmac.new(key, "\n".join([verb, publisher, numbers, chosen]).encode(), "sha256").hexdigest()
+
+
+def test_a_token_that_expired_or_was_forged_is_refused(api, parked, database):
+    good, chosen = signed("retry", {"state": "dead"}), {"state": "dead"}
+    for token, code in [(signed("retry", chosen, until=int(time.time()) - 1), "token_expired"),
+                        (signed("retry", chosen, tokens=(READ, OPERATE)), "bad_token"),
+                        (signed("retry", chosen, publisher="other"), "bad_token"),
+                        (signed("retry", {}), "bad_token"), (good[:-1], "bad_token"), ("", "bad_token"),
+                        (good.replace(".7.", ".8."), "bad_token"), ("x" * 1000, "bad_token")]:
+        answer = post(api, "retry", filter=chosen, token=token, reason="ticket 7")
+        assert (answer.status, answer.code) == (409, code), token
+        assert "preview" in answer.json["error"]
+    assert audited(database) == []
+    assert post(api, "retry", filter=chosen, token=good, reason="ticket 7").status == 202
+
+
+@pytest.mark.parametrize("verb, body, text", [
+    ("preview", {}, "name one of ids and filter"), ("preview", {"ids": [1], "filter": {}}, "name one of"),
+    ("preview", {"filter": {}}, "verb is neither retry nor skip"),
+    ("preview", {"filter": {}, "verb": "drop"}, "verb is neither"), ("preview", {"filter": {}, "verb": 1}, "verb is no text"),
+    ("preview", {"filter": {}, "verb": "skip", "token": "x"}, "token is no member of this body: it takes publisher, ids"),
+    ("retry", {"filter": {}, "verb": "retry"}, "verb is no member"), ("retry", {"filter": {}}, "reason has 1 to 500 bytes"),
+    ("retry", {"filter": {}, "reason": ""}, "reason has 1"), ("retry", {"filter": {}, "reason": "x" * 501}, "reason has 1"),
+    ("retry", {"filter": {}, "reason": "x"}, "a filter needs the token of a preview"),
+    ("skip", {"ids": [], "reason": "x"}, "ids is no array of 1 to 1000"), ("skip", {"ids": [1] * 1001, "reason": "x"}, "ids is"),
+    ("skip", {"ids": "1", "reason": "x"}, "ids is no array"), ("skip", {"ids": [1.5], "reason": "x"}, "no whole number"),
+    ("skip", {"ids": ["x"], "reason": "x"}, "'x' is no id"), ("skip", {"ids": [0], "reason": "x"}, "'0' is no id"),
+    ("skip", {"ids": ["topic=x"], "reason": "x"}, "no whole number"), ("skip", {"filter": [], "reason": "x"}, "filter is no"),
+    ("skip", {"filter": {"ids": 7}, "reason": "x"}, "a member of filter is no text"),
+    ("skip", {"filter": {"topics": "x"}, "reason": "x"}, "'topics' is nothing to choose parked rows by"),
+    ("skip", {"filter": {"error=x": "y"}, "reason": "x"}, "a member of filter"),
+    ("skip", {"filter": {"state": "lost"}, "reason": "x"}, "write waiting, dead"),
+    ("skip", {"filter": {"parked": "2999-01-01.."}, "reason": "x"}, "in the future"),
+    ("skip", [], "the body is no JSON object")])
+def test_a_wrong_body_is_refused_with_its_cure(shared, verb, body, text):
+    answer = shared.as_(OPERATE).request("POST", f"/v1/parked/{verb}", body)
+    assert (answer.status, answer.code) == (400, "bad_value") and text in answer.json["error"], answer.text
+
+
+def test_only_operators_may_change_parked_rows(shared):
+    for verb in ("preview", "retry", "skip"):
+        for token, status in [(READ, 403), (SEND, 403), (None, 401), (OPERATE, 400)]:
+            assert shared.as_(token).request("POST", f"/v1/parked/{verb}", {}).status == status
+        assert shared.as_(OPERATE).request("GET", f"/v1/parked/{verb}").status == 405
+        assert shared.as_(OPERATE).request("POST", f"/v1/parked/{verb}?x=1", {}).status == 400
+    answer = shared.as_(OPERATE).request("POST", "/v1/parked/skip", {"publisher": "orders", "ids": [1], "reason": "x"})
+    assert (answer.status, answer.code) == (404, "unknown_publisher")
 
 
 # --- publishers -----------------------------------------------------------------------------------
