@@ -227,7 +227,8 @@ static bool is_json_media_type(const char *type)
 
 static void refuse_size(struct api_call *call)
 {
-	api_refuse(call, 413, "too_large", "the body has more than %" PRId64 " bytes",
+	api_refuse(call, 413, "too_large",
+	    "the body has more than %" PRId64 " bytes; send less at once, or raise [api] max_body",
 	    call->api->config->api.max_body);
 }
 
@@ -239,9 +240,10 @@ static void judge_body_headers(struct api_call *call)
 
 	if (!is_json_media_type(request_header(call, "Content-Type")))
 		api_refuse(call, 415, "unsupported_media_type",
-		    "the body is to be Content-Type: application/json");
+		    "send the body with Content-Type: application/json");
 	else if (coding && strcasecmp(coding, "identity") != 0)
-		api_refuse(call, 415, "unsupported_media_type", "the body is not to be encoded");
+		api_refuse(
+		    call, 415, "unsupported_media_type", "send the body without Content-Encoding");
 	/* A chunked body has no length here: take_body counts its bytes. */
 	else if (length && !text_to_int64(length, 0, call->api->config->api.max_body, &bytes))
 		refuse_size(call);
@@ -334,7 +336,7 @@ static enum MHD_Result take_body(struct api_call *call, const char *bytes, size_
 		refuse_size(call);
 		drop_body(call);
 	} else if (!hold_body_bytes(call, (int64_t)length)) {
-		api_refuse(call, 503, "busy", "too many bodies at once");
+		api_refuse(call, 503, "busy", "the relay holds too many bodies at once; try again");
 		drop_body(call);
 	} else {
 		text_append(&call->body, bytes, length);
@@ -375,7 +377,8 @@ static void on_whole(struct api_call *call)
 	ending = api->ending;
 	pthread_mutex_unlock(&api->mutex);
 	if (ending && !call->status)
-		api_refuse(call, 503, "ending", "the relay ends; another one may be there already");
+		api_refuse(call, 503, "ending",
+		    "the relay is stopping; try again, another one may have started already");
 	if (!call->status)
 		call->verb->begin(call);
 }

@@ -99,8 +99,9 @@ static void obey_order(struct api_call *call, const struct order *order)
 
 	/* The section may run in another process: a pause applies to one process only. */
 	if (!deliver)
-		return api_refuse(
-		    call, 404, "not_found", "no such [deliver] section runs in this process");
+		return api_refuse(call, 404, "not_found",
+		    "no such [deliver] section runs in this process; send the order to the process "
+		    "that runs it");
 	if (text_equal(order->verb, "reload_rules"))
 		return reload_rules(call, order, deliver);
 	deliver_pause(deliver, pause);
@@ -112,16 +113,19 @@ static void obey_order(struct api_call *call, const struct order *order)
 
 void api_deliver_operate_begin(struct api_call *call)
 {
-	struct order order = {0};
-	json_error_t why;
+	json_t *verb = NULL, *section = NULL, *reason = NULL;
+	const struct api_member members[] = {
+	    {"verb", 's', &verb}, {"section", 's', &section}, {"reason", 's', &reason}};
 	json_t *body = api_read_order(call);
+	struct order order;
 
 	if (!body)
 		return;
-	if (json_unpack_ex(body, &why, JSON_STRICT, "{s?:s, s?:s, s?:s}", "verb", &order.verb,
-		"section", &order.section, "reason", &order.reason) != 0)
-		api_refuse(call, 400, "bad_json", "%s", why.text);
-	else if (is_valid_order(call, &order))
-		obey_order(call, &order);
+	if (api_read_members(call, body, members, sizeof members / sizeof *members)) {
+		order = (struct order){
+		    json_string_value(verb), json_string_value(section), json_string_value(reason)};
+		if (is_valid_order(call, &order))
+			obey_order(call, &order);
+	}
 	json_decref(body);
 }

@@ -42,10 +42,10 @@ static void refuse_failed_question(struct api_call *call)
 	    {"request", LOG_TEXT(call->request_id)}, {"error", LOG_TEXT(question->err.message)},
 	    {"consequence", LOG_TEXT("the request is answered with an error")});
 	if (question->err.kind == ERR_RETRY)
-		api_refuse(call, 503, "no_database", "the database does not answer now");
+		api_refuse(call, 503, "no_database", "the database does not answer now; try again");
 	else
 		api_refuse(call, 500, "database_error",
-		    "the database refused the question; the log says why");
+		    "the database refused the query; the log of the relay says why");
 }
 
 /* Passes the JSON of the database on unchanged: our own function made it. */
@@ -56,7 +56,7 @@ void api_look_finish(struct api_call *call)
 	if (!question->well)
 		refuse_failed_question(call);
 	else if (!question->json)
-		api_refuse(call, 404, "not_found", "nothing is known of this id");
+		api_refuse(call, 404, "not_found", "nothing is stored about this id, or no longer");
 	else
 		api_answer(call, 200, json_loads(question->json, 0, NULL));
 }

@@ -45,6 +45,14 @@ void api_operate_finish(struct api_call *call);
  * The body of an order, whose size in memory is bounded; NULL: the call was refused and answered.
  */
 json_t *api_read_order(struct api_call *call);
+struct api_member {
+	const char *name;
+	char type;          /* 's' string, 'b' boolean, 'o' any; the caller looks closer */
+	json_t **ret_value; /* the body's own; left alone if the body has no such member */
+};
+/* The members of an order. False: it has another one, or one of another type; refused. */
+bool api_read_members(
+    struct api_call *call, const json_t *body, const struct api_member *members, size_t count);
 
 /* api_deliver.c; they answer at once */
 void api_deliver_list_begin(struct api_call *call);

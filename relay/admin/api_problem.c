@@ -12,12 +12,12 @@ struct row {
 
 /* As in docs/reference/api.md. Programs rely on the codes, so a code never changes its meaning. */
 static const struct row rows[] = {
-    {"bad_json", 400, "The request or message is not valid JSON"},
+    {"bad_json", 400, "The request or message is not a valid JSON object"},
     {"too_complex", 400, "The JSON has too many levels or values"},
     {"missing_field", 400, "A required field is missing"},
     {"wrong_type", 400, "A field has the wrong JSON type"},
     {"bad_value", 400, "A field or argument has a value that is not allowed"},
-    {"unknown_field", 400, "The message has an unknown field"},
+    {"unknown_field", 400, "The request or message has an unknown field"},
     {"bad_version", 400, "The version of the message is not supported"},
     {"op_mismatch", 400, "The op of the message does not agree with the path"},
     {"bad_batch", 400, "The batch has the wrong form or size"},

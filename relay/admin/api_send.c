@@ -62,9 +62,8 @@ static void refuse_item(struct item *item, const char *code, const char *error)
 static void refuse_taken(struct item *item)
 {
 	refuse_item(item, "id_taken",
-	    "another message was prepared with this business type and id before; the same id is "
-	    "for the "
-	    "same message only");
+	    "another message was prepared with this business type and id before; give each "
+	    "message an id of its own");
 }
 
 /* --- one message ----------------------------------------------------------------------------- */
@@ -90,12 +89,13 @@ static char *copy_member_text(const char *text, size_t length, size_t *ret_lengt
 static bool agrees_with_verb(
     const struct api_call *call, const struct lookback_request *request, struct item *item)
 {
-	char text[100];
+	char text[200];
 
 	if (request->op == call->verb->op)
 		return true;
-	snprintf(text, sizeof text, "op is %s in a request to %s", lookback_op_names[request->op],
-	    call->verb->name);
+	snprintf(text, sizeof text,
+	    "op is %s in a request to %s; leave it out, or use the path of the op",
+	    lookback_op_names[request->op], call->verb->name);
 	refuse_item(item, "op_mismatch", text);
 	return false;
 }
@@ -108,16 +108,19 @@ static bool fits_tables(const struct api_call *call, const struct lookback_reque
     const struct config_lookback *section, struct item *item)
 {
 	int64_t most = api_database_payload_most(api_database_of(call->api, section->postgres));
-	char text[100];
+	char text[200];
 
 	if (request->op != LOOKBACK_PREPARE ||
 	    (most >= 0 && request->payload.length <= (size_t)most))
 		return true;
 	if (most < 0) {
-		refuse_item(item, "no_database", "the database has not said yet what it takes");
+		refuse_item(item, "no_database",
+		    "the relay does not know the longest payload of the tables yet; try again");
 		return false;
 	}
-	snprintf(text, sizeof text, "the payload has %zu bytes, and the tables take %" PRId64,
+	snprintf(text, sizeof text,
+	    "the payload has %zu bytes, and the tables take %" PRId64
+	    "; migrate up --max-message-bytes raises this limit",
 	    request->payload.length, most);
 	refuse_item(item, "payload_too_large", text);
 	return false;

@@ -349,7 +349,7 @@ static void hand_guest_over(struct guest *guest)
 	struct guest *stale;
 
 	if (copy < 0)
-		return refuse_guest(guest, 503, "full", "too many connections");
+		return refuse_guest(guest, 503, "full", "too many connections; try again");
 	HASH_FIND_INT(gate->served, &copy, stale);
 	if (stale)
 		forget_server(stale);

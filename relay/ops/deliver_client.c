@@ -25,7 +25,8 @@ static bool judge_relay_answer(int status, json_t *answer, struct err *err)
 	    status == 503   ? ERR_RETRY
 	    : status == 403 ? ERR_DENIED
 			    : ERR_REJECT,
-	    "the relay answers with status %d: %s", status, text ? text : "what is not JSON");
+	    "the relay answers with status %d: %s", status,
+	    text ? text : "its body is not what a relay sends; does another program listen there?");
 }
 
 bool deliver_client_ask(const struct config_api *api, const char *path, const json_t *order,

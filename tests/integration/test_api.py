@@ -537,8 +537,9 @@ def test_an_operator_decides_one_by_one_or_all_that_match_with_a_reason(api, dat
     ({"verb": "commit", "reason": "r", "filter": {}}, "bad_value"),
     ({"verb": "commit", "reason": "r", "filter": {"colour": "red"}}, "bad_value"),
     ({"verb": "commit", "reason": "r", "filter": {"from": "yesterdays"}}, "bad_value"),
-    ({"verb": "commit", "reason": "r", "ids": [["orders", "1"]], "shoes": 1}, "bad_json"),
-    ({"verb": 1}, "bad_json"),
+    ({"verb": "commit", "reason": "r", "ids": [["orders", "1"]], "shoes": 1}, "unknown_field"),
+    ({"verb": "commit", "reason": "r", "ids": [["orders", "1"]], "whole": "yes"}, "wrong_type"),
+    ({"verb": 1}, "wrong_type"),
     ([], "bad_json"),
 ])
 def test_an_order_that_is_not_plain_is_refused(refusing_api, order, code):

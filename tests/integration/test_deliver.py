@@ -519,7 +519,8 @@ def test_an_order_to_a_section_that_is_not_plain_is_refused(make_sidecar, topic)
                 (BOSS, {**order, "reason": ""}, 400, "bad_value"),
                 (BOSS, {**order, "section": "other"}, 404, "not_found"),
                 (BOSS, {"verb": "pause", "reason": "x"}, 400, "bad_value"),
-                (BOSS, {**order, "more": 1}, 400, "bad_json"), (BOSS, b"{", 400, "bad_json")]:
+                (BOSS, {**order, "more": 1}, 400, "unknown_field"), (BOSS, b"{", 400, "bad_json"),
+                (BOSS, {**order, "reason": 7}, 400, "wrong_type"), (BOSS, [order], 400, "bad_json")]:
             answer = Api(port, token).request("POST", "/v1/deliver/operate", body)
             assert (answer.status, answer.code) == (status, code), body
         assert Api(port, READER).request("GET", "/v1/deliver").json["sections"][0]["works"]
