@@ -95,6 +95,9 @@ void config_compare(
 	for (int k = 0; k < CONFIG_KINDS; k++) {
 		enum config_kind kind = (enum config_kind)k;
 
+		if (config_kinds[kind].reloadable)
+			continue;
+
 		for (int i = 0; i < config_rows_items(running, kind); i++) {
 			const void *item = config_rows_item(running, kind, i);
 			const char *name = item_name(kind, item);

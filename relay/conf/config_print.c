@@ -94,7 +94,7 @@ const char config_file_explained[] =
     "and `[lookback \"y\"]` uses no database and has no publisher.\n"
     "- `[topic \"orders\"]` always has a name, with at most 249 of the same characters. A topic "
     "without a section has the defaults.\n"
-    "- `[check \"x\"]`, `[lookback \"orders\"]`, `[deliver \"billing\"]` and `[sender \"shop\"]` "
+    "- `[check \"x\"]`, `[lookback \"orders\"]`, `[deliver \"billing\"]` and `[token \"shop\"]` "
     "always have a name. Without a `[lookback]` section there is no look-back, and without a "
     "`[deliver]` section nothing is delivered over HTTP.\n"
     "\n"

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from support.api import CONFIG, Api, decision
+from support.api import CONFIG, SENDER, Api, decision
 from support.dedup import Dedup, DedupError
 from support.guide import calls_of, code_of
 from support.process import free_port, wait_for
@@ -102,10 +102,9 @@ def shown_metrics(relay):
 def test_every_metric_is_explained_and_every_explained_one_exists(
         database, topic, make_relay, tmp_path):
     explained = explained_metrics()
-    (tmp_path / "relay.ini").write_text((CONFIG + SERVICES + DELIVER).format(topic=topic))
+    (tmp_path / "relay.ini").write_text((CONFIG + SERVICES + DELIVER).format(topic=topic) + SENDER)
     port = free_port()
-    relay = make_relay(config=tmp_path / "relay.ini", api_listen=port,
-                       api_send_tokens=TOKEN).wait_ready()
+    relay = make_relay(config=tmp_path / "relay.ini", api_listen=port).wait_ready()
     assert Api(port, TOKEN).post("commit", decision("1", "payroll")).code == "unknown_type"
     # A part of the program shows its metrics when it first has something to tell.
     wait_for(lambda: shown_metrics(relay).keys() >= explained.keys(), 60, "every explained metric")

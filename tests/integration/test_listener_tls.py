@@ -10,13 +10,12 @@ import time
 
 import pytest
 
-from support.api import CONFIG, Api, decision, prepare
+from support.api import CONFIG, OPERATOR, READER, SEND, SENDER, Api, decision, prepare
 from support.files import replace
 from support.hostile import exchange
 from support.process import free_port, wait_for
 from support.relay import run_command
 
-SEND, OPERATE = "token-of-a-sender", "token-of-an-operator"
 REQUESTS = 10000  # with --full; a tenth by default
 HEAD = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
@@ -53,10 +52,10 @@ def make_secured(make_relay, topic, files, authority, tmp_path):
     """make_secured(): a relay whose listeners speak TLS, and an Api."""
     def make(sections="", **settings):
         path = tmp_path / "relay.ini"
-        path.write_text(CONFIG.format(topic=topic) + sections)
+        path.write_text(CONFIG.format(topic=topic) + SENDER + OPERATOR + sections)
         path.chmod(0o600)
         port = free_port()
-        relay = make_relay(config=path, api_listen=port, api_send_tokens=SEND, api_operate_tokens=OPERATE,
+        relay = make_relay(config=path, api_listen=port,
                            api_tls_certificate=files.certificate, api_tls_key=files.key,
                            admin_tls_certificate=files.certificate, admin_tls_key=files.key, **settings)
         relay.tls = trusting(authority)
@@ -279,8 +278,7 @@ def test_files_that_cannot_be_are_refused_by_name(tmp_path, authority, stranger,
              for place, (name, value) in enumerate((("tls_certificate", certificate), ("tls_key", key))) if value]
     path = tmp_path / "relay.ini"
     path.write_text(f"[kafka]\nbootstrap.servers = 127.0.0.1:1\n[{section}]\nlisten = 9187\n"
-                    + ("send_tokens = token-of-a-sender\n" if section == "api" else "")
-                    + "".join(f"{line}\n" for line in lines))
+                    + "".join(f"{line}\n" for line in lines) + (READER if section == "api" else ""))
     path.chmod(0o600)
     status, output, error = run_command(["check-config", "--config", path])
     assert status == 78 and said in error and f"[{section}]" in error, output + error
