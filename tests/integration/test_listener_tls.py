@@ -112,6 +112,11 @@ def test_commands_know_the_certificate(make_secured, files, stranger, tmp_path):
     status, _, error = run_command(["health"], {**relay.settings, "OUTBOX_RELAY_ADMIN_TLS_CERTIFICATE": other.certificate,
                                                 "OUTBOX_RELAY_ADMIN_TLS_KEY": other.key})
     assert status == 1 and "no answer from" in error and error.count("\n") == 1, error
+    assert f"it has to show the certificate in {other.certificate}" in error and "certificate_refused" in error, error
+    other.certificate.write_bytes(b"")
+    status, _, error = run_command(["health"], {**relay.settings, "OUTBOX_RELAY_ADMIN_TLS_CERTIFICATE": other.certificate,
+                                                "OUTBOX_RELAY_ADMIN_TLS_KEY": other.key})
+    assert status == 1 and f"{other.certificate} cannot be read: it is empty" in error, error
 
 
 @pytest.mark.parametrize("version,served", [("-tls1_1", False), ("-tls1_2", True), ("-tls1_3", True)])
