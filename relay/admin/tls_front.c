@@ -86,7 +86,7 @@ static const char *tls_reason(void)
 
 	/*
 	 * OpenSSL compares a key with the certificate when it reads the key; one of another kind
-	 * only when it is told to.
+	 * only on request.
 	 */
 	if ((ERR_GET_LIB(error) == ERR_LIB_X509 &&
 		ERR_GET_REASON(error) == X509_R_KEY_VALUES_MISMATCH) ||
