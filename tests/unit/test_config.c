@@ -1023,6 +1023,15 @@ static void another_file_needs_a_restart(void **state)
 	free(before);
 	free(after);
 
+	before = xformat("[kafka]\nsasl.password_file = %s\n", here);
+	after = xformat("[kafka]\nsasl.password_file = %s\n", there);
+	assert_fixed(before, before, "");
+	assert_fixed(before, after, "kafka.main.sasl.password: restart to apply\n");
+	assert_fixed(before, "[kafka]\nsasl.password = X-Shop: 1\n",
+	    "kafka.main.sasl.password: restart to apply\n");
+	free(before);
+	free(after);
+
 	/* Read at the start only: the content counts, wherever it comes from. */
 	before = xformat("[check \"a\"]\nsecret_file = %s\n", here);
 	after = xformat("[check \"a\"]\nsecret_file = %s\n", there);
