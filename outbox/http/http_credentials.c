@@ -169,11 +169,6 @@ static bool set_own_headers(
 	return true;
 }
 
-static bool is_blank(const char *text)
-{
-	return !text[strspn(text, " \t\r\n")];
-}
-
 /* Reads the file and, if it is another than before, takes its headers over. */
 static bool read_headers_file(struct http_credentials *credentials, struct err *err)
 {
@@ -184,7 +179,7 @@ static bool read_headers_file(struct http_credentials *credentials, struct err *
 		return false;
 	if (credentials->file.data && text_equal(credentials->file.data, content.data))
 		return true;
-	if (is_blank(content.data))
+	if (text_is_blank(content.data))
 		return err_set(err, ERR_CONFIG,
 		    "%.300s is empty, as a write that has not ended leaves it; if no headers are "
 		    "meant, write the comment # none into it",
