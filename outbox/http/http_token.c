@@ -1,3 +1,7 @@
+/*
+ * The token of http_token.h: its request, then its answer. Begin at http_token_end, which keeps the
+ * token or notes why there is none; http_token_is_due says when the next request is made.
+ */
 #include "http_token.h"
 
 #include <curl/curl.h>

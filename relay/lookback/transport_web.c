@@ -239,13 +239,14 @@ static void set_call_state(struct transport *transport, struct call *call, enum 
 static void forget_call(struct transport *transport, struct call *call)
 {
 	set_call_state(transport, call, CALL_SENT);
+	transport->call_count--;
 	if (call->before)
 		call->before->next = call->next;
 	else
 		transport->calls = call->next;
 	if (call->next)
 		call->next->before = call->before;
-	transport->call_count--;
+
 	reply_finish(&call->reply);
 	text_finish(&call->url);
 	text_finish(&call->body);
