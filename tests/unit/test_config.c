@@ -1011,6 +1011,52 @@ static void what_changes_of_a_deliver_needs_a_restart(void **state)
 	    "deliver.a: removed, restart to apply\ndeliver.b: added, restart to apply\n");
 }
 
+/* The relay reads the content again, but from the file that the running configuration names. */
+static void another_file_needs_a_restart(void **state)
+{
+	char here[] = "/tmp/test_config_XXXXXX", there[] = "/tmp/test_config_XXXXXX";
+	char *before, *after;
+
+	(void)state;
+	write_file(here, "X-Shop: 1\n");
+	write_file(there, "X-Shop: 2\n");
+	before = xformat("[check \"a\"]\nheaders_file = %s\nclient_secret_file = %s\n", here, here);
+	after = xformat("[check \"a\"]\nheaders_file = %s\nclient_secret_file = %s\n", here, there);
+	assert_fixed(before, after, "check.a.client_secret_file: restart to apply\n");
+	assert_fixed(before, "[check \"a\"]\nheaders = X-Shop: 1\n",
+	    "check.a.headers_file: restart to apply\n"
+	    "check.a.client_secret: restart to apply\n"
+	    "check.a.client_secret_file: restart to apply\n");
+	free(before);
+	free(after);
+
+	before = xformat("[kafka]\nsasl.password_file = %s\n", here);
+	after = xformat("[kafka]\nsasl.password_file = %s\n", there);
+	assert_fixed(before, before, "");
+	assert_fixed(before, after, "kafka.main.sasl.password: restart to apply\n");
+	assert_fixed(before, "[kafka]\nsasl.password = X-Shop: 1\n",
+	    "kafka.main.sasl.password: restart to apply\n");
+	free(before);
+	free(after);
+
+	/* Read at the start only: the content counts, wherever it comes from. */
+	before = xformat("[check \"a\"]\nsecret_file = %s\n", here);
+	after = xformat("[check \"a\"]\nsecret_file = %s\n", there);
+	assert_fixed(before, after, "check.a.secret: restart to apply\n");
+	assert_fixed(before, "[check \"a\"]\nsecret = X-Shop: 1\n", "");
+	free(before);
+	free(after);
+
+	/* A reload reads the rules of whatever file the new configuration names. */
+	before = xformat("[deliver \"a\"]\nrules_file = %s\n", here);
+	after = xformat("[deliver \"a\"]\nrules_file = %s\n", there);
+	assert_fixed(before, after, "");
+	free(before);
+	free(after);
+	unlink(here);
+	unlink(there);
+}
+
 static void what_may_change_changes_silently(void **state)
 {
 	(void)state;
@@ -1116,6 +1162,7 @@ int main(void)
 	    cmocka_unit_test(a_file_is_loaded_or_named),
 	    cmocka_unit_test(a_most_in_flight_that_is_said_or_not_is_told),
 	    cmocka_unit_test(what_changes_of_a_deliver_needs_a_restart),
+	    cmocka_unit_test(another_file_needs_a_restart),
 	    cmocka_unit_test(what_may_change_changes_silently),
 	    cmocka_unit_test(what_is_fixed_is_told_without_its_value),
 	    cmocka_unit_test(the_reference_tells_of_every_key),
