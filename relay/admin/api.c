@@ -138,15 +138,6 @@ void api_answer(struct api_call *call, unsigned status, json_t *value)
 	json_decref(value);
 }
 
-json_t *api_text(const char *text)
-{
-	json_t *json = NULL;
-
-	for (size_t length = strlen(text); !json; length--)
-		json = json_stringn(text, length); /* an empty one is always taken */
-	return json;
-}
-
 void api_refuse(struct api_call *call, unsigned status, const char *code, const char *format, ...)
 {
 	char text[512];
@@ -155,7 +146,7 @@ void api_refuse(struct api_call *call, unsigned status, const char *code, const 
 	va_start(arguments, format);
 	vsnprintf(text, sizeof text, format, arguments);
 	va_end(arguments);
-	api_answer(call, status, json_pack("{s:s, s:o}", "code", code, "error", api_text(text)));
+	api_answer(call, status, api_problem(code, status, text, call->request_id));
 }
 
 void api_refuse_role(struct api_call *call)
@@ -374,8 +365,9 @@ static enum MHD_Result respond_to_call(struct api_call *call)
 		    text_equal(call->verb->method, "GET") ? "GET, HEAD" : call->verb->method};
 	if (call->status == 503)
 		fields[count++] = (struct gate_field){"Retry-After", retry_after};
-	return gate_answer(
-	    call->connection, call->status, "application/json", &call->answer, fields);
+	return gate_answer(call->connection, call->status,
+	    call->status < 400 ? "application/json" : API_PROBLEM_MEDIA_TYPE, &call->answer,
+	    fields);
 }
 
 static void on_whole(struct api_call *call)
@@ -514,7 +506,7 @@ static bool start_gate(struct api *api, struct listener *listener, struct err *e
 	    .answer_ms = ANSWER_MS,
 	    .discards = 2 * config->max_body,
 	    .takes_bodies = true,
-	    .says_json = true,
+	    .says_problems = true,
 	    .on_request = on_api_request,
 	    .on_completed = on_completed,
 	    .context = api};

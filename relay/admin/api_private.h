@@ -6,6 +6,7 @@
 #include "api.h"
 #include "api_auth.h"
 #include "api_database.h"
+#include "api_problem.h"
 #include "api_sender.h"
 #include "metrics.h"
 #include "route.h"
@@ -82,16 +83,14 @@ struct api_database *api_database_of(
 /* NULL: the section does not run in this process. */
 struct deliver *api_deliver(const struct api *api, int place);
 
-/* Takes the value over. */
+/* Takes the value over; from the status 400 on, it is a problem document. */
 void api_answer(struct api_call *call, unsigned status, json_t *value);
-/* {"code", "error"} */
+/* Answers with a problem document; code is one of api_problem.c, the text is its detail. */
 void api_refuse(struct api_call *call, unsigned status, const char *code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 /* 403: the caller has no role for the request, or not for this section, publisher or type. */
 void api_refuse_role(struct api_call *call);
 void api_refuse_scope(struct api_call *call, const char *what, const char *name);
-/* Text that may have been cut within a character. */
-json_t *api_text(const char *text);
 
 /* The call rests until any threads have called api_part_done `parts` times. */
 void api_wait(struct api_call *call, int parts);

@@ -476,25 +476,11 @@ void api_send_begin(struct api_call *call)
 
 static unsigned status_of(const struct item *item)
 {
-	static const struct {
-		const char *code;
-		unsigned status;
-	} others[] = {{"no_acknowledgement", 503}, {"no_topic", 503}, {"no_database", 503},
-	    {"too_large", 413}, {"payload_too_large", 413}, {"out_of_scope", 403},
-	    {"id_taken", 409}};
-
-	if (!item->code)
-		return 202;
-	for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-		if (text_equal(others[i].code, item->code))
-			return others[i].status;
-	return 400;
+	return item->code ? api_problem_status(item->code) : 202;
 }
 
-static json_t *json_of_item(const struct item *item)
+static json_t *json_of_acknowledged(const struct item *item)
 {
-	if (item->code)
-		return json_pack("{s:s, s:o}", "code", item->code, "error", api_text(item->error));
 	return json_pack("{s:s, s:i, s:I}", "topic", item->topic, "partition", item->partition,
 	    "offset", (json_int_t)item->offset);
 }
@@ -521,29 +507,46 @@ static unsigned status_of_all(const struct work *work)
 	return status;
 }
 
-static json_t *results_of(const struct work *work)
+static json_t *json_of_result(const struct item *item)
 {
+	unsigned status = status_of(item);
+	json_t *result;
+
+	if (item->code)
+		return api_problem(item->code, status, item->error, NULL);
+	result = json_of_acknowledged(item);
+	json_object_set_new(result, "status", json_integer((json_int_t)status));
+	return result;
+}
+
+static void answer_batch(struct api_call *call)
+{
+	const struct work *work = call->work;
+	unsigned status = status_of_all(work);
+	json_t *answer =
+	    status < 400 ? json_object()
+			 : api_problem("batch_refused", status,
+			       "each message was refused; its result says why", call->request_id);
 	json_t *results = json_array();
 
-	for (int i = 0; i < work->count; i++) {
-		json_t *result = json_of_item(&work->items[i]);
-
-		json_object_set_new(
-		    result, "status", json_integer((json_int_t)status_of(&work->items[i])));
-		json_array_append_new(results, result);
-	}
-	return json_pack("{s:o}", "results", results);
+	for (int i = 0; i < work->count; i++)
+		json_array_append_new(results, json_of_result(&work->items[i]));
+	json_object_set_new(answer, "results", results);
+	api_answer(call, status, answer);
 }
 
 void api_send_finish(struct api_call *call)
 {
 	const struct work *work = call->work;
+	const struct item *first = &work->items[0];
 
 	count_items(call, work);
 	if (work->is_batch)
-		api_answer(call, status_of_all(work), results_of(work));
+		answer_batch(call);
+	else if (first->code)
+		api_refuse(call, status_of(first), first->code, "%s", first->error);
 	else
-		api_answer(call, status_of(&work->items[0]), json_of_item(&work->items[0]));
+		api_answer(call, status_of(first), json_of_acknowledged(first));
 }
 
 void api_send_forget(struct api_call *call)

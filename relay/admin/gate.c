@@ -24,6 +24,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 #include <utlist.h>
+#include "api_problem.h"
 #include "cleanup.h"
 #include "clock.h"
 #include "gate_peers.h"
@@ -236,7 +237,23 @@ static void begin_leaving(struct guest *guest)
 	drop_rest(guest);
 }
 
-/* Only before it was handed over. The texts are ours, and need no escapes. */
+/* The caller frees. No request has an id yet, so the problem has no instance. */
+static char *refusal_body(const struct gate_settings *settings, unsigned status, const char *why)
+{
+	json_t *problem;
+	char *text, *body;
+
+	if (!settings->says_problems)
+		return xformat("%s\n", why);
+	problem = api_problem(status == 503 ? "busy" : "bad_request", status, why, NULL);
+	text = json_dumps(problem, JSON_COMPACT);
+	body = xformat("%s\n", text);
+	free(text);
+	json_decref(problem);
+	return body;
+}
+
+/* Only before it was handed over. */
 static void refuse_guest(struct guest *guest, unsigned status, const char *reason, const char *why)
 {
 	const struct gate_settings *settings = &guest->gate->settings;
@@ -245,13 +262,11 @@ static void refuse_guest(struct guest *guest, unsigned status, const char *reaso
 			     : status == 413 ? "Content Too Large"
 			     : status == 431 ? "Request Header Fields Too Large"
 					     : "Service Unavailable";
-	owned_text char *body =
-	    xformat(settings->says_json ? "{\"code\":\"%s\",\"error\":\"%s\"}\n" : "%s%s\n",
-		settings->says_json ? (status == 503 ? "busy" : "bad_request") : "", why);
+	owned_text char *body = refusal_body(settings, status, why);
 	owned_text char *answer =
 	    xformat("HTTP/1.1 %u %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n"
 		    "Cache-Control: no-store\r\n%sConnection: close\r\n\r\n%s",
-		status, phrase, settings->says_json ? "application/json" : "text/plain",
+		status, phrase, settings->says_problems ? API_PROBLEM_MEDIA_TYPE : "text/plain",
 		strlen(body), status == 503 ? "Retry-After: 1\r\n" : "", body);
 
 	count_refused(guest->gate, reason);

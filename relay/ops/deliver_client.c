@@ -8,7 +8,7 @@ enum { ANSWER_MS = 10000 };
 
 static bool judge_relay_answer(int status, json_t *answer, struct err *err)
 {
-	const char *text = json_string_value(json_object_get(answer, "error"));
+	const char *text = json_string_value(json_object_get(answer, "detail"));
 
 	if (status == 200 && answer)
 		return true;

@@ -2,6 +2,7 @@
 clients have no token; whatever they do, probes and applications are answered."""
 
 import contextlib
+import json
 import os
 import socket
 import statistics
@@ -245,6 +246,18 @@ def test_a_first_line_that_is_not_plain_is_refused_and_the_connection_closed(doo
     answer = exchange(door[0], LINES[name])
     assert status(answer) == 400, answer
     assert b"connection: close" in answer.lower()
+
+
+@pytest.mark.parametrize("request_head,code,word", [
+    (b"GET /v1/deliver HTTP/1.1\r\nHost: shop.example\r\n\r\n", 400, "host lists further ones"),
+    (b"GET /v1/deliver HTTP/1.1\r\nHost: localhost\r\nX-Y: " + b"x" * 20000, 431, "16 KiB")])
+def test_a_request_that_never_got_an_id_is_refused_with_a_problem_without_instance(relay, request_head, code, word):
+    head, _, body = exchange(relay.api.port, request_head).partition(b"\r\n\r\n")
+    problem = json.loads(body)
+    assert status(head) == code and b"\r\nContent-Type: application/problem+json\r\n" in head
+    assert word in problem.pop("detail")
+    assert problem == {"type": "urn:outbox-relay:problem:bad_request", "status": code,
+                       "title": "The request violates HTTP or a rule of the listener"}
 
 
 @pytest.mark.parametrize("body", [

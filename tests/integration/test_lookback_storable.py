@@ -57,7 +57,7 @@ def test_a_body_of_many_values_costs_no_more_memory_than_it_is_long(make_api, ar
         longest = max(longest, time.monotonic() - begun)
     sender.join()
     assert (answers[0].status, answers[0].code) == (400, "too_complex"), answers[0].text
-    assert "1000000 values" in answers[0].json["error"]
+    assert "1000000 values" in answers[0].json["detail"]
     assert relay.process.peak_memory() - before < 64 * MIB
     assert longest < 1
 
@@ -65,7 +65,7 @@ def test_a_body_of_many_values_costs_no_more_memory_than_it_is_long(make_api, ar
 def test_a_body_that_is_deep_is_refused_with_the_limit(make_api):
     _, api = make_api()
     answer = api.post("prepare", b'{"a":' * 200 + b"1" + b"}" * 200)
-    assert (answer.status, answer.code) == (400, "too_complex") and "deep" in answer.json["error"]
+    assert (answer.status, answer.code) == (400, "too_complex") and "deep" in answer.json["detail"]
 
 
 def test_an_order_of_many_values_is_refused(make_api):

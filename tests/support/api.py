@@ -42,6 +42,14 @@ OPERATOR = caller("alice", OPERATE, "read, operate, decide")
 CALLERS = SENDER + READER + OPERATOR
 
 
+TYPE = "urn:outbox-relay:problem:"
+
+
+def code_of(problem):
+    """The last part of a problem's type; None: the message of a batch was acknowledged."""
+    return problem["type"].removeprefix(TYPE) if "type" in problem else None
+
+
 @dataclass
 class Answer:
     status: int
@@ -54,7 +62,12 @@ class Answer:
 
     @property
     def code(self):
-        return self.json["code"]
+        """Of a refused request, whose answer is a problem document."""
+        problem = self.json
+        assert self.headers["Content-Type"] == "application/problem+json", self
+        assert problem["status"] == self.status and len(problem["title"]) > 10 and len(problem["detail"]) > 10, self
+        assert problem["instance"] == f"urn:outbox-relay:request:{self.headers['X-Request-Id']}", self
+        return code_of(problem)
 
 
 class Api:
