@@ -9,6 +9,7 @@ import http.client
 import json
 from dataclasses import dataclass
 
+from support import openapi
 from support.process import free_port
 from support.relay import Relay, run_command
 
@@ -108,7 +109,9 @@ class Api:
     def _exchange(connection, method, path, body, headers):
         connection.request(method, path, body, headers)
         answer = connection.getresponse()
-        return Answer(answer.status, dict(answer.getheaders()), answer.read().decode())
+        read = Answer(answer.status, dict(answer.getheaders()), answer.read().decode())
+        openapi.check(method, path, read.status, read.headers, read.text)
+        return read
 
 
 def prepare(id, biz_type="orders", **more):
