@@ -20,6 +20,7 @@ import pytest
 
 from support import relay as relay_module
 from support import sidecar
+from support.certificates import Authority
 from support.kafka import Kafka
 from support.pgbouncer import PgBouncer
 from support.postgres import Postgres
@@ -302,6 +303,18 @@ def topic(kafka, request):
     name = _name(request)
     yield kafka.create_topic(name)
     kafka.delete_topic(name)
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory):
+    """Signs the certificates that a file of tests trusts."""
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def stranger(tmp_path_factory):
+    """An authority that nobody trusts at first."""
+    return Authority(tmp_path_factory.mktemp("stranger"), "stranger")
 
 
 @pytest.fixture

@@ -514,8 +514,7 @@ struct http_client *http_client_create(const struct http_client_settings *settin
 	return client;
 }
 
-struct http_client *http_client_create_single(
-    const struct http_networks *networks, struct err *err)
+struct http_client *http_client_create_single(const struct http_networks *networks, struct err *err)
 {
 	const struct http_client_settings settings = {.max_in_flight = 1,
 	    .max_connections = 1,

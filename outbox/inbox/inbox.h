@@ -224,7 +224,10 @@ OUTBOX_PUBLIC bool outbox_inbox_take(struct outbox_inbox *inbox, struct pg_conn 
     const struct outbox_inbox_message *const *messages, size_t count,
     enum outbox_dedup_state *ret_states, struct outbox_error *error);
 
-/* Pauses this topic (NULL: all topics), or resumes it. Messages in memory are still handled. */
+/*
+ * Pauses this topic (NULL: all topics), or resumes it, and returns at once; stats tell when it is
+ * paused. Messages in memory are still handled.
+ */
 OUTBOX_PUBLIC void outbox_inbox_pause(struct outbox_inbox *inbox, const char *topic, bool pause);
 
 /*
@@ -243,7 +246,7 @@ struct outbox_inbox_stats {
 	uint64_t bytes;       /* of them */
 	uint64_t in_progress; /* messages that a handler has */
 	int64_t oldest_ms;    /* since the oldest message in memory came; 0: none */
-	bool paused;          /* a topic is paused by outbox_inbox_pause */
+	bool paused;     /* a topic is paused by outbox_inbox_pause, and no more of it is read */
 	int64_t turn_ms; /* since the last turn of its thread began: minutes mean that it hangs */
 	/* since it was opened */
 	uint64_t handled;    /* done by a handler */

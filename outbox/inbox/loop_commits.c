@@ -237,7 +237,7 @@ void loop_show_figures(struct loop *loop)
 	stats->bytes = (uint64_t)loop->bytes;
 	stats->in_progress = (uint64_t)worker_pool_in_progress(loop->workers);
 	pthread_mutex_lock(&loop->mutex);
-	stats->paused = loop->paused_count > 0;
+	stats->paused = loop->pauses;
 	loop->shown = *stats;
 	pthread_mutex_unlock(&loop->mutex);
 }

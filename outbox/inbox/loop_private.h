@@ -72,6 +72,7 @@ struct loop {
 	char **paused; /* topics; "" stands for all */
 	size_t paused_count;
 	bool pauses_changed, resumed;
+	bool pauses; /* the loop has paused a topic */
 };
 
 /* --- loop.c --------------------------------------------------------------------------------- */

@@ -206,12 +206,15 @@ void loop_apply_pauses(struct loop *loop)
 {
 	pthread_mutex_lock(&loop->mutex);
 	bool resumed = loop->resumed;
+
 	for (int i = 0; loop->pauses_changed && i < loop->partition_count; i++) {
 		struct inbox_partition *assigned = loop->partitions[i];
 		set_stop(assigned, STOP_PAUSED, is_paused(loop, assigned->topic));
 	}
+	loop->pauses = loop->paused_count > 0;
 	loop->pauses_changed = loop->resumed = false;
 	pthread_mutex_unlock(&loop->mutex);
+
 	for (int i = 0; resumed && i < loop->partition_count; i++)
 		if (!(loop->partitions[i]->stops & STOP_PAUSED))
 			wake_blocked(loop, loop->partitions[i]);

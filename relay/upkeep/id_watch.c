@@ -10,7 +10,7 @@
 
 void id_watch_init(struct id_watch *watch, const char *database, const char *schema)
 {
-	*watch = (struct id_watch){.database = database, .schema = schema};
+	*watch = (struct id_watch){.database = database, .schema = schema, .last = -1};
 	METRIC_LABELLED(upkeep_metrics()->id_raised, database);
 	METRIC_LABELLED(upkeep_metrics()->id_unordered, database);
 }

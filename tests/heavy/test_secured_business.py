@@ -10,8 +10,8 @@ import pytest
 
 from support.application import Application
 from support.auditor import read_topics
-from support.certificates import Authority
 from support.check_asker import Asker
+from support.files import replace
 from support.grpc_service import GrpcService, messages as grpc_messages
 from support.http_service import Service, say_of_each
 from support.inbox import produce
@@ -22,16 +22,6 @@ from support.relay import run_command
 LOAD = 20000  # messages with --full; a tenth by default
 LOCAL = "127.0.0.0/8"
 COMMIT = 2  # as the .proto numbers it
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory):
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
-@pytest.fixture(scope="module")
-def stranger(tmp_path_factory):
-    return Authority(tmp_path_factory.mktemp("stranger"), "stranger")
 
 
 @pytest.fixture(scope="module")
@@ -54,13 +44,6 @@ def context_of(pair, clients=None):
 
 def messages(numbers):
     return [(f"id-{number}", f"k{number % 20}", json.dumps({"seq": number})) for number in numbers]
-
-
-def change(path, *contents):
-    """As a whole, as managers of secrets do."""
-    new = path.with_suffix(".new")
-    new.write_bytes(b"".join(content if isinstance(content, bytes) else content.encode() for content in contents))
-    new.rename(path)
 
 
 def assert_handled_once(kafka, topic, accepted, count):
@@ -125,8 +108,7 @@ def test_an_old_version_of_tls_is_refused(make_sidecar, kafka, topic, authority)
 def test_headers_go_with_each_request(make_sidecar, kafka, topic, authority, tmp_path):
     certificate, key = authority.issue("relay")
     file = tmp_path / "headers"
-    file.write_text("# of the gateway\nAuthorization: Bearer 1|abc\nX-Tenant: shop 7\n")
-    file.chmod(0o600)
+    replace(file, "# of the gateway\nAuthorization: Bearer 1|abc\nX-Tenant: shop 7\n")
     produce(kafka.bootstrap, topic, messages(range(10)))
     context = context_of(authority.issue("shop"), [authority.certificate])
     with Application(context=context) as application:
@@ -141,8 +123,7 @@ def test_headers_go_with_each_request(make_sidecar, kafka, topic, authority, tmp
 def test_a_password_changes_under_load(make_sidecar, kafka, topic, scale, tmp_path):
     count, passwords = scale(LOAD), ["first", "second", "third", "fourth"]
     file = tmp_path / "headers"
-    change(file, "Authorization: Bearer first")
-    file.chmod(0o600)
+    replace(file, "Authorization: Bearer first")
     now, accepted, lock = ["first"], [], threading.Lock()
 
     def answer(delivery):
@@ -158,8 +139,7 @@ def test_a_password_changes_under_load(make_sidecar, kafka, topic, scale, tmp_pa
             if turn:
                 now[0] = password  # the application is the first to change
                 produce(kafka.bootstrap, topic, messages(range(turn * count, turn * count + 1)))
-                change(file, f"Authorization: Bearer {password}")
-                file.chmod(0o600)
+                replace(file, f"Authorization: Bearer {password}")
             produce(kafka.bootstrap, topic, messages(range(turn * count + bool(turn), (turn + 1) * count)))
             wait_for(lambda: len(accepted) >= turn * count + count // 2, 120, "half of a turn")
         wait_for(lambda: len(accepted) >= len(passwords) * count, 120, "all messages")
@@ -178,8 +158,7 @@ def token_keys(tokens, authority, secret):
 @pytest.fixture
 def secret(tmp_path):
     path = tmp_path / "secret"
-    path.write_text("first\n")
-    path.chmod(0o600)
+    replace(path, "first\n")
     return path
 
 
@@ -207,7 +186,7 @@ def test_tokens_and_their_password_change_under_load(
             produced += count // 10
             wait_for(lambda: len(accepted) >= produced - count // 20, 60, "the application")
         tokens.set_clients({"relay": "second"})
-        change(secret, "second\n")
+        replace(secret, "second\n")
         before = len(seen)
         while len(seen) < before + 2:
             produce(kafka.bootstrap, topic, messages(range(produced, produced + 100)))
@@ -234,7 +213,7 @@ def test_without_a_token_messages_wait_and_cost_no_attempt(
             assert wrong["error"] == "status 401 invalid_client; correct client_id or client_secret"
             assert "token: status 401 invalid_client" in relay.get("/readyz?verbose")[1]
             assert not application.ids
-            change(secret, "other")
+            replace(secret, "other")
             application.wait_ids(f"id-{number}" for number in range(20))
             relay.wait_event("token_received")
         assert len(application.ids) == 20
@@ -299,7 +278,7 @@ def test_an_id_is_unknown_while_there_is_no_token(authority, tmp_path, secret):
         answer = asker.ask("order", "7")
         assert answer["words"] == ["unknown"] and answer["failure"] == "token" and not answer["sent"]
         assert answer["error"] == "status 401 invalid_client; correct client_id or client_secret"
-        change(secret, "other")
+        replace(secret, "other")
         wait_for(lambda: asker.ask("order", "7")["words"] == ["commit"], 30, "a token", interval=0.2)
 
 
@@ -313,11 +292,10 @@ def test_certificates_of_both_sides_change_under_load(
     files = {name: tmp_path / name for name in ("ca.pem", "relay.pem", "relay.key")}
 
     def present(authorities, pair):
-        change(files["ca.pem"], *(each.read("certificate") for each in authorities))
+        replace(files["ca.pem"], *(each.read("certificate") for each in authorities))
         for name, path in zip(("relay.key", "relay.pem"), reversed(pair)):
             with open(path, "rb") as file:
-                change(files[name], file.read())
-        files["relay.key"].chmod(0o600)
+                replace(files[name], file.read())
 
     accepted, lock = [], threading.Lock()
 
@@ -390,8 +368,7 @@ def test_doctor_requests_a_token(database, kafka, topic, authority, tokens, secr
 
         assert "no token" not in findings()
         wrong = tmp_path / "wrong"
-        wrong.write_text("guess")
-        wrong.chmod(0o600)
+        replace(wrong, "guess")
         assert "status 401 invalid_client; correct client_id or client_secret" in findings(client_secret_file=wrong)
         assert "set token_ca to its certificate authority" in findings(token_ca="/etc/ssl/certs/ca-certificates.crt")
         assert "guess" not in findings(client_secret_file=wrong)

@@ -26,11 +26,6 @@ FIRST = "first-secret"
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory):
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
-@pytest.fixture(scope="module")
 def kafka(authority):
     with SecuredKafka(authority, FIRST) as cluster:
         yield cluster

@@ -9,6 +9,7 @@ import pytest
 
 from support.auditor import settle
 from support.certificates import Authority
+from support.files import replace
 from support.postgres import Postgres
 from support.process import process_ended, wait_for
 from support.relay import run_command
@@ -59,11 +60,6 @@ class SecuredPostgres(Postgres):
         words = {"host": "localhost", "port": self.port, "dbname": database, "user": user, "sslmode": "verify-full",
                  "sslrootcert": self.authority.certificate, **options}
         return " ".join(f"{name}={value}" for name, value in words.items() if value is not None)
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory):
-    return Authority(tmp_path_factory.mktemp("authority"))
 
 
 @pytest.fixture(scope="module")
@@ -195,15 +191,6 @@ def has_session(database, user, issuer):
     """A session whose client certificate is of this authority."""
     return database.execute("SELECT count(*) FROM pg_stat_activity JOIN pg_stat_ssl USING (pid)"
                             " WHERE usename = %s AND issuer_dn LIKE %s", [user, f"%{issuer}"])[0][0] > 0
-
-
-def replace(path, *sources):
-    """The file is there as a whole at any moment."""
-    new = f"{path}.new"
-    with open(new, "wb") as file:
-        file.writelines(sources)
-    os.chmod(new, 0o600)
-    os.rename(new, path)
 
 
 def test_password_changes_under_load(database, server, kafka, topic, password, make_relay, make_writers, scale):

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from support.auditor import count_records, read_topics
+from support.auditor import read_topics
 from support.kafka import java
 
 HERE = os.path.dirname(os.path.abspath(__file__))

@@ -705,6 +705,7 @@ def test_what_was_deleted_unread_is_a_gap_and_the_rest_is_remembered(make_inbox,
         produce(kafka.bootstrap, topic, [("new", "k1", f"seq={100 + turn} slow=3000", 0)])
         inbox.wait_stats(in_progress=1)
         inbox.ask("pause")
+        inbox.wait_stats(paused=1)
         produce(kafka.bootstrap, topic, [("deleted", "k", "seq=1", 0)] * 10)
         kafka.delete_records({(topic, 0): 50 + 61 * turn + 11})
         produce(kafka.bootstrap, topic, with_position(range(50)))

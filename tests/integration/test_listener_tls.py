@@ -11,7 +11,7 @@ import time
 import pytest
 
 from support.api import CONFIG, Api, decision, prepare
-from support.certificates import Authority
+from support.files import replace
 from support.hostile import exchange
 from support.process import free_port, wait_for
 from support.relay import run_command
@@ -19,16 +19,6 @@ from support.relay import run_command
 SEND, OPERATE = "token-of-a-sender", "token-of-an-operator"
 REQUESTS = 10000  # with --full; a tenth by default
 HEAD = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory):
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
-@pytest.fixture(scope="module")
-def stranger(tmp_path_factory):
-    return Authority(tmp_path_factory.mktemp("stranger"), "stranger")
 
 
 class Files:
@@ -40,11 +30,8 @@ class Files:
     def show(self, pair, only=None):
         for source, target in zip(pair, (self.certificate, self.key)):
             if only in (None, target):
-                new = target.with_suffix(".new")
                 with open(source, "rb") as file:
-                    new.write_bytes(file.read())
-                new.chmod(0o600)
-                new.rename(target)
+                    replace(target, file.read())
 
 
 @pytest.fixture

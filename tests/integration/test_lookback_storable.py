@@ -11,7 +11,7 @@ import zlib
 import psycopg2
 import pytest
 
-from support.api import CONFIG, decision, prepare, start_api
+from support.api import CONFIG, decision, start_api
 from support.lookback import Case, in_headers
 from support.process import wait_for
 

@@ -17,11 +17,6 @@ from support.relay import beside
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory):
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
-@pytest.fixture(scope="module")
 def shared(authority):
     with Redis(tls=authority) as server:
         yield server

@@ -2,7 +2,6 @@
 and a wrong file changes nothing and says where it is wrong."""
 
 import collections
-import os
 import re
 import signal
 import time
@@ -11,6 +10,7 @@ import pytest
 
 from support.application import Application
 from support.dedup import DedupError, Rules
+from support.files import replace
 from support.inbox import produce
 from support.process import free_port
 from support.redis import Redis
@@ -115,10 +115,7 @@ def test_a_wrong_line_changes_nothing(place):
 
 
 def write(path, *lines):
-    """As an editor does: the process sees the old file or the new one."""
-    with open(f"{path}.new", "w", encoding="utf-8") as file:
-        file.write("".join(f"{line}\n" for line in lines))
-    os.replace(f"{path}.new", path)
+    replace(path, *(f"{line}\n" for line in lines))
 
 
 def of_users(count, first=0, users=4):

@@ -293,12 +293,19 @@ def test_gaps_of_the_parser_table_are_found(table, fault):
 CONFIG_KEY = re.compile(r'(?:([A-Z]+?)(_MS)?\((\w+)\)|CONFIG_([A-Z]+), "(\w+)")')
 
 
+def rows_of_macros(table):
+    """The table with the rows of its macros NAME_ROWS(kind, section) in their places."""
+    macros = dict(re.findall(r"#define (\w+_ROWS)\(kind, section\)((?:.*\\\n)*.*)", table))
+    return re.sub(r"\n\t(\w+_ROWS)\((\w+), \w+\),", lambda use: re.sub(r"\bkind\b", use[2], macros[use[1]]), table)
+
+
 def config_keys(table):
     """Each row of config_rows.c as (section, key, member or None, help)."""
+    table = rows_of_macros(table)
     table = table[table.index("config_rows[] = {"):].split("\n};")[0]
     for row in re.split(r"\n\t\{", table)[1:]:
         macro, unit, name, kind, key = CONFIG_KEY.match(row).groups()
-        offset = re.search(r"offsetof\([^,]+, (?:\w+\.)*(\w+)\)", row)
+        offset = re.search(r"(?:offsetof|CREDENTIAL)\([^,]+, (?:\w+\.)*(\w+)\)", row)
         member = offset[1] if offset else name and name + (unit or "").lower()
         text = "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', row[row.find(".help"):]))
         yield (macro or kind).lower(), key or name, member, text if ".help" in row else ""

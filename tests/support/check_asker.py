@@ -7,7 +7,6 @@ TLS.
 
 import itertools
 import json
-import os
 import subprocess
 import tempfile
 import threading

@@ -7,10 +7,8 @@
 import contextlib
 import errno
 import itertools
-import selectors
 import socket
 import threading
-import time
 
 from .process import wait_for
 

@@ -16,6 +16,7 @@ import urllib.request
 
 from drivers.harness import CACHE, build_once, locked, npm_install
 
+from .files import replace
 from .process import Process, free_port, wait_for
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -48,11 +49,7 @@ class TokenServer:
         self.context = ssl.create_default_context(cafile=authority.certificate)
 
     def set_clients(self, clients):
-        """The file is there as a whole at any moment."""
-        new = f"{self.clients}.new"
-        with open(new, "w", encoding="utf-8") as file:
-            json.dump({**clients, JUDGE: "asks"}, file)
-        os.rename(new, self.clients)
+        replace(self.clients, json.dumps({**clients, JUDGE: "asks"}))
 
     def is_valid(self, token):
         pair = base64.b64encode(f"{JUDGE}:asks".encode()).decode()

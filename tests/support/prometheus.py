@@ -12,6 +12,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
+from .files import replace
 from .process import Process, free_port, temporary_folder, wait_for
 
 DURATION = re.compile(r"(\bfor: |\[|\boffset )(\d+)([smh])\b")
@@ -57,10 +58,7 @@ class Prometheus:
         self.scrape({})
 
     def _write(self, name, text):
-        path = os.path.join(self.folder, name)
-        with open(f"{path}.new", "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(f"{path}.new", path)
+        replace(os.path.join(self.folder, name), text)
 
     def __enter__(self):
         program = os.path.join(home(), "prometheus")

@@ -533,5 +533,7 @@ def test_the_times_of_a_topic_are_those_of_its_batches(charts, kafka, topic):
     for partition in (0, 5, 0):
         producer.produce(topic, b"x", partition=partition)
         assert producer.flush(30) == 0
+        done = time.time()
+        wait_for(lambda: time.time() > done + 0.002, what="another millisecond")
     first, last = charts.appended_ms(kafka, topic)
     assert began - 1000 <= first < last <= time.time() * 1000 + 1000
