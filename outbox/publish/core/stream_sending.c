@@ -109,6 +109,11 @@ bool stream_wants_producer(const struct stream *stream, int64_t now)
 	       !stream_lease_is_over(stream, now) && !stream->stopping;
 }
 
+int64_t stream_takes(const struct stream *stream)
+{
+	return stream->takes;
+}
+
 void stream_producer_ready(struct stream *stream)
 {
 	if (stream->producer == PRODUCER_NEW)
