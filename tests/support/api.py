@@ -27,6 +27,19 @@ allow = https://shop.example.com/lookback
 [check "bank"]
 types = bank
 """
+SEND, READ, OPERATE = "token-of-a-sender", "token-of-a-reader", "token-of-an-operator"
+
+
+def caller(name, token, roles, **scope):
+    """A [token] section."""
+    keys = {"tokens": token, "roles": roles, **scope}
+    return f'[token "{name}"]\n' + "".join(f"{key} = {value}\n" for key, value in keys.items())
+
+
+SENDER = caller("shop", SEND, "send", types="*")
+READER = caller("watcher", READ, "read")
+OPERATOR = caller("alice", OPERATE, "read, operate, decide")
+CALLERS = SENDER + READER + OPERATOR
 
 
 @dataclass
@@ -116,8 +129,8 @@ def shared_api(postgres, kafka, folder, name, token, sections="", **settings):
         return Relay({"DATABASE_URL": dsn, "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap,
                       **{f"OUTBOX_RELAY_{key.upper()}": value for key, value in more.items()}}).start()
 
-    relay, api = start_api(start, folder, token, CONFIG.format(topic=kafka.create_topic(name)) + sections,
-                           **settings)
+    relay, api = start_api(start, folder, token, CONFIG.format(topic=kafka.create_topic(name)) + CALLERS
+                           + sections, **settings)
     with contextlib.closing(relay):
         yield relay, api
     postgres.drop_database(name)
