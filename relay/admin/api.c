@@ -76,22 +76,20 @@ struct api {
 };
 
 static const struct api_verb verbs[] = {
-    {"prepare", "POST", "/v1/lookback/prepare", API_SEND, LOOKBACK_PREPARE, api_send_begin,
+    {"prepare", "POST", "/v1/lookback/prepare", ROLE_SEND, LOOKBACK_PREPARE, api_send_begin,
 	api_send_finish, api_send_forget},
-    {"commit", "POST", "/v1/lookback/commit", API_SEND, LOOKBACK_COMMIT, api_send_begin,
+    {"commit", "POST", "/v1/lookback/commit", ROLE_SEND, LOOKBACK_COMMIT, api_send_begin,
 	api_send_finish, api_send_forget},
-    {"rollback", "POST", "/v1/lookback/rollback", API_SEND, LOOKBACK_ROLLBACK, api_send_begin,
+    {"rollback", "POST", "/v1/lookback/rollback", ROLE_SEND, LOOKBACK_ROLLBACK, api_send_begin,
 	api_send_finish, api_send_forget},
-    {"operate", "POST", "/v1/lookback/operate", API_OPERATE, 0, api_operate_begin,
+    {"operate", "POST", "/v1/lookback/operate", ROLE_OPERATE | ROLE_DECIDE, 0, api_operate_begin,
 	api_operate_finish, api_look_forget},
-    {"list", "GET", "/v1/lookback", API_READ | API_OPERATE, 0, api_list_begin, api_look_finish,
-	api_look_forget},
-    {"deliver_list", "GET", "/v1/deliver", API_READ | API_OPERATE, 0, api_deliver_list_begin, NULL,
-	NULL},
-    {"deliver_operate", "POST", "/v1/deliver/operate", API_OPERATE, 0, api_deliver_operate_begin,
+    {"list", "GET", "/v1/lookback", ROLE_READ, 0, api_list_begin, api_look_finish, api_look_forget},
+    {"deliver_list", "GET", "/v1/deliver", ROLE_READ, 0, api_deliver_list_begin, NULL, NULL},
+    {"deliver_operate", "POST", "/v1/deliver/operate", ROLE_OPERATE, 0, api_deliver_operate_begin,
 	NULL, NULL},
     /* for any path below, which has a type and an id */
-    {"show", "GET", "/v1/lookback/", API_READ | API_OPERATE, 0, api_show_begin, api_look_finish,
+    {"show", "GET", "/v1/lookback/", ROLE_READ, 0, api_show_begin, api_look_finish,
 	api_look_forget},
 };
 enum { VERBS = sizeof verbs / sizeof *verbs };
@@ -149,6 +147,19 @@ void api_refuse(struct api_call *call, unsigned status, const char *code, const 
 	vsnprintf(text, sizeof text, format, arguments);
 	va_end(arguments);
 	api_answer(call, status, api_problem(code, status, text, call->request_id));
+}
+
+void api_refuse_role(struct api_call *call)
+{
+	api_refuse(call, 403, "forbidden",
+	    "[token \"%s\"] has no role for %s: an administrator of the relay can give it one",
+	    call->caller->token.name, call->verb->name);
+}
+
+void api_refuse_scope(struct api_call *call, const char *what, const char *name)
+{
+	api_refuse(call, 403, "out_of_scope", "[token \"%s\"] is not for %s %s",
+	    call->caller->token.name, what, name);
 }
 
 void api_wait(struct api_call *call, int parts)
@@ -263,21 +274,18 @@ static void refuse_token(struct api_call *call)
 /* Checks a request by its head alone. */
 static void judge_head(struct api_call *call, const char *method)
 {
-	struct api_rights rights;
-
 	if (!call->verb)
 		return api_refuse(call, 404, "not_found", "there is no such path");
 	if (!is_method(call->verb, method))
 		return api_refuse(
 		    call, 405, "method_not_allowed", "this path takes %s", call->verb->method);
+
 	/* Before anything else is judged: a stranger learns only which paths exist. */
-	rights = api_auth_rights(call->api->auth, request_header(call, "Authorization"));
-	call->sender = rights.sender;
-	if (!rights.roles)
+	call->caller = api_auth_find(call->api->auth, request_header(call, "Authorization"));
+	if (!call->caller)
 		return refuse_token(call);
-	if (!(rights.roles & call->verb->roles))
-		return api_refuse(
-		    call, 403, "forbidden", "this token is not for %s", call->verb->name);
+	if (!(call->caller->roles & call->verb->roles))
+		return api_refuse_role(call);
 	if (text_equal(call->verb->method, "POST"))
 		judge_body_headers(call);
 }
@@ -465,6 +473,7 @@ static void on_completed(void *context, struct MHD_Connection *connection, void 
 		pthread_mutex_unlock(&api->mutex);
 	}
 	text_finish(&call->answer);
+	api_caller_release(call->caller);
 	free(call->rest);
 	free(call);
 	*seen = NULL;
@@ -546,6 +555,11 @@ struct api *api_start(struct listener *listener, const struct config *config,
 fail:
 	api_stop(api);
 	return NULL;
+}
+
+void api_reload(struct api *api, const struct config *config)
+{
+	api_auth_reload(api->auth, config);
 }
 
 const char *api_address(const struct api *api)

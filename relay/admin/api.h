@@ -3,12 +3,12 @@
  * The HTTP interface of the look-back and the sidecar (docs/reference/api.md), on a listener of its
  * own:
  *
- *   POST /v1/lookback/prepare, commit, rollback   send_tokens     one message, or many in one body
- *   GET  /v1/lookback/{type}/{id}                 read_tokens     what is known of an id
- *   GET  /v1/lookback?state=&type=&limit=         read_tokens     what is overdue or parked
- *   POST /v1/lookback/operate                     operate_tokens  commit, rollback or retry
- *   GET  /v1/deliver                              read_tokens     the sidecar's sections
- *   POST /v1/deliver/operate                      operate_tokens  pause or resume one
+ *   POST /v1/lookback/prepare, commit, rollback   send    one message, or many in one body
+ *   GET  /v1/lookback/{type}/{id}                 read    what is known of an id
+ *   GET  /v1/lookback?state=&type=&limit=         read    what is overdue or parked
+ *   POST /v1/lookback/operate                     operate, decide    retry; commit or rollback
+ *   GET  /v1/deliver                              read    the sidecar's sections
+ *   POST /v1/deliver/operate                      operate    pause or resume one
  *
  * Messages are checked (relay/lookback/route.h), become records of the section's look-back topic,
  * and are answered when the broker has acknowledged the records. The interface needs neither a
@@ -51,6 +51,9 @@ struct api *api_start(struct listener *listener, const struct config *config,
  * NULL is fine.
  */
 void api_stop(struct api *api);
+
+/* Takes the tokens of another configuration, which are copied. */
+void api_reload(struct api *api, const struct config *config);
 
 /* "127.0.0.1:9188", as it was bound; owned by api. */
 const char *api_address(const struct api *api);

@@ -90,6 +90,8 @@ void api_show_begin(struct api_call *call)
 	if (!section)
 		return api_refuse(
 		    call, 404, "unknown_type", "no [lookback] section has this business type");
+	if (!config_token_has_type(&call->caller->token, section->name, type))
+		return api_refuse_scope(call, "the business type", type);
 	if (!is_utf8_text(slash + 1))
 		return api_refuse(call, 400, "bad_value", "the id is not UTF-8");
 	question = xcalloc(1, sizeof *question);
@@ -124,6 +126,20 @@ static const struct postgres_settings *only_postgres(const struct config *config
 	return found;
 }
 
+/* Without a name the request is about all sections and types. */
+static bool is_in_scope(
+    struct api_call *call, const struct config_lookback *found, const char *type)
+{
+	if (config_token_has_type(&call->caller->token, found ? found->name : NULL, type))
+		return true;
+	if (found)
+		api_refuse_scope(call, type ? "the business type" : "all of the section",
+		    type ? type : found->name);
+	else
+		api_refuse_scope(call, "all ids", "of the database: name a type or a section");
+	return false;
+}
+
 const struct postgres_settings *api_look_postgres(
     struct api_call *call, const char *type, const char *section)
 {
@@ -137,8 +153,10 @@ const struct postgres_settings *api_look_postgres(
 		if (!found)
 			api_refuse(call, 404, type ? "unknown_type" : "unknown_section",
 			    "no [lookback] section has this %s", type ? "business type" : "name");
-		return found ? found->postgres : NULL;
+		return found && is_in_scope(call, found, type) ? found->postgres : NULL;
 	}
+	if (!is_in_scope(call, NULL, NULL))
+		return NULL;
 	if (!postgres)
 		api_refuse(call, 400, "several_databases",
 		    "the [lookback] sections have several databases: name a type or a section");

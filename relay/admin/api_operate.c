@@ -35,6 +35,11 @@ static bool read_verb(struct api_call *call, const struct order *order)
 	    !(text_equal(order->verb, "commit") || text_equal(order->verb, "rollback") ||
 		text_equal(order->verb, "retry")))
 		return refuse_bad_order(call, "verb is none of commit, rollback and retry");
+	if (!(call->caller->roles &
+		(text_equal(order->verb, "retry") ? ROLE_OPERATE : ROLE_DECIDE))) {
+		api_refuse_role(call);
+		return false;
+	}
 
 	length = order->reason ? strlen(order->reason) : 0;
 	if (length == 0 || length > MOST_REASON)
@@ -271,6 +276,7 @@ void api_operate_finish(struct api_call *call)
 	if (question->well)
 		log_info("lookback_operated", {"verb", LOG_TEXT(question->params[0])},
 		    {"reason", LOG_TEXT(question->params[2])}, {"result", LOG_TEXT(question->json)},
+		    {"caller", LOG_TEXT(call->caller->token.name)},
 		    {"request", LOG_TEXT(call->request_id)});
 	api_look_finish(call);
 }

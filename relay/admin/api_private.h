@@ -19,7 +19,7 @@ struct api_call;
 struct api_verb {
 	const char *name; /* in metrics and logs */
 	const char *method, *path;
-	unsigned roles;      /* one of them is needed */
+	unsigned roles;      /* one of these is needed: a sum of enum config_role */
 	enum lookback_op op; /* of those that send */
 	/*
 	 * Called with the whole request: answers (api_answer, api_refuse), or calls api_wait and
@@ -61,9 +61,9 @@ void api_deliver_operate_begin(struct api_call *call);
 struct api_call {
 	struct api *api;
 	struct MHD_Connection *connection;
-	const struct api_verb *verb;        /* NULL: there is no such path */
-	char *rest;                         /* the decoded path behind the verb; may be "" */
-	const struct config_sender *sender; /* of its token; NULL: for every type */
+	const struct api_verb *verb; /* NULL: there is no such path */
+	char *rest;                  /* the decoded path behind the verb; may be "" */
+	struct api_caller *caller;   /* NULL: the request was refused without one */
 	char request_id[65];
 	int64_t begun_us;
 	struct text body;
@@ -96,6 +96,9 @@ void api_answer(struct api_call *call, unsigned status, json_t *value);
 /* Answers with a problem document; code is one of api_problem.c, the text is its detail. */
 void api_refuse(struct api_call *call, unsigned status, const char *code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+/* 403: the caller has no role for the request, or not for this section, publisher or type. */
+void api_refuse_role(struct api_call *call);
+void api_refuse_scope(struct api_call *call, const char *what, const char *name);
 
 /* The call rests until any threads have called api_part_done `parts` times. */
 void api_wait(struct api_call *call, int parts);

@@ -35,7 +35,7 @@ static const struct row rows[] = {
     {"bad_request", 400, "The request violates HTTP or a rule of the listener"},
     {"unauthorized", 401, "The request has no valid token"},
     {"forbidden", 403, "The token has no role that allows the request"},
-    {"out_of_scope", 403, "The token is not for this business type"},
+    {"out_of_scope", 403, "The token is not for the section, business type or publisher"},
     {"not_found", 404, "The path or the resource does not exist"},
     {"unknown_section", 404, "The [lookback] section does not exist"},
     {"method_not_allowed", 405, "The path does not take this method"},

@@ -133,11 +133,11 @@ static bool judge_request(
 	    route_section(api_route(call->api), request->biz_type);
 	struct refusal refusal;
 
-	/* first: a sender without a right to the type learns nothing of its rules */
-	if (section && call->sender &&
-	    !config_sender_speaks_for(call->sender, section, request->biz_type)) {
+	/* first: a caller without a right to the type learns nothing of its rules */
+	if (section &&
+	    !config_token_has_type(&call->caller->token, section->name, request->biz_type)) {
 		refusal_set(&refusal, "out_of_scope",
-		    "[sender \"%s\"] does not speak for the business type %s", call->sender->name,
+		    "[token \"%s\"] is not for the business type %s", call->caller->token.name,
 		    request->biz_type);
 		refuse_item(item, refusal.code, refusal.text);
 		return false;

@@ -41,6 +41,7 @@ enum {
 	LEAST_CONNECTIONS = 16,
 	MOST_UNREAD = 64 << 20, /* bytes of answers that clients have not read */
 	LEAVE_MS = 5000,
+	LEAVE_TLS_MS = 10000, /* the client reads what is left of its answer in this time */
 	TICK_MS = 100,
 	SWEEP_MS = 1000,
 	TURN_EVENTS = 64,
@@ -504,6 +505,13 @@ static void open_guest(struct gate *gate, int fd, const struct guest *like)
 	read_guest_head(guest, false);
 }
 
+/* A connection of ours makes room, or the next tick tries again. */
+static void lack_files(struct gate *gate)
+{
+	(void)evict_idlest_guest(gate, NULL);
+	gate->lacks_files = true;
+}
+
 /* False: no more connections now. */
 static bool accept_one(struct gate *gate)
 {
@@ -513,9 +521,7 @@ static bool accept_one(struct gate *gate)
 	    SOCK_NONBLOCK | SOCK_CLOEXEC);
 
 	if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
-		/* A connection of ours makes room, or the next tick tries again. */
-		(void)evict_idlest_guest(gate, NULL);
-		gate->lacks_files = true;
+		lack_files(gate);
 		return false;
 	}
 	/* The client left before it was accepted; any other error waits for the next turn. */
@@ -525,8 +531,11 @@ static bool accept_one(struct gate *gate)
 		like.own = (struct sockaddr_storage){0};
 	if (gate->tls)
 		fd = tls_front_add(gate->tls, fd);
-	if (fd < 0)
-		return true;
+	if (fd < 0) {
+		count_refused(gate, "full");
+		lack_files(gate);
+		return false;
+	}
 	like.peer = peer_find(&gate->peers, &like.from);
 	make_room_for_guest(gate, like.peer);
 	open_guest(gate, fd, &like);
@@ -535,11 +544,13 @@ static bool accept_one(struct gate *gate)
 
 /*
  * While every place has a request at work, callers wait in the kernel's queue: their turn comes.
- * Connections that are cut keep their files until libmicrohttpd has let go of them.
+ * Connections that are cut keep their files until libmicrohttpd has let go of them, and those of
+ * TLS until its thread has noticed.
  */
 static bool has_places(const struct gate *gate)
 {
 	return !gate->lacks_files && gate->all < gate->most + gate->most / 4 &&
+	       (!gate->tls || tls_front_count(gate->tls) < 2 * gate->most) &&
 	       (gate->count < gate->most || find_idlest(gate, NULL));
 }
 
@@ -833,13 +844,13 @@ static bool start_gate_threads(struct gate *gate)
 }
 
 /*
- * A connection takes two files, four with TLS; three quarters are for Kafka, Postgres and the other
- * listener.
+ * A connection takes two files, with TLS four, and up to six while others leave; three
+ * quarters are for Kafka, Postgres and the other listener.
  */
 static int most_connections(int wanted, bool has_tls)
 {
 	struct rlimit limit;
-	int most = wanted, share = has_tls ? 16 : 8;
+	int most = wanted, share = has_tls ? 24 : 8;
 
 	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur / share < (rlim_t)wanted)
 		most = (int)(limit.rlim_cur / share);
@@ -873,8 +884,11 @@ static void make_series(struct gate *gate)
 static bool start_tls(struct gate *gate, struct err *err)
 {
 	const struct gate_settings *settings = &gate->settings;
-	const struct tls_front_settings tls = {
-	    settings->section, settings->tls_certificate, settings->tls_key};
+	const struct tls_front_settings tls = {.section = settings->section,
+	    .certificate = settings->tls_certificate,
+	    .key = settings->tls_key,
+	    .leaving = gate->most / 2,
+	    .leave_ms = LEAVE_TLS_MS};
 
 	if (!settings->tls_certificate[0])
 		return true;

@@ -11,21 +11,16 @@ import time
 import pytest
 from confluent_kafka import Producer
 
-from support.api import CONFIG, code_of, decision, prepare, shared_api, start_api
+from support.api import CALLERS, CONFIG, OPERATE, READ, SEND, code_of, decision, prepare, shared_api, start_api
 from support.auditor import read_topics
 from support.kafka import Kafka
 from support.process import wait_for
-
-SEND, READ, OPERATE = "token-of-a-sender", "token-of-a-reader", "token-of-an-operator"
-
 
 @pytest.fixture
 def make_api(make_relay, topic, tmp_path):
     """make_api(**settings): (relay, api as a sender); its look-back topic is this test's."""
     def make(look_back=topic, **settings):
-        return start_api(make_relay, tmp_path, SEND, CONFIG.format(topic=look_back),
-                         **{"api_send_tokens": SEND, "api_read_tokens": READ,
-                            "api_operate_tokens": OPERATE, **settings})
+        return start_api(make_relay, tmp_path, SEND, CONFIG.format(topic=look_back) + CALLERS, **settings)
 
     return make
 
@@ -166,7 +161,6 @@ def test_a_batch_without_an_accepted_message_is_a_problem_with_results(refusing_
 def refusing_api(postgres, kafka, tmp_path_factory):
     """One for all that changes nothing."""
     with shared_api(postgres, kafka, tmp_path_factory.mktemp("api"), "refusing_api", SEND,
-                    api_send_tokens=SEND, api_read_tokens=READ, api_operate_tokens=OPERATE,
                     api_max_body="1MiB") as (_, api):
         yield api
         assert not list(read_topics(kafka.bootstrap, ["refusing_api"]))
