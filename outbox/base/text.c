@@ -156,6 +156,11 @@ bool text_starts(const char *string, const char *prefix)
 	return strncmp(string, prefix, strlen(prefix)) == 0;
 }
 
+bool text_is_blank(const char *string)
+{
+	return !string[strspn(string, " \t\r\n")];
+}
+
 void text_cut_line_end(char *string)
 {
 	for (size_t length = strlen(string); length && strchr("\r\n", string[length - 1]); length--)

@@ -35,6 +35,7 @@ void text_copy(char *to, size_t size, const char *from);
 bool text_equal(const char *a, const char *b); /* NULL equals NULL only */
 const char *text_plural(int64_t count);        /* "" after 1, else "s": "1 row", "2 rows" */
 bool text_starts(const char *string, const char *prefix);
+bool text_is_blank(const char *string); /* empty, or spaces, tabs and line ends only */
 /* Cuts line ends off the end: editors and `echo` add one, which is no part of a password. */
 void text_cut_line_end(char *string);
 

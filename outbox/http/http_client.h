@@ -86,12 +86,14 @@ struct http_header {
 /* Files in PEM; NULL: the system's authorities, no certificate of our own. */
 struct http_tls {
 	const char *ca_file, *certificate_file, *key_file;
-	/* The key of ca_file, for errors; NULL: "tls_ca". Not copied: lives as long as the client.
+	/*
+	 * The key of ca_file, for errors; NULL: "tls_ca". This text and the next are not copied:
+	 * they live as long as the client.
 	 */
 	const char *ca_key;
 	/*
-	 * The certificate (PEM) that the peer has to show; then neither its authority nor its name
-	 * counts. NULL: they count.
+	 * A certificate (PEM): the peer has to hold its key, and then neither the authority nor the
+	 * name nor the dates of what the peer shows count. NULL: they count.
 	 */
 	const char *pinned_file;
 };
@@ -134,6 +136,7 @@ struct http_request {
  *   ERR_REJECT: the name or value of a header is not valid (line ends, control characters), or the
  *   header says where the request goes or where it ends (Host, Content-Length, Transfer-Encoding,
  *   Connection, Expect), or a limit is not valid.
+ *   ERR_CONFIG: tls.pinned_file holds no certificate.
  * A bad URL is not reported here: its response has the failure "url".
  */
 bool http_client_send(

@@ -31,7 +31,8 @@ struct header_list {
 
 struct http_credentials {
 	struct http_credentials_texts texts;
-	char *section; /* texts.section, which does not live as long */
+	char *section;     /* texts.section, which does not live as long */
+	char *token_place; /* token_url for people, without the query, which may hold a secret */
 	struct header_list own;
 	struct text file;  /* headers_file as it was read last */
 	int64_t looked_at; /* at the file */
@@ -178,6 +179,11 @@ static bool read_headers_file(struct http_credentials *credentials, struct err *
 		return false;
 	if (credentials->file.data && text_equal(credentials->file.data, content.data))
 		return true;
+	if (text_is_blank(content.data))
+		return err_set(err, ERR_CONFIG,
+		    "%.300s is empty, as a write that has not ended leaves it; if no headers are "
+		    "meant, write the comment # none into it",
+		    path);
 	if (!set_own_headers(credentials, content.data, err))
 		return err_prefix(err, "%.300s", path);
 	http_token_wipe(&credentials->file);
@@ -269,7 +275,7 @@ static void tell_token(struct http_credentials *credentials)
 		return;
 	if (token->error[0])
 		log_warn("token_refused", {"section", LOG_TEXT(credentials->section)},
-		    {"token_url", LOG_TEXT(credentials->texts.token_url)},
+		    {"token_url", LOG_TEXT(credentials->token_place)},
 		    {"error", LOG_TEXT(token->error)},
 		    {"consequence",
 			LOG_TEXT("no request goes out once the present token has ended")});
@@ -370,7 +376,7 @@ bool http_credentials_try(
 	}
 	http_client_destroy(client);
 	return access == HTTP_ACCESS_READY ||
-	       err_set(err, ERR_DENIED, "%s: %s", credentials->texts.token_url, error);
+	       err_set(err, ERR_DENIED, "%.300s: %s", credentials->token_place, error);
 }
 
 /* --- life ----------------------------------------------------------------------------------- */
@@ -441,6 +447,8 @@ struct http_credentials *http_credentials_open(
 
 	credentials->texts = *texts;
 	credentials->section = xstrdup(texts->section);
+	credentials->token_place =
+	    xformat("%.*s", (int)strcspn(texts->token_url, "?"), texts->token_url);
 	credentials->looked_at = clock_ms();
 	if (check_token_keys(texts, ret_key, err) &&
 	    check_token_url(texts->token_url, ret_key, err) &&
@@ -460,5 +468,6 @@ void http_credentials_close(struct http_credentials *credentials)
 	http_token_wipe(&credentials->authorization);
 	http_token_wipe(&credentials->body);
 	free(credentials->section);
+	free(credentials->token_place);
 	free(credentials);
 }

@@ -24,6 +24,7 @@ static const struct {
     {CURLE_SSL_CACERT_BADFILE, "tls", "tls"},
     {CURLE_SSL_ISSUER_ERROR, "tls", "tls"},
     {CURLE_SSL_INVALIDCERTSTATUS, "tls", "tls"},
+    {CURLE_SSL_PINNEDPUBKEYNOTMATCH, "tls", "tls"},
     {CURLE_SSL_ENGINE_NOTFOUND, "tls", "tls"},
     {CURLE_SSL_ENGINE_SETFAILED, "tls", "tls"},
     {CURLE_SSL_SHUTDOWN_FAILED, "tls", "tls"},
@@ -134,6 +135,8 @@ static char *certificate_cure(const struct exchange *exchange, CURLcode code, co
 	curl_easy_getinfo(exchange->easy, CURLINFO_SSL_VERIFYRESULT, &verified);
 	if (code == CURLE_SSL_CERTPROBLEM)
 		return xstrdup(client);
+	if (code == CURLE_SSL_PINNEDPUBKEYNOTMATCH)
+		return xformat("it has to show the certificate in %.200s", exchange->pinned_file);
 	if (code == CURLE_SSL_CACERT_BADFILE)
 		return xformat("correct %s", exchange->ca_key);
 	if (code == CURLE_PEER_FAILED_VERIFICATION && is_authority_unknown(verified))

@@ -37,6 +37,7 @@ struct exchange {
 	const char *refused;  /* why the guard refused the last address that it refused */
 	const char *given_up; /* why the client gave the request up itself */
 	const char *ca_key;   /* http_tls.ca_key */
+	const char *pinned_file; /* http_tls.pinned_file */
 	int64_t started_us, expires_at;
 	int64_t slow_at;        /* end of the current stretch; 0: none has begun */
 	size_t slow_bytes_then; /* bytes received when the stretch began */

@@ -14,7 +14,56 @@
 #include "clock.h"
 
 /* Changed authorities of the system take effect within this time. */
-enum { AUTHORITIES_KEPT_S = 300 };
+enum { AUTHORITIES_KEPT_S = 300, PIN_BYTES = 128 };
+
+static bool is_plain(const struct http_request *request)
+{
+	return strncasecmp(request->url, "http:", 5) == 0;
+}
+
+/* Without it OpenSSL would ask on the terminal for the password of a file that is no certificate.
+ */
+static int refuse_pin_password(char *password, int size, int writes, void *context)
+{
+	(void)password;
+	(void)size;
+	(void)writes;
+	(void)context;
+	return -1;
+}
+
+/*
+ * "sha256//" and the base64 of the SHA-256 of the public key in its ASN.1 form, as libcurl wants it
+ * (RFC 7469). False: there is no certificate in the file.
+ */
+static bool write_pin(const char *path, char *ret_pin, size_t size)
+{
+	owned_file FILE *file = fopen(path, "re");
+	X509 *certificate = file ? PEM_read_X509_AUX(file, NULL, refuse_pin_password, NULL) : NULL;
+	unsigned char digest[SHA256_DIGEST_LENGTH], encoded[2 * SHA256_DIGEST_LENGTH];
+	unsigned char *key = NULL;
+	int length = certificate ? i2d_X509_PUBKEY(X509_get_X509_PUBKEY(certificate), &key) : -1;
+
+	if (length > 0) {
+		SHA256(key, (size_t)length, digest);
+		EVP_EncodeBlock(encoded, digest, sizeof digest);
+		snprintf(ret_pin, size, "sha256//%s", (const char *)encoded);
+	}
+	OPENSSL_free(key);
+	X509_free(certificate);
+	return length > 0;
+}
+
+static bool check_pinned_file(const struct http_request *request, struct err *err)
+{
+	const char *path = request->tls ? request->tls->pinned_file : NULL;
+	char pin[PIN_BYTES];
+
+	if (!path || is_plain(request) || write_pin(path, pin, sizeof pin))
+		return true;
+	return http_file_check(path, err) &&
+	       err_set(err, ERR_CONFIG, "%.300s holds no certificate in PEM", path);
+}
 
 /* Is it a token of RFC 9110? */
 static bool name_is_good(const char *name)
@@ -70,7 +119,7 @@ bool http_request_check(const struct http_request *request, struct err *err)
 	if (limits->timeout_ms < 1 || limits->connect_timeout_ms < 1 || limits->slow_bytes < 0 ||
 	    (limits->slow_bytes && limits->slow_ms < 1))
 		return err_set(err, ERR_REJECT, "the times of a request are at least 1 ms");
-	return true;
+	return check_pinned_file(request, err);
 }
 
 /* For libcurl, "Name;" means an empty header and "Name:" means not to send the header. */
@@ -130,33 +179,11 @@ static bool set_request_headers(struct exchange *exchange, const struct http_req
 
 #define SET(option, value) (good &= curl_easy_setopt(easy, option, value) == CURLE_OK)
 
-/*
- * "sha256//" and the base64 of the SHA-256 of the public key in its ASN.1 form, as libcurl wants it
- * (RFC 7469). False: there is no certificate in the file.
- */
-static bool write_pin(const char *path, char *ret_pin, size_t size)
-{
-	owned_file FILE *file = fopen(path, "re");
-	X509 *certificate = file ? PEM_read_X509(file, NULL, NULL, NULL) : NULL;
-	unsigned char digest[SHA256_DIGEST_LENGTH], encoded[2 * SHA256_DIGEST_LENGTH];
-	unsigned char *key = NULL;
-	int length = certificate ? i2d_X509_PUBKEY(X509_get_X509_PUBKEY(certificate), &key) : -1;
-
-	if (length > 0) {
-		SHA256(key, (size_t)length, digest);
-		EVP_EncodeBlock(encoded, digest, sizeof digest);
-		snprintf(ret_pin, size, "sha256//%s", (const char *)encoded);
-	}
-	OPENSSL_free(key);
-	X509_free(certificate);
-	return length > 0;
-}
-
-/* Without a pin a file that cannot be read would let any peer in, so that the request fails. */
+/* The file may have gone since it was checked: no peer fits the empty pin. */
 static bool set_pinned_key(struct exchange *exchange, const char *path)
 {
 	CURL *easy = exchange->easy;
-	char pin[128] = "sha256//";
+	char pin[PIN_BYTES] = "sha256//";
 	bool good = true;
 
 	if (path)
@@ -183,10 +210,12 @@ static bool set_request_tls(struct exchange *exchange, const struct http_tls *tl
 	if (!tls)
 		tls = &none;
 	exchange->ca_key = tls->ca_key ? tls->ca_key : "tls_ca";
+	exchange->pinned_file = tls->pinned_file;
 	file = tls->ca_file ? tls->ca_file : client->ca_file;
 	SET(CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
-	SET(CURLOPT_CAINFO, file);
-	SET(CURLOPT_CAPATH, file ? NULL : client->ca_path);
+	/* With a pin libcurl would read the authorities for nothing. */
+	SET(CURLOPT_CAINFO, tls->pinned_file ? NULL : file);
+	SET(CURLOPT_CAPATH, file || tls->pinned_file ? NULL : client->ca_path);
 	SET(CURLOPT_CA_CACHE_TIMEOUT, tls->ca_file ? 0L : (long)AUTHORITIES_KEPT_S);
 	SET(CURLOPT_SSLCERT, tls->certificate_file);
 	SET(CURLOPT_SSLKEY, tls->key_file);
@@ -230,11 +259,6 @@ static bool set_connect_to(struct exchange *exchange, const char *connect_to)
 		return false;
 	return curl_easy_setopt(exchange->easy, CURLOPT_CONNECT_TO, exchange->connect_to) ==
 	       CURLE_OK;
-}
-
-static bool is_plain(const struct http_request *request)
-{
-	return strncasecmp(request->url, "http:", 5) == 0;
 }
 
 /*

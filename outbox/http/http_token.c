@@ -1,3 +1,7 @@
+/*
+ * The token of http_token.h: its request, then its answer. Begin at http_token_end, which keeps the
+ * token or notes why there is none; http_token_is_due says when the next request is made.
+ */
 #include "http_token.h"
 
 #include <curl/curl.h>
@@ -19,8 +23,9 @@ enum {
 
 void http_token_wipe(struct text *text)
 {
+	/* All of it: a secret before may have been longer. */
 	if (text->data)
-		explicit_bzero(text->data, text->length);
+		explicit_bzero(text->data, text->capacity);
 	text_finish(text);
 }
 
@@ -86,9 +91,27 @@ void http_token_begin(struct http_token *token, int64_t now)
 
 /* --- the answer ----------------------------------------------------------------------------- */
 
+/* libcurl writes how many milliseconds a request took, which are others each time. */
+static bool differ_in_digits_only(const char *a, const char *b)
+{
+	static const char digits[] = "0123456789";
+	size_t length;
+
+	do {
+		a += strspn(a, digits);
+		b += strspn(b, digits);
+		length = strcspn(a, digits);
+		if (strcspn(b, digits) != length || memcmp(a, b, length) != 0)
+			return false;
+		a += length;
+		b += length;
+	} while (*a || *b);
+	return true;
+}
+
 static void note_token_error(struct http_token *token, const char *error)
 {
-	token->changed = !text_equal(token->error, error);
+	token->changed = !differ_in_digits_only(token->error, error);
 	text_copy(token->error, sizeof token->error, error);
 }
 
@@ -154,24 +177,36 @@ static bool is_bearer_token(const char *token)
 static int64_t life_of(const json_t *answer)
 {
 	const json_t *expires_in = json_object_get(answer, "expires_in");
+	double number = json_number_value(expires_in);
 	int64_t life_s = UNSAID_LIFE_S;
 
-	if (json_is_number(expires_in) && json_number_value(expires_in) < LONGEST_LIFE_S)
-		life_s = (int64_t)json_number_value(expires_in);
-	else if (json_is_number(expires_in))
-		life_s = LONGEST_LIFE_S;
+	/* Compared before it is converted: any number may come. */
+	if (json_is_number(expires_in))
+		life_s = number < 1                ? 1
+			 : number < LONGEST_LIFE_S ? (int64_t)number
+						   : LONGEST_LIFE_S;
 	else if (json_is_string(expires_in) &&
 		 !text_to_int64(json_string_value(expires_in), 0, LONGEST_LIFE_S, &life_s))
 		life_s = UNSAID_LIFE_S;
 	return life_s > 0 ? life_s : 1;
 }
 
-/* The life counts from the request, since nobody knows when the server made the token. */
-static void keep_token(struct http_token *token, const char *text, int64_t life_s)
+/*
+ * The life counts from the request, since nobody knows when the server made the token. A token that
+ * comes after its end is a failure: requests would wait for the next one, and so on without end.
+ */
+static void keep_token(struct http_token *token, int64_t now, const char *text, int64_t life_s)
 {
 	int64_t life_ms = life_s * 1000;
 	int64_t margin_ms = life_ms / 10 < MARGIN_MS ? life_ms / 10 : MARGIN_MS;
 
+	if (now >= token->asked_at + life_ms - margin_ms) {
+		http_token_fail(token, now,
+		    "its tokens live %lld s, and the answer took longer; have the server give "
+		    "tokens that live longer",
+		    (long long)life_s);
+		return;
+	}
 	http_token_wipe(&token->authorization);
 	text_addf(&token->authorization, "Bearer %s", text);
 	token->expires_at = token->asked_at + life_ms - margin_ms;
@@ -195,7 +230,7 @@ static void read_token(struct http_token *token, int64_t now, const json_t *answ
 		http_token_fail(token, now,
 		    "the answer has another token_type than Bearer; have the server give those");
 	else
-		keep_token(token, text, life_of(answer));
+		keep_token(token, now, text, life_of(answer));
 }
 
 void http_token_end(struct http_token *token, const struct http_response *response, int64_t now)

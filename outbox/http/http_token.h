@@ -19,7 +19,7 @@ struct http_token {
 	bool asked;                /* a request is in flight */
 	int64_t asked_at;
 	struct backoff backoff; /* between requests that fail */
-	bool changed;           /* the result of the last request is another than before */
+	bool changed;           /* the last result is another one; digits do not count */
 	char error[512];        /* why the last request failed, and the cure; "" when it did not */
 };
 

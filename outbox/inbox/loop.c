@@ -155,11 +155,16 @@ static void run_turn(struct loop *loop)
 		wait_for_loop_work(loop);
 }
 
-static struct subscription *create_subscription(struct loop *loop, struct err *err)
+static struct subscription_settings subscription_settings_of(const struct loop *loop)
 {
 	const struct outbox_inbox_settings *given = &loop->settings->given;
-	const struct subscription_settings settings = {
-	    &loop->settings->kafka, given->group, given->topics};
+
+	return (struct subscription_settings){&loop->settings->kafka, given->group, given->topics};
+}
+
+static struct subscription *create_subscription(struct loop *loop, struct err *err)
+{
+	const struct subscription_settings settings = subscription_settings_of(loop);
 	const struct subscription_callbacks callbacks = {.assigned = loop_on_assigned,
 	    .revoked = loop_on_revoked,
 	    .out_of_range = loop_on_out_of_range,
@@ -170,15 +175,44 @@ static struct subscription *create_subscription(struct loop *loop, struct err *e
 	return subscription_create(&settings, &callbacks, err);
 }
 
-/* Handlers end what they have, offsets are committed, and a new member joins the group. */
+static bool join_inbox_group(struct loop *loop, struct err *err)
+{
+	const struct subscription_settings settings = subscription_settings_of(loop);
+
+	return subscription_join(loop->subscription, &settings, err);
+}
+
+/* Handlers end what they have, and offsets are committed. */
+static void leave_inbox_group(struct loop *loop)
+{
+	subscription_close(loop->subscription);
+	/* librdkafka revokes no partitions of a client that is broken for good. */
+	loop_forget(loop);
+}
+
+/*
+ * Replaces a client with former certificates. The new one is made first: should that fail, the old
+ * one goes on. It joins the group after the old one has left it, since other members would wait for
+ * the handlers of the old one otherwise.
+ */
 static void renew_subscription(struct loop *loop)
 {
 	struct err err;
+	struct subscription *fresh;
 
-	subscription_close(loop->subscription);
+	if (!subscription_is_stale(loop->subscription) || loop->now_ms < loop->renew_at)
+		return;
+	fresh = create_subscription(loop, &err);
+	if (!fresh) {
+		loop->renew_at = loop->now_ms + AGAIN_MS;
+		loop_tell(loop, "inbox_waits", &err);
+		return;
+	}
+
+	leave_inbox_group(loop);
 	subscription_destroy(loop->subscription, CLOSE_MS);
-	loop->subscription = create_subscription(loop, &err);
-	if (!loop->subscription)
+	loop->subscription = fresh;
+	if (!join_inbox_group(loop, &err))
 		loop_fail(loop, &err);
 }
 
@@ -198,13 +232,10 @@ static void *run_inbox_loop(void *context)
 	pthread_setname_np(pthread_self(), "inbox");
 	while (begin_loop_turn(loop)) {
 		run_turn(loop);
-		if (subscription_is_stale(loop->subscription))
-			renew_subscription(loop);
+		renew_subscription(loop);
 	}
 
-	if (loop->subscription)
-		subscription_close(loop->subscription);
-	loop_forget(loop);
+	leave_inbox_group(loop);
 	loop_show_figures(loop);
 	return NULL;
 }
@@ -272,7 +303,7 @@ static bool make_loop_parts(struct loop *loop, struct outbox_inbox *inbox, struc
 	loop->redelivery = redelivery_create(&loop->settings->kafka, given->group);
 	loop->workers = worker_pool_create(&workers, err);
 	loop->subscription = loop->workers ? create_subscription(loop, err) : NULL;
-	return loop->subscription;
+	return loop->subscription && join_inbox_group(loop, err);
 }
 
 struct loop *loop_create(

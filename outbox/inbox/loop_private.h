@@ -58,6 +58,7 @@ struct loop {
 
 	struct outbox_inbox_stats stats;
 	int64_t again_at; /* when to open the partitions again; 0: never */
+	int64_t renew_at; /* when to try again to replace a client with former certificates */
 
 	char **next_rules; /* lines that some partitions do not have yet; NULL: none */
 	int64_t rules_at;  /* when to give them these lines */

@@ -43,7 +43,10 @@ static struct client_fault *find_client_fault(const rd_kafka_t *handle)
 	return client;
 }
 
-/* A client that is ending may still log, and is no longer listed. */
+/*
+ * A client that is ending may still log, and is no longer listed. While another one opens, nothing
+ * tells the two apart, so that it is listed until client_faults_end.
+ */
 static struct client_fault *find_or_add_client(const rd_kafka_t *handle, bool add)
 {
 	struct client_fault *client = find_client_fault(handle);
@@ -142,6 +145,24 @@ void client_faults_begin(rd_kafka_conf_t *conf)
 	pthread_mutex_unlock(&mutex);
 }
 
+static void remove_client_fault(struct client_fault *client)
+{
+	HASH_DEL(clients, client);
+	free(client);
+}
+
+/* Those of rd_kafka_new that failed, and of clients that were ending meanwhile. */
+static void remove_unopened_clients(void)
+{
+	struct client_fault *client, *next;
+
+	HASH_ITER(hh, clients, client, next)
+	{
+		if (!client->cluster[0])
+			remove_client_fault(client);
+	}
+}
+
 void client_faults_end(const rd_kafka_t *handle, const char *cluster)
 {
 	pthread_mutex_lock(&mutex);
@@ -151,6 +172,8 @@ void client_faults_end(const rd_kafka_t *handle, const char *cluster)
 		text_copy(client->cluster, sizeof client->cluster, cluster);
 		tell_client_fault(client);
 	}
+	if (opening == 0)
+		remove_unopened_clients();
 	pthread_mutex_unlock(&mutex);
 }
 
@@ -159,8 +182,7 @@ void client_faults_forget(const rd_kafka_t *handle)
 	pthread_mutex_lock(&mutex);
 	struct client_fault *client = find_client_fault(handle);
 	if (client)
-		HASH_DEL(clients, client);
-	free(client);
+		remove_client_fault(client);
 	pthread_mutex_unlock(&mutex);
 }
 

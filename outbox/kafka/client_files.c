@@ -25,7 +25,7 @@
 #include "logging.h"
 #include "text.h"
 
-enum { LARGEST_FILE = 1 << 20 };
+enum { LARGEST_FILE = 64 << 20 /* lists of revoked certificates are long */ };
 
 struct client_files {
 	const struct kafka_settings *kafka;
@@ -86,17 +86,26 @@ static const char *path_of(const struct kafka_property *property)
 static char *read_content(const char *path, struct err *err)
 {
 	owned_file FILE *file = fopen(path, "re");
-	owned_text char *content = xmalloc(LARGEST_FILE + 1);
-	size_t length = file ? fread(content, 1, LARGEST_FILE, file) : 0;
+	OWNED(text_finish) struct text content = {0};
+	char part[BUFSIZ];
+	size_t length;
 
+	while (file && content.length <= LARGEST_FILE &&
+	       (length = fread(part, 1, sizeof part, file)) > 0)
+		text_append(&content, part, length);
 	if (!file || ferror(file)) {
 		err_set(err, ERR_CONFIG, "%s: cannot be read: %s", path, strerror(errno));
 		return NULL;
 	}
+	/* A part of a list of authorities would refuse the brokers of the others. */
+	if (content.length > LARGEST_FILE) {
+		err_set(err, ERR_CONFIG, "%s: is larger than %d MiB", path, LARGEST_FILE >> 20);
+		return NULL;
+	}
 	/* A key store is not text, and is only compared. */
-	for (size_t i = 0; i < length; i++)
-		content[i] = content[i] ? content[i] : '\1';
-	return xformat("%.*s", (int)length, content);
+	for (size_t i = 0; i < content.length; i++)
+		content.data[i] = content.data[i] ? content.data[i] : '\1';
+	return xstrdup(text_string(&content));
 }
 
 static void free_values(char **values, int count)
@@ -104,6 +113,18 @@ static void free_values(char **values, int count)
 	for (int i = 0; values && i < count; i++)
 		free(values[i]);
 	free(values);
+}
+
+static char *read_value(const struct kafka_settings *kafka, const struct kafka_property *property,
+    const char *path, struct err *err)
+{
+	struct err why;
+	char *content = read_content(path, &why);
+
+	if (!content)
+		err_set(err, ERR_CONFIG, "%s: [kafka \"%s\"] %s%s: %s", property->origin,
+		    kafka->name, property->name, property->file ? "_file" : "", why.message);
+	return content;
 }
 
 /* NULL: one of the files cannot be read. */
@@ -114,15 +135,11 @@ static char **read_values(const struct kafka_settings *kafka, struct err *err)
 	for (int i = 0; i < kafka->property_count; i++) {
 		const struct kafka_property *property = &kafka->properties[i];
 		const char *path = path_of(property);
-		struct err why;
 
 		if (!path)
 			continue;
-		values[i] = read_content(path, &why);
+		values[i] = read_value(kafka, property, path, err);
 		if (!values[i]) {
-			err_set(err, ERR_CONFIG, "%s: [kafka \"%s\"] %s%s: %s", property->origin,
-			    kafka->name, property->name, property->file ? "_file" : "",
-			    why.message);
 			free_values(values, kafka->property_count);
 			return NULL;
 		}
@@ -162,6 +179,16 @@ void client_files_add(
 
 bool client_files_readable(const struct kafka_settings *kafka, struct err *err)
 {
+	/* Those of which client_files_add has read the only value. */
+	for (int i = 0; i < kafka->property_count; i++) {
+		const struct kafka_property *property = &kafka->properties[i];
+		if (!property->file || client_files_rereads(property))
+			continue;
+		owned_text char *value = read_value(kafka, property, property->file, err);
+		if (!value)
+			return false;
+	}
+
 	char **values = read_values(kafka, err);
 
 	free_values(values, kafka->property_count);
@@ -490,4 +517,12 @@ bool client_files_is_stale(const rd_kafka_t *handle)
 	stale = client && client->stale;
 	pthread_mutex_unlock(&mutex);
 	return stale;
+}
+
+int64_t client_files_due(const rd_kafka_t *handle)
+{
+	pthread_mutex_lock(&mutex);
+	bool has_files = find_file_client(handle);
+	pthread_mutex_unlock(&mutex);
+	return has_files ? atomic_load(&check_at) : INT64_MAX;
 }

@@ -54,6 +54,8 @@ void client_files_forget(const struct rd_kafka_s *handle);
 
 /* Reads the files when they are due. True: the client needs a successor. */
 bool client_files_is_stale(const struct rd_kafka_s *handle);
+/* When to call it again (clock_ms); INT64_MAX: the client has no files. */
+int64_t client_files_due(const struct rd_kafka_s *handle);
 
 /* ERR_CONFIG names the property whose file cannot be read. */
 bool client_files_readable(const struct kafka_settings *kafka, struct err *err);

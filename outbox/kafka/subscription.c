@@ -278,18 +278,6 @@ static int64_t configured_number(const rd_kafka_conf_t *conf, const char *name)
 	return number;
 }
 
-static bool subscribe_topics(struct subscription *subscription,
-    const struct subscription_settings *settings, struct err *err)
-{
-	rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
-	for (const char *const *topic = settings->topics; *topic; topic++)
-		rd_kafka_topic_partition_list_add(list, *topic, RD_KAFKA_PARTITION_UA);
-	subscription->unowned = unowned_watch_create(subscription->handle, settings->group, list);
-	rd_kafka_resp_err_t code = rd_kafka_subscribe(subscription->handle, list);
-	rd_kafka_topic_partition_list_destroy(list);
-	return !code || kafka_client_failed(err, code, "the topics");
-}
-
 static void tell_of(rd_kafka_queue_t *queue, int fd)
 {
 	rd_kafka_queue_io_event_enable(queue, fd, &(uint64_t){1}, sizeof(uint64_t));
@@ -318,11 +306,22 @@ struct subscription *subscription_create(const struct subscription_settings *set
 	subscription->records = rd_kafka_queue_new(subscription->handle);
 	tell_of(subscription->events, subscription->fd);
 	tell_of(subscription->records, subscription->fd);
-	if (subscribe_topics(subscription, settings, err))
-		return subscription;
+	return subscription;
 fail:
 	subscription_destroy(subscription, 0);
 	return NULL;
+}
+
+bool subscription_join(struct subscription *subscription,
+    const struct subscription_settings *settings, struct err *err)
+{
+	rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+	for (const char *const *topic = settings->topics; *topic; topic++)
+		rd_kafka_topic_partition_list_add(list, *topic, RD_KAFKA_PARTITION_UA);
+	subscription->unowned = unowned_watch_create(subscription->handle, settings->group, list);
+	rd_kafka_resp_err_t code = rd_kafka_subscribe(subscription->handle, list);
+	rd_kafka_topic_partition_list_destroy(list);
+	return !code || kafka_client_failed(err, code, "the topics");
 }
 
 bool subscription_is_stale(const struct subscription *subscription)

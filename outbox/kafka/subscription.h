@@ -53,8 +53,12 @@ struct subscription_settings {
 
 struct subscription;
 
+/* Only a client: it becomes a member of the group with subscription_join. */
 struct subscription *subscription_create(const struct subscription_settings *settings,
     const struct subscription_callbacks *callbacks, struct err *err);
+/* Once, with the same settings, before any function below except _is_stale and _destroy. */
+bool subscription_join(struct subscription *subscription,
+    const struct subscription_settings *settings, struct err *err) MUST_CHECK;
 /* True: certificates of its cluster have changed; the owner replaces it. */
 bool subscription_is_stale(const struct subscription *subscription);
 /* Gives the partitions back (revoked is called), and leaves the group. */

@@ -106,14 +106,17 @@ static void list_entry(struct topic_metadata *metadata, struct entry *entry, int
 		DL_APPEND(metadata->failed, entry);
 }
 
-/* When the thread has something to do; INT64_MAX: not before somebody looks again. */
+/*
+ * When the thread has something to do; INT64_MAX: not before somebody looks again. A client that
+ * nobody uses connects now and then, too, so that one with an expired certificate would be refused.
+ */
 static int64_t due_ms(const struct topic_metadata *metadata)
 {
-	int64_t due = INT64_MAX;
+	int64_t due = client_files_due(metadata->handle);
 
 	if (metadata->wanted)
 		return 0;
-	if (metadata->failed)
+	if (metadata->failed && metadata->failed->asked_ms + ASK_AGAIN_MS < due)
 		due = metadata->failed->asked_ms + ASK_AGAIN_MS;
 	if (metadata->looked && metadata->looked->looked_ms + FORGET_MS < due)
 		due = metadata->looked->looked_ms + FORGET_MS;

@@ -76,40 +76,36 @@ struct api {
 	/* guarded by the mutex */
 	int open; /* calls whose request has arrived and whose answer is not out */
 	bool ending;
+	unsigned char preview_key[PREVIEW_KEY];
 };
 
 static const struct api_verb verbs[] = {
-    {"prepare", "POST", "/v1/lookback/prepare", API_SEND, LOOKBACK_PREPARE, api_send_begin,
+    {"prepare", "POST", "/v1/lookback/prepare", ROLE_SEND, LOOKBACK_PREPARE, api_send_begin,
 	api_send_finish, api_send_forget},
-    {"commit", "POST", "/v1/lookback/commit", API_SEND, LOOKBACK_COMMIT, api_send_begin,
+    {"commit", "POST", "/v1/lookback/commit", ROLE_SEND, LOOKBACK_COMMIT, api_send_begin,
 	api_send_finish, api_send_forget},
-    {"rollback", "POST", "/v1/lookback/rollback", API_SEND, LOOKBACK_ROLLBACK, api_send_begin,
+    {"rollback", "POST", "/v1/lookback/rollback", ROLE_SEND, LOOKBACK_ROLLBACK, api_send_begin,
 	api_send_finish, api_send_forget},
-    {"operate", "POST", "/v1/lookback/operate", API_OPERATE, 0, api_operate_begin,
+    {"operate", "POST", "/v1/lookback/operate", ROLE_OPERATE | ROLE_DECIDE, 0, api_operate_begin,
 	api_operate_finish, api_look_forget},
-    {"list", "GET", "/v1/lookback", API_READ | API_OPERATE, 0, api_list_begin, api_look_finish,
-	api_look_forget},
-    {"deliver_list", "GET", "/v1/deliver", API_READ | API_OPERATE, 0, api_deliver_list_begin, NULL,
-	NULL},
-    {"deliver_operate", "POST", "/v1/deliver/operate", API_OPERATE, 0, api_deliver_operate_begin,
+    {"list", "GET", "/v1/lookback", ROLE_READ, 0, api_list_begin, api_look_finish, api_look_forget},
+    {"deliver_list", "GET", "/v1/deliver", ROLE_READ, 0, api_deliver_list_begin, NULL, NULL},
+    {"deliver_operate", "POST", "/v1/deliver/operate", ROLE_OPERATE, 0, api_deliver_operate_begin,
 	NULL, NULL},
-    {"parked", "GET", "/v1/parked", API_READ | API_OPERATE, 0, api_parked_begin, NULL,
-	api_parked_forget},
-    {"audit", "GET", "/v1/audit", API_READ | API_OPERATE, 0, api_audit_begin, NULL,
-	api_audit_forget},
-    {"publishers", "GET", "/v1/publishers", API_READ | API_OPERATE, 0, api_publishers_begin, NULL,
-	NULL},
-    {"publisher", "GET", "/v1/publishers/", API_READ | API_OPERATE, 0, api_publisher_begin, NULL,
-	NULL, .names = 1},
-    {"parked_preview", "POST", "/v1/parked/preview", API_OPERATE, 0, api_parked_preview_begin, NULL,
+    {"parked", "GET", "/v1/parked", ROLE_READ, 0, api_parked_begin, NULL, api_parked_forget},
+    {"audit", "GET", "/v1/audit", ROLE_READ, 0, api_audit_begin, NULL, api_audit_forget},
+    {"publishers", "GET", "/v1/publishers", ROLE_READ, 0, api_publishers_begin, NULL, NULL},
+    {"publisher", "GET", "/v1/publishers/", ROLE_READ, 0, api_publisher_begin, NULL, NULL,
+	.names = 1},
+    {"parked_preview", "POST", "/v1/parked/preview", ROLE_OPERATE | ROLE_DECIDE, 0,
+	api_parked_preview_begin, NULL, api_parked_request_forget},
+    {"parked_retry", "POST", "/v1/parked/retry", ROLE_OPERATE, 0, api_parked_retry_begin, NULL,
 	api_parked_request_forget},
-    {"parked_retry", "POST", "/v1/parked/retry", API_OPERATE, 0, api_parked_retry_begin, NULL,
-	api_parked_request_forget},
-    {"parked_skip", "POST", "/v1/parked/skip", API_OPERATE, 0, api_parked_skip_begin, NULL,
+    {"parked_skip", "POST", "/v1/parked/skip", ROLE_DECIDE, 0, api_parked_skip_begin, NULL,
 	api_parked_request_forget},
     /* a type and an id follow */
-    {"show", "GET", "/v1/lookback/", API_READ | API_OPERATE, 0, api_show_begin, api_look_finish,
-	api_look_forget, .names = 2},
+    {"show", "GET", "/v1/lookback/", ROLE_READ, 0, api_show_begin, api_look_finish, api_look_forget,
+	.names = 2},
 };
 enum { VERBS = sizeof verbs / sizeof *verbs };
 
@@ -146,6 +142,13 @@ struct api_workers *api_workers_of(const struct api *api)
 	return api->workers;
 }
 
+void api_preview_key(struct api *api, unsigned char ret_key[PREVIEW_KEY])
+{
+	pthread_mutex_lock(&api->mutex);
+	memcpy(ret_key, api->preview_key, PREVIEW_KEY);
+	pthread_mutex_unlock(&api->mutex);
+}
+
 struct deliver *api_deliver(const struct api *api, int place)
 {
 	return api->delivers ? api->delivers[place] : NULL;
@@ -162,15 +165,6 @@ void api_answer(struct api_call *call, unsigned status, json_t *value)
 	json_decref(value);
 }
 
-json_t *api_text(const char *text)
-{
-	json_t *json = NULL;
-
-	for (size_t length = strlen(text); !json; length--)
-		json = json_stringn(text, length); /* an empty one is always taken */
-	return json;
-}
-
 void api_refuse(struct api_call *call, unsigned status, const char *code, const char *format, ...)
 {
 	char text[512];
@@ -179,7 +173,20 @@ void api_refuse(struct api_call *call, unsigned status, const char *code, const 
 	va_start(arguments, format);
 	vsnprintf(text, sizeof text, format, arguments);
 	va_end(arguments);
-	api_answer(call, status, json_pack("{s:s, s:o}", "code", code, "error", api_text(text)));
+	api_answer(call, status, api_problem(code, status, text, call->request_id));
+}
+
+void api_refuse_role(struct api_call *call)
+{
+	api_refuse(call, 403, "forbidden",
+	    "[token \"%s\"] has no role for %s: an administrator of the relay can give it one",
+	    call->caller->token.name, call->verb->name);
+}
+
+void api_refuse_scope(struct api_call *call, const char *what, const char *name)
+{
+	api_refuse(call, 403, "out_of_scope", "[token \"%s\"] is not for %s %s",
+	    call->caller->token.name, what, name);
 }
 
 void api_wait(struct api_call *call, int parts)
@@ -268,7 +275,8 @@ static bool is_json_media_type(const char *type)
 
 static void refuse_size(struct api_call *call)
 {
-	api_refuse(call, 413, "too_large", "the body has more than %" PRId64 " bytes",
+	api_refuse(call, 413, "too_large",
+	    "the body has more than %" PRId64 " bytes; send less at once, or raise [api] max_body",
 	    call->api->config->api.max_body);
 }
 
@@ -280,9 +288,10 @@ static void judge_body_headers(struct api_call *call)
 
 	if (!is_json_media_type(request_header(call, "Content-Type")))
 		api_refuse(call, 415, "unsupported_media_type",
-		    "the body is to be Content-Type: application/json");
+		    "send the body with Content-Type: application/json");
 	else if (coding && strcasecmp(coding, "identity") != 0)
-		api_refuse(call, 415, "unsupported_media_type", "the body is not to be encoded");
+		api_refuse(
+		    call, 415, "unsupported_media_type", "send the body without Content-Encoding");
 	/* A chunked body has no length here: take_body counts its bytes. */
 	else if (length && !text_to_int64(length, 0, call->api->config->api.max_body, &bytes))
 		refuse_size(call);
@@ -302,21 +311,18 @@ static void refuse_token(struct api_call *call)
 /* Checks a request by its head alone. */
 static void judge_head(struct api_call *call, const char *method)
 {
-	struct api_rights rights;
-
 	if (!call->verb)
 		return api_refuse(call, 404, "not_found", "there is no such path");
 	if (!is_method(call->verb, method))
 		return api_refuse(
 		    call, 405, "method_not_allowed", "this path takes %s", call->verb->method);
+
 	/* Before anything else is judged: a stranger learns only which paths exist. */
-	rights = api_auth_rights(call->api->auth, request_header(call, "Authorization"));
-	call->sender = rights.sender;
-	if (!rights.roles)
+	call->caller = api_auth_find(call->api->auth, request_header(call, "Authorization"));
+	if (!call->caller)
 		return refuse_token(call);
-	if (!(rights.roles & call->verb->roles))
-		return api_refuse(
-		    call, 403, "forbidden", "this token is not for %s", call->verb->name);
+	if (!(call->caller->roles & call->verb->roles))
+		return api_refuse_role(call);
 	if (text_equal(call->verb->method, "POST"))
 		judge_body_headers(call);
 }
@@ -375,7 +381,7 @@ static enum MHD_Result take_body(struct api_call *call, const char *bytes, size_
 		refuse_size(call);
 		drop_body(call);
 	} else if (!hold_body_bytes(call, (int64_t)length)) {
-		api_refuse(call, 503, "busy", "too many bodies at once");
+		api_refuse(call, 503, "busy", "the relay holds too many bodies at once; try again");
 		drop_body(call);
 	} else {
 		text_append(&call->body, bytes, length);
@@ -398,8 +404,9 @@ static enum MHD_Result respond_to_call(struct api_call *call)
 		    text_equal(call->verb->method, "GET") ? "GET, HEAD" : call->verb->method};
 	if (call->status == 503)
 		fields[count++] = (struct gate_field){"Retry-After", retry_after};
-	return gate_answer(
-	    call->connection, call->status, "application/json", &call->answer, fields);
+	return gate_answer(call->connection, call->status,
+	    call->status < 400 ? "application/json" : API_PROBLEM_MEDIA_TYPE, &call->answer,
+	    fields);
 }
 
 static void on_whole(struct api_call *call)
@@ -415,7 +422,8 @@ static void on_whole(struct api_call *call)
 	ending = api->ending;
 	pthread_mutex_unlock(&api->mutex);
 	if (ending && !call->status)
-		api_refuse(call, 503, "ending", "the relay ends; another one may be there already");
+		api_refuse(call, 503, "ending",
+		    "the relay is stopping; try again, another one may have started already");
 	call->rests = false; /* it rested if its head was refused late */
 	if (!call->status)
 		call->verb->begin(call);
@@ -504,6 +512,7 @@ static void on_completed(void *context, struct MHD_Connection *connection, void 
 		pthread_mutex_unlock(&api->mutex);
 	}
 	text_finish(&call->answer);
+	api_caller_release(call->caller);
 	free(call->rest);
 	free(call);
 	*seen = NULL;
@@ -539,7 +548,7 @@ static bool start_gate(struct api *api, struct listener *listener, struct err *e
 	    .answer_ms = ANSWER_MS,
 	    .discards = 2 * config->max_body,
 	    .takes_bodies = true,
-	    .says_json = true,
+	    .says_problems = true,
 	    .on_request = on_api_request,
 	    .on_completed = on_completed,
 	    .context = api};
@@ -557,6 +566,7 @@ static struct api *create_api(const struct config *config)
 	api->config = config;
 	metric_series_all(&api_metric_table, NULL, &api->metrics, NULL);
 	api->auth = api_auth_create(config);
+	preview_key(config, api->preview_key);
 	api->senders = xcalloc((size_t)config->kafka_count, sizeof(void *));
 	api->databases = xcalloc((size_t)config->postgres_count, sizeof(void *));
 	pthread_mutex_init(&api->mutex, NULL);
@@ -586,6 +596,17 @@ struct api *api_start(struct listener *listener, const struct config *config,
 fail:
 	api_stop(api);
 	return NULL;
+}
+
+void api_reload(struct api *api, const struct config *config)
+{
+	unsigned char key[PREVIEW_KEY];
+
+	preview_key(config, key);
+	pthread_mutex_lock(&api->mutex);
+	memcpy(api->preview_key, key, sizeof key);
+	pthread_mutex_unlock(&api->mutex);
+	api_auth_reload(api->auth, config);
 }
 
 const char *api_address(const struct api *api)

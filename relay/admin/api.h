@@ -3,18 +3,18 @@
  * The HTTP interface of applications and operators (docs/reference/api.md), on a listener of its
  * own:
  *
- *   POST /v1/lookback/prepare, commit, rollback   send_tokens     one message, or many in one body
- *   GET  /v1/lookback/{type}/{id}                 read_tokens     what is known of an id
- *   GET  /v1/lookback?state=&type=&limit=         read_tokens     what is overdue or parked
- *   POST /v1/lookback/operate                     operate_tokens  commit, rollback or retry
- *   GET  /v1/deliver                              read_tokens     the sidecar's sections
- *   POST /v1/deliver/operate                      operate_tokens  pause or resume one
- *   GET  /v1/publishers                           read_tokens     publishers, shards and lag
- *   GET  /v1/publishers/{name}                    read_tokens     one of them
- *   GET  /v1/parked                               read_tokens     parked rows of a publisher
- *   POST /v1/parked/preview                       operate_tokens  counts what a request would
- * change POST /v1/parked/retry, skip                   operate_tokens  requests about parked rows
- *   GET  /v1/audit                                read_tokens     actions of operators
+ *   POST /v1/lookback/prepare, commit, rollback   send    one message, or many in one body
+ *   GET  /v1/lookback/{type}/{id}                 read    what is known of an id
+ *   GET  /v1/lookback?state=&type=&limit=         read    what is overdue or parked
+ *   POST /v1/lookback/operate                     operate, decide    retry; commit or rollback
+ *   GET  /v1/deliver                              read    the sidecar's sections
+ *   POST /v1/deliver/operate                      operate    pause or resume one
+ *   GET  /v1/publishers, /v1/publishers/{name}    read    publishers, shards and lag
+ *   GET  /v1/parked                               read    parked rows of a publisher
+ *   POST /v1/parked/preview                       operate, decide    count of what would change
+ *   POST /v1/parked/retry                         operate    a request about parked rows
+ *   POST /v1/parked/skip                          decide    another one
+ *   GET  /v1/audit                                read    actions of operators
  *
  * Messages are checked (relay/lookback/route.h), become records of the section's look-back topic,
  * and are answered when the broker has acknowledged the records. The interface needs neither a
@@ -58,6 +58,9 @@ struct api *api_start(struct listener *listener, const struct config *config,
  * NULL is fine.
  */
 void api_stop(struct api *api);
+
+/* Takes the tokens of another configuration, which are copied. */
+void api_reload(struct api *api, const struct config *config);
 
 /* "127.0.0.1:9188", as it was bound; owned by api. */
 const char *api_address(const struct api *api);

@@ -77,6 +77,13 @@ bool api_argument_number(
 	return false;
 }
 
+bool api_may_see_publisher(const struct api_call *call, const char *publisher)
+{
+	const struct config_list *publishers = &call->caller->token.publishers;
+
+	return publishers->count == 0 || config_list_has(publishers, publisher);
+}
+
 const struct publisher_settings *api_named_publisher(struct api_call *call, const char *name)
 {
 	const struct config *config = api_config(call->api);
@@ -86,10 +93,12 @@ const struct publisher_settings *api_named_publisher(struct api_call *call, cons
 		found = config_find_publisher(config, name);
 	else if (config->publisher_count == 1)
 		found = &config->publishers[0];
-	if (found)
+	if (found && api_may_see_publisher(call, found->settings.name))
 		return &found->settings;
 
-	if (name)
+	if (found)
+		api_refuse_scope(call, "the publisher", found->settings.name);
+	else if (name)
 		api_refuse(call, 404, "unknown_publisher",
 		    "the configuration has no [publisher \"%.60s\"]; GET /v1/publishers lists them",
 		    name);

@@ -11,6 +11,8 @@ bool api_arguments_check(struct api_call *call, const char *const *names, int co
 bool api_argument_number(
     struct api_call *call, const char *name, int64_t from, int64_t to, int64_t *ret);
 
+/* Is the caller's token for this publisher? */
+bool api_may_see_publisher(const struct api_call *call, const char *publisher);
 /* The publisher of this name; NULL: the only one. NULL is returned when the call was refused. */
 const struct publisher_settings *api_named_publisher(struct api_call *call, const char *name);
 /* The same for a [postgres] section. */

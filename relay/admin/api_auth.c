@@ -2,6 +2,7 @@
 
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
+#include <pthread.h>
 #include <string.h>
 #include <strings.h>
 #include "cleanup.h"
@@ -17,13 +18,17 @@ struct digest {
 
 struct row {
 	struct digest digest;
-	unsigned role;
-	const struct config_sender *sender; /* NULL: the token may speak for every type */
+	struct api_caller *caller;
+};
+
+struct rows {
+	struct row *items;
+	int count;
 };
 
 struct api_auth {
-	struct row *rows;
-	int count;
+	pthread_mutex_t mutex;
+	struct rows rows; /* guarded by it */
 };
 
 static struct digest digest_of_token(const char *token)
@@ -36,25 +41,74 @@ static struct digest digest_of_token(const char *token)
 	return digest;
 }
 
-static void add_tokens(struct api_auth *auth, const struct config_list *tokens, unsigned role,
-    const struct config_sender *sender)
+/* --- callers --------------------------------------------------------------------------------- */
+
+static struct api_caller *caller_create(const struct config_token *token)
 {
-	auth->rows =
-	    xrealloc(auth->rows, (size_t)(auth->count + tokens->count + 1) * sizeof *auth->rows);
-	for (int i = 0; i < tokens->count; i++)
-		auth->rows[auth->count++] =
-		    (struct row){digest_of_token(tokens->items[i]), role, sender};
+	struct api_caller *caller = xcalloc(1, sizeof *caller);
+
+	atomic_init(&caller->holders, 1);
+	caller->roles = config_token_roles(token);
+	caller->token.name = xstrdup(token->name);
+	config_list_copy(&caller->token.publishers, &token->publishers);
+	config_list_copy(&caller->token.sections, &token->sections);
+	config_list_copy(&caller->token.types, &token->types);
+	return caller;
+}
+
+static struct api_caller *hold_caller(struct api_caller *caller)
+{
+	atomic_fetch_add(&caller->holders, 1);
+	return caller;
+}
+
+void api_caller_release(struct api_caller *caller)
+{
+	if (!caller || atomic_fetch_sub(&caller->holders, 1) > 1)
+		return;
+	config_list_finish(&caller->token.publishers);
+	config_list_finish(&caller->token.sections);
+	config_list_finish(&caller->token.types);
+	free(caller->token.name);
+	free(caller);
+}
+
+/* --- their tokens ---------------------------------------------------------------------------- */
+
+static void add_caller(struct rows *rows, const struct config_token *section)
+{
+	struct api_caller *caller = caller_create(section);
+
+	rows->items = xrealloc(
+	    rows->items, (size_t)(rows->count + section->tokens.count + 1) * sizeof *rows->items);
+	for (int i = 0; i < section->tokens.count; i++)
+		rows->items[rows->count++] =
+		    (struct row){digest_of_token(section->tokens.items[i]), hold_caller(caller)};
+	api_caller_release(caller);
+}
+
+static struct rows rows_of_config(const struct config *config)
+{
+	struct rows rows = {0};
+
+	for (int i = 0; i < config->token_count; i++)
+		add_caller(&rows, &config->tokens[i]);
+	return rows;
+}
+
+static void free_rows(struct rows *rows)
+{
+	for (int i = 0; i < rows->count; i++)
+		api_caller_release(rows->items[i].caller);
+	free(rows->items);
 }
 
 struct api_auth *api_auth_create(const struct config *config)
 {
 	struct api_auth *auth = xcalloc(1, sizeof *auth);
 
-	add_tokens(auth, &config->api.send_tokens, API_SEND, NULL);
-	add_tokens(auth, &config->api.read_tokens, API_READ, NULL);
-	add_tokens(auth, &config->api.operate_tokens, API_OPERATE, NULL);
-	for (int i = 0; i < config->sender_count; i++)
-		add_tokens(auth, &config->senders[i].tokens, API_SEND, &config->senders[i]);
+	pthread_mutex_init(&auth->mutex, NULL);
+	auth->rows = rows_of_config(config);
 	return auth;
 }
 
@@ -62,9 +116,23 @@ void api_auth_destroy(struct api_auth *auth)
 {
 	if (!auth)
 		return;
-	free(auth->rows);
+	free_rows(&auth->rows);
+	pthread_mutex_destroy(&auth->mutex);
 	free(auth);
 }
+
+void api_auth_reload(struct api_auth *auth, const struct config *config)
+{
+	struct rows fresh = rows_of_config(config), former;
+
+	pthread_mutex_lock(&auth->mutex);
+	former = auth->rows;
+	auth->rows = fresh;
+	pthread_mutex_unlock(&auth->mutex);
+	free_rows(&former);
+}
+
+/* --- a request ------------------------------------------------------------------------------- */
 
 /* The token behind "Bearer"; NULL: the header has another form. */
 static const char *token_in(const char *authorization)
@@ -84,24 +152,26 @@ bool api_auth_has_token(const char *authorization)
 	return token && *token;
 }
 
-struct api_rights api_auth_rights(const struct api_auth *auth, const char *authorization)
+struct api_caller *api_auth_find(struct api_auth *auth, const char *authorization)
 {
 	const char *token = token_in(authorization);
-	struct api_rights rights = {0};
+	struct api_caller *caller = NULL;
 	struct digest digest;
 
 	if (!token)
-		return rights;
+		return NULL;
 	digest = digest_of_token(token);
-	for (int i = 0; i < auth->count; i++) {
-		const struct row *row = &auth->rows[i];
-		/* Rows behind a match count too: a token may have several roles. */
-		bool same =
-		    CRYPTO_memcmp(digest.bytes, row->digest.bytes, sizeof digest.bytes) == 0;
 
-		rights.roles |= row->role & -(unsigned)same;
-		if (same && row->sender)
-			rights.sender = row->sender;
+	pthread_mutex_lock(&auth->mutex);
+	/* Rows behind the match count too, so that the time does not tell where it was. */
+	for (int i = 0; i < auth->rows.count; i++) {
+		const struct row *row = &auth->rows.items[i];
+
+		if (CRYPTO_memcmp(digest.bytes, row->digest.bytes, sizeof digest.bytes) == 0)
+			caller = row->caller;
 	}
-	return rights;
+	if (caller)
+		hold_caller(caller);
+	pthread_mutex_unlock(&auth->mutex);
+	return caller;
 }

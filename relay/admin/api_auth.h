@@ -1,25 +1,31 @@
 #pragma once
-/* Who may do what: bearer tokens and their roles. Internal to relay/admin. */
+/*
+ * Bearer tokens, and the roles and limits of their [token] sections. Internal to relay/admin. Any
+ * thread.
+ */
+#include <stdatomic.h>
 #include "config.h"
-
-enum api_role { API_SEND = 1, API_READ = 2, API_OPERATE = 4 };
 
 struct api_auth;
 
-/* The configuration outlives it. */
-struct api_auth *api_auth_create(const struct config *config);
-void api_auth_destroy(struct api_auth *auth); /* NULL is fine */
-
-struct api_rights {
-	unsigned roles;                     /* a sum of enum api_role; 0: no known token */
-	const struct config_sender *sender; /* that sends; NULL: it may speak for every type */
+/* A [token] section as of a request. Another configuration does not change it. */
+struct api_caller {
+	atomic_int holders;
+	unsigned roles;            /* a sum of enum config_role */
+	struct config_token token; /* its name and its scope, without its tokens */
 };
 
+struct api_auth *api_auth_create(const struct config *config);
+void api_auth_destroy(struct api_auth *auth); /* NULL is fine */
+/* From now on those of this configuration are the tokens. */
+void api_auth_reload(struct api_auth *auth, const struct config *config);
+
 /*
- * The rights of an Authorization header, or none without "Bearer" and a known token. Takes the same
- * time for every token, known or unknown.
+ * The caller with the token of an Authorization header; NULL without "Bearer" and a known token. It
+ * takes the same time for every token, known or unknown. To be given back by api_caller_release.
  */
-struct api_rights api_auth_rights(const struct api_auth *auth, const char *authorization);
+struct api_caller *api_auth_find(struct api_auth *auth, const char *authorization);
+void api_caller_release(struct api_caller *caller); /* NULL is fine */
 
 /* Does the header hold a token, right or wrong? */
 bool api_auth_has_token(const char *authorization);

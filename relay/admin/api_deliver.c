@@ -34,7 +34,8 @@ void api_deliver_list_begin(struct api_call *call)
 	for (int i = 0; i < config->deliver_count; i++) {
 		struct deliver *deliver = api_deliver(call->api, i);
 
-		if (deliver)
+		if (deliver &&
+		    config_token_has_section(&call->caller->token, config->delivers[i].name))
 			json_array_append_new(
 			    sections, section_json(config->delivers[i].name, deliver));
 	}
@@ -87,6 +88,7 @@ static void reload_rules(struct api_call *call, const struct order *order, struc
 		return api_refuse(call, 400, "bad_rules", "%s", err.message);
 	log_info("deliver_operated", {"verb", LOG_TEXT(order->verb)},
 	    {"section", LOG_TEXT(order->section)}, {"reason", LOG_TEXT(order->reason)},
+	    {"caller", LOG_TEXT(call->caller->token.name)},
 	    {"request", LOG_TEXT(call->request_id)});
 	api_answer(call, 200,
 	    json_pack("{s:s, s:i}", "section", order->section, "rules", section->rules.count));
@@ -97,31 +99,38 @@ static void obey_order(struct api_call *call, const struct order *order)
 	struct deliver *deliver = find_deliver_section(call, order->section);
 	bool pause = text_equal(order->verb, "pause");
 
+	if (!config_token_has_section(&call->caller->token, order->section))
+		return api_refuse_scope(call, "the section", order->section);
 	/* The section may run in another process: a pause applies to one process only. */
 	if (!deliver)
-		return api_refuse(
-		    call, 404, "not_found", "no such [deliver] section runs in this process");
+		return api_refuse(call, 404, "not_found",
+		    "no such [deliver] section runs in this process; send the order to the process "
+		    "that runs it");
 	if (text_equal(order->verb, "reload_rules"))
 		return reload_rules(call, order, deliver);
 	deliver_pause(deliver, pause);
 	log_info("deliver_operated", {"verb", LOG_TEXT(order->verb)},
 	    {"section", LOG_TEXT(order->section)}, {"reason", LOG_TEXT(order->reason)},
+	    {"caller", LOG_TEXT(call->caller->token.name)},
 	    {"request", LOG_TEXT(call->request_id)});
 	api_answer(call, 200, json_pack("{s:s, s:b}", "section", order->section, "paused", pause));
 }
 
 void api_deliver_operate_begin(struct api_call *call)
 {
-	struct order order = {0};
-	json_error_t why;
+	json_t *verb = NULL, *section = NULL, *reason = NULL;
+	const struct api_member members[] = {
+	    {"verb", 's', &verb}, {"section", 's', &section}, {"reason", 's', &reason}};
 	json_t *body = api_read_order(call);
+	struct order order;
 
 	if (!body)
 		return;
-	if (json_unpack_ex(body, &why, JSON_STRICT, "{s?:s, s?:s, s?:s}", "verb", &order.verb,
-		"section", &order.section, "reason", &order.reason) != 0)
-		api_refuse(call, 400, "bad_json", "%s", why.text);
-	else if (is_valid_order(call, &order))
-		obey_order(call, &order);
+	if (api_read_members(call, body, members, sizeof members / sizeof *members)) {
+		order = (struct order){
+		    json_string_value(verb), json_string_value(section), json_string_value(reason)};
+		if (is_valid_order(call, &order))
+			obey_order(call, &order);
+	}
 	json_decref(body);
 }

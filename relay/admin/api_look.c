@@ -42,10 +42,10 @@ static void refuse_failed_question(struct api_call *call)
 	    {"request", LOG_TEXT(call->request_id)}, {"error", LOG_TEXT(question->err.message)},
 	    {"consequence", LOG_TEXT("the request is answered with an error")});
 	if (question->err.kind == ERR_RETRY)
-		api_refuse(call, 503, "no_database", "the database does not answer now");
+		api_refuse(call, 503, "no_database", "the database does not answer now; try again");
 	else
 		api_refuse(call, 500, "database_error",
-		    "the database refused the question; the log says why");
+		    "the database refused the query; the log of the relay says why");
 }
 
 /* Passes the JSON of the database on unchanged: our own function made it. */
@@ -56,7 +56,7 @@ void api_look_finish(struct api_call *call)
 	if (!question->well)
 		refuse_failed_question(call);
 	else if (!question->json)
-		api_refuse(call, 404, "not_found", "nothing is known of this id");
+		api_refuse(call, 404, "not_found", "nothing is stored about this id, or no longer");
 	else
 		api_answer(call, 200, json_loads(question->json, 0, NULL));
 }
@@ -90,6 +90,8 @@ void api_show_begin(struct api_call *call)
 	if (!section)
 		return api_refuse(
 		    call, 404, "unknown_type", "no [lookback] section has this business type");
+	if (!config_token_has_type(&call->caller->token, section->name, type))
+		return api_refuse_scope(call, "the business type", type);
 	if (!is_utf8_text(slash + 1))
 		return api_refuse(call, 400, "bad_value", "the id is not UTF-8");
 	question = xcalloc(1, sizeof *question);
@@ -124,6 +126,20 @@ static const struct postgres_settings *only_postgres(const struct config *config
 	return found;
 }
 
+/* Without a name the request is about all sections and types. */
+static bool is_in_scope(
+    struct api_call *call, const struct config_lookback *found, const char *type)
+{
+	if (config_token_has_type(&call->caller->token, found ? found->name : NULL, type))
+		return true;
+	if (found)
+		api_refuse_scope(call, type ? "the business type" : "all of the section",
+		    type ? type : found->name);
+	else
+		api_refuse_scope(call, "all ids", "of the database: name a type or a section");
+	return false;
+}
+
 const struct postgres_settings *api_look_postgres(
     struct api_call *call, const char *type, const char *section)
 {
@@ -137,8 +153,10 @@ const struct postgres_settings *api_look_postgres(
 		if (!found)
 			api_refuse(call, 404, type ? "unknown_type" : "unknown_section",
 			    "no [lookback] section has this %s", type ? "business type" : "name");
-		return found ? found->postgres : NULL;
+		return found && is_in_scope(call, found, type) ? found->postgres : NULL;
 	}
+	if (!is_in_scope(call, NULL, NULL))
+		return NULL;
 	if (!postgres)
 		api_refuse(call, 400, "several_databases",
 		    "the [lookback] sections have several databases: name a type or a section");

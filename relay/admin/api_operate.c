@@ -1,4 +1,8 @@
-/* An operator's order about ids, carried out by outbox.lookback_operate. */
+/*
+ * An operator's order about ids, carried out by outbox.lookback_operate: [the order] reads and
+ * checks it and puts the question to the database, [the result] answers. api_read_order and
+ * api_read_members serve the orders of other files as well.
+ */
 #include <string.h>
 #include "api_look.h"
 #include "cleanup.h"
@@ -31,6 +35,11 @@ static bool read_verb(struct api_call *call, const struct order *order)
 	    !(text_equal(order->verb, "commit") || text_equal(order->verb, "rollback") ||
 		text_equal(order->verb, "retry")))
 		return refuse_bad_order(call, "verb is none of commit, rollback and retry");
+	if (!(call->caller->roles &
+		(text_equal(order->verb, "retry") ? ROLE_OPERATE : ROLE_DECIDE))) {
+		api_refuse_role(call);
+		return false;
+	}
 
 	length = order->reason ? strlen(order->reason) : 0;
 	if (length == 0 || length > MOST_REASON)
@@ -145,30 +154,74 @@ json_t *api_read_order(struct api_call *call)
 		return NULL;
 	}
 	body = json_loadb(text, call->body.length, JSON_REJECT_DUPLICATES, &why);
-	if (!body)
+	if (!body) {
 		api_refuse(call, 400, "bad_json", "%s", why.text);
+	} else if (!json_is_object(body)) {
+		api_refuse(call, 400, "bad_json", "the body is no JSON object");
+		json_decref(body);
+		body = NULL;
+	}
 	return body;
+}
+
+static const struct api_member *find_api_member(
+    const char *name, const struct api_member *members, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (text_equal(members[i].name, name))
+			return &members[i];
+	return NULL;
+}
+
+bool api_read_members(
+    struct api_call *call, const json_t *body, const struct api_member *members, size_t count)
+{
+	const struct api_member *member;
+	const char *name;
+	json_t *value;
+
+	json_object_foreach((json_t *)body, name, value)
+	{
+		member = find_api_member(name, members, count);
+		/* A misspelt member would have no effect, and its sender would not know. */
+		if (!member) {
+			api_refuse(call, 400, "unknown_field",
+			    "%.100s is no member of an order here", name);
+			return false;
+		}
+		if ((member->type == 's' && !json_is_string(value)) ||
+		    (member->type == 'b' && !json_is_boolean(value))) {
+			api_refuse(call, 400, "wrong_type", "%s is no %s", name,
+			    member->type == 's' ? "string" : "boolean");
+			return false;
+		}
+		*member->ret_value = value;
+	}
+	return true;
 }
 
 void api_operate_begin(struct api_call *call)
 {
-	struct order order = {0};
-	json_error_t why;
+	json_t *verb = NULL, *reason = NULL, *ids = NULL, *filter = NULL, *whole = NULL;
+	const struct api_member members[] = {{"verb", 's', &verb}, {"reason", 's', &reason},
+	    {"ids", 'o', &ids}, {"filter", 'o', &filter}, {"whole", 'b', &whole}};
 	json_t *body = api_read_order(call);
 	const struct postgres_settings *postgres;
+	struct order order;
 
 	if (!body)
 		return;
-	if (json_unpack_ex(body, &why, JSON_STRICT, "{s?:s, s?:s, s?:o, s?:o, s?:b}", "verb",
-		&order.verb, "reason", &order.reason, "ids", &order.ids, "filter", &order.filter,
-		"whole", &order.whole) != 0) {
-		api_refuse(call, 400, "bad_json", "%s", why.text);
-	} else if (read_verb(call, &order)) {
-		postgres = order.ids ? postgres_of_ids(call, order.ids)
-				     : postgres_of_filter(call, order.filter);
-		if (postgres)
-			ask_to_operate(call, postgres, &order);
-	}
+	if (!api_read_members(call, body, members, sizeof members / sizeof *members))
+		goto done;
+
+	order = (struct order){
+	    json_string_value(verb), json_string_value(reason), ids, filter, json_is_true(whole)};
+	if (!read_verb(call, &order))
+		goto done;
+	postgres = ids ? postgres_of_ids(call, ids) : postgres_of_filter(call, filter);
+	if (postgres)
+		ask_to_operate(call, postgres, &order);
+done:
 	json_decref(body);
 }
 
@@ -223,6 +276,7 @@ void api_operate_finish(struct api_call *call)
 	if (question->well)
 		log_info("lookback_operated", {"verb", LOG_TEXT(question->params[0])},
 		    {"reason", LOG_TEXT(question->params[2])}, {"result", LOG_TEXT(question->json)},
+		    {"caller", LOG_TEXT(call->caller->token.name)},
 		    {"request", LOG_TEXT(call->request_id)});
 	api_look_finish(call);
 }

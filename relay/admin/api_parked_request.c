@@ -19,7 +19,7 @@ enum { MOST_IDS = 1000, MOST_REASON = 500, SAMPLE = 10 };
 
 struct parked_order {
 	json_t *body;
-	const char *reason, *token; /* of the body; NULL: none */
+	json_t *publisher, *ids, *filter, *verb_word, *reason, *token; /* of the body; NULL: none */
 	enum parked_verb verb;
 	struct parked parked;
 	struct parked_request request;
@@ -41,41 +41,9 @@ static bool refuse_parked_order(struct api_call *call, const char *text)
 	return false;
 }
 
-/* A misspelt member would be ignored, and the call do another thing than its caller means. */
-static bool check_members(
-    struct api_call *call, const json_t *body, const char *const *names, int count)
-{
-	OWNED(text_finish) struct text known = {0};
-	const char *name;
-	json_t *value;
-
-	if (!json_is_object(body))
-		return refuse_parked_order(call, "the body is no JSON object");
-	for (int i = 0; i < count; i++)
-		text_addf(&known, "%s%s", i ? ", " : "", names[i]);
-
-	json_object_foreach((json_t *)body, name, value)
-	{
-		bool is_text = !text_equal(name, "ids") && !text_equal(name, "filter");
-		int place = 0;
-
-		while (place < count && !text_equal(names[place], name))
-			place++;
-		if (place < count && (!is_text || json_is_string(value)))
-			continue;
-		if (place < count)
-			api_refuse(call, 400, "bad_value", "%s is no text", name);
-		else
-			api_refuse(call, 400, "bad_value",
-			    "%.60s is no member of this body: it takes %s", name, known.data);
-		return false;
-	}
-	return true;
-}
-
 static bool read_preview_verb(struct api_call *call, struct parked_order *order)
 {
-	const char *verb = json_string_value(json_object_get(order->body, "verb"));
+	const char *verb = json_string_value(order->verb_word);
 
 	order->verb = text_equal(verb, "skip") ? PARKED_SKIP : PARKED_RETRY;
 	return text_equal(verb, "skip") || text_equal(verb, "retry") ||
@@ -84,10 +52,8 @@ static bool read_preview_verb(struct api_call *call, struct parked_order *order)
 
 static bool read_parked_reason(struct api_call *call, struct parked_order *order)
 {
-	size_t length;
+	size_t length = json_string_length(order->reason);
 
-	order->reason = json_string_value(json_object_get(order->body, "reason"));
-	length = order->reason ? strlen(order->reason) : 0;
 	return (length > 0 && length <= MOST_REASON) ||
 	       refuse_parked_order(call, "reason has 1 to 500 bytes, for the readers of the audit");
 }
@@ -106,8 +72,7 @@ static char *id_word(const json_t *id)
 static bool list_words(
     struct api_call *call, const struct parked_order *order, char **words, int *ret_count)
 {
-	const json_t *ids = json_object_get(order->body, "ids");
-	const json_t *filter = json_object_get(order->body, "filter");
+	const json_t *ids = order->ids, *filter = order->filter;
 	const char *name;
 	json_t *value;
 	size_t index;
@@ -156,19 +121,24 @@ static bool choose_by_body(struct api_call *call, struct parked_order *order)
 	return done;
 }
 
-/* The body is whole and its rows are chosen. */
-static bool read_parked_order(
-    struct api_call *call, struct parked_order *order, const char *const *names, int count)
+/* Reads the body, and chooses its rows. False: refused. */
+static bool read_parked_order(struct api_call *call, struct parked_order *order, bool is_preview)
 {
+	const struct api_member members[] = {{"publisher", 's', &order->publisher},
+	    {"ids", 'o', &order->ids}, {"filter", 'o', &order->filter},
+	    {"reason", 's', &order->reason},
+	    is_preview ? (struct api_member){"verb", 's', &order->verb_word}
+		       : (struct api_member){"token", 's', &order->token}};
 	const struct publisher_settings *publisher;
 
 	order->body = api_read_order(call);
-	if (!order->body || !check_members(call, order->body, names, count))
+	if (!order->body ||
+	    !api_read_members(call, order->body, members, sizeof members / sizeof *members))
 		return false;
-	publisher =
-	    api_named_publisher(call, json_string_value(json_object_get(order->body, "publisher")));
+	publisher = api_named_publisher(call, json_string_value(order->publisher));
 	if (!publisher)
 		return false;
+
 	parked_init(&order->parked, publisher);
 	if (!choose_by_body(call, order))
 		return false;
@@ -257,7 +227,7 @@ static void add_preview_token(
 	preview.until_s = clock_wall_us() / 1000000 + PREVIEW_VALID_S;
 	preview.at_us = order->request.at_us;
 	preview.count = order->request.addressed;
-	preview_key(api_config(call->api), key);
+	api_preview_key(call->api, key);
 	preview_token_write(key, &preview, token);
 	moment_format(preview.until_s * 1000000, expires);
 	json_object_set_new(answer, "token", json_string(token));
@@ -288,24 +258,15 @@ static void run_parked_preview(struct api_call *call, struct api_worker *worker)
 
 void api_parked_preview_begin(struct api_call *call)
 {
-	static const char *const names[] = {"publisher", "ids", "filter", "verb", "reason"};
 	struct parked_order *order = xcalloc(1, sizeof *order);
 
 	call->work = order;
-	if (api_arguments_check(call, NULL, 0) &&
-	    read_parked_order(call, order, names, sizeof names / sizeof *names) &&
+	if (api_arguments_check(call, NULL, 0) && read_parked_order(call, order, true) &&
 	    read_preview_verb(call, order))
 		api_worker_run(call, run_parked_preview);
 }
 
 /* --- the request ----------------------------------------------------------------------------- */
-
-/* Tokens have no names yet. */
-static const char *caller_of(const struct api_call *call)
-{
-	(void)call;
-	return "api";
-}
 
 static bool recount_parked_order(struct pg *pg, void *context, struct err *err)
 {
@@ -331,7 +292,8 @@ static bool note_parked_order(struct pg *pg, void *context, struct err *err)
 	bool done;
 
 	order->parked.pg = pg;
-	done = parked_request_note(&order->request, order->reason, noting->caller, err);
+	done = parked_request_note(
+	    &order->request, json_string_value(order->reason), noting->caller, err);
 	order->is_busy = !done && text_equal(pg_sqlstate(pg), "OR002");
 	order->parked.pg = NULL;
 	return done;
@@ -345,16 +307,15 @@ static bool check_preview(struct api_call *call, struct parked_order *order)
 	struct refusal refusal;
 
 	order->shown = -1;
-	order->token = json_string_value(json_object_get(order->body, "token"));
 	if (!order->token && order->parked.id_count > 0)
 		return true;
 	if (!order->token)
 		return refuse_parked_order(call,
 		    "a filter needs the token of a preview: post it to /v1/parked/preview first");
 
-	preview_key(api_config(call->api), key);
-	if (!preview_token_check(
-		key, order->token, &preview, clock_wall_us() / 1000000, &refusal)) {
+	api_preview_key(call->api, key);
+	if (!preview_token_check(key, json_string_value(order->token), &preview,
+		clock_wall_us() / 1000000, &refusal)) {
 		api_refuse(call, 409, refusal.code, "%s", refusal.text);
 		return false;
 	}
@@ -368,7 +329,7 @@ static void run_parked_request(struct api_call *call, struct api_worker *worker)
 	struct parked_order *order = call->work;
 	const struct postgres_settings *postgres = order->parked.publisher->postgres;
 	struct parked_request *request = &order->request;
-	struct noting noting = {order, caller_of(call)};
+	struct noting noting = {order, call->caller->token.name};
 	struct err err;
 
 	if (!api_worker_query(worker, postgres, recount_parked_order, order, &err) ||
@@ -388,8 +349,9 @@ static void run_parked_request(struct api_call *call, struct api_worker *worker)
 
 	log_info("parked_operated", {"verb", LOG_TEXT(request->word)},
 	    {"publisher", LOG_TEXT(order->parked.publisher->name)},
-	    {"caller", LOG_TEXT(noting.caller)}, {"reason", LOG_TEXT(order->reason)},
-	    {"audit", LOG_INT(request->id)}, {"request", LOG_TEXT(call->request_id)});
+	    {"caller", LOG_TEXT(noting.caller)},
+	    {"reason", LOG_TEXT(json_string_value(order->reason))}, {"audit", LOG_INT(request->id)},
+	    {"request", LOG_TEXT(call->request_id)});
 	api_answer(call, 202,
 	    json_pack("{s:s, s:s, s:o, s:b, s:o}", "publisher", order->parked.publisher->name,
 		"verb", request->word, "count", json_sprintf("%" PRId64, request->addressed),
@@ -398,13 +360,11 @@ static void run_parked_request(struct api_call *call, struct api_worker *worker)
 
 static void begin_parked_request(struct api_call *call, enum parked_verb verb)
 {
-	static const char *const names[] = {"publisher", "ids", "filter", "reason", "token"};
 	struct parked_order *order = xcalloc(1, sizeof *order);
 
 	call->work = order;
 	order->verb = verb;
-	if (api_arguments_check(call, NULL, 0) &&
-	    read_parked_order(call, order, names, sizeof names / sizeof *names) &&
+	if (api_arguments_check(call, NULL, 0) && read_parked_order(call, order, false) &&
 	    read_parked_reason(call, order) && check_preview(call, order))
 		api_worker_run(call, run_parked_request);
 }

@@ -6,8 +6,10 @@
 #include "api.h"
 #include "api_auth.h"
 #include "api_database.h"
+#include "api_problem.h"
 #include "api_sender.h"
 #include "metrics.h"
+#include "preview_token.h"
 #include "route.h"
 
 /* An answer comes within this time after the whole request has arrived. */
@@ -18,7 +20,7 @@ struct api_call;
 struct api_verb {
 	const char *name; /* in metrics and logs */
 	const char *method, *path;
-	unsigned roles;      /* one of them is needed */
+	unsigned roles;      /* one of these is needed: a sum of enum config_role */
 	enum lookback_op op; /* of those that send */
 	/*
 	 * Called with the whole request: answers (api_answer, api_refuse), or calls api_wait and
@@ -45,6 +47,14 @@ void api_operate_finish(struct api_call *call);
  * The body of an order, whose size in memory is bounded; NULL: the call was refused and answered.
  */
 json_t *api_read_order(struct api_call *call);
+struct api_member {
+	const char *name;
+	char type;          /* 's' string, 'b' boolean, 'o' any; the caller looks closer */
+	json_t **ret_value; /* the body's own; left alone if the body has no such member */
+};
+/* The members of an order. False: it has another one, or one of another type; refused. */
+bool api_read_members(
+    struct api_call *call, const json_t *body, const struct api_member *members, size_t count);
 
 /* api_deliver.c; they answer at once */
 void api_deliver_list_begin(struct api_call *call);
@@ -68,9 +78,9 @@ void api_audit_forget(struct api_call *call);
 struct api_call {
 	struct api *api;
 	struct MHD_Connection *connection;
-	const struct api_verb *verb;        /* NULL: there is no such path */
-	char *rest;                         /* the decoded path behind the verb; may be "" */
-	const struct config_sender *sender; /* of its token; NULL: for every type */
+	const struct api_verb *verb; /* NULL: there is no such path */
+	char *rest;                  /* the decoded path behind the verb; may be "" */
+	struct api_caller *caller;   /* NULL: the request was refused without one */
 	char request_id[65];
 	int64_t begun_us;
 	struct text body;
@@ -96,17 +106,19 @@ struct api_sender *api_sender_of(const struct api *api, const struct kafka_setti
 struct api_database *api_database_of(
     const struct api *api, const struct postgres_settings *postgres);
 struct api_workers *api_workers_of(const struct api *api); /* api_worker.h */
+void api_preview_key(struct api *api, unsigned char ret_key[PREVIEW_KEY]);
 
 /* NULL: the section does not run in this process. */
 struct deliver *api_deliver(const struct api *api, int place);
 
-/* Takes the value over. */
+/* Takes the value over; from the status 400 on, it is a problem document. */
 void api_answer(struct api_call *call, unsigned status, json_t *value);
-/* {"code", "error"} */
+/* Answers with a problem document; code is one of api_problem.c, the text is its detail. */
 void api_refuse(struct api_call *call, unsigned status, const char *code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* Text that may have been cut within a character. */
-json_t *api_text(const char *text);
+/* 403: the caller has no role for the request, or not for this section, publisher or type. */
+void api_refuse_role(struct api_call *call);
+void api_refuse_scope(struct api_call *call, const char *what, const char *name);
 
 /* The call rests until any threads have called api_part_done `parts` times. */
 void api_wait(struct api_call *call, int parts);

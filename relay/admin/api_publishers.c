@@ -63,18 +63,22 @@ static json_t *publisher_json(
 
 /* The list of parked rows has every publisher; without it, only those with shards are known. */
 static void add_publishers(
-    json_t *list, const struct config *config, const struct status_postgres *database)
+    const struct api_call *call, json_t *list, const struct status_postgres *database)
 {
+	const struct config *config = api_config(call->api);
 	const char *last = "";
 
-	for (int i = 0; i < database->parked_count; i++)
-		json_array_append_new(
-		    list, publisher_json(config, database, database->parked[i].publisher));
+	for (int i = 0; i < database->parked_count; i++) {
+		const char *name = database->parked[i].publisher;
+
+		if (api_may_see_publisher(call, name))
+			json_array_append_new(list, publisher_json(config, database, name));
+	}
 	for (int i = 0; !database->parked && i < database->shard_count; i++) {
 		const char *name = database->shards[i].publisher;
 
 		/* the shards are sorted by publisher */
-		if (!text_equal(name, last))
+		if (!text_equal(name, last) && api_may_see_publisher(call, name))
 			json_array_append_new(list, publisher_json(config, database, name));
 		last = name;
 	}
@@ -117,7 +121,7 @@ static void run_publishers(struct api_call *call, struct api_worker *worker)
 
 		answered += done;
 		if (done)
-			add_publishers(publishers, config, &database);
+			add_publishers(call, publishers, &database);
 		else
 			api_log_database_error(call, &err);
 		json_array_append_new(databases,

@@ -62,9 +62,8 @@ static void refuse_item(struct item *item, const char *code, const char *error)
 static void refuse_taken(struct item *item)
 {
 	refuse_item(item, "id_taken",
-	    "another message was prepared with this business type and id before; the same id is "
-	    "for the "
-	    "same message only");
+	    "another message was prepared with this business type and id before; give each "
+	    "message an id of its own");
 }
 
 /* --- one message ----------------------------------------------------------------------------- */
@@ -90,12 +89,13 @@ static char *copy_member_text(const char *text, size_t length, size_t *ret_lengt
 static bool agrees_with_verb(
     const struct api_call *call, const struct lookback_request *request, struct item *item)
 {
-	char text[100];
+	char text[200];
 
 	if (request->op == call->verb->op)
 		return true;
-	snprintf(text, sizeof text, "op is %s in a request to %s", lookback_op_names[request->op],
-	    call->verb->name);
+	snprintf(text, sizeof text,
+	    "op is %s in a request to %s; leave it out, or use the path of the op",
+	    lookback_op_names[request->op], call->verb->name);
 	refuse_item(item, "op_mismatch", text);
 	return false;
 }
@@ -108,16 +108,19 @@ static bool fits_tables(const struct api_call *call, const struct lookback_reque
     const struct config_lookback *section, struct item *item)
 {
 	int64_t most = api_database_payload_most(api_database_of(call->api, section->postgres));
-	char text[100];
+	char text[200];
 
 	if (request->op != LOOKBACK_PREPARE ||
 	    (most >= 0 && request->payload.length <= (size_t)most))
 		return true;
 	if (most < 0) {
-		refuse_item(item, "no_database", "the database has not said yet what it takes");
+		refuse_item(item, "no_database",
+		    "the relay does not know the longest payload of the tables yet; try again");
 		return false;
 	}
-	snprintf(text, sizeof text, "the payload has %zu bytes, and the tables take %" PRId64,
+	snprintf(text, sizeof text,
+	    "the payload has %zu bytes, and the tables take %" PRId64
+	    "; migrate up --max-message-bytes raises this limit",
 	    request->payload.length, most);
 	refuse_item(item, "payload_too_large", text);
 	return false;
@@ -130,11 +133,11 @@ static bool judge_request(
 	    route_section(api_route(call->api), request->biz_type);
 	struct refusal refusal;
 
-	/* first: a sender without a right to the type learns nothing of its rules */
-	if (section && call->sender &&
-	    !config_sender_speaks_for(call->sender, section, request->biz_type)) {
+	/* first: a caller without a right to the type learns nothing of its rules */
+	if (section &&
+	    !config_token_has_type(&call->caller->token, section->name, request->biz_type)) {
 		refusal_set(&refusal, "out_of_scope",
-		    "[sender \"%s\"] does not speak for the business type %s", call->sender->name,
+		    "[token \"%s\"] is not for the business type %s", call->caller->token.name,
 		    request->biz_type);
 		refuse_item(item, refusal.code, refusal.text);
 		return false;
@@ -476,25 +479,11 @@ void api_send_begin(struct api_call *call)
 
 static unsigned status_of(const struct item *item)
 {
-	static const struct {
-		const char *code;
-		unsigned status;
-	} others[] = {{"no_acknowledgement", 503}, {"no_topic", 503}, {"no_database", 503},
-	    {"too_large", 413}, {"payload_too_large", 413}, {"out_of_scope", 403},
-	    {"id_taken", 409}};
-
-	if (!item->code)
-		return 202;
-	for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-		if (text_equal(others[i].code, item->code))
-			return others[i].status;
-	return 400;
+	return item->code ? api_problem_status(item->code) : 202;
 }
 
-static json_t *json_of_item(const struct item *item)
+static json_t *json_of_acknowledged(const struct item *item)
 {
-	if (item->code)
-		return json_pack("{s:s, s:o}", "code", item->code, "error", api_text(item->error));
 	return json_pack("{s:s, s:i, s:I}", "topic", item->topic, "partition", item->partition,
 	    "offset", (json_int_t)item->offset);
 }
@@ -521,29 +510,46 @@ static unsigned status_of_all(const struct work *work)
 	return status;
 }
 
-static json_t *results_of(const struct work *work)
+static json_t *json_of_result(const struct item *item)
 {
+	unsigned status = status_of(item);
+	json_t *result;
+
+	if (item->code)
+		return api_problem(item->code, status, item->error, NULL);
+	result = json_of_acknowledged(item);
+	json_object_set_new(result, "status", json_integer((json_int_t)status));
+	return result;
+}
+
+static void answer_batch(struct api_call *call)
+{
+	const struct work *work = call->work;
+	unsigned status = status_of_all(work);
+	json_t *answer =
+	    status < 400 ? json_object()
+			 : api_problem("batch_refused", status,
+			       "each message was refused; its result says why", call->request_id);
 	json_t *results = json_array();
 
-	for (int i = 0; i < work->count; i++) {
-		json_t *result = json_of_item(&work->items[i]);
-
-		json_object_set_new(
-		    result, "status", json_integer((json_int_t)status_of(&work->items[i])));
-		json_array_append_new(results, result);
-	}
-	return json_pack("{s:o}", "results", results);
+	for (int i = 0; i < work->count; i++)
+		json_array_append_new(results, json_of_result(&work->items[i]));
+	json_object_set_new(answer, "results", results);
+	api_answer(call, status, answer);
 }
 
 void api_send_finish(struct api_call *call)
 {
 	const struct work *work = call->work;
+	const struct item *first = &work->items[0];
 
 	count_items(call, work);
 	if (work->is_batch)
-		api_answer(call, status_of_all(work), results_of(work));
+		answer_batch(call);
+	else if (first->code)
+		api_refuse(call, status_of(first), first->code, "%s", first->error);
 	else
-		api_answer(call, status_of(&work->items[0]), json_of_item(&work->items[0]));
+		api_answer(call, status_of(first), json_of_acknowledged(first));
 }
 
 void api_send_forget(struct api_call *call)

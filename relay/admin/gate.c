@@ -24,6 +24,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 #include <utlist.h>
+#include "api_problem.h"
 #include "cleanup.h"
 #include "clock.h"
 #include "gate_peers.h"
@@ -40,6 +41,7 @@ enum {
 	LEAST_CONNECTIONS = 16,
 	MOST_UNREAD = 64 << 20, /* bytes of answers that clients have not read */
 	LEAVE_MS = 5000,
+	LEAVE_TLS_MS = 10000, /* the client reads what is left of its answer in this time */
 	TICK_MS = 100,
 	SWEEP_MS = 1000,
 	TURN_EVENTS = 64,
@@ -235,7 +237,23 @@ static void begin_leaving(struct guest *guest)
 	drop_rest(guest);
 }
 
-/* Only before it was handed over. The texts are ours, and need no escapes. */
+/* The caller frees. No request has an id yet, so the problem has no instance. */
+static char *refusal_body(const struct gate_settings *settings, unsigned status, const char *why)
+{
+	json_t *problem;
+	char *text, *body;
+
+	if (!settings->says_problems)
+		return xformat("%s\n", why);
+	problem = api_problem(status == 503 ? "busy" : "bad_request", status, why, NULL);
+	text = json_dumps(problem, JSON_COMPACT);
+	body = xformat("%s\n", text);
+	free(text);
+	json_decref(problem);
+	return body;
+}
+
+/* Only before it was handed over. */
 static void refuse_guest(struct guest *guest, unsigned status, const char *reason, const char *why)
 {
 	const struct gate_settings *settings = &guest->gate->settings;
@@ -244,13 +262,11 @@ static void refuse_guest(struct guest *guest, unsigned status, const char *reaso
 			     : status == 413 ? "Content Too Large"
 			     : status == 431 ? "Request Header Fields Too Large"
 					     : "Service Unavailable";
-	owned_text char *body =
-	    xformat(settings->says_json ? "{\"code\":\"%s\",\"error\":\"%s\"}\n" : "%s%s\n",
-		settings->says_json ? (status == 503 ? "busy" : "bad_request") : "", why);
+	owned_text char *body = refusal_body(settings, status, why);
 	owned_text char *answer =
 	    xformat("HTTP/1.1 %u %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n"
 		    "Cache-Control: no-store\r\n%sConnection: close\r\n\r\n%s",
-		status, phrase, settings->says_json ? "application/json" : "text/plain",
+		status, phrase, settings->says_problems ? API_PROBLEM_MEDIA_TYPE : "text/plain",
 		strlen(body), status == 503 ? "Retry-After: 1\r\n" : "", body);
 
 	count_refused(guest->gate, reason);
@@ -334,7 +350,7 @@ static void hand_guest_over(struct guest *guest)
 	struct guest *stale;
 
 	if (copy < 0)
-		return refuse_guest(guest, 503, "full", "too many connections");
+		return refuse_guest(guest, 503, "full", "too many connections; try again");
 	HASH_FIND_INT(gate->served, &copy, stale);
 	if (stale)
 		forget_server(stale);
@@ -489,6 +505,13 @@ static void open_guest(struct gate *gate, int fd, const struct guest *like)
 	read_guest_head(guest, false);
 }
 
+/* A connection of ours makes room, or the next tick tries again. */
+static void lack_files(struct gate *gate)
+{
+	(void)evict_idlest_guest(gate, NULL);
+	gate->lacks_files = true;
+}
+
 /* False: no more connections now. */
 static bool accept_one(struct gate *gate)
 {
@@ -498,9 +521,7 @@ static bool accept_one(struct gate *gate)
 	    SOCK_NONBLOCK | SOCK_CLOEXEC);
 
 	if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
-		/* A connection of ours makes room, or the next tick tries again. */
-		(void)evict_idlest_guest(gate, NULL);
-		gate->lacks_files = true;
+		lack_files(gate);
 		return false;
 	}
 	/* The client left before it was accepted; any other error waits for the next turn. */
@@ -510,8 +531,11 @@ static bool accept_one(struct gate *gate)
 		like.own = (struct sockaddr_storage){0};
 	if (gate->tls)
 		fd = tls_front_add(gate->tls, fd);
-	if (fd < 0)
-		return true;
+	if (fd < 0) {
+		count_refused(gate, "full");
+		lack_files(gate);
+		return false;
+	}
 	like.peer = peer_find(&gate->peers, &like.from);
 	make_room_for_guest(gate, like.peer);
 	open_guest(gate, fd, &like);
@@ -520,11 +544,13 @@ static bool accept_one(struct gate *gate)
 
 /*
  * While every place has a request at work, callers wait in the kernel's queue: their turn comes.
- * Connections that are cut keep their files until libmicrohttpd has let go of them.
+ * Connections that are cut keep their files until libmicrohttpd has let go of them, and those of
+ * TLS until its thread has noticed.
  */
 static bool has_places(const struct gate *gate)
 {
 	return !gate->lacks_files && gate->all < gate->most + gate->most / 4 &&
+	       (!gate->tls || tls_front_count(gate->tls) < 2 * gate->most) &&
 	       (gate->count < gate->most || find_idlest(gate, NULL));
 }
 
@@ -818,13 +844,13 @@ static bool start_gate_threads(struct gate *gate)
 }
 
 /*
- * A connection takes two files, four with TLS; three quarters are for Kafka, Postgres and the other
- * listener.
+ * A connection takes two files, with TLS four, and up to six while others leave; three
+ * quarters are for Kafka, Postgres and the other listener.
  */
 static int most_connections(int wanted, bool has_tls)
 {
 	struct rlimit limit;
-	int most = wanted, share = has_tls ? 16 : 8;
+	int most = wanted, share = has_tls ? 24 : 8;
 
 	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur / share < (rlim_t)wanted)
 		most = (int)(limit.rlim_cur / share);
@@ -858,8 +884,11 @@ static void make_series(struct gate *gate)
 static bool start_tls(struct gate *gate, struct err *err)
 {
 	const struct gate_settings *settings = &gate->settings;
-	const struct tls_front_settings tls = {
-	    settings->section, settings->tls_certificate, settings->tls_key};
+	const struct tls_front_settings tls = {.section = settings->section,
+	    .certificate = settings->tls_certificate,
+	    .key = settings->tls_key,
+	    .leaving = gate->most / 2,
+	    .leave_ms = LEAVE_TLS_MS};
 
 	if (!settings->tls_certificate[0])
 		return true;

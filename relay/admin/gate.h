@@ -35,7 +35,7 @@ struct gate_settings {
 	int64_t answer_ms;  /* for the client to read the answer */
 	int64_t discards;   /* maximum bytes behind a refused head that are read and dropped */
 	bool takes_bodies;  /* else a request with a body is refused */
-	bool says_json;     /* refusals are {"code", "error"}; else text */
+	bool says_problems; /* refusals are problem documents (api_problem.h); else text */
 	/* libmicrohttpd's callbacks, each by the thread of its server, and their context */
 	MHD_AccessHandlerCallback on_request;
 	MHD_RequestCompletedCallback on_completed; /* NULL: none */

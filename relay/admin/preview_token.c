@@ -17,26 +17,22 @@ static int compare_tokens(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static int add_all_tokens(const char **all, int count, const struct config_list *tokens)
-{
-	for (int i = 0; i < tokens->count; i++)
-		all[count++] = tokens->items[i];
-	return count;
-}
-
 void preview_key(const struct config *config, unsigned char ret_key[PREVIEW_KEY])
 {
-	const struct config_api *api = &config->api;
-	int most = api->send_tokens.count + api->read_tokens.count + api->operate_tokens.count;
-	const char **all = xcalloc((size_t)most + 1, sizeof *all);
 	OWNED(text_finish) struct text joined = {0};
+	const char **all;
 	int count = 0;
 
-	count = add_all_tokens(all, count, &api->send_tokens);
-	count = add_all_tokens(all, count, &api->read_tokens);
-	count = add_all_tokens(all, count, &api->operate_tokens);
+	for (int i = 0; i < config->token_count; i++)
+		count += config->tokens[i].tokens.count;
+	all = xcalloc((size_t)count + 1, sizeof *all);
+	count = 0;
+	for (int i = 0; i < config->token_count; i++)
+		for (int k = 0; k < config->tokens[i].tokens.count; k++)
+			all[count++] = config->tokens[i].tokens.items[k];
 	/* processes may list them in another order */
 	qsort(all, (size_t)count, sizeof *all, compare_tokens);
+
 	/* the first line keeps the key apart from the digests by which tokens are compared */
 	text_add(&joined, "outbox-relay preview\n");
 	for (int i = 0; i < count; i++)

@@ -15,8 +15,10 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509err.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -29,8 +31,8 @@
 
 enum {
 	MOST_WAITING = 64 << 10, /* bytes that one side has not taken yet: the other side waits */
-	LEAVE_S = 10,            /* for a client to read the rest of its answer and to close */
-	END_S = 2,               /* the same, at the end of the process */
+	END_S = 2,               /* for clients to leave at the end of the process */
+	PAUSE_S = 1,             /* between two looks at a gate of which nothing is read */
 	LOOK_MS = 1000,          /* between two looks at the files */
 };
 
@@ -43,7 +45,8 @@ struct file_mark {
 };
 
 struct tls_front {
-	char *section, *certificate, *key;
+	struct tls_front_settings settings; /* its texts are the front's own */
+	atomic_int count;                   /* of clients whose descriptor is open */
 	int newcomers[2]; /* a pipe of struct newcomer; closed for writing: the thread ends */
 	pthread_t thread;
 	bool runs;
@@ -56,6 +59,9 @@ struct tls_front {
 	int64_t looked_at;
 	bool files_failed; /* told in the log */
 	struct session *sessions;
+	struct session *leaving; /* those with a leave_over: they have settings.leave_ms */
+	int leaving_count;
+	bool ends;
 };
 
 struct newcomer {
@@ -65,9 +71,8 @@ struct newcomer {
 struct session {
 	struct tls_front *front;
 	struct bufferevent *secure, *plain; /* plain NULL: the gate has closed its side */
-	struct event
-	    *gate_closed; /* the gate has closed its side, whether its bytes were read or not */
-	struct event *leave_over; /* NULL: it has not */
+	struct event *pause;                /* looks at the gate while nothing is read from it */
+	struct event *leave_over; /* NULL: the gate has not closed its side, as far as we know */
 	struct session *prev, *next;
 };
 
@@ -79,17 +84,51 @@ static const char *tls_reason(void)
 	unsigned long error = ERR_peek_last_error();
 	const char *reason = ERR_reason_error_string(error);
 
-	/* OpenSSL compares a key with the certificate when it reads the key. */
-	if (ERR_GET_LIB(error) == ERR_LIB_X509 &&
-	    ERR_GET_REASON(error) == X509_R_KEY_VALUES_MISMATCH)
+	/*
+	 * OpenSSL compares a key with the certificate when it reads the key; one of another kind
+	 * only on request.
+	 */
+	if ((ERR_GET_LIB(error) == ERR_LIB_X509 &&
+		ERR_GET_REASON(error) == X509_R_KEY_VALUES_MISMATCH) ||
+	    (ERR_GET_LIB(error) == ERR_LIB_SSL &&
+		ERR_GET_REASON(error) == SSL_R_NO_CERTIFICATE_ASSIGNED))
 		return "it is not the key of tls_certificate";
 	return reason ? reason : "it is no such file in PEM";
+}
+
+/* Without it OpenSSL would ask for the password on the terminal, also in a thread of the relay. */
+static int refuse_tls_password(char *password, int size, int writes, void *context)
+{
+	bool *is_wanted = context;
+
+	(void)password;
+	(void)size;
+	(void)writes;
+	if (is_wanted)
+		*is_wanted = true;
+	return -1;
 }
 
 static bool refuse_tls_file(const struct tls_front_settings *settings, const char *key,
     const char *path, const char *why, struct err *err)
 {
 	return err_set(err, ERR_CONFIG, "[%s] %s = %.300s: %s", settings->section, key, path, why);
+}
+
+static bool load_tls_key(
+    SSL_CTX *context, const struct tls_front_settings *settings, struct err *err)
+{
+	bool wants_password = false, good;
+
+	SSL_CTX_set_default_passwd_cb_userdata(context, &wants_password);
+	good = SSL_CTX_use_PrivateKey_file(context, settings->key, SSL_FILETYPE_PEM) == 1 &&
+	       SSL_CTX_check_private_key(context) == 1;
+	SSL_CTX_set_default_passwd_cb_userdata(context, NULL);
+	return good || refuse_tls_file(settings, "tls_key", settings->key,
+			   wants_password ? "a password protects it; write it without one, with: "
+					    "openssl pkey"
+					  : tls_reason(),
+			   err);
 }
 
 static bool load_tls_files(
@@ -104,8 +143,7 @@ static bool load_tls_files(
 	if (SSL_CTX_use_certificate_chain_file(context, settings->certificate) != 1)
 		return refuse_tls_file(
 		    settings, "tls_certificate", settings->certificate, tls_reason(), err);
-	return SSL_CTX_use_PrivateKey_file(context, settings->key, SSL_FILETYPE_PEM) == 1 ||
-	       refuse_tls_file(settings, "tls_key", settings->key, tls_reason(), err);
+	return load_tls_key(context, settings, err);
 }
 
 static SSL_CTX *new_tls_context(const struct tls_front_settings *settings, struct err *err)
@@ -119,6 +157,7 @@ static SSL_CTX *new_tls_context(const struct tls_front_settings *settings, struc
 	SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
 	SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_IGNORE_UNEXPECTED_EOF);
 	SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS);
+	SSL_CTX_set_default_passwd_cb(context, refuse_tls_password);
 	if (load_tls_files(context, settings, err))
 		return context;
 	SSL_CTX_free(context);
@@ -156,16 +195,9 @@ static bool is_same_file(struct file_mark *mark, const char *path)
 
 static bool are_same_files(struct tls_front *front)
 {
-	bool same = is_same_file(&front->certificate_mark, front->certificate);
+	bool same = is_same_file(&front->certificate_mark, front->settings.certificate);
 
-	return is_same_file(&front->key_mark, front->key) && same;
-}
-
-static SSL_CTX *load_tls_context(const struct tls_front *front, struct err *err)
-{
-	const struct tls_front_settings settings = {front->section, front->certificate, front->key};
-
-	return new_tls_context(&settings, err);
+	return is_same_file(&front->key_mark, front->settings.key) && same;
 }
 
 /* Files that failed are tried again with each look: the second of them may come at any time. */
@@ -180,13 +212,13 @@ static void look_at_tls_files(struct tls_front *front)
 	front->looked_at = now;
 	if (are_same_files(front) && !front->files_failed)
 		return;
-	context = load_tls_context(front, &err);
+	context = new_tls_context(&front->settings, &err);
 	if (context) {
 		SSL_CTX_free(front->context);
 		front->context = context;
-		log_info("certificate_changed", {"section", LOG_TEXT(front->section)});
+		log_info("certificate_changed", {"section", LOG_TEXT(front->settings.section)});
 	} else if (!front->files_failed) {
-		log_warn("certificate_refused", {"section", LOG_TEXT(front->section)},
+		log_warn("certificate_refused", {"section", LOG_TEXT(front->settings.section)},
 		    {"error", LOG_TEXT(err.message)},
 		    {"consequence", LOG_TEXT("clients get the certificate that was read before")});
 	}
@@ -195,17 +227,32 @@ static void look_at_tls_files(struct tls_front *front)
 
 /* --- sessions ------------------------------------------------------------------------------- */
 
+static void end_if_empty(struct tls_front *front)
+{
+	if (front->ends && !front->sessions && !front->leaving)
+		event_base_loopexit(front->base, NULL);
+}
+
 static void free_session(struct session *session)
 {
-	DL_DELETE(session->front->sessions, session);
-	if (session->gate_closed)
-		event_free(session->gate_closed);
-	if (session->leave_over)
+	struct tls_front *front = session->front;
+
+	if (session->leave_over) {
+		DL_DELETE(front->leaving, session);
+		front->leaving_count--;
 		event_free(session->leave_over);
+	} else {
+		DL_DELETE(front->sessions, session);
+	}
+	if (session->pause)
+		event_free(session->pause);
 	bufferevent_free(session->secure);
 	if (session->plain)
 		bufferevent_free(session->plain);
 	free(session);
+
+	atomic_fetch_sub(&front->count, 1);
+	end_if_empty(front);
 }
 
 /* Writes to one side what the other side has sent. Stops reading while too many bytes wait. */
@@ -221,6 +268,9 @@ static void end_secure(struct session *session)
 {
 	SSL *ssl = bufferevent_openssl_get_ssl(session->secure);
 
+	/* A second call would read what the client still sends, and fail at it. */
+	if (SSL_get_shutdown(ssl) & SSL_SENT_SHUTDOWN)
+		return;
 	(void)SSL_shutdown(ssl);
 	shutdown(bufferevent_getfd(session->secure), SHUT_WR);
 }
@@ -238,9 +288,12 @@ static void on_secure_read(struct bufferevent *secure, void *context)
 
 static void on_plain_read(struct bufferevent *plain, void *context)
 {
+	static const struct timeval pause = {.tv_sec = PAUSE_S};
 	struct session *session = context;
 
 	pass_on(plain, session->secure);
+	if (!(bufferevent_get_enabled(plain) & EV_READ) && event_add(session->pause, &pause) != 0)
+		free_session(session);
 }
 
 /* Half of the bytes, or all, have gone out. */
@@ -248,10 +301,12 @@ static void on_secure_written(struct bufferevent *secure, void *context)
 {
 	struct session *session = context;
 
-	if (session->plain)
+	if (session->plain) {
 		bufferevent_enable(session->plain, EV_READ);
-	else if (evbuffer_get_length(bufferevent_get_output(secure)) == 0)
+		event_del(session->pause);
+	} else if (evbuffer_get_length(bufferevent_get_output(secure)) == 0) {
 		end_secure(session);
+	}
 }
 
 static void on_plain_written(struct bufferevent *plain, void *context)
@@ -277,26 +332,47 @@ static void on_leave_over(evutil_socket_t fd, short what, void *context)
 	free_session(context);
 }
 
-/* From now on the client has LEAVE_S. False: the session is gone. */
-static bool limit_leave(struct session *session)
+/* From now on the client has settings.leave_ms. False: the session is gone. */
+static bool begin_session_leave(struct session *session)
 {
-	static const struct timeval leave = {.tv_sec = LEAVE_S};
+	struct tls_front *front = session->front;
+	const int64_t ms = front->settings.leave_ms;
+	const struct timeval leave = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
+	struct event *leave_over;
 
 	if (session->leave_over)
 		return true;
-	session->leave_over = evtimer_new(session->front->base, on_leave_over, session);
-	if (session->leave_over && evtimer_add(session->leave_over, &leave) == 0)
-		return true;
-	free_session(session);
-	return false;
+	leave_over = evtimer_new(front->base, on_leave_over, session);
+	if (!leave_over || evtimer_add(leave_over, &leave) != 0) {
+		if (leave_over)
+			event_free(leave_over);
+		free_session(session);
+		return false;
+	}
+
+	/* The gate no longer counts this client, so that their number is limited here. */
+	DL_DELETE(front->sessions, session);
+	session->leave_over = leave_over;
+	DL_APPEND(front->leaving, session);
+	if (++front->leaving_count > front->settings.leaving)
+		free_session(front->leaving);
+	return true;
 }
 
-/* Comes also while nothing is read from the gate, because the client does not take its answer. */
-static void on_gate_closed(evutil_socket_t fd, short what, void *context)
+/*
+ * Nothing is read from the gate because the client does not take its answer, so no event tells that
+ * the gate has closed its side. EV_CLOSED would not: libevent drops it for a socket with an error,
+ * which ours has if the gate closed its side before it had read all.
+ */
+static void on_pause(evutil_socket_t fd, short what, void *context)
 {
+	struct session *session = context;
+	struct pollfd plain = {.fd = bufferevent_getfd(session->plain), .events = POLLRDHUP};
+
 	(void)fd;
 	(void)what;
-	(void)limit_leave(context);
+	if (poll(&plain, 1, 0) > 0)
+		(void)begin_session_leave(session);
 }
 
 /* All that the gate sent was read: it goes out, and the client has time to close. */
@@ -310,11 +386,11 @@ static void on_plain_event(struct bufferevent *plain, short what, void *context)
 		free_session(session);
 		return;
 	}
-	/* It watches the descriptor that is closed here. */
-	event_del(session->gate_closed);
+	/* It looks at the descriptor that is closed here. */
+	event_del(session->pause);
 	session->plain = NULL;
 	bufferevent_free(plain);
-	if (!limit_leave(session))
+	if (!begin_session_leave(session))
 		return;
 
 	bufferevent_setwatermark(session->secure, EV_WRITE, 0, 0);
@@ -323,22 +399,21 @@ static void on_plain_event(struct bufferevent *plain, short what, void *context)
 		end_secure(session);
 }
 
-static void close_newcomer(const struct newcomer *newcomer)
+static void close_newcomer(struct tls_front *front, const struct newcomer *newcomer)
 {
 	close(newcomer->secure_fd);
 	close(newcomer->plain_fd);
+	atomic_fetch_sub(&front->count, 1);
 }
 
+/* libevent frees the SSL also when it fails. */
 static struct bufferevent *new_secure(struct tls_front *front, int fd)
 {
 	SSL *ssl = SSL_new(front->context);
-	struct bufferevent *secure = ssl ? bufferevent_openssl_socket_new(front->base, fd, ssl,
-					       BUFFEREVENT_SSL_ACCEPTING, BEV_OPT_CLOSE_ON_FREE)
-					 : NULL;
 
-	if (!secure && ssl)
-		SSL_free(ssl);
-	return secure;
+	return ssl ? bufferevent_openssl_socket_new(
+			 front->base, fd, ssl, BUFFEREVENT_SSL_ACCEPTING, BEV_OPT_CLOSE_ON_FREE)
+		   : NULL;
 }
 
 static void take_session(struct tls_front *front, const struct newcomer *newcomer)
@@ -347,13 +422,14 @@ static void take_session(struct tls_front *front, const struct newcomer *newcome
 	struct bufferevent *plain, *secure = new_secure(front, newcomer->secure_fd);
 
 	if (!secure) {
-		close_newcomer(newcomer);
+		close_newcomer(front, newcomer);
 		return;
 	}
 	plain = bufferevent_socket_new(front->base, newcomer->plain_fd, BEV_OPT_CLOSE_ON_FREE);
 	if (!plain) {
 		bufferevent_free(secure);
 		close(newcomer->plain_fd);
+		atomic_fetch_sub(&front->count, 1);
 		return;
 	}
 
@@ -368,9 +444,8 @@ static void take_session(struct tls_front *front, const struct newcomer *newcome
 	bufferevent_enable(secure, EV_READ | EV_WRITE);
 	bufferevent_enable(plain, EV_READ | EV_WRITE);
 
-	session->gate_closed =
-	    event_new(front->base, newcomer->plain_fd, EV_CLOSED, on_gate_closed, session);
-	if (!session->gate_closed || event_add(session->gate_closed, NULL) != 0)
+	session->pause = event_new(front->base, -1, EV_PERSIST, on_pause, session);
+	if (!session->pause)
 		free_session(session);
 }
 
@@ -393,6 +468,8 @@ static void on_newcomers(evutil_socket_t fd, short what, void *context)
 	/* The end: the gate has closed its sides, and clients that read get what is left. */
 	event_del(front->newcomers_event);
 	event_base_loopexit(front->base, &end);
+	front->ends = true;
+	end_if_empty(front);
 }
 
 static void *run_tls_front(void *context)
@@ -418,11 +495,17 @@ int tls_front_add(struct tls_front *front, int fd)
 	}
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 	newcomer = (struct newcomer){.secure_fd = fd, .plain_fd = pair[0]};
+	atomic_fetch_add(&front->count, 1);
 	if (write(front->newcomers[1], &newcomer, sizeof newcomer) == sizeof newcomer)
 		return pair[1];
-	close_newcomer(&newcomer);
+	close_newcomer(front, &newcomer);
 	close(pair[1]);
 	return -1;
+}
+
+int tls_front_count(const struct tls_front *front)
+{
+	return atomic_load(&front->count);
 }
 
 static bool open_event_base(struct tls_front *front)
@@ -458,12 +541,13 @@ struct tls_front *tls_front_start(const struct tls_front_settings *settings, str
 {
 	struct tls_front *front = xcalloc(1, sizeof *front);
 
-	*front = (struct tls_front){.section = xstrdup(settings->section),
-	    .certificate = xstrdup(settings->certificate),
-	    .key = xstrdup(settings->key),
-	    .newcomers = {-1, -1}};
+	front->settings = *settings;
+	front->settings.section = xstrdup(settings->section);
+	front->settings.certificate = xstrdup(settings->certificate);
+	front->settings.key = xstrdup(settings->key);
+	front->newcomers[0] = front->newcomers[1] = -1;
 	(void)are_same_files(front);
-	front->context = load_tls_context(front, err);
+	front->context = new_tls_context(&front->settings, err);
 	if (front->context && open_event_base(front) && start_tls_thread(front))
 		return front;
 	if (front->context)
@@ -483,6 +567,8 @@ void tls_front_stop(struct tls_front *front)
 		pthread_join(front->thread, NULL);
 	while (front->sessions)
 		free_session(front->sessions);
+	while (front->leaving)
+		free_session(front->leaving);
 
 	if (front->newcomers_event)
 		event_free(front->newcomers_event);
@@ -491,8 +577,8 @@ void tls_front_stop(struct tls_front *front)
 	if (front->base)
 		event_base_free(front->base);
 	SSL_CTX_free(front->context);
-	free(front->section);
-	free(front->certificate);
-	free(front->key);
+	free((char *)front->settings.section);
+	free((char *)front->settings.certificate);
+	free((char *)front->settings.key);
 	free(front);
 }

@@ -23,11 +23,6 @@ bool confirm_ask(const char *question, struct err *err)
 	return err_set(err, ERR_REJECT, "not confirmed, nothing was done");
 }
 
-static bool is_blank(const char *text)
-{
-	return text[strspn(text, " \t\n")] == '\0';
-}
-
 bool confirm_check(const struct call *call, struct err *err)
 {
 	bool asks = !call_flag(call, "yes") && confirm_can_ask();
@@ -35,7 +30,7 @@ bool confirm_check(const struct call *call, struct err *err)
 	/* a dry run changes nothing, so it needs neither a reason nor somebody to ask */
 	if (call_flag(call, "dry-run"))
 		return true;
-	if (is_blank(call_text(call, "reason", asks ? "-" : "")))
+	if (text_is_blank(call_text(call, "reason", asks ? "-" : "")))
 		return err_set(err, ERR_REJECT, "say why: --reason TEXT is kept in outbox.audit%s",
 		    asks || call_flag(call, "yes")
 			? ""

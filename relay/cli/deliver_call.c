@@ -8,7 +8,7 @@ bool deliver_call_ask(const struct call *call, const char *path, const json_t *o
 {
 	OWNED(owned_config_destroy) struct config *config = session_config(call, err);
 
-	return config && deliver_client_ask(&config->api, path, order, ret_answer, err);
+	return config && deliver_client_ask(config, path, order, ret_answer, err);
 }
 
 static long long section_number(const json_t *section, const char *name)

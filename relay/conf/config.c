@@ -232,7 +232,7 @@ static struct config *build_config(const struct config_source *source, struct er
 	    !config_deliver_finish(config, source, err) ||
 	    !config_topics_finish(config, source, err) ||
 	    !config_lookback_finish(config, source, err) ||
-	    !config_senders_finish(config, source, err) || !config_api_finish(config, source, err))
+	    !config_tokens_finish(config, source, err) || !config_api_finish(config, source, err))
 		return NULL;
 
 	/* for the binary search of find_topic; no section points to a topic */

@@ -166,12 +166,23 @@ struct config_deliver {
 	char *event_source, *event_type; /* "": derived from the topic */
 };
 
-/* An application that sends through the HTTP interface. */
-struct config_sender {
+/* Roles of a caller of the HTTP interface. No role includes another. */
+enum config_role {
+	ROLE_READ = 1,
+	ROLE_PAYLOAD = 2,
+	ROLE_SEND = 4,
+	ROLE_OPERATE = 8,
+	ROLE_DECIDE = 16,
+};
+
+/* A caller of the HTTP interface. */
+struct config_token {
 	char *name;
 	struct config_list tokens;
-	struct config_list sections; /* names of [lookback] sections; empty: any */
-	struct config_list types;    /* "orders.*": all that begin so; empty: any */
+	struct config_list roles;      /* words: config_token_roles */
+	struct config_list publishers; /* their names; empty: any, as in the next two */
+	struct config_list sections;   /* names of [lookback] and [deliver] sections */
+	struct config_list types;      /* business types; "orders.*": all that begin so */
 };
 
 /* TLS of a listener; paths, "": plain HTTP. */
@@ -181,11 +192,10 @@ struct config_server_tls {
 
 /* The HTTP interface for applications and operators. */
 struct config_api {
-	char *listen;            /* "": no interface; otherwise there is a token */
+	char *listen;            /* "": no interface; otherwise there is a [token] */
 	int remote;              /* 1: listen may be another address than loopback */
 	struct config_list host; /* names that requests may use, besides those of listen */
 	struct config_server_tls tls;
-	struct config_list send_tokens, read_tokens, operate_tokens; /* by role */
 	int64_t max_body;
 	int64_t arrival_ms; /* maximum time for a whole request to arrive */
 };
@@ -206,8 +216,8 @@ struct config {
 	int lookback_count;
 	struct config_deliver *delivers;
 	int deliver_count;
-	struct config_sender *senders;
-	int sender_count;
+	struct config_token *tokens;
+	int token_count;
 	struct config_api api;
 	char *admin_listen; /* "host:port", a bare port made 127.0.0.1:port; "" (default): off */
 	int admin_remote;   /* as in struct config_api */
@@ -247,8 +257,15 @@ bool config_list_matches(const struct config_list *list, const char *word);
  * topic`. The caller frees.
  */
 char *config_internal_topic(const struct config *config, const char *topic);
-bool config_sender_speaks_for(const struct config_sender *sender,
-    const struct config_lookback *lookback, const char *biz_type);
+unsigned config_token_roles(const struct config_token *token); /* a sum of enum config_role */
+/* Is the token for this section? NULL: for all sections? */
+bool config_token_has_section(const struct config_token *token, const char *section);
+/* The same for a business type of it; NULL: for all of them? */
+bool config_token_has_type(
+    const struct config_token *token, const char *section, const char *biz_type);
+/* The first token that has the role for this section (NULL: for all sections); NULL: none has. */
+const char *config_token_for(
+    const struct config *config, enum config_role role, const char *section);
 const struct config_check *config_find_check(const struct config *config, const char *name);
 /* NULL and ERR_CONFIG: there is no such section. */
 const struct config_deliver *config_find_deliver(

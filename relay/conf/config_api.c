@@ -1,4 +1,4 @@
-/* Checks [api] and [admin]: addresses and tokens. */
+/* Checks [api] and [admin]: addresses, and that somebody may use the first. */
 #include <arpa/inet.h>
 #include <string.h>
 #include "cleanup.h"
@@ -6,34 +6,9 @@
 #include "host.h"
 #include "listen_address.h"
 
-enum { TOKEN_LENGTH = 16 };
-
 static bool is_loopback(const char *listen)
 {
 	return host_is_loopback(listen, (size_t)(strrchr(listen, ':') - listen));
-}
-
-bool config_tokens_finish(const struct config_source *source, enum config_kind kind,
-    const char *name, const char *key, const struct config_list *tokens, struct err *err)
-{
-	for (int i = 0; i < tokens->count; i++)
-		if (strlen(tokens->items[i]) < TOKEN_LENGTH)
-			return config_source_refuse(err, source, kind, name, key,
-			    "token %d has %zu characters and needs %d; make one with: openssl rand "
-			    "-hex 32",
-			    i + 1, strlen(tokens->items[i]), TOKEN_LENGTH);
-	return true;
-}
-
-static bool finish_tokens(
-    const struct config_api *api, const struct config_source *source, struct err *err)
-{
-	return config_tokens_finish(
-		   source, CONFIG_API, NULL, "send_tokens", &api->send_tokens, err) &&
-	       config_tokens_finish(
-		   source, CONFIG_API, NULL, "read_tokens", &api->read_tokens, err) &&
-	       config_tokens_finish(
-		   source, CONFIG_API, NULL, "operate_tokens", &api->operate_tokens, err);
 }
 
 static bool check_server_tls(const struct config_source *source, enum config_kind kind,
@@ -46,23 +21,26 @@ static bool check_server_tls(const struct config_source *source, enum config_kin
 	    tls->certificate[0] ? "tls_key" : "tls_certificate");
 }
 
+static bool has_token(const struct config *config)
+{
+	for (int i = 0; i < config->token_count; i++)
+		if (config->tokens[i].tokens.count > 0)
+			return true;
+	return false;
+}
+
 static bool finish_api(
     const struct config *config, const struct config_source *source, struct err *err)
 {
 	const struct config_api *api = &config->api;
 
-	if (!finish_tokens(api, source, err))
-		return false;
-
 	/* without an address nobody can use the tokens, which were checked all the same */
 	if (!api->listen[0])
 		return true;
-	if (api->send_tokens.count + api->read_tokens.count + api->operate_tokens.count +
-		config->sender_count ==
-	    0)
+	if (!has_token(config))
 		return config_source_refuse(err, source, CONFIG_API, NULL, "listen",
-		    "no client can use the interface without a token; set a [sender], "
-		    "send_tokens, read_tokens or operate_tokens");
+		    "no client can use the interface without a token; add a section [token "
+		    "\"NAME\"] with tokens_file and roles");
 	if (!is_loopback(api->listen) && !api->remote)
 		return config_source_refuse(err, source, CONFIG_API, NULL, "listen",
 		    "other machines could send requests%s; listen on 127.0.0.1, or write remote = "

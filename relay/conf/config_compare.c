@@ -27,10 +27,13 @@ static const struct kafka_property *find_property(
 	return NULL;
 }
 
-/* The clients read the file again themselves (client_files.h). */
-static bool is_reread(const struct kafka_property *here, const struct kafka_property *there)
+/* The clients read a file again themselves (client_files.h), always the one that they began with.
+ */
+static bool property_differs(const struct kafka_property *here, const struct kafka_property *there)
 {
-	return client_files_rereads(here) && text_equal(here->file, there->file);
+	if (client_files_rereads(here) || client_files_rereads(there))
+		return !text_equal(here->file, there->file);
+	return strcmp(here->value, there->value) != 0;
 }
 
 /* Properties of `from` that `to` does not have or, if `changed`, has with another value. */
@@ -40,9 +43,7 @@ static void compare_properties(const struct kafka_settings *from, const struct k
 	for (int i = 0; i < from->property_count; i++) {
 		const struct kafka_property *here = &from->properties[i];
 		const struct kafka_property *there = find_property(to, here->name);
-		if (there && is_reread(here, there))
-			continue;
-		if (!there || (changed && strcmp(here->value, there->value) != 0))
+		if (!there || (changed && property_differs(here, there)))
 			add_difference(
 			    out, CONFIG_KAFKA, from->name, here->name, there ? "" : what);
 	}
@@ -94,6 +95,9 @@ void config_compare(
 {
 	for (int k = 0; k < CONFIG_KINDS; k++) {
 		enum config_kind kind = (enum config_kind)k;
+
+		if (config_kinds[kind].reloadable)
+			continue;
 
 		for (int i = 0; i < config_rows_items(running, kind); i++) {
 			const void *item = config_rows_item(running, kind, i);

@@ -199,18 +199,13 @@ const struct config_deliver *config_find_deliver(
 	"is empty, as a write that failed leaves it; if no rules are meant, write the comment "    \
 	"# none into it"
 
-static bool has_no_rules(const char *text)
-{
-	return text[strspn(text, " \t\r\n")] == '\0';
-}
-
 bool config_rules_read(const char *path, struct config_list *ret_rules, struct err *err)
 {
 	OWNED(text_finish) struct text warnings = {0};
 	owned_text char *text = config_source_read_file(path, &warnings, err);
 	struct config_deliver section = {.rules = {0}};
 
-	if (text && has_no_rules(text))
+	if (text && text_is_blank(text))
 		return err_set(err, ERR_CONFIG, "%s: " EMPTY_RULES, path);
 	if (!text ||
 	    !config_value_set(&section, config_rows_find(CONFIG_DELIVER, "rules"), text, err))
@@ -227,7 +222,7 @@ static bool check_rules_file(
 	    config_source_find(source, CONFIG_DELIVER, deliver->name);
 	const struct config_entry *entry = config_source_entry(section, "rules");
 
-	return !entry || !entry->file || !has_no_rules(entry->value) ||
+	return !entry || !entry->file || !text_is_blank(entry->value) ||
 	       config_source_refuse(err, source, CONFIG_DELIVER, deliver->name, "rules",
 		   "%s " EMPTY_RULES, entry->file);
 }

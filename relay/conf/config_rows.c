@@ -49,11 +49,12 @@ const struct config_kind_row config_kinds[CONFIG_KINDS] = {
 		"(docs/reference/sidecar.md). The relay drops duplicates, applies rules, retries "
 		"failed messages and sends them to a dead-letter topic.",
 		.origin = offsetof(struct config_deliver, origin)},
-	[CONFIG_SENDER] = {"sender", false, true, offsetof(struct config, senders),
-		offsetof(struct config, sender_count), sizeof(struct config_sender),
-		"An application that sends messages through the HTTP interface: its tokens, and "
-		"the sections and business types that it may use. With both sections and types "
-		"set, both must match."},
+	[CONFIG_TOKEN] = {"token", false, true, offsetof(struct config, tokens),
+		offsetof(struct config, token_count), sizeof(struct config_token),
+		"A caller of the HTTP interface: an application that sends, an operator, a "
+		"program that reads. The log names the caller of an order. With both "
+		"sections and types set, both must match.",
+		.reloadable = true},
 	[CONFIG_API] = {"api", false, false, 0, 0, 0,
 		"The HTTP interface: for applications that use the look-back without a Kafka "
 		"client, and for operators."},
@@ -124,7 +125,7 @@ static const char *const formats[] = {"logfmt", "json", NULL};
 	{kind, "token_ca", CONFIG_TEXT, CREDENTIAL(section, token_ca), "", \
 		.help = "File with the CA certificates that token_url is trusted by (PEM). Empty: " \
 			"those of the system."}
-#define SENDER(member) CONFIG_SENDER, #member, .offset = offsetof(struct config_sender, member)
+#define TOKEN(member) CONFIG_TOKEN, #member, .offset = offsetof(struct config_token, member)
 #define API(member) CONFIG_API, #member, .offset = offsetof(struct config, api.member)
 
 const struct config_row config_rows[] = {
@@ -563,16 +564,24 @@ const struct config_row config_rows[] = {
 	{DELIVER(event_type), .type = CONFIG_TEXT, .default_value = "",
 		.help = "CloudEvents type of records without the header ce_type. Empty: the topic."},
 
-	{SENDER(tokens), .type = CONFIG_LIST, .default_value = "",
-		.help = "Bearer tokens of the application, separated by commas; several of them "
-		    "while tokens change. A token belongs to one sender."},
-	{CONFIG_SENDER, "tokens_file", CONFIG_FILE, .default_value = "",
-		.help = "File that holds the tokens."},
-	{SENDER(sections), .type = CONFIG_LIST, .default_value = "",
-		.help = "The [lookback] sections that the application may use, separated by "
-			"commas. Empty: all sections, and types is required."},
-	{SENDER(types), .type = CONFIG_LIST, .default_value = "",
-		.help = "Business types that the application may use, separated by commas. "
+	{TOKEN(tokens), .type = CONFIG_LIST, .default_value = "", .reloadable = true,
+		.help = "Bearer tokens of the caller, separated by commas; several of them while "
+			"tokens change. A token has at least 16 characters, and belongs to one "
+			"section."},
+	{CONFIG_TOKEN, "tokens_file", CONFIG_FILE, .default_value = "", .reloadable = true,
+		.help = "File that holds the tokens. A reload reads it again."},
+	{TOKEN(roles), .type = CONFIG_LIST, .default_value = "", .reloadable = true,
+		.help = "Roles of the caller, separated by commas: read, payload, send, operate, "
+			"decide. No role includes another."},
+	{TOKEN(publishers), .type = CONFIG_LIST, .default_value = "", .reloadable = true,
+		.help = "Publishers that the caller may see and operate, separated by commas. "
+			"Empty: all."},
+	{TOKEN(sections), .type = CONFIG_LIST, .default_value = "", .reloadable = true,
+		.help = "The [lookback] and [deliver] sections that the caller may use, separated "
+			"by commas. Empty: all sections; then a caller with the role send needs "
+			"types."},
+	{TOKEN(types), .type = CONFIG_LIST, .default_value = "", .reloadable = true,
+		.help = "Business types that the caller may use, separated by commas. "
 			"orders.* stands for all types that begin with \"orders.\", and * for "
 			"all types. Empty: all types of its sections."},
 
@@ -592,20 +601,6 @@ const struct config_row config_rows[] = {
 			"Changed files are used within a second. Empty: plain HTTP."},
 	{CONFIG_API, "tls_key", CONFIG_TEXT, offsetof(struct config, api.tls.key), "",
 		.help = "File with the private key of tls_certificate (PEM)."},
-	{API(send_tokens), .type = CONFIG_LIST, .default_value = "",
-		.help = "Bearer tokens that may prepare, commit and roll back ids of all "
-			"business types. If several applications send, give each of them a "
-			"[sender] section instead. A token has at least 16 characters."},
-	{CONFIG_API, "send_tokens_file", CONFIG_FILE, .default_value = "",
-		.help = "File that holds the send_tokens."},
-	{API(read_tokens), .type = CONFIG_LIST, .default_value = "",
-		.help = "Bearer tokens that may read."},
-	{CONFIG_API, "read_tokens_file", CONFIG_FILE, .default_value = "",
-		.help = "File that holds the read_tokens."},
-	{API(operate_tokens), .type = CONFIG_LIST, .default_value = "",
-		.help = "Bearer tokens of operators, which may read and decide."},
-	{CONFIG_API, "operate_tokens_file", CONFIG_FILE, .default_value = "",
-		.help = "File that holds the operate_tokens."},
 	{CONFIG_API, "arrival", CONFIG_DURATION, offsetof(struct config, api.arrival_ms), "60s", SECOND,
 		HOUR,
 		.help = "Maximum time for a request to arrive. After that its connection is "

@@ -15,7 +15,7 @@ enum config_kind {
 	CONFIG_CHECK,
 	CONFIG_LOOKBACK,
 	CONFIG_DELIVER,
-	CONFIG_SENDER,
+	CONFIG_TOKEN,
 	CONFIG_API,
 	CONFIG_ADMIN,
 	CONFIG_LOG,
@@ -28,7 +28,8 @@ struct config_kind_row {
 	bool named;               /* always has a name; exists only if declared */
 	size_t list, count, size; /* where struct config has them; size 0: in itself, once */
 	const char *help;
-	size_t origin; /* offset of the member with the place of declaration; 0: none */
+	size_t origin;   /* offset of the member with the place of declaration; 0: none */
+	bool reloadable; /* a reload applies new sections, and those that are gone */
 };
 
 enum config_type {

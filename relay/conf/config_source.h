@@ -53,7 +53,7 @@ bool config_topics_finish(
 /* Is this address allowed for a listener? (config_api.c) */
 bool config_api_finish(
     const struct config *config, const struct config_source *source, struct err *err) MUST_CHECK;
-bool config_senders_finish(
+bool config_tokens_finish(
     const struct config *config, const struct config_source *source, struct err *err) MUST_CHECK;
 
 /* The origin of a section that nobody declared. */
@@ -92,11 +92,6 @@ bool config_source_refuse(struct err *err, const struct config_source *source,
  * NUL, or other users can write it. Adds a line to *warnings if others can read it.
  */
 char *config_source_read_file(const char *path, struct text *warnings, struct err *err) MUST_CHECK;
-
-/* Short tokens can be guessed and are refused; the message never shows them. (config_api.c) */
-bool config_tokens_finish(const struct config_source *source, enum config_kind kind,
-    const char *name, const char *key, const struct config_list *tokens,
-    struct err *err) MUST_CHECK;
 
 /* False: other users can write the file. If they can read it, adds a line to *warnings.
  * (config_files.c) */

@@ -374,9 +374,9 @@ static const char *section_name(const void *item, const struct config_row *row)
 
 bool config_value_equal(const void *a, const void *b, const struct config_row *row)
 {
-	/* the content was compared at the key without _file */
+	/* a path that is kept is read again; otherwise the content was compared at the other key */
 	if (row->type == CONFIG_FILE)
-		return true;
+		return !row->offset || text_equal(*text_at(a, row), *text_at(b, row));
 	if (row->type == CONFIG_CHOICE)
 		return memcmp((const char *)a + row->offset, (const char *)b + row->offset,
 			   sizeof(int)) == 0;

@@ -94,7 +94,9 @@ static bool check_listener_tls(
 {
 	return !tls->certificate[0] ||
 	       tls_front_check(
-		   &(struct tls_front_settings){section, tls->certificate, tls->key}, err);
+		   &(struct tls_front_settings){
+		       .section = section, .certificate = tls->certificate, .key = tls->key},
+		   err);
 }
 
 bool checks_config(const struct config *config, struct err *err)

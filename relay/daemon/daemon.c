@@ -590,6 +590,8 @@ static void apply_configuration(struct daemon *daemon, struct config *fresh)
 	}
 	if (daemon->delivers)
 		delivers_change_rules(daemon->delivers, fresh);
+	if (daemon->api)
+		api_reload(daemon->api, fresh);
 	/* The configuration of the former reload goes last: until here the publishers had it. */
 	config_destroy(daemon->fresh);
 	daemon->fresh = fresh;

@@ -92,15 +92,9 @@ static struct deliver_verdict verdict_of_status(
 	    is_passing(status) ? OUTBOX_INBOX_RETRY : OUTBOX_INBOX_DEAD};
 }
 
-/* 401: the password or the token of the relay is wrong, or was changed just now. */
-static bool is_shut_out(const struct deliver_judge *judge, int status)
+static enum breaker_outcome outcome_of_status(int status)
 {
-	return status == 401 && judge->has_credentials;
-}
-
-static enum breaker_outcome outcome_of_status(const struct deliver_judge *judge, int status)
-{
-	return is_passing(status) || is_shut_out(judge, status) ? BREAKER_FAILURE : BREAKER_SUCCESS;
+	return is_passing(status) ? BREAKER_FAILURE : BREAKER_SUCCESS;
 }
 
 static const char *label_of(int status)
@@ -153,21 +147,38 @@ static void read_failure(struct deliver_answer *answer, const struct deliver_res
 	answer->label = response->failure;
 }
 
+/* 401: the password or the token of the relay is wrong, or was changed just now. */
+static bool is_shut_out(const struct deliver_judge *judge, int status)
+{
+	return status == 401 && judge->has_credentials;
+}
+
+/* The reason does not quote the body, which may repeat the password or the token. */
+static void wait_for_credentials(struct deliver_answer *answer)
+{
+	struct deliver_verdict verdict = {OUTBOX_INBOX_WAIT, PAUSE_MS};
+
+	set_reason(&verdict,
+	    "status 401: the application refuses the headers or the token of the section; correct "
+	    "headers or token_url, or the application");
+	set_verdicts(answer, &verdict);
+	answer->outcome = BREAKER_FAILURE;
+	answer->label = label_of(401);
+}
+
 static void read_status_answer(struct deliver_answer *answer, const struct deliver_judge *judge,
     const struct deliver_response *response)
 {
 	struct deliver_verdict verdict =
 	    verdict_of_status(judge, response->status, response->retry_after_ms);
 
-	if (is_shut_out(judge, response->status))
-		verdict = (struct deliver_verdict){OUTBOX_INBOX_WAIT, PAUSE_MS};
 	if (response->encoding && response->length)
 		set_reason(&verdict, "status %d: the body is encoded (%.40s)", response->status,
 		    response->encoding);
 	else
 		give_reason(&verdict, response->status, response->body, response->length);
 	set_verdicts(answer, &verdict);
-	answer->outcome = outcome_of_status(judge, response->status);
+	answer->outcome = outcome_of_status(response->status);
 	answer->label = label_of(response->status);
 	/* Perhaps one message alone caused the refusal of all. */
 	answer->apart = verdict.result == OUTBOX_INBOX_DEAD && answer->count > 1;
@@ -307,6 +318,8 @@ void deliver_answer_read(struct deliver_answer *answer, const struct deliver_jud
 	    .verdicts = xcalloc(count, sizeof *answer->verdicts), .count = count};
 	if (!has_status(response))
 		read_failure(answer, response);
+	else if (is_shut_out(judge, response->status))
+		wait_for_credentials(answer);
 	else if (judge->form == DELIVER_SINGLE || !is_between(response->status, 2))
 		read_status_answer(answer, judge, response);
 	/* Too long to be read: the array may hold failures, so 2xx alone proves nothing. */

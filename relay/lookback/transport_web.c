@@ -51,6 +51,7 @@ struct transport {
 	bool waits_for_token;
 	struct http_limits limits;
 	struct call *calls; /* all that were not released */
+	int call_count;
 	/* The addresses of the section's own url; NULL: that is a plain URL. */
 	struct http_service *service;
 	int epoll_fd;       /* with a service: its descriptor and the client's */
@@ -91,11 +92,17 @@ static bool check_allow(const struct config_check *check, struct err *err)
 	return true;
 }
 
+static int most_calls(const struct transport *transport)
+{
+	return transport->check->allow[0] ? MOST_REQUESTS : (int)transport->check->host_in_flight;
+}
+
+/* Calls take up no place of a request for a token: web_ask counts them. */
 static bool set_client(struct transport *transport, struct err *err)
 {
 	const struct config_check *check = transport->check;
 	int host = (int)check->host_in_flight;
-	int all = check->allow[0] ? MOST_REQUESTS : host;
+	int all = most_calls(transport);
 	int tokens = http_credentials_in_flight(transport->credentials);
 	const struct http_client_settings settings = {
 	    .max_in_flight = all + (transport->service ? 1 : 0) + tokens, /* see try_elsewhere */
@@ -232,12 +239,14 @@ static void set_call_state(struct transport *transport, struct call *call, enum 
 static void forget_call(struct transport *transport, struct call *call)
 {
 	set_call_state(transport, call, CALL_SENT);
+	transport->call_count--;
 	if (call->before)
 		call->before->next = call->next;
 	else
 		transport->calls = call->next;
 	if (call->next)
 		call->next->before = call->before;
+
 	reply_finish(&call->reply);
 	text_finish(&call->url);
 	text_finish(&call->body);
@@ -254,6 +263,7 @@ static struct call *remember_call(
 	if (call->next)
 		call->next->before = call;
 	transport->calls = call;
+	transport->call_count++;
 	return call;
 }
 
@@ -383,13 +393,30 @@ static void serve_balanced(struct transport *transport, struct call *call, int64
 /* The call has its token now. */
 static void serve_plain(struct transport *transport, struct call *call, int64_t now)
 {
-	int64_t left = time_left(transport, call, now);
 	struct err err;
 
-	if (send_call(transport, call, NULL, left > 1 ? left : 1, &err))
+	if (send_call(transport, call, NULL, time_left(transport, call, now), &err))
 		set_call_state(transport, call, CALL_SENT);
 	else
 		end_without_response(transport, call, "not_sent", err.message);
+}
+
+/*
+ * A call that waited for its token until its time was over is not sent: it would spend an attempt,
+ * and the service could not answer in time.
+ */
+static void serve_call(struct transport *transport, struct call *call, int64_t now,
+    enum http_access access, const char *error)
+{
+	if (access == HTTP_ACCESS_FAILED)
+		end_without_response(transport, call, "token", error);
+	else if (access == HTTP_ACCESS_READY && call->is_balanced)
+		serve_balanced(transport, call, now);
+	else if (time_left(transport, call, now) < 1)
+		end_without_response(
+		    transport, call, "token", "token_url gave no token within timeout");
+	else if (access == HTTP_ACCESS_READY)
+		serve_plain(transport, call, now);
 }
 
 /* Sends the calls that wait for a token or for the first list of addresses, or ends them. */
@@ -400,28 +427,9 @@ static void serve_waiting(struct transport *transport, int64_t now)
 	    http_credentials_access(transport->credentials, transport->client, now, &error);
 
 	transport->waits_for_token = access == HTTP_ACCESS_WAITS;
-	for (struct call *call = transport->calls; call; call = call->next) {
-		if (call->state != CALL_WAITS || access == HTTP_ACCESS_WAITS)
-			continue;
-		if (access == HTTP_ACCESS_FAILED)
-			end_without_response(transport, call, "token", error);
-		else if (call->is_balanced)
-			serve_balanced(transport, call, now);
-		else
-			serve_plain(transport, call, now);
-	}
-}
-
-static bool let_call_wait(struct transport *transport, struct call *call, struct err *err)
-{
-	/* The client counts only the calls that were sent. */
-	if (http_client_in_flight(transport->client) + transport->waiting >=
-	    (transport->check->allow[0] ? MOST_REQUESTS : transport->check->host_in_flight))
-		return err_set(err, ERR_RETRY, "%d requests wait for an address or a token",
-		    transport->waiting);
-	set_call_state(transport, call, CALL_WAITS);
-	serve_waiting(transport, call->asked_at);
-	return true;
+	for (struct call *call = transport->calls; call; call = call->next)
+		if (call->state == CALL_WAITS)
+			serve_call(transport, call, now, access, error);
 }
 
 /* The service said nothing: another address gets the request at once. */
@@ -473,6 +481,7 @@ static bool try_elsewhere(
     struct transport *transport, struct call *call, struct http_response *response)
 {
 	int64_t now = clock_ms();
+	const char *error;
 	struct err err;
 
 	if (!call->is_balanced || !is_connection_lost(response))
@@ -481,8 +490,11 @@ static bool try_elsewhere(
 	    text_equal(response->failure, "address_refused") ? BREAKER_NEITHER : BREAKER_FAILURE,
 	    response->error);
 	call->was_sent |= response->sent;
-	/* The client has room for it beside this response (set_client). */
-	if (!try_address(transport, call, now, &err))
+	/* The token may have ended meanwhile. The client has room beside this response
+	 * (set_client). */
+	if (http_credentials_access(transport->credentials, transport->client, now, &error) !=
+		HTTP_ACCESS_READY ||
+	    !try_address(transport, call, now, &err))
 		return false;
 	http_client_release(transport->client, response);
 	return true;
@@ -501,6 +513,9 @@ bool web_ask(struct transport *transport, const struct check_question *question,
 		return err_set(err, ERR_REJECT,
 		    "[check \"%s\"] has no url, and the message brings none",
 		    transport->check->name);
+	if (transport->call_count >= most_calls(transport))
+		return err_set(err, ERR_RETRY, "%d requests are under way, as many as may be",
+		    transport->call_count);
 	call = remember_call(transport, question);
 
 	call->asked_at = now;
@@ -509,10 +524,12 @@ bool web_ask(struct transport *transport, const struct check_question *question,
 	asked = call->is_balanced || transport->dialect->locate(url, &call->url, err);
 	if (asked &&
 	    (call->is_balanced || http_credentials_access(transport->credentials, transport->client,
-				      now, &error) != HTTP_ACCESS_READY))
-		asked = let_call_wait(transport, call, err);
-	else if (asked)
+				      now, &error) != HTTP_ACCESS_READY)) {
+		set_call_state(transport, call, CALL_WAITS);
+		serve_waiting(transport, now);
+	} else if (asked) {
 		asked = send_call(transport, call, NULL, transport->check->timeout_ms, err);
+	}
 	if (!asked)
 		forget_call(transport, call);
 	return asked;
@@ -600,15 +617,16 @@ int web_fd(const struct transport *transport)
 
 static int64_t waiting_deadline(const struct transport *transport)
 {
+	const struct config_check *check = transport->check;
+	int64_t patience_ms =
+	    transport->waits_for_token ? check->timeout_ms : check->connect_timeout_ms;
 	int64_t due = INT64_MAX;
 
 	if (transport->ended)
 		return 0;
-	if (transport->waits_for_token)
-		return due;
 	for (const struct call *call = transport->waiting ? transport->calls : NULL; call;
 	     call = call->next) {
-		int64_t at = call->asked_at + transport->check->connect_timeout_ms;
+		int64_t at = call->asked_at + patience_ms;
 
 		if (call->state == CALL_WAITS && at < due)
 			due = at;

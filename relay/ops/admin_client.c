@@ -75,7 +75,11 @@ static bool judge_admin_response(
 			    err, ERR_RETRY, "no relay answers at %s: %s", listen, response->error);
 	if (text_equal(response->failure, "garbled"))
 		return err_set(err, ERR_RETRY, "what answers at %s speaks no HTTP", listen);
-	return err_set(err, ERR_RETRY, "no answer from %s: %s", listen, response->error);
+	return err_set(err, ERR_RETRY, "no answer from %s: %s%s", listen, response->error,
+	    text_equal(response->failure, "tls")
+		? ", so it is another program, or a relay that has not taken the changed files "
+		  "(certificate_refused in its log)"
+		: "");
 }
 
 static bool exchange_admin(struct http_client *client, const struct admin_place *place,

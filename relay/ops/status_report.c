@@ -477,9 +477,10 @@ static void ask_api_of_delivers(struct status_report *report)
 
 	if (config->deliver_count > 0 && config->api.listen[0] == '\0')
 		err_set(&err, ERR_CONFIG,
-		    "set [api] listen and read_tokens_file, and restart the relay");
+		    "set [api] listen, add a [token] section with the role read, and restart the "
+		    "relay");
 	else if (config->deliver_count > 0 &&
-		 deliver_client_ask(&config->api, "/v1/deliver", NULL, &answer, &err))
+		 deliver_client_ask(config, "/v1/deliver", NULL, &answer, &err))
 		report->deliver = json_incref(json_object_get(answer, "sections"));
 	report->deliver_error = xstrdup(config->deliver_count > 0 && !answer ? err.message : "");
 	json_decref(answer);

@@ -11,7 +11,7 @@ import zlib
 
 import pytest
 
-from support.api import Api, decision
+from support.api import CALLERS, OPERATE, SEND, Api, decision
 from support.auditor import read_topics
 from support.business import Business
 from support.lookback import Application, configuration
@@ -19,7 +19,6 @@ from support.process import free_port, wait_for
 from support.relay import run_command
 
 VERBS = ("commit", "rollback")
-SEND, OPERATE = "token-of-a-sender", "token-of-an-operator"
 LONGEST_DELAY = 0.3  # seconds: with it each of them is the first now and then
 PART = 0.7           # of the ids of a round each of them wants to decide
 
@@ -61,8 +60,9 @@ class Race:
                                 "retry_first": "10ms", "timeout": "60s"}),
             ("lookback \"shop\"", {"types": "order", "topic": self.said, "group": name,
                                    "check": "shop", "check_after": "10ms"}))
-        self.relay = make_relay(arguments=("run", "--config", path), api_listen=port,
-                                api_send_tokens=SEND, api_operate_tokens=OPERATE)
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(CALLERS)
+        self.relay = make_relay(arguments=("run", "--config", path), api_listen=port)
 
     async def answer(self, _, ids):
         """Held until all ids of the round were asked about."""

@@ -91,14 +91,7 @@ void api_refuse(struct api_call *call, unsigned status, const char *code, const 
 	va_start(arguments, format);
 	vsnprintf(text, sizeof text, format, arguments);
 	va_end(arguments);
-	api_answer(call, status, json_pack("{s:s, s:o}", "code", code, "error", api_text(text)));
-}
-
-json_t *api_text(const char *text)
-{
-	json_t *whole = json_string(text);
-
-	return whole ? whole : json_string("?");
+	api_answer(call, status, api_problem(code, status, text, call->request_id));
 }
 
 void api_wait(struct api_call *call, int count)

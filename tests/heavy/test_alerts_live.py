@@ -481,7 +481,7 @@ def send(world, count=1, first=0, **options):
 
 def operated():
     """The environment of a relay whose sections an operator can pause and resume."""
-    return {"api_listen": f"127.0.0.1:{free_port()}", "api_operate_tokens": "token-of-an-operator"}
+    return {"api_listen": f"127.0.0.1:{free_port()}"}
 
 
 def test_the_application_is_away(world, make_sidecar):

@@ -8,6 +8,7 @@ import urllib.request
 
 import pytest
 
+from support.api import SEND, SENDER
 from support.application import Application
 from support.business import Business
 from support.inbox import produce
@@ -69,8 +70,9 @@ def relay(database, kafka, topic, make_relay, tmp_path):
                 "topics": topic, "group": topic, "url": application.url, "networks": "127.0.0.0/8",
                 "path": tmp_path / "state", "dead_letter_topic": dead, "commit_every": "100ms",
                 "dedup": "bloom ids=100k rate=0.1% window=1h", "report": f'postgres dsn="{database.dsn}"'}))
-        relay = make_relay(config=path, postgres_upkeep_interval="500ms", publisher_max_attempts="1", api_listen=api,
-                           api_send_tokens="token-of-the-application").wait_ready()
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(SENDER)
+        relay = make_relay(config=path, postgres_upkeep_interval="500ms", publisher_max_attempts="1", api_listen=api).wait_ready()
 
         insert = "insert into outbox.message (topic, key, payload) select %s, i::text, '{}' from generate_series(1, 200) i"
         database.execute(insert, (topic,))
@@ -85,7 +87,7 @@ def relay(database, kafka, topic, make_relay, tmp_path):
 
 def send(api, body):
     request = urllib.request.Request(f"http://{api}/v1/lookback/prepare", json.dumps(body).encode(), {
-        "Authorization": "Bearer token-of-the-application", "Content-Type": "application/json"})
+        "Authorization": f"Bearer {SEND}", "Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=60) as answer:
         assert answer.status in (200, 202), answer.read()
 

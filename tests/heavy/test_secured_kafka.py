@@ -4,6 +4,8 @@ of the relay, and no message is lost or doubled."""
 import re
 import shutil
 import signal
+import subprocess
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -353,6 +355,35 @@ def test_a_sidecar_consumes_through_a_rotation(kind, database, kafka, topic, dea
         finally:
             if kind != "mutual TLS":
                 kafka.change_password(FIRST, [kind])
+
+
+def key_store(pair, path):
+    """Writes a PKCS #12 file, which librdkafka always reads itself."""
+    subprocess.run(["openssl", "pkcs12", "-export", "-in", pair[0], "-inkey", pair[1], "-out", path, "-passout",
+                    "pass:store"], check=True, capture_output=True)
+    return path
+
+
+def test_a_sidecar_does_not_end_for_a_half_written_key_store(kafka, topic, dead_topic, authority, make_relay, tmp_path):
+    """The file breaks after it was accepted, while a slow request holds up the change of the consumer."""
+    answered = threading.Event()
+    store = key_store(authority.issue("client-4"), tmp_path / "client.p12")
+    settings = secured(kafka, "MUTUAL", ssl_keystore_location=store, ssl_keystore_password="store")
+    path = tmp_path / "relay.ini"
+    with Application(lambda _: answered.wait(60) and 200) as application:
+        path.write_text(sidecar.configuration(settings["bootstrap"], topic, tmp_path / "state", application.url,
+                                              {"drain": "60s"}))
+        relay = make_relay(config=path, **settings).wait_ready()
+        produce(kafka.bootstrap, topic, [("id-0", "k", "{}")])
+        wait_for(lambda: application.open, 60, "the slow request")
+        key_store(authority.issue("client-5"), store)
+        relay.process.send(signal.SIGHUP)
+        relay.wait_event("inbox_revoked")
+        store.write_bytes(b"half")
+        answered.set()
+        produce(kafka.bootstrap, topic, [("id-1", "k", "{}")])
+        delivered(application, 0, 2)
+    assert not relay.events("inbox_failed") and not relay.events("deliver_failed")
 
 
 def test_the_look_back_goes_on_after_a_rotation(database, kafka, authority, client, make_relay, request):

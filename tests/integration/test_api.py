@@ -11,21 +11,16 @@ import time
 import pytest
 from confluent_kafka import Producer
 
-from support.api import CONFIG, decision, prepare, shared_api, start_api
+from support.api import CALLERS, CONFIG, OPERATE, READ, SEND, code_of, decision, prepare, shared_api, start_api
 from support.auditor import read_topics
 from support.kafka import Kafka
 from support.process import wait_for
-
-SEND, READ, OPERATE = "token-of-a-sender", "token-of-a-reader", "token-of-an-operator"
-
 
 @pytest.fixture
 def make_api(make_relay, topic, tmp_path):
     """make_api(**settings): (relay, api as a sender); its look-back topic is this test's."""
     def make(look_back=topic, **settings):
-        return start_api(make_relay, tmp_path, SEND, CONFIG.format(topic=look_back),
-                         **{"api_send_tokens": SEND, "api_read_tokens": READ,
-                            "api_operate_tokens": OPERATE, **settings})
+        return start_api(make_relay, tmp_path, SEND, CONFIG.format(topic=look_back) + CALLERS, **settings)
 
     return make
 
@@ -91,7 +86,7 @@ def test_a_batch_has_a_result_for_each_message_and_keeps_their_order(api, record
 
     assert answer.status == 207
     results = answer.json["results"]
-    assert [(result["status"], result.get("code")) for result in results] == [
+    assert [(result["status"], code_of(result)) for result in results] == [
         (202, None), (400, "topic_not_allowed"), (202, None), (400, "bad_json"), (409, "id_taken"),
         (400, "unknown_type"), (409, "id_taken")]
     found = records()
@@ -142,14 +137,30 @@ def test_a_batch_of_which_all_is_taken_or_all_refused_alike_has_one_status(api, 
 def test_what_cannot_be_taken_is_refused_with_a_code(refusing_api, verb, message, code):
     answer = refusing_api.post(verb, message)
     assert (answer.status, answer.code) == (400, code)
-    assert len(answer.json["error"]) > 10
+
+
+def test_a_refusal_is_a_problem_document(refusing_api):
+    answer = refusing_api.post("commit", decision("1", "payroll"), headers={"X-Request-Id": "mine-7"})
+    assert answer.status == 400 and answer.headers["Content-Type"] == "application/problem+json"
+    assert answer.json == {
+        "type": "urn:outbox-relay:problem:unknown_type", "title": "No [lookback] section has the business type",
+        "status": 400, "detail": "no [lookback] section has the business type payroll",
+        "instance": "urn:outbox-relay:request:mine-7"}
+
+
+def test_a_batch_without_an_accepted_message_is_a_problem_with_results(refusing_api):
+    answer = refusing_api.post("commit", {"messages": [decision("1", "payroll"), 7]})
+    assert (answer.status, answer.code) == (400, "batch_refused")
+    assert [set(result) for result in answer.json["results"]] == [{"type", "title", "status", "detail"}] * 2
+    assert [(result["status"], code_of(result)) for result in answer.json["results"]] == [
+        (400, "unknown_type"), (400, "bad_json")]
+    assert all(len(result["detail"]) > 10 for result in answer.json["results"])
 
 
 @pytest.fixture(scope="module")
 def refusing_api(postgres, kafka, tmp_path_factory):
     """One for all that changes nothing."""
     with shared_api(postgres, kafka, tmp_path_factory.mktemp("api"), "refusing_api", SEND,
-                    api_send_tokens=SEND, api_read_tokens=READ, api_operate_tokens=OPERATE,
                     api_max_body="1MiB") as (_, api):
         yield api
         assert not list(read_topics(kafka.bootstrap, ["refusing_api"]))
@@ -222,7 +233,7 @@ def test_a_payload_that_the_tables_do_not_take_is_refused_and_not_acknowledged(m
     longest = "x" * 998  # and its quotes
     answer = api.post("prepare", prepare("1", payload=longest + "x"))
     assert (answer.status, answer.code) == (413, "payload_too_large")
-    assert "1001 bytes" in answer.json["error"] and "take 1000" in answer.json["error"]
+    assert "1001 bytes" in answer.json["detail"] and "take 1000" in answer.json["detail"]
     encoded = {**prepare("1"), "payload_base64": base64.b64encode(b"x" * 1001).decode()}
     del encoded["payload"]
     assert api.post("prepare", encoded).code == "payload_too_large"
@@ -294,7 +305,7 @@ def test_a_record_that_the_broker_refuses_is_told_and_its_neighbours_are_taken(
     _, api = make_api(kafka_compression_codec="none")
     answer = api.post("prepare", {"messages": [
         prepare("1"), prepare("2"), prepare("3", payload="x" * 30000), prepare("4")]})
-    assert [(result["status"], result.get("code")) for result in answer.json["results"]] == [
+    assert [(result["status"], code_of(result)) for result in answer.json["results"]] == [
         (202, None), (202, None), (400, "refused_by_broker"), (202, None)]
     assert api.post("prepare", prepare("3", payload="y")).status == 202
     # more than the producer takes
@@ -498,8 +509,8 @@ def test_an_operator_decides_one_by_one_or_all_that_match_with_a_reason(api, dat
     # what is asked anew is decided by nobody yet
     api.relay.wait_for(lambda: api.relay.metric("relay_lookback_decisions_total", section="orders", source="operator") == 3,
                        what="the metric")
-    assert operate("commit", status=404, ids=[["orders", "0"]])["code"] == "not_found"
-    assert operate("commit", status=404, filter={"state": "parked"})["code"] == "not_found"
+    assert code_of(operate("commit", status=404, ids=[["orders", "0"]])) == "not_found"
+    assert code_of(operate("commit", status=404, filter={"state": "parked"})) == "not_found"
 
     assert operator.get("/orders/0").json["prepares"][0]["decision"]["reason"] == "told by the shop"
     assert operator.get("/orders/2").json["state"] == "rolled_back"
@@ -520,8 +531,9 @@ def test_an_operator_decides_one_by_one_or_all_that_match_with_a_reason(api, dat
     ({"verb": "commit", "reason": "r", "filter": {}}, "bad_value"),
     ({"verb": "commit", "reason": "r", "filter": {"colour": "red"}}, "bad_value"),
     ({"verb": "commit", "reason": "r", "filter": {"from": "yesterdays"}}, "bad_value"),
-    ({"verb": "commit", "reason": "r", "ids": [["orders", "1"]], "shoes": 1}, "bad_json"),
-    ({"verb": 1}, "bad_json"),
+    ({"verb": "commit", "reason": "r", "ids": [["orders", "1"]], "shoes": 1}, "unknown_field"),
+    ({"verb": "commit", "reason": "r", "ids": [["orders", "1"]], "whole": "yes"}, "wrong_type"),
+    ({"verb": 1}, "wrong_type"),
     ([], "bad_json"),
 ])
 def test_an_order_that_is_not_plain_is_refused(refusing_api, order, code):

@@ -1,9 +1,13 @@
 """For which business types a token of the HTTP interface speaks, and whose an id is."""
 
+import os
+import signal
+
 import pytest
 
-from support.api import decision, prepare, start_api
+from support.api import READ, READER, caller, decision, prepare, start_api
 from support.auditor import read_topics
+from support.files import replace
 from support.process import wait_for
 from support.relay import run_command
 
@@ -22,14 +26,17 @@ default = yes
 url = http://127.0.0.1:9/lookback
 """
 SENDERS = """\
-[sender "shop"]
+[token "shop"]
+roles = send
 tokens = token-of-the-shop, other-token-of-the-shop
 sections = orders
 types = orders*
-[sender "store"]
+[token "store"]
+roles = send
 tokens = token-of-the-store
 sections = stock
-[sender "all"]
+[token "all"]
+roles = send
 tokens = token-of-everybody
 types = *
 """
@@ -39,8 +46,7 @@ SHOP, SHOP2, STORE, ALL = ("token-of-the-shop", "other-token-of-the-shop", "toke
 
 @pytest.fixture
 def api(make_relay, topic, tmp_path):
-    relay, api = start_api(make_relay, tmp_path, SHOP, CONFIG.format(topic=topic) + SENDERS,
-                           api_read_tokens="token-of-a-reader")
+    relay, api = start_api(make_relay, tmp_path, SHOP, CONFIG.format(topic=topic) + SENDERS + READER)
     api.relay = relay
     yield api
     for token in (SHOP, SHOP2, STORE, ALL):
@@ -61,7 +67,7 @@ def test_a_token_speaks_for_its_types_and_for_no_others(api, kafka, topic):
     sent = {record.key.decode().split(":")[0] + ":" + record.key.decode().split(":")[1]
             for record in read_topics(kafka.bootstrap, [topic])}
     assert not {f"{STORE}-orders", f"{SHOP}-stock", f"{SHOP}-returns"} & {key.split(":")[1] for key in sent}
-    assert api.as_("token-of-a-reader").post("commit", decision("1")).status == 403
+    assert api.as_(READ).post("commit", decision("1")).status == 403
     assert api.as_("token-of-nobody").post("commit", decision("1")).status == 401
 
 
@@ -104,17 +110,19 @@ def test_an_id_that_came_by_kafka_is_taken_as_well(api, database, topic, kafka):
     assert api.post("prepare", prepare("1", key="a")).status == 202
 
 
+X = "[token \"x\"]\nroles = send\ntokens = t-of-x-0123456789\n"
+
+
 @pytest.mark.parametrize("senders,words", [
-    ("[sender \"x\"]\ntypes = *\n", "the sender has no tokens"),
-    ("[sender \"x\"]\ntokens = t-of-x-0123456789\n", "write types = *"),
-    ("[sender \"x\"]\ntokens = t-of-x-0123456789\nsections = order\n", "there is no [lookback \"order\"]"),
-    ("[sender \"x\"]\ntokens = t-of-x-0123456789\nsections = stock\ntypes = orders\n",
-     "orders is not a business type of its sections"),
-    ("[sender \"x\"]\ntokens = t-of-x-0123456789\ntypes = oder*\n", "not a business type of any"),
-    ("[sender \"x\"]\ntokens = t-of-x-0123456789\ntypes = *\n[sender \"y\"]\ntokens = t-of-x-0123456789\n"
-     "types = stock\n", "belongs to [sender \"x\"] as well"),
-    ("[sender \"x\"]\ntokens = t-of-x-0123456789\ntypes = *\n[api]\nsend_tokens = t-of-x-0123456789\n",
-     "is also in [api] send_tokens"),
+    ("[token \"x\"]\nroles = send\ntypes = *\n", "the section has no tokens"),
+    ("[token \"x\"]\ntokens = t-of-x-0123456789\n", "the token may do nothing"),
+    (X.replace("send", "send, sned"), "sned is no role: read, payload, send, operate and decide are"),
+    (X, "write types = *"),
+    (X + "sections = order\n", "there is no [lookback \"order\"] and no [deliver \"order\"]"),
+    (X + "sections = stock\ntypes = orders\n", "orders is not a business type of its sections"),
+    (X + "types = oder*\n", "not a business type of any"),
+    (X + "types = *\npublishers = other\n", "there is no [publisher \"other\"]"),
+    (X + "types = *\n[token \"y\"]\ntokens = t-of-x-0123456789\nroles = read\n", "belongs to [token \"x\"] as well"),
 ])
 def test_a_scope_with_two_readings_is_refused(tmp_path, database, senders, words):
     path = tmp_path / "relay.ini"
@@ -122,3 +130,82 @@ def test_a_scope_with_two_readings_is_refused(tmp_path, database, senders, words
     status, _, error = run_command(["check-config", "--config", str(path)], {"DATABASE_URL": database.dsn})
     assert status == 78 and words in error, error
     assert "t-of-x-0123456789" not in error
+
+
+# --- roles ----------------------------------------------------------------------------------------
+
+ROLES = ("read", "payload", "send", "operate", "decide")
+REQUESTS = [
+    ("POST", "/v1/lookback/prepare", prepare("1"), {"send"}),
+    ("POST", "/v1/lookback/commit", decision("1"), {"send"}),
+    ("POST", "/v1/lookback/rollback", decision("1"), {"send"}),
+    ("GET", "/v1/lookback", None, {"read"}),
+    ("GET", "/v1/lookback/orders/1", None, {"read"}),
+    ("POST", "/v1/lookback/operate", {"verb": "retry", "ids": [["orders", "1"]], "reason": "x"}, {"operate"}),
+    ("POST", "/v1/lookback/operate", {"verb": "commit", "ids": [["orders", "1"]], "reason": "x"}, {"decide"}),
+    ("POST", "/v1/lookback/operate", {"verb": "rollback", "ids": [["orders", "1"]], "reason": "x"}, {"decide"}),
+    ("GET", "/v1/deliver", None, {"read"}),
+    ("POST", "/v1/deliver/operate", {"verb": "pause", "section": "a", "reason": "x"}, {"operate"}),
+]
+
+
+def test_each_role_may_do_its_own_and_nothing_else(make_relay, topic, tmp_path):
+    _, api = start_api(make_relay, tmp_path, None, CONFIG.format(topic=topic) + "".join(
+        caller(f"only-{role}", f"token-with-{role:<16}".replace(" ", "-"), role, types="*") for role in ROLES))
+    for method, path, body, allowed in REQUESTS:
+        for role in ROLES:
+            answer = api.as_(f"token-with-{role:<16}".replace(" ", "-")).request(method, path, body)
+            refused = answer.status == 403 and answer.code == "forbidden"
+            assert refused != (role in allowed), (method, path, role, answer.text)
+            if refused:
+                assert f"only-{role}" in answer.text
+        assert api.request(method, path, body).status == 401
+
+
+def test_a_scope_limits_what_is_read_and_decided(make_relay, topic, tmp_path):
+    _, api = start_api(make_relay, tmp_path, READ, CONFIG.format(topic=topic)
+                       + caller("orders", READ, "read, operate, decide", sections="orders")
+                       + caller("types", SHOP, "read, operate, decide", types="orders*"))
+    order = {"verb": "retry", "reason": "x"}
+    for token, method, path, body, fits in [
+            (READ, "GET", "/orders/1", None, True), (READ, "GET", "/stock/1", None, False),
+            (READ, "GET", "?section=orders", None, True), (READ, "GET", "?type=returns", None, True),
+            (READ, "GET", "?section=stock", None, False), (READ, "GET", "", None, False),
+            (READ, "POST", "/operate", {**order, "ids": [["returns", "1"]]}, True),
+            (READ, "POST", "/operate", {**order, "ids": [["returns", "1"], ["stock", "1"]]}, False),
+            (READ, "POST", "/operate", {**order, "filter": {"section": "orders"}}, True),
+            (READ, "POST", "/operate", {**order, "filter": {"state": "parked"}}, False),
+            (READ, "POST", "/operate", {**order, "filter": {"section": "stock"}}, False),
+            (SHOP, "GET", "/orders-web/1", None, True), (SHOP, "GET", "/returns/1", None, False),
+            (SHOP, "GET", "?section=orders", None, False), (SHOP, "GET", "?type=orders", None, True),
+            (SHOP, "POST", "/operate", {**order, "filter": {"section": "orders"}}, False),
+            (SHOP, "POST", "/operate", {**order, "filter": {"type": "orders"}}, True)]:
+        answer = api.as_(token).request(method, f"/v1/lookback{path}", body)
+        assert (answer.status == 403 and answer.code == "out_of_scope") != fits, (token, path, body, answer.text)
+
+
+def test_a_reload_reads_the_tokens_again(make_relay, topic, tmp_path):
+    """A token goes, another takes its place in its file, a section comes, and one loses a role."""
+    file = tmp_path / "tokens"
+    replace(file, SHOP)
+    begin = CONFIG.format(topic=topic) + f'[token "shop"]\nroles = read\ntokens_file = {file}\n'
+    relay, api = start_api(make_relay, tmp_path, SHOP, begin + caller("old", STORE, "read") + caller("both", ALL, "read, operate"))
+
+    def status(token, method="GET", path="/v1/lookback", body=None):
+        return api.as_(token).request(method, path, body).status
+
+    retry = "POST", "/v1/lookback/operate", {"verb": "retry", "ids": [["orders", "1"]], "reason": "x"}
+    assert [status(token) for token in (SHOP, SHOP2, STORE, ALL, READ)] == [200, 401, 200, 200, 401]
+    assert status(ALL, *retry) == 404
+    replace(file, f"{SHOP2}\n")
+    replace(tmp_path / "relay.ini", begin + caller("new", READ, "read") + caller("both", ALL, "read"))
+    os.kill(relay.process.pid, signal.SIGHUP)
+    relay.wait_event("reloaded")
+    assert [status(token) for token in (SHOP, SHOP2, STORE, ALL, READ)] == [401, 200, 401, 200, 200]
+    assert status(ALL, *retry) == 403
+    assert not relay.events("reload_incomplete")
+
+    replace(tmp_path / "relay.ini", begin + caller("short", "short", "read"))
+    os.kill(relay.process.pid, signal.SIGHUP)
+    refused = relay.wait_event("reload_refused")[0]
+    assert "needs 16" in refused["error"] and status(READ) == 200

@@ -19,7 +19,7 @@ URL = KAFKA + "[deliver \"billing\"]\nurl = "
 LOOKBACK = PUBLISHER + "[lookback \"shop\"]\ncheck = shop\n[check \"shop\"]\n"
 CHECK = LOOKBACK + "url = http://127.0.0.1:1/\nnetworks = 127.0.0.1\n"
 SQL = LOOKBACK + "transport = sql\n"
-API = ("[api]\nread_tokens = 0123456789abcdef0123456789abcdef\n")
+API = "[token \"x\"]\nroles = read\ntokens = 0123456789abcdef0123456789abcdef\n[api]\n"
 
 # What `run` refuses too, before it needs a server: (configuration, words of the error).
 REFUSED = {

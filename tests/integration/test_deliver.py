@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from support.api import Api
+from support.api import OPERATE, READ, READER, Api
 from support.application import Application
 from support.auditor import read_topics
 from support.certificates import Identity
@@ -22,7 +22,6 @@ from support.process import free_port
 from support.relay import on_a_terminal, run_command
 from support.sidecar import dead_letters
 
-READER, BOSS = "token-of-a-reader", "token-of-an-operator"
 KEY = b"n" * 24
 SECRET = "whsec_" + base64.b64encode(KEY).decode()
 
@@ -177,7 +176,7 @@ def test_the_last_error_is_shown_wherever_the_breaker_is(make_sidecar, kafka, to
     own = Identity(tmp_path, "own")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(own.certificate, own.key)
-    api = {"api_listen": free_port(), "api_read_tokens": READER}
+    api = {"api_listen": free_port()}
     produce(kafka.bootstrap, topic, messages(1))
     with Service(lambda request: request.say(""), context=context) as service:
         relay = make_sidecar(service, environment=api, breaker_failures=1)
@@ -286,7 +285,7 @@ def test_two_sidecars_share_the_partitions(make_sidecar, kafka, topic):
 
 
 def test_without_dead_letters_a_partition_stands_still_and_is_shown(make_sidecar, kafka, topic):
-    api = {"api_listen": free_port(), "api_read_tokens": READER, "api_operate_tokens": BOSS}
+    api = {"api_listen": free_port()}
     produce(kafka.bootstrap, topic, [("bad", "k", "{}")])
     with Application(lambda _: 422) as application:
         relay = make_sidecar(application, dead_letter_topic=None, environment=api)
@@ -319,7 +318,7 @@ def test_rules_of_a_section_drop_what_is_too_much(make_sidecar, kafka, topic):
 
 
 def test_an_operator_pauses_and_resumes_a_section(make_sidecar, kafka, topic):
-    api = {"api_listen": free_port(), "api_read_tokens": READER, "api_operate_tokens": BOSS}
+    api = {"api_listen": free_port()}
     produce(kafka.bootstrap, topic, messages(5))
     with Application() as application:
         relay = make_sidecar(application, environment=api)
@@ -510,19 +509,19 @@ def test_a_dead_letter_that_kafka_refuses_keeps_no_other_one_from_being_noted(
 def test_an_order_to_a_section_that_is_not_plain_is_refused(make_sidecar, topic):
     port = free_port()
     with Application() as application:
-        relay = make_sidecar(application, environment={
-            "api_listen": port, "api_read_tokens": READER, "api_operate_tokens": BOSS})
+        relay = make_sidecar(application, environment={"api_listen": port})
         order = {"verb": "pause", "section": "billing", "reason": "x"}
         for token, body, status, code in [
-                (READER, order, 403, "forbidden"), ("nobody", order, 401, "unauthorized"),
-                (BOSS, {**order, "verb": "stop"}, 400, "bad_value"),
-                (BOSS, {**order, "reason": ""}, 400, "bad_value"),
-                (BOSS, {**order, "section": "other"}, 404, "not_found"),
-                (BOSS, {"verb": "pause", "reason": "x"}, 400, "bad_value"),
-                (BOSS, {**order, "more": 1}, 400, "bad_json"), (BOSS, b"{", 400, "bad_json")]:
+                (READ, order, 403, "forbidden"), ("nobody", order, 401, "unauthorized"),
+                (OPERATE, {**order, "verb": "stop"}, 400, "bad_value"),
+                (OPERATE, {**order, "reason": ""}, 400, "bad_value"),
+                (OPERATE, {**order, "section": "other"}, 404, "not_found"),
+                (OPERATE, {"verb": "pause", "reason": "x"}, 400, "bad_value"),
+                (OPERATE, {**order, "more": 1}, 400, "unknown_field"), (OPERATE, b"{", 400, "bad_json"),
+                (OPERATE, {**order, "reason": 7}, 400, "wrong_type"), (OPERATE, [order], 400, "bad_json")]:
             answer = Api(port, token).request("POST", "/v1/deliver/operate", body)
             assert (answer.status, answer.code) == (status, code), body
-        assert Api(port, READER).request("GET", "/v1/deliver").json["sections"][0]["works"]
+        assert Api(port, READ).request("GET", "/v1/deliver").json["sections"][0]["works"]
         status, _, error = run_command(["deliver", "pause", "other", "--reason", "x"],
                                        relay.settings)
         assert status == 65 and "no such [deliver] section" in error
@@ -549,15 +548,17 @@ def test_a_configuration_that_only_delivers_has_no_database(tmp_path):
         assert f"[warn]   deliver billing ({tmp_path / 'relay.ini'}:3): " in found and word in found
 
 
-def test_commands_say_what_is_missing_to_ask_a_sidecar():
+def test_commands_say_what_is_missing_to_ask_a_sidecar(tmp_path):
+    path = tmp_path / "relay.ini"
+    path.write_text(READER)
     kafka = {"OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1"}
     status, _, error = run_command(["deliver", "list"], kafka)
     assert status == 78 and "[api] does not listen" in error
-    away = {**kafka, "OUTBOX_RELAY_API_LISTEN": free_port(), "OUTBOX_RELAY_API_READ_TOKENS": READER}
+    away = {**kafka, "OUTBOX_RELAY_API_LISTEN": free_port(), "OUTBOX_RELAY_CONFIG": str(path)}
     status, _, error = run_command(["deliver", "list"], away)
     assert status == 69 and "no relay answers" in error
     status, _, error = run_command(["deliver", "pause", "a", "--reason", "x"], away)
-    assert status == 78 and "operate_tokens" in error
+    assert status == 78 and "no [token] section has the role operate" in error
 
 
 def test_a_batch_that_cannot_fit_max_answer_is_refused(tmp_path):

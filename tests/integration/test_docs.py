@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from support.api import CONFIG, Api, decision
+from support.api import CONFIG, SENDER, Api, decision
 from support.dedup import Dedup, DedupError
 from support.guide import calls_of, code_of
 from support.process import free_port, wait_for
@@ -102,10 +102,9 @@ def shown_metrics(relay):
 def test_every_metric_is_explained_and_every_explained_one_exists(
         database, topic, make_relay, tmp_path):
     explained = explained_metrics()
-    (tmp_path / "relay.ini").write_text((CONFIG + SERVICES + DELIVER).format(topic=topic))
+    (tmp_path / "relay.ini").write_text((CONFIG + SERVICES + DELIVER).format(topic=topic) + SENDER)
     port = free_port()
-    relay = make_relay(config=tmp_path / "relay.ini", api_listen=port,
-                       api_send_tokens=TOKEN).wait_ready()
+    relay = make_relay(config=tmp_path / "relay.ini", api_listen=port).wait_ready()
     assert Api(port, TOKEN).post("commit", decision("1", "payroll")).code == "unknown_type"
     # A part of the program shows its metrics when it first has something to tell.
     wait_for(lambda: shown_metrics(relay).keys() >= explained.keys(), 60, "every explained metric")
@@ -226,7 +225,7 @@ def test_every_key_of_a_configuration_in_a_page_exists():
 
 def test_the_page_of_the_interface_has_each_verb_with_its_roles():
     source = (DOCS.parent / "relay/admin/api.c").read_text(encoding="utf-8")
-    verbs = {(method, path): {role.strip().removeprefix("API_").lower() for role in roles.split("|")}
+    verbs = {(method, path): {role.strip().removeprefix("ROLE_").lower() for role in roles.split("|")}
              for method, path, roles in re.findall(r'\{"\w+", "(GET|POST)", "([^"]+)", ([A-Z_| ]+),', source)}
     shown = {(method, path): set(roles.split(", ")) for method, path, roles in re.findall(
         r"^\| `(GET|POST) ([^`?{]+)[^`]*` \| ([a-z, ]+) \|", page("reference/api.md"), re.MULTILINE)}

@@ -10,13 +10,12 @@ import time
 
 import pytest
 
-from support.api import CONFIG, Api, decision, prepare
+from support.api import CONFIG, OPERATOR, READER, SEND, SENDER, Api, decision, prepare
 from support.files import replace
 from support.hostile import exchange
 from support.process import free_port, wait_for
 from support.relay import run_command
 
-SEND, OPERATE = "token-of-a-sender", "token-of-an-operator"
 REQUESTS = 10000  # with --full; a tenth by default
 HEAD = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
@@ -53,10 +52,10 @@ def make_secured(make_relay, topic, files, authority, tmp_path):
     """make_secured(): a relay whose listeners speak TLS, and an Api."""
     def make(sections="", **settings):
         path = tmp_path / "relay.ini"
-        path.write_text(CONFIG.format(topic=topic) + sections)
+        path.write_text(CONFIG.format(topic=topic) + SENDER + OPERATOR + sections)
         path.chmod(0o600)
         port = free_port()
-        relay = make_relay(config=path, api_listen=port, api_send_tokens=SEND, api_operate_tokens=OPERATE,
+        relay = make_relay(config=path, api_listen=port,
                            api_tls_certificate=files.certificate, api_tls_key=files.key,
                            admin_tls_certificate=files.certificate, admin_tls_key=files.key, **settings)
         relay.tls = trusting(authority)
@@ -99,6 +98,11 @@ def test_commands_know_the_certificate(make_secured, files, stranger, tmp_path):
     status, _, error = run_command(["health"], {**relay.settings, "OUTBOX_RELAY_ADMIN_TLS_CERTIFICATE": other.certificate,
                                                 "OUTBOX_RELAY_ADMIN_TLS_KEY": other.key})
     assert status == 1 and "no answer from" in error and error.count("\n") == 1, error
+    assert f"it has to show the certificate in {other.certificate}" in error and "certificate_refused" in error, error
+    other.certificate.write_bytes(b"")
+    status, _, error = run_command(["health"], {**relay.settings, "OUTBOX_RELAY_ADMIN_TLS_CERTIFICATE": other.certificate,
+                                                "OUTBOX_RELAY_ADMIN_TLS_KEY": other.key})
+    assert status == 1 and f"{other.certificate} cannot be read: it is empty" in error, error
 
 
 @pytest.mark.parametrize("version,served", [("-tls1_1", False), ("-tls1_2", True), ("-tls1_3", True)])
@@ -218,18 +222,20 @@ def test_clients_that_never_read_lose_their_places(make_secured, authority):
     relay.wait_ready()
     request = HEAD.replace(b"/livez", b"/metrics")
 
-    def descriptors():
-        return len(os.listdir(f"/proc/{relay.process.pid}/fd"))
+    def places():
+        """Connections to the port that the relay has open; the kernel shows those that it closed without an inode."""
+        with open(f"/proc/{relay.process.pid}/net/tcp", encoding="ascii") as file:
+            rows = [line.split() for line in file.readlines()[1:]]
+        return sum(row[1].endswith(f":{relay.admin_port:04X}") and row[3] != "0A" and row[9] != "0" for row in rows)
 
-    before = descriptors()
     with contextlib.ExitStack() as sockets:
         for _ in range(30):
             plain = socket.socket()
             plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
             plain.connect(("127.0.0.1", relay.admin_port))
             sockets.enter_context(trusting(authority).wrap_socket(plain, server_hostname="127.0.0.1")).sendall(request)
-        wait_for(lambda: descriptors() >= before + 30, 30, "their places")
-        wait_for(lambda: descriptors() <= before + 4, 60, "their end", interval=0.2)
+        wait_for(lambda: places() >= 30, 30, "their places")
+        wait_for(lambda: places() == 0, 60, "their end", interval=0.2)
     assert relay.get("/livez")[0] == 200
 
 
@@ -279,8 +285,7 @@ def test_files_that_cannot_be_are_refused_by_name(tmp_path, authority, stranger,
              for place, (name, value) in enumerate((("tls_certificate", certificate), ("tls_key", key))) if value]
     path = tmp_path / "relay.ini"
     path.write_text(f"[kafka]\nbootstrap.servers = 127.0.0.1:1\n[{section}]\nlisten = 9187\n"
-                    + ("send_tokens = token-of-a-sender\n" if section == "api" else "")
-                    + "".join(f"{line}\n" for line in lines))
+                    + "".join(f"{line}\n" for line in lines) + (READER if section == "api" else ""))
     path.chmod(0o600)
     status, output, error = run_command(["check-config", "--config", path])
     assert status == 78 and said in error and f"[{section}]" in error, output + error

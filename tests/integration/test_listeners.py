@@ -2,6 +2,7 @@
 clients have no token; whatever they do, probes and applications are answered."""
 
 import contextlib
+import json
 import os
 import socket
 import statistics
@@ -10,12 +11,11 @@ import time
 
 import pytest
 
-from support.api import CONFIG, decision, prepare, shared_api, start_api
+from support.api import CONFIG, READ, READER, SEND, SENDER, caller, decision, prepare, shared_api, start_api
 from support.hostile import Attack, exchange
 from support.process import free_port, wait_for
 from support.relay import run_command
 
-SEND, READ, OPERATE = "token-of-a-sender", "token-of-a-reader", "token-of-an-operator"
 CONFIG_ERROR = 78
 LOOPBACKS = [f"127.0.0.{i}" for i in range(1, 9)]
 
@@ -24,8 +24,7 @@ LOOPBACKS = [f"127.0.0.{i}" for i in range(1, 9)]
 def relay(postgres, kafka, tmp_path_factory):
     """One for all that changes nothing. Both listeners have a name besides their address."""
     sections = ("[admin]\nhost = relay.example, probes.example\n"
-                f"[api]\nhost = relay.example\nsend_tokens = {SEND}\n"
-                f"read_tokens = {READ}\noperate_tokens = {OPERATE}\n")
+                "[api]\nhost = relay.example\n")
     with shared_api(postgres, kafka, tmp_path_factory.mktemp("listeners"), "listeners", SEND,
                     sections) as (relay, api):
         relay.wait_ready()
@@ -37,8 +36,7 @@ def relay(postgres, kafka, tmp_path_factory):
 @pytest.fixture
 def make_api_relay(make_relay, topic, tmp_path):
     def make(**settings):
-        return start_api(make_relay, tmp_path, SEND, CONFIG.format(topic=topic),
-                         api_send_tokens=SEND, **settings)
+        return start_api(make_relay, tmp_path, SEND, CONFIG.format(topic=topic) + SENDER, **settings)
     return make
 
 
@@ -250,6 +248,18 @@ def test_a_first_line_that_is_not_plain_is_refused_and_the_connection_closed(doo
     assert b"connection: close" in answer.lower()
 
 
+@pytest.mark.parametrize("request_head,code,word", [
+    (b"GET /v1/deliver HTTP/1.1\r\nHost: shop.example\r\n\r\n", 400, "host lists further ones"),
+    (b"GET /v1/deliver HTTP/1.1\r\nHost: localhost\r\nX-Y: " + b"x" * 20000, 431, "16 KiB")])
+def test_a_request_that_never_got_an_id_is_refused_with_a_problem_without_instance(relay, request_head, code, word):
+    head, _, body = exchange(relay.api.port, request_head).partition(b"\r\n\r\n")
+    problem = json.loads(body)
+    assert status(head) == code and b"\r\nContent-Type: application/problem+json\r\n" in head
+    assert word in problem.pop("detail")
+    assert problem == {"type": "urn:outbox-relay:problem:bad_request", "status": code,
+                       "title": "The request violates HTTP or a rule of the listener"}
+
+
 @pytest.mark.parametrize("body", [
     b"5\r\n{}\r\n", b"x\r\n", b"\r\n", b"-1\r\n", b"2\r\n{}0\r\n\r\n", b"2 \r\n{}\r\n",
     b"2;x\r\n{}\0\n0\r\n\r\n", b"0x2\r\n{}\r\n0\r\n\r\n"])
@@ -383,21 +393,18 @@ def check_config(path, text, mode=0o600, **settings):
 API = "[kafka]\nbootstrap.servers = localhost:1\n[api]\nlisten = 9188\n"
 
 
-@pytest.mark.parametrize("key", ["send_tokens", "read_tokens", "operate_tokens"])
-def test_a_token_has_16_characters(tmp_path, key):
+@pytest.mark.parametrize("role", ["read", "payload", "operate", "decide"])
+def test_a_token_has_16_characters(tmp_path, role):
     long, short = "0123456789abcdef", "0123456789abcde"
-    assert check_config(tmp_path / "a.ini", f"{API}{key} = {long}\n")[0] == 0
+    assert check_config(tmp_path / "a.ini", API + caller("x", long, role))[0] == 0
     for value in (short, f"{long}, {short}"):
-        done, _, error = check_config(tmp_path / "a.ini", f"{API}{key} = {value}\n")
-        assert done == CONFIG_ERROR and "a.ini:5:" in error and "needs 16" in error
+        done, _, error = check_config(tmp_path / "a.ini", API + caller("x", value, role))
+        assert done == CONFIG_ERROR and "a.ini:6: [token \"x\"] tokens" in error and "needs 16" in error
         assert short not in error
-    sender = f"{API}read_tokens = {long}\n[sender \"x\"]\ntypes = *\ntokens = "
-    done, _, error = check_config(tmp_path / "a.ini", f"{sender}{short}\n")
-    assert done == CONFIG_ERROR and "[sender \"x\"] tokens" in error and "needs 16" in error
     token = tmp_path / "token"
     token.write_text(short + "\n")
     token.chmod(0o600)
-    assert check_config(tmp_path / "a.ini", f"{API}{key}_file = {token}\n")[0] == CONFIG_ERROR
+    assert check_config(tmp_path / "a.ini", f"{API}[token \"x\"]\nroles = read\ntokens_file = {token}\n")[0] == CONFIG_ERROR
 
 
 @pytest.mark.parametrize("listen", ["0.0.0.0:9187", "[::]:9187", "10.1.2.3:9187", "relay.example:1"])
@@ -419,7 +426,7 @@ def test_a_file_that_others_can_write_is_refused(tmp_path, mode):
 
     secret.write_text("0123456789abcdef")
     secret.chmod(mode)
-    texts = [f"{API}send_tokens_file = {secret}\n",
+    texts = [f"{API}[token \"x\"]\nroles = read\ntokens_file = {secret}\n",
              f"{MINIMAL}[postgres]\ndsn_file = {secret}\n",
              f"{MINIMAL}sasl.password_file = {secret}\n",
              f"{MINIMAL}ssl.key.location = {secret}\n",
@@ -451,8 +458,9 @@ def test_a_file_that_others_can_read_is_warned_about_at_start(
     for path, mode in ((tokens, 0o644), (own, 0o640)):
         path.write_text("0123456789abcdef")
         path.chmod(mode)
-    config.write_text(f"[api]\nlisten = {free_port()}\nsend_tokens_file = {tokens}\n"
-                      f"read_tokens_file = {own}\n")
+    own.write_text("fedcba9876543210")
+    config.write_text(f"[api]\nlisten = {free_port()}\n[token \"a\"]\nroles = read\ntokens_file = {tokens}\n"
+                      f"[token \"b\"]\nroles = read\ntokens_file = {own}\n")
     config.chmod(0o604)
     relay = make_relay(config=config).wait_ready()
     warned = "\n".join(event["file"] for event in relay.events("file_open_to_others"))
@@ -470,7 +478,7 @@ def test_an_occupied_port_ends_the_start_with_one_line_before_anything_else(tmp_
         config = tmp_path / "a.ini"
         config.write_text("[postgres]\ndsn = host=127.0.0.1 port=1\n" + MINIMAL
                           + f"[admin]\nlisten = {ports['admin']}\n"
-                          + f"[api]\nlisten = {ports['api']}\nsend_tokens = {SEND}\n")
+                          + f"[api]\nlisten = {ports['api']}\n" + READER)
         config.chmod(0o644)  # its warning does not come first
         done, out, error = run_command(["--config", config, "run"])
     assert done == CONFIG_ERROR and out == ""

@@ -6,7 +6,7 @@ import pathlib
 import jsonschema
 import pytest
 
-from support.api import CONFIG, start_api
+from support.api import CONFIG, SENDER, start_api
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCHEMA = json.loads((ROOT / "docs/reference/lookback-message.schema.json").read_text(encoding="utf-8"))
@@ -84,8 +84,7 @@ def validator():
 
 def test_the_schema_and_the_program_take_and_refuse_the_same(
         validator, make_relay, topic, tmp_path):
-    _, api = start_api(make_relay, tmp_path, "token-of-a-sender", CONFIG.format(topic=topic),
-                       api_send_tokens="token-of-a-sender")
+    _, api = start_api(make_relay, tmp_path, "token-of-a-sender", CONFIG.format(topic=topic) + SENDER)
 
     def answer_to(message):
         op = message.get("op") if isinstance(message, dict) else None

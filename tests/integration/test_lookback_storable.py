@@ -11,11 +11,10 @@ import zlib
 import psycopg2
 import pytest
 
-from support.api import CONFIG, decision, start_api
+from support.api import CONFIG, OPERATE, OPERATOR, SEND, SENDER, decision, start_api
 from support.lookback import Case, in_headers
 from support.process import wait_for
 
-SEND = "token-of-a-sender"
 MIB = 1 << 20
 
 
@@ -27,8 +26,7 @@ def case(database, kafka, make_relay, request):
 @pytest.fixture
 def make_api(make_relay, topic, tmp_path):
     def make(**settings):
-        return start_api(make_relay, tmp_path, SEND, CONFIG.format(topic=topic),
-                         api_send_tokens=SEND, **settings)
+        return start_api(make_relay, tmp_path, SEND, CONFIG.format(topic=topic) + SENDER + OPERATOR, **settings)
 
     return make
 
@@ -59,7 +57,7 @@ def test_a_body_of_many_values_costs_no_more_memory_than_it_is_long(make_api, ar
         longest = max(longest, time.monotonic() - begun)
     sender.join()
     assert (answers[0].status, answers[0].code) == (400, "too_complex"), answers[0].text
-    assert "1000000 values" in answers[0].json["error"]
+    assert "1000000 values" in answers[0].json["detail"]
     assert relay.process.peak_memory() - before < 64 * MIB
     assert longest < 1
 
@@ -67,13 +65,13 @@ def test_a_body_of_many_values_costs_no_more_memory_than_it_is_long(make_api, ar
 def test_a_body_that_is_deep_is_refused_with_the_limit(make_api):
     _, api = make_api()
     answer = api.post("prepare", b'{"a":' * 200 + b"1" + b"}" * 200)
-    assert (answer.status, answer.code) == (400, "too_complex") and "deep" in answer.json["error"]
+    assert (answer.status, answer.code) == (400, "too_complex") and "deep" in answer.json["detail"]
 
 
 def test_an_order_of_many_values_is_refused(make_api):
-    relay, api = make_api(api_operate_tokens="token-of-an-operator")
+    relay, api = make_api()
     before = relay.process.peak_memory()
-    answer = api.as_("token-of-an-operator").post("operate", b'{"ids":' + flood(8 * MIB - 10) + b"}")
+    answer = api.as_(OPERATE).post("operate", b'{"ids":' + flood(8 * MIB - 10) + b"}")
     assert (answer.status, answer.code) == (400, "too_complex")
     assert relay.process.peak_memory() - before < 64 * MIB
 

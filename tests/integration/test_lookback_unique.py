@@ -6,7 +6,7 @@ import zlib
 
 import pytest
 
-from support.api import CONFIG, start_api
+from support.api import CONFIG, OPERATOR, start_api
 from support.lookback import Case, in_headers
 from support.lookback_rows import Reader, commit, prepare
 from support.process import wait_for
@@ -156,8 +156,7 @@ def test_prepares_and_publishes_of_the_same_keys_at_once(case, scale):
 
 
 def test_the_commands_and_the_http_interface_say_duplicate(database, make_relay, topic, tmp_path):
-    relay, api = start_api(make_relay, tmp_path, "token-of-an-operator", CONFIG.format(topic=topic),
-                           api_operate_tokens="token-of-an-operator")
+    relay, api = start_api(make_relay, tmp_path, "token-of-an-operator", CONFIG.format(topic=topic) + OPERATOR)
     reader = Reader(database, section="orders")
     reader.apply(*(prepare(id, type="orders", topic="orders.new", unique_key="k", within_ms=90_000)
                    for id in "1234"), commit("1") | {"type": "orders"})

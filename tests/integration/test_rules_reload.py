@@ -17,7 +17,6 @@ from support.redis import Redis
 from support.relay import run_command
 from support.sidecar import configuration
 
-BOSS = "token-of-an-operator"
 QUOTA = "sliding name=quota most={most} within={within} late=1d key={key} action=drop"
 
 
@@ -248,7 +247,7 @@ def test_json_may_stand_behind_comments_and_other_rules(tmp_path):
 def test_rules_check_and_reload(make_sidecar, kafka, topic, tmp_path, server):
     file = tmp_path / "rules.json"
     write(file, '{"deduplication_20":{"num":1}}')
-    api = {"api_listen": free_port(), "api_operate_tokens": BOSS}
+    api = {"api_listen": free_port()}
     with Application() as application:
         relay = make_sidecar(application, rules_file=file, user="header:user", environment=api,
                              rules_store=f"redis url={server.url} name={topic}")

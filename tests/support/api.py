@@ -9,6 +9,7 @@ import http.client
 import json
 from dataclasses import dataclass
 
+from support import openapi
 from support.process import free_port
 from support.relay import Relay, run_command
 
@@ -27,6 +28,27 @@ allow = https://shop.example.com/lookback
 [check "bank"]
 types = bank
 """
+SEND, READ, OPERATE = "token-of-a-sender", "token-of-a-reader", "token-of-an-operator"
+
+
+def caller(name, token, roles, **scope):
+    """A [token] section."""
+    keys = {"tokens": token, "roles": roles, **scope}
+    return f'[token "{name}"]\n' + "".join(f"{key} = {value}\n" for key, value in keys.items())
+
+
+SENDER = caller("shop", SEND, "send", types="*")
+READER = caller("watcher", READ, "read")
+OPERATOR = caller("alice", OPERATE, "read, operate, decide")
+CALLERS = SENDER + READER + OPERATOR
+
+
+TYPE = "urn:outbox-relay:problem:"
+
+
+def code_of(problem):
+    """The last part of a problem's type; None: the message of a batch was acknowledged."""
+    return problem["type"].removeprefix(TYPE) if "type" in problem else None
 
 
 @dataclass
@@ -41,7 +63,12 @@ class Answer:
 
     @property
     def code(self):
-        return self.json["code"]
+        """Of a refused request, whose answer is a problem document."""
+        problem = self.json
+        assert self.headers["Content-Type"] == "application/problem+json", self
+        assert problem["status"] == self.status and len(problem["title"]) > 10 and len(problem["detail"]) > 10, self
+        assert problem["instance"] == f"urn:outbox-relay:request:{self.headers['X-Request-Id']}", self
+        return code_of(problem)
 
 
 class Api:
@@ -82,7 +109,9 @@ class Api:
     def _exchange(connection, method, path, body, headers):
         connection.request(method, path, body, headers)
         answer = connection.getresponse()
-        return Answer(answer.status, dict(answer.getheaders()), answer.read().decode())
+        read = Answer(answer.status, dict(answer.getheaders()), answer.read().decode())
+        openapi.check(method, path, read.status, read.headers, read.text)
+        return read
 
 
 def prepare(id, biz_type="orders", **more):
@@ -116,8 +145,8 @@ def shared_api(postgres, kafka, folder, name, token, sections="", **settings):
         return Relay({"DATABASE_URL": dsn, "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap,
                       **{f"OUTBOX_RELAY_{key.upper()}": value for key, value in more.items()}}).start()
 
-    relay, api = start_api(start, folder, token, CONFIG.format(topic=kafka.create_topic(name)) + sections,
-                           **settings)
+    relay, api = start_api(start, folder, token, CONFIG.format(topic=kafka.create_topic(name)) + CALLERS
+                           + sections, **settings)
     with contextlib.closing(relay):
         yield relay, api
     postgres.drop_database(name)

@@ -1,5 +1,6 @@
 """Relays with a [deliver "billing"] section and no database, and what they leave."""
 
+from support.api import OPERATOR, READER
 from support.auditor import read_topics
 from support.process import wait_for
 
@@ -28,7 +29,7 @@ def configuration(bootstrap, topic, path, url, settings):
     for name, value in settings.items():
         lines = [line for line in text.splitlines() if not line.startswith(f"{name} = ")]
         text = "\n".join([*lines, *([f"{name} = {value}"] if value is not None else [])])
-    return text + "\n"
+    return text + "\n" + READER + OPERATOR
 
 
 def dead_letters(kafka, topic, count):

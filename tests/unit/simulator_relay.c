@@ -893,6 +893,7 @@ static void begin_transaction_call(struct world *world, struct process *process,
 {
 	process->transactions = fences ? FENCING : COMMITTING;
 	process->holds_transaction_call = true;
+	process->fencing_take = stream_takes(process->stream);
 	if (interrupted(world, process))
 		return;
 	if (world_has_faults(world) && world->plan.rivals && world_chance(world, 50000)) {
@@ -918,7 +919,7 @@ static bool step_transactions(struct world *world, struct process *process)
 		return false;
 	case FENCED:
 		process->transactions = OPEN;
-		if (wanted) {
+		if (wanted && process->fencing_take == stream_takes(process->stream)) {
 			stream_producer_ready(process->stream);
 			return true;
 		}

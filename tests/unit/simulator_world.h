@@ -451,6 +451,7 @@ struct process {
 	struct stream *stream;
 	struct wire_producer *producer;
 	enum { UNFENCED, FENCING, FENCED, OPEN, COMMITTING, COMMITTED_NOW, BROKEN } transactions;
+	int64_t fencing_take;        /* stream_takes when the last call began */
 	bool holds_transaction_call; /* FENCING or COMMITTING: the call has yet to go out */
 	struct tail_question tails[TOPICS][PARTITIONS];
 	int tails_answered;

@@ -8,16 +8,20 @@
 #include <openssl/evp.h>
 #include <openssl/pem.h>
 #include <openssl/x509.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "cleanup.h"
 #include "client_files.h"
+#include "clock.h"
 #include "kafka_client.h"
 #include "kafka_conf.h"
 #include "temporary.h"
 #include "text.h"
+#include "topic_metadata_private.h"
 
 struct fixture {
 	char folder[TEMPORARY];
@@ -117,6 +121,14 @@ static rd_kafka_t *open_client(const struct fixture *fixture)
 	rd_kafka_t *handle = kafka_client_open(RD_KAFKA_CONSUMER, conf, &fixture->kafka, &err);
 	assert_non_null(handle);
 	return handle;
+}
+
+static void client_name(struct topic_metadata *metadata, char ret_name[64])
+{
+	OWNED(topic_metadata_return)
+	struct topic_metadata *borrowed = topic_metadata_borrow(metadata, 0);
+
+	text_copy(ret_name, 64, rd_kafka_name(topic_metadata_handle(borrowed)));
 }
 
 static void assert_password(const struct fixture *fixture, const char *expected)
@@ -225,6 +237,62 @@ static void a_missing_file_is_named(void **state)
 	assert_non_null(strstr(err.message, "No such file"));
 }
 
+static void a_missing_file_of_a_value_is_named(void **state)
+{
+	struct fixture *fixture = *state;
+	struct err err;
+
+	client_files_add(&fixture->kafka, "client.id_file", "/missing/name", "settings.kafka");
+	assert_false(kafka_conf_check(&fixture->kafka, false, &err));
+	assert_non_null(strstr(err.message, "settings.kafka: [kafka \"main\"] client.id_file: "));
+	assert_non_null(strstr(err.message, "No such file"));
+}
+
+/* It does not end after a mebibyte, in the middle of a certificate. */
+static void a_long_list_of_authorities_is_whole(void **state)
+{
+	struct fixture *fixture = *state;
+	char *authorities = xformat("%s/authorities.pem", fixture->folder);
+	OWNED(text_finish) struct text list = {0};
+	OWNED(text_finish) struct text certificate = {0};
+	FILE *file = fopen(fixture->certificate, "r");
+	char line[128];
+
+	while (fgets(line, sizeof line, file))
+		text_add(&certificate, line);
+	fclose(file);
+	text_add(&list, text_string(&certificate));
+	while (list.length < (1 << 20) - certificate.length / 2)
+		text_add(&list, "#\n");
+	text_add(&list, text_string(&certificate));
+	write_file(authorities, text_string(&list));
+	kafka_settings_add(&fixture->kafka, "ssl.ca.location", authorities, "relay.ini:9");
+
+	kafka_client_close(open_client(fixture), 5000);
+	free(authorities);
+}
+
+static void an_idle_client_for_metadata_is_replaced(void **state)
+{
+	struct fixture *fixture = *state;
+	struct err err;
+	struct topic_metadata *metadata = topic_metadata_create(&fixture->kafka, &err);
+	int64_t until = clock_ms() + 4 * CLIENT_FILES_MS;
+	bool replaced = false;
+	char before[64], now[64];
+
+	assert_non_null(metadata);
+	client_name(metadata, before);
+	write_pair(fixture->certificate, fixture->key);
+	while (!replaced && clock_ms() < until) {
+		poll(NULL, 0, 50);
+		client_name(metadata, now);
+		replaced = !text_equal(before, now);
+	}
+	assert_true(replaced);
+	topic_metadata_destroy(metadata);
+}
+
 static void a_pair_that_does_not_fit_has_a_cure(void **state)
 {
 	struct fixture *fixture = *state;
@@ -244,6 +312,10 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(missing_and_empty_files_stop_nobody, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(the_same_content_changes_nothing, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(a_missing_file_is_named, set_up, tear_down),
+	    cmocka_unit_test_setup_teardown(a_missing_file_of_a_value_is_named, set_up, tear_down),
+	    cmocka_unit_test_setup_teardown(a_long_list_of_authorities_is_whole, set_up, tear_down),
+	    cmocka_unit_test_setup_teardown(
+		an_idle_client_for_metadata_is_replaced, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(a_pair_that_does_not_fit_has_a_cure, set_up, tear_down),
 	};
 

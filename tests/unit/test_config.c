@@ -9,6 +9,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#define TOKEN "[token \"x\"]\nroles = read\ntokens = 0123456789abcdef\n"
+
 static char *no_environ[] = {NULL};
 
 #define ENVIRON(...) ((char *[]){__VA_ARGS__, NULL})
@@ -179,7 +181,8 @@ static void every_key_is_read(void **state)
 		  "[lookback \"shop\"]\ntypes = orders,  returns\n"
 		  "topics = shop.*\ncheck = shop\ncheck_after = 10ms\n"
 		  "[api]\nlisten = 9188\narrival = 1s\n"
-		  "send_tokens = 0123456789abcdef, fedcba9876543210\n"
+		  "[token \"x\"]\ntokens = 0123456789abcdef, fedcba9876543210\n"
+		  "roles = send, read\ntypes = orders\n"
 		  "[admin]\nlisten = 9187\n"
 		  "[log]\nlevel = error\nformat = json",
 		no_environ);
@@ -227,7 +230,10 @@ static void every_key_is_read(void **state)
 	assert_string_equal(config->lookbacks[0].topics.items[0], "shop.*");
 	assert_int_equal(config->lookbacks[0].check_after_ms, 10);
 	assert_string_equal(config->api.listen, "127.0.0.1:9188");
-	assert_int_equal(config->api.send_tokens.count, 2);
+	assert_int_equal(config->tokens[0].tokens.count, 2);
+	assert_int_equal(config_token_roles(&config->tokens[0]), ROLE_SEND | ROLE_READ);
+	assert_string_equal(config_token_for(config, ROLE_READ, NULL), "0123456789abcdef");
+	assert_null(config_token_for(config, ROLE_OPERATE, NULL));
 	assert_int_equal(config->api.arrival_ms, 1000);
 	assert_int_equal(publisher->settings.timestamp, TIMESTAMP_PUBLISH);
 	assert_int_equal(publisher->settings.safety, SAFETY_STRICT);
@@ -620,19 +626,20 @@ static void a_mistake_names_place_and_cure(void **state)
 	    {"[log]\nlevle = info", "relay.ini:2: [log] levle: unknown key (did you mean level?); "
 				    "[log] has level, format"},
 	    {"[api]\nlisten = 9188", "relay.ini:2: [api] listen: no client can use the interface "
-				     "without a token; set a [sender], send_tokens, read_tokens "
-				     "or operate_tokens"},
-	    {"[api]\nsend_tokens = 0123456789abcdef\nlisten = 0.0.0.0:9188",
-		"relay.ini:3: [api] listen: other machines could send requests, and tokens in "
+				     "without a token; add a section [token \"NAME\"] with "
+				     "tokens_file and roles"},
+	    {TOKEN "[api]\nlisten = 0.0.0.0:9188",
+		"relay.ini:5: [api] listen: other machines could send requests, and tokens in "
 		"clear text: set tls_certificate; listen on 127.0.0.1, or write remote = yes"},
-	    {"[api]\nsend_tokens = 0123456789abcdef\nlisten = relay.example.com:9188",
-		"relay.ini:3: [api] listen: other machines could send requests, and tokens in "
+	    {TOKEN "[api]\nlisten = relay.example.com:9188",
+		"relay.ini:5: [api] listen: other machines could send requests, and tokens in "
 		"clear text: set tls_certificate; listen on 127.0.0.1, or write remote = yes"},
-	    {"[api]\nread_tokens = 0123456789abcdef, 0123456789abcde",
-		"relay.ini:2: [api] read_tokens: token 2 has 15 characters and needs 16; make one "
+	    {"[token \"x\"]\ntokens = 0123456789abcdef, 0123456789abcde\nroles = read",
+		"relay.ini:2: [token \"x\"] tokens: token 2 has 15 characters and needs 16; make "
+		"one "
 		"with: openssl rand -hex 32"},
-	    {"[api]\nread_tokens = 0123456789abcdef\ntls_certificate = a.pem",
-		"relay.ini:3: [api] tls_certificate: there is no tls_key for it; set both"},
+	    {TOKEN "[api]\ntls_certificate = a.pem",
+		"relay.ini:5: [api] tls_certificate: there is no tls_key for it; set both"},
 	    {"[admin]\ntls_key = a.key",
 		"relay.ini:2: [admin] tls_key: there is no tls_certificate for it; set both"},
 	    {"[admin]\nlisten = 0.0.0.0:9187",
@@ -642,7 +649,7 @@ static void a_mistake_names_place_and_cure(void **state)
 		"relay.ini:1: unknown section [publishers] (did you mean [publisher]?); there are "
 		"[postgres], [kafka], "
 		"[publisher], "
-		"[topic], [check], [lookback], [deliver], [sender], [api], [admin], [log]"},
+		"[topic], [check], [lookback], [deliver], [token], [api], [admin], [log]"},
 	    {"[topic]\non_refusal = pass",
 		"relay.ini:1: [topic] needs a name; write [topic \"orders\"]"},
 	    {"[topic \"a\"]\non_refusal = park",
@@ -796,8 +803,8 @@ static void listeners_clash_that_cannot_both_bind(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-		char *ini = xformat("[admin]\nremote = yes\nlisten = %s\n[api]\nremote = yes\n"
-				    "read_tokens = 0123456789abcdef\nlisten = %s\n",
+		char *ini = xformat("[admin]\nremote = yes\nlisten = %s\n" TOKEN
+				    "[api]\nremote = yes\nlisten = %s\n",
 		    rows[i].admin, rows[i].api);
 		struct err err = {0};
 		struct config *config = config_parse("relay.ini", ini, no_environ, &err);
@@ -1004,6 +1011,52 @@ static void what_changes_of_a_deliver_needs_a_restart(void **state)
 	    "deliver.a: removed, restart to apply\ndeliver.b: added, restart to apply\n");
 }
 
+/* The relay reads the content again, but from the file that the running configuration names. */
+static void another_file_needs_a_restart(void **state)
+{
+	char here[] = "/tmp/test_config_XXXXXX", there[] = "/tmp/test_config_XXXXXX";
+	char *before, *after;
+
+	(void)state;
+	write_file(here, "X-Shop: 1\n");
+	write_file(there, "X-Shop: 2\n");
+	before = xformat("[check \"a\"]\nheaders_file = %s\nclient_secret_file = %s\n", here, here);
+	after = xformat("[check \"a\"]\nheaders_file = %s\nclient_secret_file = %s\n", here, there);
+	assert_fixed(before, after, "check.a.client_secret_file: restart to apply\n");
+	assert_fixed(before, "[check \"a\"]\nheaders = X-Shop: 1\n",
+	    "check.a.headers_file: restart to apply\n"
+	    "check.a.client_secret: restart to apply\n"
+	    "check.a.client_secret_file: restart to apply\n");
+	free(before);
+	free(after);
+
+	before = xformat("[kafka]\nsasl.password_file = %s\n", here);
+	after = xformat("[kafka]\nsasl.password_file = %s\n", there);
+	assert_fixed(before, before, "");
+	assert_fixed(before, after, "kafka.main.sasl.password: restart to apply\n");
+	assert_fixed(before, "[kafka]\nsasl.password = X-Shop: 1\n",
+	    "kafka.main.sasl.password: restart to apply\n");
+	free(before);
+	free(after);
+
+	/* Read at the start only: the content counts, wherever it comes from. */
+	before = xformat("[check \"a\"]\nsecret_file = %s\n", here);
+	after = xformat("[check \"a\"]\nsecret_file = %s\n", there);
+	assert_fixed(before, after, "check.a.secret: restart to apply\n");
+	assert_fixed(before, "[check \"a\"]\nsecret = X-Shop: 1\n", "");
+	free(before);
+	free(after);
+
+	/* A reload reads the rules of whatever file the new configuration names. */
+	before = xformat("[deliver \"a\"]\nrules_file = %s\n", here);
+	after = xformat("[deliver \"a\"]\nrules_file = %s\n", there);
+	assert_fixed(before, after, "");
+	free(before);
+	free(after);
+	unlink(here);
+	unlink(there);
+}
+
 static void what_may_change_changes_silently(void **state)
 {
 	(void)state;
@@ -1069,8 +1122,7 @@ static void the_interface_listens_to_other_machines_only_when_told_to(void **sta
 		char ini[200];
 		struct config *config;
 
-		snprintf(ini, sizeof ini, "[api]\nread_tokens = 0123456789abcdef\nlisten = %s\n",
-		    addresses[i]);
+		snprintf(ini, sizeof ini, TOKEN "[api]\nlisten = %s\n", addresses[i]);
 		config = parse(ini, no_environ);
 		assert_int_equal(config->api.remote, strstr(addresses[i], "remote") != NULL);
 		config_destroy(config);
@@ -1110,6 +1162,7 @@ int main(void)
 	    cmocka_unit_test(a_file_is_loaded_or_named),
 	    cmocka_unit_test(a_most_in_flight_that_is_said_or_not_is_told),
 	    cmocka_unit_test(what_changes_of_a_deliver_needs_a_restart),
+	    cmocka_unit_test(another_file_needs_a_restart),
 	    cmocka_unit_test(what_may_change_changes_silently),
 	    cmocka_unit_test(what_is_fixed_is_told_without_its_value),
 	    cmocka_unit_test(the_reference_tells_of_every_key),

@@ -1091,6 +1091,54 @@ static void assert_tls_failure(
 	    client, &(struct http_request){.url = url, .limits = limits, .tls = tls}, "tls", false);
 }
 
+/* No authority signed it, and it is for another name. */
+static void a_pinned_certificate_is_enough_and_no_other(void **state)
+{
+	struct identity own = identity_of("server"), other = identity_of("other");
+	struct http_tls right = {.pinned_file = own.certificate_file};
+	struct http_tls wrong = {.pinned_file = other.certificate_file};
+	struct http_tls key = {.pinned_file = own.key_file};
+	struct http_tls missing = {.pinned_file = "/nonexistent/server.pem"};
+	struct http_networks allowed = networks("127.0.0.0/8");
+	struct http_client *client = client_for(&allowed);
+	struct http_request request = {.limits = limits, .tls = &right};
+	struct server server;
+	struct http_response *response;
+	struct err err;
+	char url[64];
+
+	(void)state;
+	server_start(&server, say_yes,
+	    &(struct server_tls){own.certificate_file, own.key_file, NULL, false});
+	snprintf(url, sizeof url, "https://localhost:%d/", server.port);
+	request.url = url;
+	response = ask(client, &request);
+	assert_answer(response, 200, "yes");
+	http_client_release(client, response);
+
+	request.tls = &wrong;
+	response = ask(client, &request);
+	assert_failure(response, "tls", false);
+	assert_non_null(strstr(response->error, other.certificate_file));
+	http_client_release(client, response);
+	assert_tls_failure(client, url, NULL);
+
+	request.tls = &key;
+	assert_false(http_client_send(client, &request, &err));
+	assert_int_equal(err.kind, ERR_CONFIG);
+	assert_non_null(strstr(err.message, "holds no certificate"));
+	request.tls = &missing;
+	assert_false(http_client_send(client, &request, &err));
+	assert_non_null(strstr(err.message, "/nonexistent/server.pem"));
+	assert_int_equal(server.requests, 1);
+
+	http_client_destroy(client);
+	server_stop(&server);
+	http_networks_finish(&allowed);
+	identity_finish(&own);
+	identity_finish(&other);
+}
+
 static void a_certificate_has_to_convince(void **state)
 {
 	struct identity own = identity_of("server"), other = identity_of("other");
@@ -1436,6 +1484,7 @@ int main(void)
 	    cmocka_unit_test(destroy_gives_up_what_is_under_way),
 	    cmocka_unit_test(a_header_cannot_smuggle_another),
 	    cmocka_unit_test(limits_that_are_none_are_refused),
+	    cmocka_unit_test(a_pinned_certificate_is_enough_and_no_other),
 	    cmocka_unit_test(a_certificate_has_to_convince),
 	    cmocka_unit_test(a_client_shows_its_certificate),
 	    cmocka_unit_test(http2_is_spoken_at_once_without_tls),

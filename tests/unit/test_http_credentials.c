@@ -150,8 +150,11 @@ static void a_changed_file_is_used_and_a_wrong_one_is_not(void **state)
 	assert_headers(credentials, now + 10000, "Authorization: Bearer three\n");
 	unlink(path);
 	assert_headers(credentials, now + 20000, "Authorization: Bearer three\n");
-	write_file(path, "");
-	assert_headers(credentials, now + 30000, "");
+	/* Whoever writes it again in place empties it first. */
+	write_file(path, "\r\n");
+	assert_headers(credentials, now + 30000, "Authorization: Bearer three\n");
+	write_file(path, "# none\n");
+	assert_headers(credentials, now + 40000, "");
 	http_credentials_close(credentials);
 	temporary_remove(folder);
 }
@@ -163,6 +166,8 @@ static void files_that_cannot_be_read_are_named(void **state)
 	(void)state;
 	texts.headers_file = "/nowhere/headers";
 	assert_refused(&texts, "headers_file", "/nowhere/headers cannot be read: No such file");
+	texts.headers_file = "/dev/null";
+	assert_refused(&texts, "headers_file", "/dev/null is empty");
 	texts = none();
 	texts.token_url = "https://id.example/token";
 	texts.client_id = "relay";
@@ -200,6 +205,30 @@ static void keys_of_the_token_go_together(void **state)
 	assert_refused(&texts, "token_url", "only http and https");
 }
 
+/* Nobody listens at the port. The query of a URL may hold a key. */
+static void an_error_has_no_query_in_it(void **state)
+{
+	struct http_credentials_texts texts = none();
+	struct http_networks networks;
+	const char *key;
+	struct err err;
+	struct http_credentials *credentials;
+
+	(void)state;
+	texts.token_url = "http://127.0.0.1:1/token?key=geheim";
+	texts.client_id = "relay";
+	texts.client_secret = "geheim";
+	assert_true(http_networks_parse("127.0.0.1", &networks, &err));
+	credentials = http_credentials_open(&texts, &key, &err);
+	assert_non_null(credentials);
+	assert_false(http_credentials_try(credentials, &networks, &err));
+	if (!text_starts(err.message, "http://127.0.0.1:1/token: connect: ") ||
+	    strstr(err.message, "geheim"))
+		fail_msg("%s", err.message);
+	http_credentials_close(credentials);
+	http_networks_finish(&networks);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -208,6 +237,7 @@ int main(void)
 	    cmocka_unit_test(a_changed_file_is_used_and_a_wrong_one_is_not),
 	    cmocka_unit_test(files_that_cannot_be_read_are_named),
 	    cmocka_unit_test(keys_of_the_token_go_together),
+	    cmocka_unit_test(an_error_has_no_query_in_it),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

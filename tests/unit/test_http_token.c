@@ -72,7 +72,8 @@ static void lives_are_read_as_servers_write_them(void **state)
 	} cases[] = {{"", 5 * MINUTE}, {", \"expires_in\": \"600\"", 10 * MINUTE},
 	    {", \"expires_in\": 600.7", 10 * MINUTE}, {", \"expires_in\": null", 5 * MINUTE},
 	    {", \"expires_in\": \"soon\"", 5 * MINUTE}, {", \"expires_in\": 0", 1000},
-	    {", \"expires_in\": -5", 1000}, {", \"expires_in\": 1e300", 1440 * MINUTE}};
+	    {", \"expires_in\": -5", 1000}, {", \"expires_in\": -1e300", 1000},
+	    {", \"expires_in\": 1e300", 1440 * MINUTE}};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -141,6 +142,46 @@ static void a_failure_leaves_the_present_token(void **state)
 	http_token_finish(&token);
 }
 
+/* Otherwise requests would wait for one such token after the other, and nothing would say so. */
+static void a_token_that_has_ended_before_it_comes_is_a_failure(void **state)
+{
+	static const char body[] = "{\"access_token\": \"a\", \"expires_in\": 1}";
+	const struct http_response response = {
+	    .status = 200, .body = body, .body_length = strlen(body)};
+	struct http_token token = {0};
+
+	(void)state;
+	http_token_begin(&token, NOW);
+	http_token_end(&token, &response, NOW + 899);
+	assert_true(http_token_is_valid(&token, NOW + 899));
+	http_token_begin(&token, NOW + 1000);
+	http_token_end(&token, &response, NOW + 1900);
+	assert_false(http_token_is_valid(&token, NOW + 1900));
+	assert_false(http_token_is_due(&token, NOW + 1900 + 999));
+	assert_string_equal(token.error, "its tokens live 1 s, and the answer took longer; have "
+					 "the server give tokens that live longer");
+	http_token_finish(&token);
+}
+
+static void the_time_of_a_failure_makes_it_no_other_one(void **state)
+{
+	static const char *const errors[] = {"https://id:443: Connection timed out after 3001 ms",
+	    "https://id:443: Connection timed out after 999 ms", "https://id:443: Connection reset",
+	    "https://id:443: Connection reset 1"};
+	static const bool changed[] = {true, false, true, true};
+	struct http_token token = {0};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof errors / sizeof *errors; i++) {
+		struct http_response response = {.failure = "connect"};
+
+		text_copy(response.error, sizeof response.error, errors[i]);
+		http_token_begin(&token, NOW);
+		http_token_end(&token, &response, NOW);
+		assert_int_equal(token.changed, changed[i]);
+	}
+}
+
 static void a_refused_token_is_exchanged_once(void **state)
 {
 	struct http_token token = {0};
@@ -166,6 +207,8 @@ int main(void)
 	    cmocka_unit_test(lives_are_read_as_servers_write_them),
 	    cmocka_unit_test(an_answer_that_is_no_token_says_what_to_correct),
 	    cmocka_unit_test(a_failure_leaves_the_present_token),
+	    cmocka_unit_test(a_token_that_has_ended_before_it_comes_is_a_failure),
+	    cmocka_unit_test(the_time_of_a_failure_makes_it_no_other_one),
 	    cmocka_unit_test(a_refused_token_is_exchanged_once),
 	};
 

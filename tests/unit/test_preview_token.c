@@ -103,8 +103,9 @@ static void test_a_forged_token_is_refused(void **state)
 
 static void key_of(const char *read, const char *operate, unsigned char ret[PREVIEW_KEY])
 {
-	owned_text char *ini = xformat("[api]\nlisten = 1\nread_tokens = %s\noperate_tokens = %s\n"
-				       "[postgres \"main\"]\ndsn = host=x\n",
+	owned_text char *ini = xformat("[api]\nlisten = 1\n"
+				       "[token \"a\"]\nroles = read\ntokens = %s\n"
+				       "[token \"b\"]\nroles = operate\ntokens = %s\n",
 	    read, operate);
 	char *const environ_list[] = {NULL};
 	struct err err;

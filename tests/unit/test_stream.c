@@ -900,6 +900,27 @@ static void a_look_waits_for_the_commit_of_a_short_transaction(void **state)
 	stream_destroy(stream);
 }
 
+/* Its certificates changed, for example: no transaction failed, so the next is not smaller. */
+static void a_producer_that_is_replaced_between_transactions_has_no_failure(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_with_transactions(settings.memory);
+	send_rows(stream, 1, 2, 8);
+	assert_true(stream_commits(stream));
+	stream_committed(stream, 2);
+	assert_true(stream_is_settled(stream));
+	stream_producer_lost(stream);
+
+	assert_true(stream_wants_producer(stream, 3));
+	stream_producer_ready(stream);
+	expect_call(stream, 3, STREAM_TICK);
+	stream_ticked(stream, 3, STREAM_NOTED);
+	written(stream, 4, expect_sent(stream, 4, 9));
+	send_rows(stream, 4, 10, 16);
+	assert_true(stream_commits(stream));
+	stream_destroy(stream);
+}
+
 static void a_transaction_leaves_room_for_a_page_of_the_next(void **state)
 {
 	(void)state;
@@ -1546,6 +1567,7 @@ int main(void)
 	    cmocka_unit_test(a_transaction_does_not_wait_for_the_log_of_the_one_before),
 	    cmocka_unit_test(the_next_transaction_fills_while_a_commit_is_in_flight),
 	    cmocka_unit_test(a_look_waits_for_the_commit_of_a_short_transaction),
+	    cmocka_unit_test(a_producer_that_is_replaced_between_transactions_has_no_failure),
 	    cmocka_unit_test(a_transaction_leaves_room_for_a_page_of_the_next),
 	    cmocka_unit_test(a_row_asked_for_before_the_fence_does_not_confirm_the_producer),
 	    cmocka_unit_test(tails_are_read_behind_the_fence_of_each_producer),

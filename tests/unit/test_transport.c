@@ -306,6 +306,128 @@ static void to_close_gives_up_what_is_under_way(void **state)
 		transport_kind_of((enum check_transport)i)->close(NULL);
 }
 
+/* --- tokens ---------------------------------------------------------------------------------- */
+
+static char client[] = "relay", client_secret[] = "geheim";
+
+static void use_token_server(
+    struct fixture *fixture, const struct server *server, char *token_url, size_t size)
+{
+	struct err err;
+
+	fixture->kind->close(fixture->transport);
+	snprintf(token_url, size, "http://127.0.0.1:%d/token", server->port);
+	fixture->check.credentials.token_url = token_url;
+	fixture->check.credentials.client_id = client;
+	fixture->check.credentials.client_secret = client_secret;
+	fixture->transport = fixture->kind->open(&fixture->check, &err);
+	if (!fixture->transport)
+		fail_msg("%s", err.message);
+}
+
+static void give_short_tokens(struct peer *peer)
+{
+	static const char answer[] = "HTTP/1.1 200 OK\r\nContent-Length: 38\r\n\r\n"
+				     "{\"access_token\": \"abc\",\"expires_in\":1}";
+
+	while (server_read(peer) && server_say(peer, answer))
+		;
+}
+
+/* One call at a time may be made, and the token comes beside it. */
+static void a_request_for_a_token_takes_up_no_place_of_a_call(void **state)
+{
+	struct fixture fixture;
+	struct server tokens;
+	struct check_answer *answer;
+	char token_url[64];
+	struct err err;
+
+	(void)state;
+	server_start(&tokens, give_short_tokens, NULL);
+	fixture_start(&fixture, CHECK_HTTP, say_commit_in_json);
+	fixture.check.host_in_flight = 1;
+	use_token_server(&fixture, &tokens, token_url, sizeof token_url);
+	ask(&fixture, &one);
+	assert_false(fixture.kind->ask(fixture.transport, &one, &err));
+	assert_int_equal(err.kind, ERR_RETRY);
+	answer = next_answer(&fixture);
+	assert_int_equal(answer->words[0], CHECK_COMMIT);
+	fixture.kind->release(fixture.transport, answer);
+	fixture_stop(&fixture);
+	server_stop(&tokens);
+}
+
+static void a_call_waits_for_its_token_no_longer_than_its_timeout(void **state)
+{
+	struct fixture fixture;
+	struct server tokens;
+	struct check_answer *answer;
+	char token_url[64];
+	int64_t began = clock_ms();
+
+	(void)state;
+	server_start(&tokens, read_and_never_answer, NULL);
+	fixture_start(&fixture, CHECK_HTTP, say_commit_in_json);
+	fixture.check.timeout_ms = 300;
+	use_token_server(&fixture, &tokens, token_url, sizeof token_url);
+	ask(&fixture, &one);
+	answer = next_answer(&fixture);
+	assert_string_equal(answer->failure, "token");
+	assert_string_equal(answer->error, "token_url gave no token within timeout");
+	assert_false(answer->sent || answer->reached);
+	/* The request for the token itself may take 10 s. */
+	assert_in_range(clock_ms() - began, 300, 5000);
+	fixture.kind->release(fixture.transport, answer);
+	assert_int_equal(fixture.server.requests, 0);
+	fixture_stop(&fixture);
+	server_stop(&tokens);
+}
+
+static void break_off_late(struct peer *peer)
+{
+	char bytes[64];
+
+	if (server_read_some(peer, bytes, sizeof bytes))
+		server_await_end(peer, 1000);
+}
+
+/* A token lives 900 ms for the relay; one address breaks off after a second. */
+static void no_other_address_is_tried_with_an_old_token(void **state)
+{
+	struct fixture fixture;
+	struct server tokens, bad;
+	struct check_answer *answer;
+	char token_url[64], list[80];
+
+	(void)state;
+	server_start(&tokens, give_short_tokens, NULL);
+	server_start(&bad, break_off_late, NULL);
+	fixture_start(&fixture, CHECK_GRPC, say_commit);
+	snprintf(
+	    list, sizeof list, "grpc://127.0.0.1:%d,127.0.0.1:%d", bad.port, fixture.server.port);
+	fixture.check.url = list;
+	fixture.check.breaker_failures = 1000;
+	use_token_server(&fixture, &tokens, token_url, sizeof token_url);
+	for (int before = 0; bad.connections == 0;) {
+		ask(&fixture, &one);
+		answer = next_answer(&fixture);
+		if (bad.connections) {
+			assert_non_null(answer->failure);
+			assert_string_equal(answer->failure, "closed");
+			assert_int_equal(fixture.server.requests, before);
+		} else
+			assert_int_equal(answer->words[0], CHECK_COMMIT);
+		before = fixture.server.requests;
+		fixture.kind->release(fixture.transport, answer);
+	}
+	fixture_stop(&fixture);
+	server_stop(&bad);
+	server_stop(&tokens);
+}
+
+/* --- databases ------------------------------------------------------------------------------- */
+
 /* A server of another protocol: it listens, and says nothing. */
 static void to_close_gives_up_what_waits_for_a_database(void **state)
 {
@@ -355,6 +477,9 @@ int main(void)
 	    cmocka_unit_test(a_grpc_frame_that_is_none_decides_nothing),
 	    cmocka_unit_test(an_answer_is_kept_until_it_is_released),
 	    cmocka_unit_test(to_close_gives_up_what_is_under_way),
+	    cmocka_unit_test(a_request_for_a_token_takes_up_no_place_of_a_call),
+	    cmocka_unit_test(a_call_waits_for_its_token_no_longer_than_its_timeout),
+	    cmocka_unit_test(no_other_address_is_tried_with_an_old_token),
 	    cmocka_unit_test(to_close_gives_up_what_waits_for_a_database),
 	};
 	signal(SIGPIPE, SIG_IGN);

@@ -350,6 +350,11 @@ extern const char stream_partition_stalled[];
 bool stream_wants_producer(const struct stream *stream, int64_t now);
 void stream_producer_ready(struct stream *stream);
 /*
+ * Grows each time that the shard is taken. If it has grown during init_transactions, another owner
+ * may have fenced the producer meanwhile, and may write: the producer is not ready, and must go.
+ */
+int64_t stream_takes(const struct stream *stream);
+/*
  * After stream_send returned false: true if the open transaction must be committed now. The records
  * that stream_send returns from then on go to the other producer, as the next transaction.
  */

@@ -53,6 +53,7 @@ void stream_taken(struct stream *stream, int64_t now, const struct stream_taken 
 {
 	assert(stream->call.tick.call == STREAM_TAKE);
 
+	stream->takes++;
 	stream->n = taken->n;
 	stream->nonce = stream->call.tick.new_nonce;
 	stream->epoch = stream->logged_epoch = taken->epoch;

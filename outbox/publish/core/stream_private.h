@@ -110,6 +110,7 @@ struct stream {
 	int64_t moved_at;  /* the last acknowledgement, or when records began to go out */
 	const char *producer_verdict;
 	enum producer_phase producer;
+	int64_t takes; /* how often the shard was taken */
 	/* A commit is in flight. The producer need not be confirmed then: see unsure_written. */
 	bool committing;
 	int64_t transaction_at; /* when the first record of the open transaction went out */

@@ -109,6 +109,11 @@ bool stream_wants_producer(const struct stream *stream, int64_t now)
 	       !stream_lease_is_over(stream, now) && !stream->stopping;
 }
 
+int64_t stream_takes(const struct stream *stream)
+{
+	return stream->takes;
+}
+
 void stream_producer_ready(struct stream *stream)
 {
 	if (stream->producer == PRODUCER_NEW)
@@ -215,10 +220,10 @@ void stream_producer_lost(struct stream *stream)
 	stream->producer = stream->settings.transactions ? PRODUCER_NEW : PRODUCER_CONFIRMED;
 	stream->call.confirms = false;
 
-	/* The commit in flight may have failed; without one, the open transaction has. */
-	int64_t failed = record_queue_committing(stream->queue) > 0
-			     ? record_queue_committing(stream->queue)
-			     : stream->transaction_records;
+	/* The commit in flight may have failed; without one, the open transaction has, if any. */
+	int64_t failed = record_queue_committing(stream->queue);
+	if (!failed && stream_is_in_transaction(stream))
+		failed = stream->transaction_records;
 	limit_transactions(stream, failed ? failed / 2 : stream->transaction_limit);
 	stream->transaction_records = stream->transaction_bytes = 0;
 

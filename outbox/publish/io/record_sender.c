@@ -40,6 +40,7 @@ struct record_sender {
 	struct publish_metrics *metrics;
 	struct producer_pair *producer; /* NULL: there is none now */
 	enum { NO_TRANSACTIONS, UNFENCED, FENCING, OPEN, COMMITTING } transactions;
+	int64_t fencing_take; /* stream_takes when the INIT began */
 	struct backoff backoff;
 	int64_t create_at;  /* when to create the next producer */
 	bool unwanted;      /* the stream wants no producer now */
@@ -413,9 +414,10 @@ static void finish_transaction_call(struct record_sender *sender, int64_t now)
 	if (!fenced) {
 		trace_step("committed", 0, 0);
 		stream_committed(sender->stream, now);
-	} else if (stream_wants_producer(sender->stream, now))
+	} else if (stream_wants_producer(sender->stream, now) &&
+		   sender->fencing_take == stream_takes(sender->stream))
 		stream_producer_ready(sender->stream);
-	else /* another producer may have fenced it by now */
+	else /* another producer may have fenced it, or one of the pair, by now */
 		end_producer(sender, now);
 }
 
@@ -432,6 +434,7 @@ static bool step_transactions(struct record_sender *sender, int64_t now)
 		if (!stream_wants_producer(sender->stream, now))
 			return false;
 		sender->transactions = FENCING;
+		sender->fencing_take = stream_takes(sender->stream);
 		producer_pair_begin(sender->producer, PRODUCER_INIT);
 		return false;
 	case FENCING:

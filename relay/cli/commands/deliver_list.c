@@ -53,9 +53,9 @@ const struct command command_deliver_list = {
     .name = "deliver list",
     .arguments = "",
     .summary = "Shows the state of each [deliver] section of a process.",
-    .description =
-	"Queries the process at [api] listen, with the first of operate_tokens or read_tokens. "
-	"Counters start with that process.\n",
+    .description = "Queries the process at [api] listen, with the first token that has the role "
+		   "read for all sections. "
+		   "Counters start with that process.\n",
     .options = deliver_list_options,
     .example = "outbox-relay deliver list --json",
     .run = run_deliver_list,

@@ -13,7 +13,8 @@ const struct command command_deliver_pause = {
     .most_arguments = 1,
     .summary = "Stops a [deliver] section from taking new messages.",
     .description =
-	"Calls the process at [api] listen, with the first of operate_tokens. The process "
+	"Calls the process at [api] listen, with the first token that has the role operate for the "
+	"section. The process "
 	"delivers the messages that it has in memory and keeps its partitions, but takes no new "
 	"messages until `deliver resume` or its own end. Other processes that run the section "
 	"continue with their partitions.\n",

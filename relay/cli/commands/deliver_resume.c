@@ -13,7 +13,8 @@ const struct command command_deliver_resume = {
     .most_arguments = 1,
     .summary = "Resumes a [deliver] section, and its blocked partitions.",
     .description =
-	"Calls the process at [api] listen, with the first of operate_tokens. Partitions "
+	"Calls the process at [api] listen, with the first token that has the role operate for the "
+	"section. Partitions "
 	"that are blocked try their message once more, also if the section is not paused.\n",
     .options = deliver_operate_options,
     .example = "outbox-relay deliver resume orders --reason repaired",

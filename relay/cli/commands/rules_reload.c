@@ -54,7 +54,8 @@ const struct command command_rules_reload = {
     .arguments = "",
     .summary = "Makes a process read the rules of its [deliver] sections again.",
     .description =
-	"Calls the process at [api] listen, with the first of operate_tokens. The process reads "
+	"Calls the process at [api] listen, with the first token that has the role operate for the "
+	"section. The process reads "
 	"its configuration file and `rules_file` again, and takes nothing but the rules. Rules "
 	"that keep their name and key keep their records. If anything is wrong, the command prints "
 	"the place and the cure, and the section keeps its rules, as do those behind it. SIGHUP "

@@ -1,0 +1,64 @@
+"""docs/reference/openapi.json: each answer of the HTTP interface that a test sees is checked against it.
+
+    operation("GET", "/v1/lookback/orders/1")   # its object in the file
+    check("GET", "/v1/lookback?limit=1", 200, headers, text)
+"""
+import functools
+import json
+import pathlib
+import re
+
+import jsonschema
+
+PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs/reference/openapi.json"
+
+
+@functools.cache
+def document():
+    return json.loads(PAGE.read_text(encoding="utf-8"))
+
+
+@functools.cache
+def _templates():
+    """(regular expression, template), those without variables first. The last variable may contain slashes."""
+    def expression(template):
+        words = re.split(r"\{\w+\}", template)
+        return re.compile("([^/]+)".join(map(re.escape, words[:-1])) + ("(.+)" if len(words) > 1 else "")
+                          + re.escape(words[-1]))
+
+    return [(expression(template), template) for template in sorted(document()["paths"], key=lambda path: path.count("{"))]
+
+
+def template_of(path):
+    """None: no such path is documented."""
+    path = path.partition("?")[0]
+    return next((template for known, template in _templates() if known.fullmatch(path)), None)
+
+
+def _resolved(value):
+    while "$ref" in value:
+        place = document()
+        for word in value["$ref"].removeprefix("#/").split("/"):
+            place = place[word]
+        value = place
+    return value
+
+
+def check(method, path, status, headers, text):
+    """Nothing is undocumented: neither the status of the path nor a member of the answer. An unknown path is 404."""
+    template = template_of(path)
+    method = "get" if method == "HEAD" and template else method.lower()
+    operation = template and document()["paths"][template].get(method)
+    if not operation:
+        assert status in ((405, 400) if template else (404, 400)), (method, path, status, text)
+        content = _resolved({"$ref": "#/components/responses/NotFound"})["content"]
+    else:
+        assert str(status) in operation["responses"], f"{method} {template}: the status {status} is not documented: {text}"
+        response = _resolved(operation["responses"][str(status)])
+        assert all(name in headers for name in response.get("headers", {})), (path, status, headers)
+        content = response["content"]
+    media = headers["Content-Type"]
+    assert media in content, (method, path, status, media)
+    if text:  # HEAD has none
+        jsonschema.Draft202012Validator({**content[media]["schema"], "components": document()["components"]}).validate(
+            json.loads(text))
