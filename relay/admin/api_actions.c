@@ -1,6 +1,7 @@
 /* Lists what operators did: rows of outbox.audit, the newest ones first. */
 #include <inttypes.h>
 #include "api_arguments.h"
+#include "api_look.h"
 #include "api_worker.h"
 #include "cleanup.h"
 #include "database.h"

@@ -34,14 +34,17 @@ void api_look_ask(struct api_call *call, const struct postgres_settings *postgre
 	api_part_done(call);
 }
 
-static void refuse_failed_question(struct api_call *call)
+void api_log_database_error(const struct api_call *call, const struct err *err)
 {
-	const struct api_question *question = call->work;
-
 	log_warn("api_question_failed", {"verb", LOG_TEXT(call->verb->name)},
-	    {"request", LOG_TEXT(call->request_id)}, {"error", LOG_TEXT(question->err.message)},
+	    {"request", LOG_TEXT(call->request_id)}, {"error", LOG_TEXT(err->message)},
 	    {"consequence", LOG_TEXT("the request is answered with an error")});
-	if (question->err.kind == ERR_RETRY)
+}
+
+void api_refuse_database(struct api_call *call, const struct err *err)
+{
+	api_log_database_error(call, err);
+	if (err->kind == ERR_RETRY)
 		api_refuse(call, 503, "no_database", "the database does not answer now; try again");
 	else
 		api_refuse(call, 500, "database_error",
@@ -54,7 +57,7 @@ void api_look_finish(struct api_call *call)
 	const struct api_question *question = call->work;
 
 	if (!question->well)
-		refuse_failed_question(call);
+		api_refuse_database(call, &question->err);
 	else if (!question->json)
 		api_refuse(call, 404, "not_found", "nothing is stored about this id, or no longer");
 	else

@@ -2,6 +2,10 @@
 /* Questions to a database, for the verbs that ask one. Internal to relay/admin. */
 #include "api_private.h"
 
+void api_log_database_error(const struct api_call *call, const struct err *err);
+/* Refuses a call for an error of a database: 503 no_database, or 500 database_error. Logs it. */
+void api_refuse_database(struct api_call *call, const struct err *err);
+
 /* Hands the question (on the heap; it becomes the call's work) to the database. */
 void api_look_ask(struct api_call *call, const struct postgres_settings *postgres, const char *sql,
     struct api_question *question);

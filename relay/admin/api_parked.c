@@ -1,6 +1,7 @@
 /* Lists parked rows of a publisher, a page at a time in the order of ids. */
 #include <inttypes.h>
 #include "api_arguments.h"
+#include "api_look.h"
 #include "api_worker.h"
 #include "cleanup.h"
 #include "parked_row.h"

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 #include "api_arguments.h"
+#include "api_look.h"
 #include "api_worker.h"
 #include "cleanup.h"
 #include "clock.h"

@@ -4,6 +4,7 @@
  * questions], which [the calls] begin.
  */
 #include "api_arguments.h"
+#include "api_look.h"
 #include "api_worker.h"
 #include "cleanup.h"
 #include "logging.h"

@@ -11,7 +11,6 @@
 #include <utlist.h>
 #include "cleanup.h"
 #include "clock.h"
-#include "logging.h"
 
 enum { WORKERS = 4, MOST_WAITING = 64, CONNECT_MS = 5000 };
 
@@ -73,8 +72,8 @@ static void run_api_job(struct api_worker *worker, const struct api_job *job)
 		api_refuse(job->call, 503, "busy",
 		    "too many calls wait for the database: try again later");
 	else if (!begin_worker_limit(worker, left))
-		api_refuse(
-		    job->call, 503, "ending", "the relay ends; another one may be there already");
+		api_refuse(job->call, 503, "ending",
+		    "the relay is stopping; try again, another one may have started already");
 	else
 		job->run(job->call, worker);
 	api_part_done(job->call);
@@ -136,7 +135,8 @@ void api_worker_run(
 
 	free(job);
 	if (ending)
-		api_refuse(call, 503, "ending", "the relay ends; another one may be there already");
+		api_refuse(call, 503, "ending",
+		    "the relay is stopping; try again, another one may have started already");
 	else
 		api_refuse(call, 503, "busy", "%d calls wait for the database: try again later",
 		    MOST_WAITING);
@@ -189,23 +189,6 @@ bool api_worker_change(struct api_worker *worker, const struct postgres_settings
 	bool lost;
 
 	return work_on_session(session_of(worker, postgres), postgres, change, context, &lost, err);
-}
-
-void api_log_database_error(const struct api_call *call, const struct err *err)
-{
-	log_warn("api_question_failed", {"verb", LOG_TEXT(call->verb->name)},
-	    {"request", LOG_TEXT(call->request_id)}, {"error", LOG_TEXT(err->message)},
-	    {"consequence", LOG_TEXT("the request is answered with an error")});
-}
-
-void api_refuse_database(struct api_call *call, const struct err *err)
-{
-	api_log_database_error(call, err);
-	if (err->kind == ERR_RETRY)
-		api_refuse(call, 503, "no_database", "the database does not answer now");
-	else
-		api_refuse(call, 500, "database_error",
-		    "the database refused the question; the log says why");
 }
 
 /* --- life ------------------------------------------------------------------------------------ */

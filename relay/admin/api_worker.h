@@ -47,7 +47,3 @@ bool api_worker_query(struct api_worker *worker, const struct postgres_settings 
 bool api_worker_change(struct api_worker *worker, const struct postgres_settings *postgres,
     bool (*change)(struct pg *pg, void *context, struct err *err), void *context,
     struct err *err) MUST_CHECK;
-
-void api_log_database_error(const struct api_call *call, const struct err *err);
-/* Refuses a call for an error of a database: 503 no_database, or 500 database_error. Logs it. */
-void api_refuse_database(struct api_call *call, const struct err *err);
