@@ -34,9 +34,8 @@ static void wait_for_call(void)
 }
 
 /* An owner at rest, which polls every IDLE_MS. */
-static int begin(void **state)
+static int begin_owner(bool drains)
 {
-	(void)state;
 	const struct stream_settings settings = {.max_in_flight = 100,
 	    .memory = 1 << 20,
 	    .lease_ms = LEASE_MS,
@@ -44,6 +43,7 @@ static int begin(void **state)
 	    .poll_idle_ms = IDLE_MS,
 	    .ack_interval_ms = 100,
 	    .stall_after_ms = 30000,
+	    .drains = drains,
 	    .seed = 1};
 
 	now = 1000000;
@@ -58,6 +58,18 @@ static int begin(void **state)
 		wait_for_call();
 	assert_int_equal(stream_wait(stream, now), now + IDLE_MS);
 	return 0;
+}
+
+static int begin(void **state)
+{
+	(void)state;
+	return begin_owner(false);
+}
+
+static int begin_drain(void **state)
+{
+	(void)state;
+	return begin_owner(true);
 }
 
 static int end(void **state)
@@ -76,6 +88,23 @@ static void a_stream_that_dozes_looks_later(void **state)
 	look_in_vain();
 	/* Once: the doorbell says it again after each look. */
 	assert_int_equal(stream_wait(stream, now), now + IDLE_MS);
+}
+
+/* Otherwise each of its looks could be one that renews the lease, and the drain would never end. */
+static void a_drain_dozes_only_once_a_look_wrote_nothing(void **state)
+{
+	(void)state;
+	wait_for_call();
+	expect_look();
+	stream_ticked(stream, now, STREAM_NOTED);
+	assert_false(stream_status(stream, now).caught_up);
+	stream_doze(stream, now, DOZE_MS);
+	assert_true(stream_wait(stream, now) <= now);
+
+	look_in_vain();
+	assert_true(stream_status(stream, now).caught_up);
+	stream_doze(stream, now, DOZE_MS);
+	assert_int_equal(stream_wait(stream, now), now + DOZE_MS);
 }
 
 static void a_wake_is_looked_for_at_once(void **state)
@@ -208,6 +237,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 #define TEST(test) cmocka_unit_test_setup_teardown(test, begin, end)
 	    TEST(a_stream_that_dozes_looks_later),
+	    cmocka_unit_test_setup_teardown(
+		a_drain_dozes_only_once_a_look_wrote_nothing, begin_drain, end),
 	    TEST(a_wake_is_looked_for_at_once),
 	    TEST(a_wake_during_a_look_is_looked_for_after_it),
 	    TEST(a_look_that_failed_is_made_again),

@@ -122,7 +122,8 @@ void stream_hurry(struct stream *stream, int64_t now)
 
 void stream_doze(struct stream *stream, int64_t now, int64_t ms)
 {
-	if (stream->hurries)
+	/* A drain ends with a look that writes nothing, and each look of a dozing one may renew. */
+	if (stream->hurries || (stream->settings.drains && !stream->found_nothing))
 		return;
 	stream->dozes = true;
 	if (stream->next_poll < now + ms)
