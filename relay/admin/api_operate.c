@@ -245,6 +245,7 @@ static const struct {
 	"nothing was done: choose fewer"},
     {"22007", 400, "bad_value", "from or to is no time; 2026-11-27T08:00:00Z is one"},
     {"22008", 400, "bad_value", "from or to is no time; 2026-11-27T08:00:00Z is one"},
+    {"22009", 400, "bad_value", "from or to is no time; 2026-11-27T08:00:00Z is one"},
 };
 
 /* Counts the decisions of orders that decide, by section. */
