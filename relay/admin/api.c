@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "api_private.h"
+#include "api_worker.h"
 #include "cleanup.h"
 #include "clock.h"
 #include "gate.h"
@@ -34,7 +35,8 @@ static const double seconds[] = {
 #define SERIES(member) METRIC_FIELD(struct api_metrics, member)
 #define VERB                                                                                       \
 	"verb", "`prepare`, `commit`, `rollback`, `show`, `list`, `operate`, `deliver_list`, "     \
-		"`deliver_operate`; `none` for an unknown path"
+		"`deliver_operate`, `parked`, `parked_preview`, `parked_retry`, `parked_skip`, "   \
+		"`audit`, `publishers`, `publisher`; `none` for an unknown path"
 
 static const struct metric_row api_rows[] = {
     {"relay_api_requests_total", METRIC_COUNTER, SERIES(requests),
@@ -63,6 +65,7 @@ struct api {
 	struct api_auth *auth;
 	struct api_sender **senders;     /* as config->kafka; NULL: no look-back there */
 	struct api_database **databases; /* as config->postgres */
+	struct api_workers *workers;
 	struct deliver *const *delivers; /* as config->delivers; NULL: none runs here */
 	struct gate *gate;
 	struct api_metrics metrics;
@@ -73,6 +76,7 @@ struct api {
 	/* guarded by the mutex */
 	int open; /* calls whose request has arrived and whose answer is not out */
 	bool ending;
+	unsigned char preview_key[PREVIEW_KEY];
 };
 
 static const struct api_verb verbs[] = {
@@ -88,9 +92,20 @@ static const struct api_verb verbs[] = {
     {"deliver_list", "GET", "/v1/deliver", ROLE_READ, 0, api_deliver_list_begin, NULL, NULL},
     {"deliver_operate", "POST", "/v1/deliver/operate", ROLE_OPERATE, 0, api_deliver_operate_begin,
 	NULL, NULL},
-    /* for any path below, which has a type and an id */
-    {"show", "GET", "/v1/lookback/", ROLE_READ, 0, api_show_begin, api_look_finish,
-	api_look_forget},
+    {"parked", "GET", "/v1/parked", ROLE_READ, 0, api_parked_begin, NULL, api_parked_forget},
+    {"audit", "GET", "/v1/audit", ROLE_READ, 0, api_audit_begin, NULL, api_audit_forget},
+    {"publishers", "GET", "/v1/publishers", ROLE_READ, 0, api_publishers_begin, NULL, NULL},
+    {"publisher", "GET", "/v1/publishers/", ROLE_READ, 0, api_publisher_begin, NULL, NULL,
+	.names = 1},
+    {"parked_preview", "POST", "/v1/parked/preview", ROLE_OPERATE | ROLE_DECIDE, 0,
+	api_parked_preview_begin, NULL, api_parked_request_forget},
+    {"parked_retry", "POST", "/v1/parked/retry", ROLE_OPERATE, 0, api_parked_retry_begin, NULL,
+	api_parked_request_forget},
+    {"parked_skip", "POST", "/v1/parked/skip", ROLE_DECIDE, 0, api_parked_skip_begin, NULL,
+	api_parked_request_forget},
+    /* a type and an id follow */
+    {"show", "GET", "/v1/lookback/", ROLE_READ, 0, api_show_begin, api_look_finish, api_look_forget,
+	.names = 2},
 };
 enum { VERBS = sizeof verbs / sizeof *verbs };
 
@@ -122,6 +137,18 @@ struct api_database *api_database_of(
 	return api->databases[postgres - api->config->postgres];
 }
 
+struct api_workers *api_workers_of(const struct api *api)
+{
+	return api->workers;
+}
+
+void api_preview_key(struct api *api, unsigned char ret_key[PREVIEW_KEY])
+{
+	pthread_mutex_lock(&api->mutex);
+	memcpy(ret_key, api->preview_key, PREVIEW_KEY);
+	pthread_mutex_unlock(&api->mutex);
+}
+
 struct deliver *api_deliver(const struct api *api, int place)
 {
 	return api->delivers ? api->delivers[place] : NULL;
@@ -141,6 +168,7 @@ void api_answer(struct api_call *call, unsigned status, json_t *value)
 void api_wait(struct api_call *call, int parts)
 {
 	atomic_store(&call->left, parts);
+	call->rests = true;
 	MHD_suspend_connection(call->connection);
 }
 
@@ -160,21 +188,30 @@ const char *api_argument(const struct api_call *call, const char *name)
 
 /* --- a request comes ------------------------------------------------------------------------- */
 
-/* The row of the path; no two rows have the same path. */
+/* No name is empty. */
+static bool has_names(const char *rest, int count)
+{
+	for (; count > 1; count--) {
+		const char *slash = strchr(rest, '/');
+
+		if (!slash || slash == rest)
+			return false;
+		rest = slash + 1;
+	}
+	return *rest != '\0';
+}
+
+/* The row of the path. A path without names comes before one with: commit is no type. */
 static const struct api_verb *find_verb(const char *path)
 {
-	const struct api_verb *show = &verbs[VERBS - 1];
-	const char *rest, *slash;
-
-	for (int i = 0; i < VERBS - 1; i++)
-		if (text_equal(verbs[i].path, path))
+	for (int i = 0; i < VERBS; i++)
+		if (verbs[i].names == 0 && text_equal(verbs[i].path, path))
 			return &verbs[i];
-	if (!text_starts(path, show->path))
-		return NULL;
-	/* Neither type nor id is empty; only the id may have further slashes. */
-	rest = path + strlen(show->path);
-	slash = strchr(rest, '/');
-	return slash && slash > rest && slash[1] ? show : NULL;
+	for (int i = 0; i < VERBS; i++)
+		if (verbs[i].names > 0 && text_starts(path, verbs[i].path) &&
+		    has_names(path + strlen(verbs[i].path), verbs[i].names))
+			return &verbs[i];
+	return NULL;
 }
 
 static bool is_method(const struct api_verb *verb, const char *method)
@@ -363,6 +400,7 @@ static void on_whole(struct api_call *call)
 	if (ending && !call->status)
 		api_refuse(call, 503, "ending",
 		    "the relay is stopping; try again, another one may have started already");
+	call->rests = false; /* it rested if its head was refused late */
 	if (!call->status)
 		call->verb->begin(call);
 }
@@ -405,8 +443,9 @@ static enum MHD_Result on_api_request(void *context, struct MHD_Connection *conn
 	}
 	if (!call->is_whole) {
 		on_whole(call);
-		if (!call->status)
-			return MHD_YES; /* the call rests, and comes back below */
+		/* It comes back below. Another thread may have set its status already. */
+		if (call->rests)
+			return MHD_YES;
 	}
 	if (atomic_load(&call->left) > 0) /* also makes writes of others visible here */
 		return MHD_YES;
@@ -503,6 +542,7 @@ static struct api *create_api(const struct config *config)
 	api->config = config;
 	metric_series_all(&api_metric_table, NULL, &api->metrics, NULL);
 	api->auth = api_auth_create(config);
+	preview_key(config, api->preview_key);
 	api->senders = xcalloc((size_t)config->kafka_count, sizeof(void *));
 	api->databases = xcalloc((size_t)config->postgres_count, sizeof(void *));
 	pthread_mutex_init(&api->mutex, NULL);
@@ -525,7 +565,8 @@ struct api *api_start(struct listener *listener, const struct config *config,
 	for (int i = 0; i < config->lookback_count; i++)
 		if (!start_section_threads(api, &config->lookbacks[i], topic_metadata, err))
 			goto fail;
-	if (!start_gate(api, listener, err))
+	api->workers = api_workers_start(config, err);
+	if (!api->workers || !start_gate(api, listener, err))
 		goto fail;
 	return api;
 fail:
@@ -535,6 +576,12 @@ fail:
 
 void api_reload(struct api *api, const struct config *config)
 {
+	unsigned char key[PREVIEW_KEY];
+
+	preview_key(config, key);
+	pthread_mutex_lock(&api->mutex);
+	memcpy(api->preview_key, key, sizeof key);
+	pthread_mutex_unlock(&api->mutex);
 	api_auth_reload(api->auth, config);
 }
 
@@ -565,11 +612,12 @@ static void stop_others(struct api *api)
 		api_sender_stop(api->senders[i]);
 	for (int i = 0; i < api->config->postgres_count; i++)
 		api_database_stop(api->databases[i]);
+	api_workers_end(api->workers);
 }
 
 /*
- * The servers may not end while calls rest: so the last answers of the senders and of the databases
- * go out first.
+ * The servers may not end while calls rest: so the last answers of the senders, of the
+ * databases and of the workers go out first.
  */
 static void stop_gate(struct api *api)
 {
@@ -590,6 +638,7 @@ void api_stop(struct api *api)
 	else
 		stop_others(api);
 
+	api_workers_destroy(api->workers);
 	free(api->senders);
 	free(api->databases);
 	free(api->address);

@@ -1,6 +1,6 @@
 #pragma once
 /*
- * The HTTP interface of the look-back and the sidecar (docs/reference/api.md), on a listener of its
+ * The HTTP interface of applications and operators (docs/reference/api.md), on a listener of its
  * own:
  *
  *   POST /v1/lookback/prepare, commit, rollback   send    one message, or many in one body
@@ -9,6 +9,12 @@
  *   POST /v1/lookback/operate                     operate, decide    retry; commit or rollback
  *   GET  /v1/deliver                              read    the sidecar's sections
  *   POST /v1/deliver/operate                      operate    pause or resume one
+ *   GET  /v1/publishers, /v1/publishers/{name}    read    publishers, shards and lag
+ *   GET  /v1/parked                               read    parked rows of a publisher
+ *   POST /v1/parked/preview                       operate, decide    count of what would change
+ *   POST /v1/parked/retry                         operate    a request about parked rows
+ *   POST /v1/parked/skip                          decide    another one
+ *   GET  /v1/audit                                read    actions of operators
  *
  * Messages are checked (relay/lookback/route.h), become records of the section's look-back topic,
  * and are answered when the broker has acknowledged the records. The interface needs neither a
@@ -16,8 +22,9 @@
  *
  * Threads: those of a gate, which looks at heads and hands requests to eight servers of
  * libmicrohttpd, which read, judge and answer (gate.h); one for each cluster that a [lookback]
- * section names, with its producer (api_sender.h); one for each database (api_database.h). A
- * request that waits for the latter two holds no thread.
+ * section names, with its producer (api_sender.h); one for each database (api_database.h); four
+ * for the calls of operators that take several queries (api_worker.h). A request that waits for the
+ * latter three holds no thread of a server.
  *
  * Bounds: 1024 connections, of which one address has at most 512, one request each; 16 KiB of head;
  * a body of [api] max_body; 64 MiB of bodies at once, or two of the largest. A head arrives within

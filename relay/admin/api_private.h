@@ -9,6 +9,7 @@
 #include "api_problem.h"
 #include "api_sender.h"
 #include "metrics.h"
+#include "preview_token.h"
 #include "route.h"
 
 /* An answer comes within this time after the whole request has arrived. */
@@ -28,6 +29,7 @@ struct api_verb {
 	void (*begin)(struct api_call *call);
 	void (*finish)(struct api_call *call); /* every part is done: answers */
 	void (*forget)(struct api_call *call); /* frees call->work, if there is any */
+	int names; /* names that follow the path; only the last may have slashes */
 };
 /* api_send.c */
 void api_send_begin(struct api_call *call);
@@ -58,6 +60,21 @@ bool api_read_members(
 void api_deliver_list_begin(struct api_call *call);
 void api_deliver_operate_begin(struct api_call *call);
 
+/* api_parked.c */
+void api_parked_begin(struct api_call *call);
+void api_parked_forget(struct api_call *call);
+/* api_parked_request.c */
+void api_parked_preview_begin(struct api_call *call);
+void api_parked_retry_begin(struct api_call *call);
+void api_parked_skip_begin(struct api_call *call);
+void api_parked_request_forget(struct api_call *call);
+/* api_publishers.c */
+void api_publishers_begin(struct api_call *call);
+void api_publisher_begin(struct api_call *call);
+/* api_actions.c */
+void api_audit_begin(struct api_call *call);
+void api_audit_forget(struct api_call *call);
+
 struct api_call {
 	struct api *api;
 	struct MHD_Connection *connection;
@@ -70,6 +87,7 @@ struct api_call {
 	int64_t held;     /* bytes that the call counts towards all bodies */
 	int64_t taken;    /* bytes of the body that came */
 	bool is_whole;    /* the request is there */
+	bool rests;       /* begin called api_wait; other threads leave it as it is */
 	atomic_int left;  /* parts that other threads still work on */
 	unsigned status;  /* of the answer; 0: none yet */
 	int64_t delay_ms; /* how long the answer to a wrong token is held back */
@@ -87,6 +105,8 @@ const struct route *api_route(const struct api *api);
 struct api_sender *api_sender_of(const struct api *api, const struct kafka_settings *kafka);
 struct api_database *api_database_of(
     const struct api *api, const struct postgres_settings *postgres);
+struct api_workers *api_workers_of(const struct api *api); /* api_worker.h */
+void api_preview_key(struct api *api, unsigned char ret_key[PREVIEW_KEY]);
 
 /* NULL: the section does not run in this process. */
 struct deliver *api_deliver(const struct api *api, int place);

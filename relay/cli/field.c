@@ -4,73 +4,11 @@
 #include <string.h>
 #include "cleanup.h"
 
-/* --- bytes ----------------------------------------------------------------------------------- */
-
-static unsigned hex_value(char c)
-{
-	return (unsigned)(c <= '9' ? c - '0' : c - 'a' + 10);
-}
-
-static bool is_printable(const char *bytes, size_t length, bool lines)
-{
-	json_t *utf8 = json_stringn(bytes, length);
-	bool good = utf8 != NULL;
-
-	json_decref(utf8);
-	for (size_t i = 0; good && i < length; i++)
-		good = !text_is_control(bytes + i) ||
-		       (lines && (bytes[i] == '\n' || bytes[i] == '\t'));
-	return good;
-}
-
-char *field_bytes(const char *hex, bool lines, bool *ret_is_text)
-{
-	size_t length = strlen(hex) / 2;
-	char *bytes = xmalloc(length + 1);
-
-	for (size_t i = 0; i < length; i++)
-		bytes[i] = (char)(hex_value(hex[2 * i]) << 4 | hex_value(hex[2 * i + 1]));
-	bytes[length] = '\0';
-	/* text that begins with \x would read as hexadecimal when it is given back as key= */
-	*ret_is_text =
-	    length > 0 && is_printable(bytes, length, lines) && !text_starts(bytes, "\\x");
-	if (*ret_is_text)
-		return bytes;
-	free(bytes);
-	return xformat("\\x%s", hex);
-}
-
 /* --- values ---------------------------------------------------------------------------------- */
 
 const char *field_or_dash(const struct pg_result *rows, int i, int column)
 {
 	return pg_is_null(rows, i, column) ? "-" : pg_value(rows, i, column);
-}
-
-json_t *field_json(const struct pg_result *rows, int i, int column)
-{
-	return pg_is_null(rows, i, column) ? json_null() : json_string(pg_value(rows, i, column));
-}
-
-json_t *field_json_number(const struct pg_result *rows, int i, int column)
-{
-	return pg_is_null(rows, i, column) ? json_null() : json_integer(pg_int(rows, i, column));
-}
-
-json_t *field_json_parsed(const struct pg_result *rows, int i, int column)
-{
-	return pg_is_null(rows, i, column) ? json_null()
-					   : json_loads(pg_value(rows, i, column), 0, NULL);
-}
-
-json_t *field_json_bytes(const struct pg_result *rows, int i, int column)
-{
-	owned_text char *shown = NULL;
-	bool is_text;
-
-	if (!pg_is_null(rows, i, column))
-		shown = field_bytes(pg_value(rows, i, column), false, &is_text);
-	return shown ? json_string(shown) : json_null();
 }
 
 void field_print_json(const char *before, json_t *object, size_t flags, const char *after)

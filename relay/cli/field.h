@@ -1,25 +1,10 @@
 #pragma once
 /* Values of a result as people and programs read them. */
-#include <jansson.h>
-#include "pg.h"
+#include "field_json.h"
 #include "text.h"
-
-/*
- * Bytes given in hexadecimal, as text when they are UTF-8 that a terminal shows as it is (`lines`:
- * line ends and tabs count as such), else as \x00ff; text that begins with \x is shown so as well.
- * So a key is what key= takes. The caller frees.
- */
-char *field_bytes(const char *hex, bool lines, bool *ret_is_text);
 
 /* "-" for null. */
 const char *field_or_dash(const struct pg_result *rows, int i, int column);
-
-/* Null when the column is: text, a number, JSON, and bytes in hexadecimal as field_bytes shows
- * them. */
-json_t *field_json(const struct pg_result *rows, int i, int column);
-json_t *field_json_number(const struct pg_result *rows, int i, int column);
-json_t *field_json_parsed(const struct pg_result *rows, int i, int column);
-json_t *field_json_bytes(const struct pg_result *rows, int i, int column);
 
 /* Prints JSON between two texts, and gives up the object. flags: of json_dumps. */
 void field_print_json(const char *before, json_t *object, size_t flags, const char *after);

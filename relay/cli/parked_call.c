@@ -152,7 +152,7 @@ static bool confirm_and_note(
 		return true;
 	}
 	if (!confirm_request(call, request, err) ||
-	    !parked_request_note(request, confirm_reason(call), err))
+	    !parked_request_note(request, confirm_reason(call), NULL, err))
 		return false;
 
 	print_noted(call, request);

@@ -1,24 +1,7 @@
 #pragma once
-/* Parked rows as people and programs read them. */
-#include <jansson.h>
-#include "pg.h"
+/* Parked rows as people read them. */
+#include "parked_row.h"
 #include "text.h"
-
-/* Columns of parked_list.sql, with which those of parked_show.sql begin. */
-enum parked_column {
-	PARKED_ID,
-	PARKED_TOPIC,
-	PARKED_KEY, /* hexadecimal */
-	PARKED_STATE,
-	PARKED_ATTEMPTS,
-	PARKED_NEXT_AT,
-	PARKED_ERROR,
-	PARKED_SINCE,
-	PARKED_REQUEST,
-	PARKED_REQUEST_ID,
-	PARKED_COLUMNS
-};
 
 /* One line. */
 void parked_add_row(struct text *out, const struct pg_result *rows, int i);
-json_t *parked_row_json(const struct pg_result *rows, int i);

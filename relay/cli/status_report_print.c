@@ -10,6 +10,7 @@
 #include <string.h>
 #include "deliver_call.h"
 #include "moment.h"
+#include "status_json.h"
 
 /* --- for people ---------------------------------------------------------------------------- */
 
@@ -263,21 +264,6 @@ void status_report_print(const struct status_report *report, struct text *out)
 
 /* --- for programs --------------------------------------------------------------------------- */
 
-static json_t *int64_json(int64_t number)
-{
-	char text[24];
-
-	/* as text: many JSON readers lose digits of a number beyond 2^53 */
-	snprintf(text, sizeof text, "%" PRId64, number);
-	return json_string(text);
-}
-
-/* Numbers below 0 are unknown. */
-static json_t *known_json(int64_t number)
-{
-	return number < 0 ? json_null() : int64_json(number);
-}
-
 /* NULL: it is unknown. */
 static json_t *known_list(const void *items, json_t *list)
 {
@@ -295,71 +281,12 @@ static json_t *moment_json(int64_t us)
 	return json_string(text);
 }
 
-static json_t *lines_json(const char *lines)
+static json_t *shard_with_rate_json(const struct status_shard *shard)
 {
-	json_t *list = json_array();
+	json_t *object = status_shard_json(shard);
 
-	for (const char *at = lines; *at;) {
-		size_t length = strcspn(at, "\n");
-
-		json_array_append_new(list, json_stringn(at, length));
-		at += length + (at[length] == '\n');
-	}
-	return list;
-}
-
-static json_t *shard_json(const struct status_shard *shard)
-{
-	json_t *object = json_object();
-
-	json_object_set_new(object, "publisher", json_string(shard->publisher));
-	json_object_set_new(object, "shard", json_integer(shard->shard));
-	json_object_set_new(object, "shards", json_integer(shard->shards));
-	json_object_set_new(
-	    object, "split_to", shard->split_to ? json_integer(shard->split_to) : json_null());
-	json_object_set_new(
-	    object, "owner", shard->owner[0] ? json_string(shard->owner) : json_null());
-	json_object_set_new(object, "elsewhere", json_boolean(shard->elsewhere));
-	json_object_set_new(
-	    object, "unknown", shard->unknown[0] ? json_string(shard->unknown) : json_null());
-	json_object_set_new(object, "lease_left_ms", int64_json(shard->lease_left_ms));
-	json_object_set_new(object, "n", int64_json(shard->n));
-	json_object_set_new(object, "epoch", int64_json(shard->epoch));
-	json_object_set_new(object, "open_windows", json_integer(shard->windows));
-	json_object_set_new(object, "unpublished", known_json(shard->unpublished));
-	json_object_set_new(
-	    object, "unpublished_exact", json_boolean(shard->unpublished >= 0 && !shard->more));
-	json_object_set_new(object, "unpublished_estimated", known_json(shard->estimated));
-	json_object_set_new(object, "oldest_age_ms", known_json(shard->oldest_age_ms));
 	json_object_set_new(
 	    object, "published_per_second", shard->rate < 0 ? json_null() : json_real(shard->rate));
-	return object;
-}
-
-static json_t *parked_json(const struct status_parked *parked)
-{
-	json_t *object = json_object();
-
-	json_object_set_new(object, "publisher", json_string(parked->publisher));
-	json_object_set_new(object, "waiting", int64_json(parked->waiting));
-	json_object_set_new(object, "dead", int64_json(parked->dead));
-	json_object_set_new(object, "stalled", int64_json(parked->stalled));
-	json_object_set_new(object, "free", int64_json(parked->free));
-	json_object_set_new(object, "behind", int64_json(parked->behind));
-	json_object_set_new(object, "exact", json_boolean(!parked->more));
-	json_object_set_new(object, "oldest_age_ms", int64_json(parked->oldest_age_ms));
-	return object;
-}
-
-static json_t *scheduled_json(const struct status_scheduled *scheduled)
-{
-	json_t *object = json_object();
-
-	json_object_set_new(object, "publisher", json_string(scheduled->publisher));
-	json_object_set_new(object, "rows", int64_json(scheduled->rows));
-	json_object_set_new(object, "exact", json_boolean(!scheduled->more));
-	json_object_set_new(object, "late_ms", int64_json(scheduled->late_ms));
-	json_object_set_new(object, "next_ms", int64_json(scheduled->next_ms));
 	return object;
 }
 
@@ -369,11 +296,11 @@ static json_t *lookback_json(const struct status_lookback *lookback)
 
 	json_object_set_new(object, "section", json_string(lookback->section));
 	json_object_set_new(object, "type", json_string(lookback->type));
-	json_object_set_new(object, "overdue", int64_json(lookback->overdue));
-	json_object_set_new(object, "parked", int64_json(lookback->parked));
-	json_object_set_new(object, "oldest_age_ms", int64_json(lookback->oldest_age_ms));
-	json_object_set_new(object, "conflicts", int64_json(lookback->conflicts));
-	json_object_set_new(object, "unprepared", int64_json(lookback->unprepared));
+	json_object_set_new(object, "overdue", status_int64_json(lookback->overdue));
+	json_object_set_new(object, "parked", status_int64_json(lookback->parked));
+	json_object_set_new(object, "oldest_age_ms", status_int64_json(lookback->oldest_age_ms));
+	json_object_set_new(object, "conflicts", status_int64_json(lookback->conflicts));
+	json_object_set_new(object, "unprepared", status_int64_json(lookback->unprepared));
 	return object;
 }
 
@@ -386,8 +313,8 @@ static json_t *partition_json(const struct status_partition *partition)
 	    object, "from", partition->bounded ? moment_json(partition->from_us) : json_null());
 	json_object_set_new(
 	    object, "to", partition->bounded ? moment_json(partition->to_us) : json_null());
-	json_object_set_new(object, "bytes", int64_json(partition->bytes));
-	json_object_set_new(object, "rows_estimated", known_json(partition->rows));
+	json_object_set_new(object, "bytes", status_int64_json(partition->bytes));
+	json_object_set_new(object, "rows_estimated", status_known_json(partition->rows));
 	return object;
 }
 
@@ -411,27 +338,27 @@ static json_t *database_json(const struct status_postgres *database)
 	json_t *lookbacks = json_array();
 
 	for (int i = 0; i < database->shard_count; i++)
-		json_array_append_new(shards, shard_json(&database->shards[i]));
+		json_array_append_new(shards, shard_with_rate_json(&database->shards[i]));
 	for (int i = 0; i < database->parked_count; i++)
-		json_array_append_new(parked, parked_json(&database->parked[i]));
+		json_array_append_new(parked, status_parked_json(&database->parked[i]));
 	for (int i = 0; i < database->scheduled_count; i++)
-		json_array_append_new(scheduled, scheduled_json(&database->scheduled[i]));
+		json_array_append_new(scheduled, status_scheduled_json(&database->scheduled[i]));
 	for (int i = 0; i < database->lookback_count; i++)
 		json_array_append_new(lookbacks, lookback_json(&database->lookbacks[i]));
 	json_object_set_new(object, "name", json_string(database->section->name));
 	json_object_set_new(object, "place", json_string(database->place));
 	json_object_set_new(
 	    object, "error", database->error[0] ? json_string(database->error) : json_null());
-	json_object_set_new(object, "unknown", lines_json(text_string(&database->unknown)));
-	json_object_set_new(object, "waits", lines_json(text_string(&database->waits)));
+	json_object_set_new(object, "unknown", status_lines_json(text_string(&database->unknown)));
+	json_object_set_new(object, "waits", status_lines_json(text_string(&database->waits)));
 	json_object_set_new(object, "shards", known_list(database->shards, shards));
 	json_object_set_new(object, "parked", known_list(database->parked, parked));
 	json_object_set_new(object, "scheduled", known_list(database->scheduled, scheduled));
 	json_object_set_new(object, "lookback", known_list(database->lookbacks, lookbacks));
 	json_object_set_new(object, "partitions", partitions_json(database));
 	for (int i = 0; i < PARTITION_TABLES; i++)
-		json_object_set_new(
-		    default_rows, partition_tables[i], known_json(database->default_rows[i]));
+		json_object_set_new(default_rows, partition_tables[i],
+		    status_known_json(database->default_rows[i]));
 	json_object_set_new(object, "default_rows", default_rows);
 	json_object_set_new(
 	    object, "ids_problem", json_string(database->ids_problem ? database->ids_problem : ""));
@@ -449,9 +376,9 @@ static json_t *admin_json(const struct status_report *report)
 	json_object_set_new(object, "listen", json_string(report->config->admin_listen));
 	json_object_set_new(object, "answers", json_boolean(report->admin_status != 0));
 	json_object_set_new(object, "ready", json_boolean(report->admin_status == 200));
-	json_object_set_new(object, "report", lines_json(report->admin_report));
-	json_object_set_new(object, "lookback", lines_json(report->admin_lookback));
-	json_object_set_new(object, "deliver", lines_json(report->admin_deliver));
+	json_object_set_new(object, "report", status_lines_json(report->admin_report));
+	json_object_set_new(object, "lookback", status_lines_json(report->admin_lookback));
+	json_object_set_new(object, "deliver", status_lines_json(report->admin_deliver));
 	return object;
 }
 
@@ -464,7 +391,7 @@ void status_report_print_json(const struct status_report *report, struct text *o
 		json_array_append_new(databases, database_json(&report->databases[i]));
 	json_object_set_new(object, "time", moment_json(report->taken_wall_us));
 	json_object_set_new(object, "postgres", databases);
-	json_object_set_new(object, "waits", lines_json(text_string(&report->waits)));
+	json_object_set_new(object, "waits", status_lines_json(text_string(&report->waits)));
 	json_object_set_new(
 	    object, "deliver", report->deliver ? json_incref(report->deliver) : json_null());
 	json_object_set_new(object, "deliver_error", json_string(report->deliver_error));

@@ -2,7 +2,9 @@
 
 #include <inttypes.h>
 #include <string.h>
+#include "cleanup.h"
 #include "clock.h"
+#include "sql_files.h"
 #include "term.h"
 #include "text.h"
 
@@ -209,4 +211,18 @@ struct pg_result *parked_query(struct parked *parked, const char *sql,
 	if (!parked->pg)
 		parked->pg = database_connect(postgres, err);
 	return parked->pg ? database_query(parked->pg, postgres, sql, params, count, err) : NULL;
+}
+
+bool parked_count_states(struct parked *parked, int64_t counts[PARKED_STATES], struct err *err)
+{
+	owned_text char *chosen = parked_chosen(parked);
+	const struct pg_param params[] = {{parked->publisher->name}, {chosen}};
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *rows = parked_query(parked, sql_parked_totals, params, 2, err);
+
+	for (int i = 0; rows && i < pg_rows(rows); i++)
+		for (int k = 0; k < PARKED_STATES; k++)
+			if (text_equal(parked_states[k], pg_value(rows, i, 0)))
+				counts[k] = pg_int(rows, i, 1);
+	return rows != NULL;
 }

@@ -28,6 +28,10 @@ bool parked_choose(struct parked *parked, const char *const *words, int count, b
 /* One bare id. */
 bool parked_id(const char *word, int64_t *ret_id, struct err *err) MUST_CHECK;
 
+/* Counts the chosen rows by state, in the order of parked_states. */
+bool parked_count_states(
+    struct parked *parked, int64_t counts[PARKED_STATES], struct err *err) MUST_CHECK;
+
 /* `chosen` as text; the caller frees. */
 char *parked_chosen(const struct parked *parked);
 

@@ -5,6 +5,7 @@
 #include <string.h>
 #include "cleanup.h"
 #include "clock.h"
+#include "moment.h"
 #include "sql_files.h"
 #include "text.h"
 
@@ -132,9 +133,27 @@ bool parked_request_count(struct parked_request *request, struct err *err)
 	request->free = pg_int(row, 0, 3);
 	request->more = text_equal(pg_value(row, 0, 4), "t");
 	request->about = pg_int(row, 0, 5);
+	request->at_us = pg_int(row, 0, 6);
 	/* a named id that cannot be changed refuses the call; rows found by terms are left out */
 	return request->parked->id_count > 0 ? check_parked_ids(request, err)
 					     : check_terms(request, err);
+}
+
+void parked_request_end(struct parked_request *request, int64_t at_us)
+{
+	json_t *chosen = request->parked->chosen;
+	const char *to = json_string_value(json_object_get(chosen, "to"));
+	char at[MOMENT_SIZE];
+	struct err ignored;
+	int64_t to_us;
+
+	/* an earlier end of the operator stays */
+	if (to && moment_parse(to, &to_us, &ignored) && to_us <= at_us)
+		return;
+	moment_format_exact(at_us, at);
+	json_object_set_new(chosen, "to", json_string(at));
+	free(request->chosen);
+	request->chosen = parked_chosen(request->parked);
 }
 
 struct pg_result *parked_request_sample(
@@ -149,14 +168,15 @@ struct pg_result *parked_request_sample(
 
 /* --- noting it ------------------------------------------------------------------------------- */
 
-static bool note_once(struct parked_request *request, const char *reason, struct err *err)
+static bool note_once(
+    struct parked_request *request, const char *reason, const char *caller, struct err *err)
 {
 	const struct parked *parked = request->parked;
 	owned_text char *about = xformat("%" PRId64, request->about);
-	const struct pg_param params[] = {
-	    {parked->publisher->name}, {request->word}, {request->chosen}, {reason}, {about}};
+	const struct pg_param params[] = {{parked->publisher->name}, {request->word},
+	    {request->chosen}, {reason}, {about}, {caller}};
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *row = parked_query(request->parked, sql_parked_request, params, 5, err);
+	struct pg_result *row = parked_query(request->parked, sql_parked_request, params, 6, err);
 
 	if (!row)
 		return false;
@@ -168,11 +188,12 @@ static bool note_once(struct parked_request *request, const char *reason, struct
  * The owner may be changing the rows at this very moment (OR002). Then they are counted and checked
  * again, which usually finds the reason why the request must be refused now.
  */
-bool parked_request_note(struct parked_request *request, const char *reason, struct err *err)
+bool parked_request_note(
+    struct parked_request *request, const char *reason, const char *caller, struct err *err)
 {
 	int64_t until = clock_ms() + BUSY_MS;
 
-	while (!note_once(request, reason, err)) {
+	while (!note_once(request, reason, caller, err)) {
 		/* only this refusal passes by itself */
 		if (!text_equal(pg_sqlstate(request->parked->pg), "OR002"))
 			return false;

@@ -21,6 +21,7 @@ struct parked_request {
 	int64_t matching, addressed, behind, free;
 	bool more;     /* counted among the first PARKED_COUNTED rows; there are others */
 	int64_t about; /* rows that the owner looks through; an estimate when `more` */
+	int64_t at_us; /* when they were counted, by the database's clock */
 	int64_t id;    /* by parked_request_note: of outbox.audit */
 };
 
@@ -30,6 +31,8 @@ void parked_request_finish(struct parked_request *request);
 
 /* ERR_REJECT: the request cannot be noted, for one of the named ids or for all that match. */
 bool parked_request_count(struct parked_request *request, struct err *err) MUST_CHECK;
+/* Leaves out rows that were parked at this moment or later. To be called before it is noted. */
+void parked_request_end(struct parked_request *request, int64_t at_us);
 /* Adds "; 3 wait behind the first of their key" for rows that match and are left out. */
 void parked_request_add_left_out(const struct parked_request *request, struct text *out);
 
@@ -37,9 +40,12 @@ void parked_request_add_left_out(const struct parked_request *request, struct te
 struct pg_result *parked_request_sample(
     const struct parked_request *request, int most, struct err *err);
 
-/* Blocks for up to 2 s while the owner changes the rows; after that ERR_RETRY. */
-bool parked_request_note(
-    struct parked_request *request, const char *reason, struct err *err) MUST_CHECK;
+/*
+ * Blocks for up to 2 s while the owner changes the rows; after that ERR_RETRY. caller: the name of
+ * an API caller, for the audit; NULL: none.
+ */
+bool parked_request_note(struct parked_request *request, const char *reason, const char *caller,
+    struct err *err) MUST_CHECK;
 
 /* How far the owners are with a noted request. */
 struct parked_outcome {

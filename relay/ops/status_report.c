@@ -81,7 +81,8 @@ static bool read_shards(struct pg *pg, struct status_postgres *database, struct 
 		return false;
 	database->shards = xcalloc((size_t)pg_rows(rows), sizeof *database->shards);
 	for (int i = 0; i < pg_rows(rows); i++)
-		read_shard(&database->shards[database->shard_count++], rows, i);
+		if (!database->publisher || text_equal(database->publisher, pg_value(rows, i, 0)))
+			read_shard(&database->shards[database->shard_count++], rows, i);
 	return true;
 }
 
@@ -301,6 +302,7 @@ struct part {
 	bool reads_messages; /* a lock of that table keeps all such parts from being read */
 };
 
+/* Those of publishers come first. */
 static const struct part parts[] = {
     {read_shards, sql_status_begin, false},
     {find_carried, sql_status_begin, true},
@@ -313,6 +315,7 @@ static const struct part parts[] = {
     {read_message_ids, sql_status_begin, true},
     {read_waits, sql_status_begin, false},
 };
+enum { PARTS = sizeof parts / sizeof *parts, PUBLISHER_PARTS = 5 };
 
 static bool read_report_part(
     struct pg *pg, struct status_postgres *database, const struct part *part, struct err *err)
@@ -345,11 +348,12 @@ static bool note_lock(struct pg *pg, struct status_postgres *database, struct er
 }
 
 /* False: nothing more can be read. A part that a lock delays is left out. */
-static bool read_report_parts(struct pg *pg, struct status_postgres *database, struct err *err)
+static bool read_report_parts(
+    struct pg *pg, struct status_postgres *database, int count, struct err *err)
 {
 	bool messages_locked = false;
 
-	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+	for (int i = 0; i < count; i++) {
 		/* each such part would wait for the same lock again, half a second each */
 		if (parts[i].reads_messages && messages_locked)
 			continue;
@@ -379,6 +383,14 @@ static void explain_unknown(struct status_postgres *database)
 	}
 }
 
+bool status_publishers_take(struct pg *pg, struct status_postgres *database, struct err *err)
+{
+	if (!read_report_parts(pg, database, PUBLISHER_PARTS, err))
+		return false;
+	explain_unknown(database);
+	return true;
+}
+
 static void report_database(
     struct status_postgres *database, const struct postgres_settings *section)
 {
@@ -389,7 +401,7 @@ static void report_database(
 	for (int i = 0; i < PARTITION_TABLES; i++)
 		database->default_rows[i] = -1;
 	database->place = xstrdup(pg ? pg_place(pg) : "");
-	if (pg && read_report_parts(pg, database, &err)) {
+	if (pg && read_report_parts(pg, database, PARTS, &err)) {
 		explain_unknown(database);
 		database->error = xstrdup("");
 	} else {
@@ -523,7 +535,7 @@ void status_report_compare(struct status_report *report, const struct status_rep
 		}
 }
 
-static void finish_database(struct status_postgres *database)
+void status_postgres_finish(struct status_postgres *database)
 {
 	text_finish(&database->waits);
 	text_finish(&database->unknown);
@@ -554,12 +566,13 @@ static void finish_database(struct status_postgres *database)
 	free(database->place);
 	free(database->error);
 	free(database->ids_problem);
+	*database = (struct status_postgres){0};
 }
 
 void status_report_finish(struct status_report *report)
 {
 	for (int i = 0; i < report->count; i++)
-		finish_database(&report->databases[i]);
+		status_postgres_finish(&report->databases[i]);
 	free(report->databases);
 	text_finish(&report->waits);
 	json_decref(report->deliver);

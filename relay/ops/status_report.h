@@ -6,6 +6,7 @@
 #include <jansson.h>
 #include "config.h"
 #include "partitions.h"
+#include "pg.h"
 
 /* One shard of a publisher. */
 struct status_shard {
@@ -54,9 +55,10 @@ struct status_partition {
 
 struct status_postgres {
 	const struct postgres_settings *section;
-	char *place;     /* "host:port/db"; "" when it does not answer */
-	char *error;     /* why nothing more is known; "" */
-	int exit_status; /* of that error */
+	const char *publisher; /* only its shards are read; NULL: those of all publishers */
+	char *place;           /* "host:port/db"; "" when it does not answer */
+	char *error;           /* why nothing more is known; "" */
+	int exit_status;       /* of that error */
 	struct status_shard *shards;
 	int shard_count;
 	struct text waits;   /* lines: why messages are parked and ids are undecided */
@@ -94,3 +96,11 @@ void status_report_take(struct status_report *report, const struct config *confi
 /* Fills in the rates, from the difference to the previous report. */
 void status_report_compare(struct status_report *report, const struct status_report *before);
 void status_report_finish(struct status_report *report);
+
+/*
+ * Collects the shards, and the parked and scheduled rows, of a database whose section, and maybe
+ * publisher, the caller has set. False: the session may be within a transaction that failed.
+ */
+bool status_publishers_take(
+    struct pg *pg, struct status_postgres *database, struct err *err) MUST_CHECK;
+void status_postgres_finish(struct status_postgres *database);

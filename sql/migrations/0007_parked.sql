@@ -105,6 +105,7 @@ create table outbox.audit (
 	id      bigint      generated always as identity (cache 1) primary key,
 	at      timestamptz not null default clock_timestamp(),
 	who     text        not null default session_user,
+	caller  text, -- the session names it, so it is as trustworthy as the session's user
 	verb    text        not null,
 	publisher    text collate "C",
 	target  jsonb       not null, -- object of the action
@@ -115,6 +116,8 @@ comment on table outbox.audit is 'Actions of operators, with their reasons.';
 comment on column outbox.audit.id is 'Number of the action.';
 comment on column outbox.audit.at is 'Time of the action.';
 comment on column outbox.audit.who is 'Database user.';
+comment on column outbox.audit.caller is 'Caller of the HTTP interface for whom the database user acted. null: '
+	'there was none.';
 comment on column outbox.audit.verb is 'Action, for example "retry", "replay" or "lookback commit".';
 comment on column outbox.audit.publisher is 'Publisher, if the action concerns one.';
 comment on column outbox.audit.target is 'Object of the action, as JSON.';
@@ -788,9 +791,9 @@ comment on function outbox.parked_request_of(text, int, bigint, text, bytea, tex
 
 -- Notes what an operator asks for: 'retry' or 'skip'. All named ids must exist, allow the request and have no
 -- other one, or the call fails with OR002. about: the number of examined rows, as `outbox-relay parked list`
--- shows it.
+-- shows it. caller: as in outbox.audit.
 create function outbox.parked_request(of_publisher text, new_verb text, chosen jsonb, new_reason text,
-	new_about bigint, out audit_id bigint) language plpgsql volatile
+	new_about bigint, new_caller text default null, out audit_id bigint) language plpgsql volatile
 	set search_path = pg_catalog, pg_temp as $$
 declare
 	publisher_shards int;
@@ -813,8 +816,8 @@ begin
 				p.state, p.txid) is null)) then
 		raise exception 'rows may not be asked for, or have a request' using errcode = 'OR002';
 	end if;
-	insert into outbox.audit (verb, publisher, target, reason)
-	values (new_verb, of_publisher, jsonb_build_object('filter', chosen), new_reason)
+	insert into outbox.audit (caller, verb, publisher, target, reason)
+	values (new_caller, new_verb, of_publisher, jsonb_build_object('filter', chosen), new_reason)
 	returning id into audit_id;
 	insert into outbox.parked_request (id, publisher, shard, verb, filter, about)
 	select audit_id, of_publisher, n, new_verb, chosen, new_about

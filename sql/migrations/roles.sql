@@ -88,7 +88,7 @@ grant select, insert on outbox.skipped, outbox.renumbered to outbox_relay;
 grant select, insert, update, delete on outbox.parked, outbox.parked_request, outbox.scheduled,
 	outbox.destination
 	to outbox_relay;
-grant select, insert (verb, publisher, target, reason) on outbox.audit to outbox_relay;
+grant select, insert (caller, verb, publisher, target, reason) on outbox.audit to outbox_relay;
 grant update (requests) on outbox.publisher to outbox_relay;
 grant execute on all functions in schema outbox to outbox_relay;
 

@@ -11,5 +11,7 @@ select count(*) filter (where l.meant) as matching,
 	count(*) filter (where l.meant and l.state = 'free') as free,
 	count(*) > $4::bigint as more,
 	case when count(*) <= $4::bigint then count(*) else greatest(count(*), (
-		select c.reltuples::bigint from pg_class c where c.oid = 'outbox.parked'::regclass)) end as about
+		select c.reltuples::bigint from pg_class c where c.oid = 'outbox.parked'::regclass)) end as about,
+	-- before the snapshot: rows that are parked later than this were not counted
+	(extract(epoch from statement_timestamp()) * 1000000)::bigint as at_us
 from looked l

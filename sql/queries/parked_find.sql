@@ -1,5 +1,6 @@
 -- The obstacle to a request for each of these ids. $1 publisher text, $2 ids bigint[]. Null state: not parked.
-select i.id, p.state, r.verb, a.who, to_char(a.at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') as at,
+select i.id, p.state, r.verb, coalesce(a.caller || ' via ' || a.who, a.who) as who,
+	to_char(a.at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') as at,
 	a.reason, head.id as head_id, head.state as head_state
 from unnest($2::bigint[]) i (id)
 left join outbox.parked p on p.publisher = $1::text and p.id = i.id

@@ -58,20 +58,6 @@ static bool print_parked_rows(struct listing *listing, const char *chosen, struc
 
 /* --- how many of each state ------------------------------------------------------------------ */
 
-static bool count_parked_states(
-    struct parked *parked, const char *chosen, int64_t counts[PARKED_STATES], struct err *err)
-{
-	const struct pg_param params[] = {{parked->publisher->name}, {chosen}};
-	OWNED(owned_pg_result_destroy)
-	struct pg_result *rows = parked_query(parked, sql_parked_totals, params, 2, err);
-
-	for (int i = 0; rows && i < pg_rows(rows); i++)
-		for (int k = 0; k < PARKED_STATES; k++)
-			if (text_equal(parked_states[k], pg_value(rows, i, 0)))
-				counts[k] = pg_int(rows, i, 1);
-	return rows != NULL;
-}
-
 static void print_parked_totals_json(const int64_t counts[PARKED_STATES])
 {
 	printf("\n],\"totals\":{");
@@ -177,7 +163,7 @@ static bool list_parked_rows(const struct call *call, struct parked *parked, str
 	if (!parked_choose(parked, call->arguments, call->argument_count, false, err))
 		return false;
 	chosen = parked_chosen(parked);
-	if (!count_parked_states(parked, chosen, counts, err))
+	if (!parked_count_states(parked, counts, err))
 		return false;
 	if (listing.json)
 		printf("{\"publisher\":\"%s\",\"rows\":[", parked->publisher->name);

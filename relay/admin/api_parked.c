@@ -1,0 +1,148 @@
+/* Lists parked rows of a publisher, a page at a time in the order of ids. */
+#include <inttypes.h>
+#include "api_arguments.h"
+#include "api_worker.h"
+#include "cleanup.h"
+#include "parked_row.h"
+#include "parked.h"
+#include "sql_files.h"
+
+enum { PAGE = 100, MOST_ROWS = 1000 };
+
+static const char *const arguments[] = {
+    "publisher", "topic", "key", "error", "parked", "state", "ids", "limit", "after", "totals"};
+enum {
+	ARGUMENTS = sizeof arguments / sizeof *arguments,
+	FIRST_TERM = 1,
+	TERMS = 6, /* of relay/ops/parked.h */
+};
+
+struct parked_page {
+	struct parked parked;
+	char *chosen;
+	int64_t after, limit;
+	bool totals;
+	json_t *answer;
+};
+
+/* --- the question ---------------------------------------------------------------------------- */
+
+static json_t *parked_totals_json(const int64_t counts[PARKED_STATES])
+{
+	json_t *totals = json_object();
+
+	for (int i = 0; i < PARKED_STATES; i++)
+		json_object_set_new(totals, parked_states[i], json_sprintf("%" PRId64, counts[i]));
+	return totals;
+}
+
+static bool query_parked_page(struct parked_page *page, json_t **ret_answer, struct err *err)
+{
+	owned_text char *after = xformat("%" PRId64, page->after);
+	owned_text char *most = xformat("%" PRId64, page->limit + 1); /* is there more? */
+	const struct pg_param params[] = {
+	    {page->parked.publisher->name}, {page->chosen}, {after}, {most}, {NULL}};
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *rows = parked_query(&page->parked, sql_parked_list, params, 5, err);
+	int64_t counts[PARKED_STATES] = {0};
+
+	if (!rows || (page->totals && !parked_count_states(&page->parked, counts, err)))
+		return false;
+	*ret_answer = json_pack(
+	    "{s:s, s:s}", "publisher", page->parked.publisher->name, "source", "database");
+	api_add_page(*ret_answer, rows, page->limit, parked_row_json);
+	if (page->totals)
+		json_object_set_new(*ret_answer, "totals", parked_totals_json(counts));
+	return true;
+}
+
+static bool read_parked_page(struct pg *pg, void *context, struct err *err)
+{
+	struct parked_page *page = context;
+	bool done;
+
+	/* The session is the worker's: parked_finish must not destroy it. */
+	page->parked.pg = pg;
+	done = query_parked_page(page, &page->answer, err);
+	page->parked.pg = NULL;
+	return done;
+}
+
+static void run_parked_page(struct api_call *call, struct api_worker *worker)
+{
+	struct parked_page *page = call->work;
+	struct err err;
+
+	if (api_worker_query(
+		worker, page->parked.publisher->postgres, read_parked_page, page, &err))
+		api_answer(call, 200, page->answer);
+	else
+		api_refuse_database(call, &err);
+}
+
+/* --- the call -------------------------------------------------------------------------------- */
+
+/* The arguments of the URL as the terms of `outbox-relay parked list`. */
+static bool choose_by_arguments(struct api_call *call, struct parked *parked)
+{
+	char *words[TERMS];
+	struct err err;
+	int count = 0;
+	bool done;
+
+	for (int i = FIRST_TERM; i < FIRST_TERM + TERMS; i++) {
+		const char *value = api_argument(call, arguments[i]);
+
+		if (value)
+			words[count++] = xformat("%s=%s", arguments[i], value);
+	}
+	done = parked_choose(parked, (const char *const *)words, count, false, &err);
+	while (count > 0)
+		free(words[--count]);
+	if (!done)
+		api_refuse(call, 400, "bad_value", "%s", err.message);
+	return done;
+}
+
+static bool read_totals(struct api_call *call, bool *ret_totals)
+{
+	const char *value = api_argument(call, "totals");
+
+	*ret_totals = value && text_equal(value, "yes");
+	if (!value || *ret_totals || text_equal(value, "no"))
+		return true;
+	api_refuse(call, 400, "bad_value", "totals=%.40s is neither yes nor no", value);
+	return false;
+}
+
+void api_parked_begin(struct api_call *call)
+{
+	struct parked_page *page = xcalloc(1, sizeof *page);
+	const struct publisher_settings *publisher;
+
+	call->work = page;
+	page->limit = PAGE;
+	if (!api_arguments_check(call, arguments, ARGUMENTS) ||
+	    !api_argument_number(call, "limit", 1, MOST_ROWS, &page->limit) ||
+	    !api_argument_number(call, "after", 0, INT64_MAX, &page->after) ||
+	    !read_totals(call, &page->totals))
+		return;
+	publisher = api_named_publisher(call, api_argument(call, "publisher"));
+	if (!publisher)
+		return;
+
+	parked_init(&page->parked, publisher);
+	if (!choose_by_arguments(call, &page->parked))
+		return;
+	page->chosen = parked_chosen(&page->parked);
+	api_worker_run(call, run_parked_page);
+}
+
+void api_parked_forget(struct api_call *call)
+{
+	struct parked_page *page = call->work;
+
+	parked_finish(&page->parked);
+	free(page->chosen);
+	free(page);
+}

@@ -1,0 +1,380 @@
+/*
+ * Previews, and requests to retry or skip parked rows. [the body] chooses the rows; [preview]
+ * counts them and makes a token; [the request] checks the token, counts the rows again, and notes
+ * the request, which the owners of the shards carry out.
+ */
+#include <inttypes.h>
+#include <string.h>
+#include "api_arguments.h"
+#include "api_worker.h"
+#include "cleanup.h"
+#include "clock.h"
+#include "logging.h"
+#include "moment.h"
+#include "parked_request.h"
+#include "parked_row.h"
+#include "preview_token.h"
+
+enum { MOST_IDS = 1000, MOST_REASON = 500, SAMPLE = 10 };
+
+struct parked_order {
+	json_t *body;
+	json_t *publisher, *ids, *filter, *verb_word, *reason, *token; /* of the body; NULL: none */
+	enum parked_verb verb;
+	struct parked parked;
+	struct parked_request request;
+	char *selection; /* for the token */
+	/* results */
+	json_t *sample;
+	bool nothing; /* no row can be addressed */
+	bool changed; /* more rows match than the preview showed */
+	bool is_busy; /* the owner is changing the rows */
+	/* of the preview: the number of rows that it showed, and when; -1: there was none */
+	int64_t shown, at_us;
+};
+
+/* --- the body -------------------------------------------------------------------------------- */
+
+static bool refuse_parked_order(struct api_call *call, const char *text)
+{
+	api_refuse(call, 400, "bad_value", "%s", text);
+	return false;
+}
+
+static bool read_preview_verb(struct api_call *call, struct parked_order *order)
+{
+	const char *verb = json_string_value(order->verb_word);
+
+	order->verb = text_equal(verb, "skip") ? PARKED_SKIP : PARKED_RETRY;
+	return text_equal(verb, "skip") || text_equal(verb, "retry") ||
+	       refuse_parked_order(call, "verb is neither retry nor skip");
+}
+
+static bool read_parked_reason(struct api_call *call, struct parked_order *order)
+{
+	size_t length = json_string_length(order->reason);
+
+	return (length > 0 && length <= MOST_REASON) ||
+	       refuse_parked_order(call, "reason has 1 to 500 bytes, for the readers of the audit");
+}
+
+/* "12" or 12; the caller frees. NULL: neither. */
+static char *id_word(const json_t *id)
+{
+	if (json_is_integer(id))
+		return xformat("%" JSON_INTEGER_FORMAT, json_integer_value(id));
+	return json_is_string(id) && !strchr(json_string_value(id), '=')
+		   ? xstrdup(json_string_value(id))
+		   : NULL;
+}
+
+/* The words of the command line that mean the same. False: refused. */
+static bool list_words(
+    struct api_call *call, const struct parked_order *order, char **words, int *ret_count)
+{
+	const json_t *ids = order->ids, *filter = order->filter;
+	const char *name;
+	json_t *value;
+	size_t index;
+
+	/* both or neither would leave it to a guess which rows are meant */
+	if (!ids == !filter)
+		return refuse_parked_order(
+		    call, "name one of ids and filter; {} as filter means all");
+	if (ids &&
+	    (!json_is_array(ids) || json_array_size(ids) == 0 || json_array_size(ids) > MOST_IDS))
+		return refuse_parked_order(call, "ids is no array of 1 to 1000 ids");
+	if (filter && (!json_is_object(filter) || json_object_size(filter) > MOST_IDS))
+		return refuse_parked_order(call,
+		    "filter is no object; {\"topic\": \"orders\", \"state\": \"dead\"} is one");
+
+	json_array_foreach(ids, index, value)
+	{
+		if (!(words[*ret_count] = id_word(value)))
+			return refuse_parked_order(call, "one of the ids is no whole number");
+		++*ret_count;
+	}
+	json_object_foreach((json_t *)filter, name, value)
+	{
+		if (!json_is_string(value) || strchr(name, '='))
+			return refuse_parked_order(call,
+			    "a member of filter is no text: numbers are texts as well, "
+			    "{\"ids\": \"10..20\"}");
+		words[(*ret_count)++] = xformat("%s=%s", name, json_string_value(value));
+	}
+	return true;
+}
+
+static bool choose_by_body(struct api_call *call, struct parked_order *order)
+{
+	char *words[MOST_IDS];
+	struct err err;
+	int count = 0;
+	bool listed = list_words(call, order, words, &count), done = listed;
+
+	if (listed)
+		done = parked_choose(&order->parked, (const char *const *)words, count, true, &err);
+	while (count > 0)
+		free(words[--count]);
+	if (listed && !done)
+		api_refuse(call, 400, "bad_value", "%s", err.message);
+	return done;
+}
+
+/* Reads the body, and chooses its rows. False: refused. */
+static bool read_parked_order(struct api_call *call, struct parked_order *order, bool is_preview)
+{
+	const struct api_member members[] = {{"publisher", 's', &order->publisher},
+	    {"ids", 'o', &order->ids}, {"filter", 'o', &order->filter},
+	    {"reason", 's', &order->reason},
+	    is_preview ? (struct api_member){"verb", 's', &order->verb_word}
+		       : (struct api_member){"token", 's', &order->token}};
+	const struct publisher_settings *publisher;
+
+	order->body = api_read_order(call);
+	if (!order->body ||
+	    !api_read_members(call, order->body, members, sizeof members / sizeof *members))
+		return false;
+	publisher = api_named_publisher(call, json_string_value(order->publisher));
+	if (!publisher)
+		return false;
+
+	parked_init(&order->parked, publisher);
+	if (!choose_by_body(call, order))
+		return false;
+	order->selection = json_dumps(order->parked.chosen, JSON_COMPACT | JSON_SORT_KEYS);
+	return true;
+}
+
+void api_parked_request_forget(struct api_call *call)
+{
+	struct parked_order *order = call->work;
+
+	parked_request_finish(&order->request);
+	parked_finish(&order->parked);
+	free(order->selection);
+	json_decref(order->sample);
+	json_decref(order->body);
+	free(order);
+}
+
+/* Rows that cannot be addressed are no error of the database. */
+static void refuse_parked_request(
+    struct api_call *call, const struct parked_order *order, const struct err *err)
+{
+	if (order->is_busy)
+		api_refuse(call, 503, "busy",
+		    "the relay is changing these rows just now: repeat the call");
+	else if (err->kind == ERR_REJECT)
+		api_refuse(call, 409, "not_applicable", "%s", err->message);
+	else
+		api_refuse_database(call, err);
+}
+
+/* --- preview --------------------------------------------------------------------------------- */
+
+static struct preview preview_of(const struct parked_order *order)
+{
+	return (struct preview){.verb = order->verb == PARKED_SKIP ? "skip" : "retry",
+	    .publisher = order->parked.publisher->name,
+	    .selection = order->selection};
+}
+
+/* Counts the rows with a new request. A filter that matches none is no error. */
+static bool count_parked_order(struct parked_order *order, struct err *err)
+{
+	bool done;
+
+	parked_request_finish(&order->request);
+	parked_request_init(&order->request, &order->parked, order->verb);
+	done = parked_request_count(&order->request, err);
+	order->nothing = !done && err->kind == ERR_REJECT && order->parked.id_count == 0;
+	return done || order->nothing;
+}
+
+static json_t *sample_json(struct parked_order *order, struct err *err)
+{
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *rows = parked_request_sample(&order->request, SAMPLE, err);
+	json_t *list = rows ? json_array() : NULL;
+
+	for (int i = 0; rows && i < pg_rows(rows); i++)
+		json_array_append_new(list, parked_row_json(rows, i));
+	return list;
+}
+
+static bool read_parked_preview(struct pg *pg, void *context, struct err *err)
+{
+	struct parked_order *order = context;
+	json_t *sample = NULL;
+	bool done;
+
+	order->parked.pg = pg;
+	done = count_parked_order(order, err) && (sample = sample_json(order, err));
+	order->parked.pg = NULL;
+	if (done)
+		order->sample = sample;
+	return done;
+}
+
+static void add_preview_token(
+    struct api_call *call, const struct parked_order *order, json_t *answer)
+{
+	struct preview preview = preview_of(order);
+	unsigned char key[PREVIEW_KEY];
+	char token[PREVIEW_TOKEN_SIZE], expires[MOMENT_SIZE];
+
+	preview.until_s = clock_wall_us() / 1000000 + PREVIEW_VALID_S;
+	preview.at_us = order->request.at_us;
+	preview.count = order->request.addressed;
+	api_preview_key(call->api, key);
+	preview_token_write(key, &preview, token);
+	moment_format(preview.until_s * 1000000, expires);
+	json_object_set_new(answer, "token", json_string(token));
+	json_object_set_new(answer, "expires_at", json_string(expires));
+}
+
+static void run_parked_preview(struct api_call *call, struct api_worker *worker)
+{
+	struct parked_order *order = call->work;
+	const struct parked_request *request = &order->request;
+	bool retry = order->verb == PARKED_RETRY;
+	struct err err;
+	json_t *answer;
+
+	if (!api_worker_query(
+		worker, order->parked.publisher->postgres, read_parked_preview, order, &err))
+		return refuse_parked_request(call, order, &err);
+
+	answer = json_pack("{s:s, s:s, s:s, s:o, s:b, s:o, s:{s:o, s:o}, s:O}", "publisher",
+	    order->parked.publisher->name, "verb", request->word, "source", "database", "count",
+	    json_sprintf("%" PRId64, request->addressed), "exact", !request->more, "matching",
+	    json_sprintf("%" PRId64, request->matching), "left_out", "behind",
+	    json_sprintf("%" PRId64, retry ? request->behind : 0), "free",
+	    json_sprintf("%" PRId64, retry ? request->free : 0), "sample", order->sample);
+	add_preview_token(call, order, answer);
+	api_answer(call, 200, answer);
+}
+
+void api_parked_preview_begin(struct api_call *call)
+{
+	struct parked_order *order = xcalloc(1, sizeof *order);
+
+	call->work = order;
+	if (api_arguments_check(call, NULL, 0) && read_parked_order(call, order, true) &&
+	    read_preview_verb(call, order))
+		api_worker_run(call, run_parked_preview);
+}
+
+/* --- the request ----------------------------------------------------------------------------- */
+
+static bool recount_parked_order(struct pg *pg, void *context, struct err *err)
+{
+	struct parked_order *order = context;
+	bool done;
+
+	order->parked.pg = pg;
+	done = count_parked_order(order, err);
+	order->parked.pg = NULL;
+	order->changed = done && order->shown >= 0 && order->request.addressed > order->shown;
+	return done;
+}
+
+struct noting {
+	struct parked_order *order;
+	const char *caller;
+};
+
+static bool note_parked_order(struct pg *pg, void *context, struct err *err)
+{
+	const struct noting *noting = context;
+	struct parked_order *order = noting->order;
+	bool done;
+
+	order->parked.pg = pg;
+	done = parked_request_note(
+	    &order->request, json_string_value(order->reason), noting->caller, err);
+	order->is_busy = !done && text_equal(pg_sqlstate(pg), "OR002");
+	order->parked.pg = NULL;
+	return done;
+}
+
+/* Of a preview: false: the token is wrong, and the call was refused. */
+static bool check_preview(struct api_call *call, struct parked_order *order)
+{
+	struct preview preview = preview_of(order);
+	unsigned char key[PREVIEW_KEY];
+	struct refusal refusal;
+
+	order->shown = -1;
+	if (!order->token && order->parked.id_count > 0)
+		return true;
+	if (!order->token)
+		return refuse_parked_order(call,
+		    "a filter needs the token of a preview: post it to /v1/parked/preview first");
+
+	api_preview_key(call->api, key);
+	if (!preview_token_check(key, json_string_value(order->token), &preview,
+		clock_wall_us() / 1000000, &refusal)) {
+		api_refuse(call, 409, refusal.code, "%s", refusal.text);
+		return false;
+	}
+	order->shown = preview.count;
+	order->at_us = preview.at_us;
+	return true;
+}
+
+static void run_parked_request(struct api_call *call, struct api_worker *worker)
+{
+	struct parked_order *order = call->work;
+	const struct postgres_settings *postgres = order->parked.publisher->postgres;
+	struct parked_request *request = &order->request;
+	struct noting noting = {order, call->caller->token.name};
+	struct err err;
+
+	if (!api_worker_query(worker, postgres, recount_parked_order, order, &err) ||
+	    order->nothing)
+		return refuse_parked_request(call, order, &err);
+	if (order->changed)
+		return api_refuse(call, 409, "changed",
+		    "%" PRId64 " rows match now, and the preview showed %" PRId64
+		    ": make a new preview",
+		    request->addressed, order->shown);
+
+	/* as many rows may match as before, and be others: the request leaves later ones alone */
+	if (order->shown >= 0 && order->parked.id_count == 0)
+		parked_request_end(request, order->at_us);
+	if (!api_worker_change(worker, postgres, note_parked_order, &noting, &err))
+		return refuse_parked_request(call, order, &err);
+
+	log_info("parked_operated", {"verb", LOG_TEXT(request->word)},
+	    {"publisher", LOG_TEXT(order->parked.publisher->name)},
+	    {"caller", LOG_TEXT(noting.caller)},
+	    {"reason", LOG_TEXT(json_string_value(order->reason))}, {"audit", LOG_INT(request->id)},
+	    {"request", LOG_TEXT(call->request_id)});
+	api_answer(call, 202,
+	    json_pack("{s:s, s:s, s:o, s:b, s:o}", "publisher", order->parked.publisher->name,
+		"verb", request->word, "count", json_sprintf("%" PRId64, request->addressed),
+		"exact", !request->more, "audit", json_sprintf("%" PRId64, request->id)));
+}
+
+static void begin_parked_request(struct api_call *call, enum parked_verb verb)
+{
+	struct parked_order *order = xcalloc(1, sizeof *order);
+
+	call->work = order;
+	order->verb = verb;
+	if (api_arguments_check(call, NULL, 0) && read_parked_order(call, order, false) &&
+	    read_parked_reason(call, order) && check_preview(call, order))
+		api_worker_run(call, run_parked_request);
+}
+
+void api_parked_retry_begin(struct api_call *call)
+{
+	begin_parked_request(call, PARKED_RETRY);
+}
+
+void api_parked_skip_begin(struct api_call *call)
+{
+	begin_parked_request(call, PARKED_SKIP);
+}

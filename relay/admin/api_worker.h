@@ -1,0 +1,53 @@
+#pragma once
+/*
+ * A pool of threads for calls that ask a database more than one question, or that use the blocking
+ * functions of relay/ops. Each thread keeps a session to each database between calls. Internal to
+ * relay/admin.
+ *
+ * A call has API_ASK_MS from its arrival, with the time that it waits for a thread; then its
+ * running statement is cancelled.
+ */
+#include "api_private.h"
+
+struct api_worker;
+
+/*
+ * The configuration outlives the pool. Sessions begin with the first call that needs them. NULL: no
+ * thread or no timer (ERR_FATAL).
+ */
+struct api_workers *api_workers_start(const struct config *config, struct err *err);
+/*
+ * Cancels the running statements, and refuses the calls that wait. Calls that come later are
+ * refused as well. Frees nothing: api_workers_destroy does, when no call can come.
+ */
+void api_workers_end(struct api_workers *workers);
+void api_workers_destroy(struct api_workers *workers); /* after api_workers_end; NULL is fine */
+
+/*
+ * To be called last in `begin`: the call rests until a thread of the pool has run `run`, which
+ * answers or refuses it. If too many calls wait, the call is refused (503 busy).
+ */
+void api_worker_run(
+    struct api_call *call, void (*run)(struct api_call *call, struct api_worker *worker));
+
+/* --- for `run` ------------------------------------------------------------------------------- */
+
+/*
+ * Calls `read` with a session of the database. A session that was kept may be lost: then `read` is
+ * called a second time, with a new session. So it must change nothing, and set its results only
+ * when it returns true.
+ */
+bool api_worker_query(struct api_worker *worker, const struct postgres_settings *postgres,
+    bool (*read)(struct pg *pg, void *context, struct err *err), void *context,
+    struct err *err) MUST_CHECK;
+/*
+ * Calls `change` once with the session that api_worker_query has just used. A lost session is an
+ * error, since the change may have been made.
+ */
+bool api_worker_change(struct api_worker *worker, const struct postgres_settings *postgres,
+    bool (*change)(struct pg *pg, void *context, struct err *err), void *context,
+    struct err *err) MUST_CHECK;
+
+void api_log_database_error(const struct api_call *call, const struct err *err);
+/* Refuses a call for an error of a database: 503 no_database, or 500 database_error. Logs it. */
+void api_refuse_database(struct api_call *call, const struct err *err);

@@ -1,0 +1,31 @@
+#pragma once
+/*
+ * The token of a preview: proves to any process with the same tokens of the HTTP interface which
+ * selection the preview counted, and when. "UNTIL.AT.COUNT.HMAC". Nothing is kept in memory.
+ * Internal to relay/admin.
+ */
+#include "config.h"
+
+enum { PREVIEW_KEY = 32, PREVIEW_TOKEN_SIZE = 160, PREVIEW_VALID_S = 600 };
+
+struct preview {
+	const char *verb, *publisher, *selection; /* selection: JSON with sorted members */
+	int64_t until_s; /* the token is valid before this time, in s since 1970 */
+	int64_t at_us;   /* when the rows were counted, by the database's clock */
+	int64_t count;
+};
+
+/*
+ * The key is a digest of all tokens of the configuration in any order: every process that serves
+ * the interface has them, and nobody else has them all.
+ */
+void preview_key(const struct config *config, unsigned char ret_key[PREVIEW_KEY]);
+
+void preview_token_write(const unsigned char key[PREVIEW_KEY], const struct preview *preview,
+    char ret_token[PREVIEW_TOKEN_SIZE]);
+/*
+ * Takes verb, publisher and selection from the caller, and reads the rest from the token. False:
+ * `bad_token`, not made with this key for this verb and selection; `token_expired`.
+ */
+bool preview_token_check(const unsigned char key[PREVIEW_KEY], const char *token,
+    struct preview *preview, int64_t now_s, struct refusal *refusal) MUST_CHECK;
