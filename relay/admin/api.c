@@ -165,30 +165,6 @@ void api_answer(struct api_call *call, unsigned status, json_t *value)
 	json_decref(value);
 }
 
-void api_refuse(struct api_call *call, unsigned status, const char *code, const char *format, ...)
-{
-	char text[512];
-	va_list arguments;
-
-	va_start(arguments, format);
-	vsnprintf(text, sizeof text, format, arguments);
-	va_end(arguments);
-	api_answer(call, status, api_problem(code, status, text, call->request_id));
-}
-
-void api_refuse_role(struct api_call *call)
-{
-	api_refuse(call, 403, "forbidden",
-	    "[token \"%s\"] has no role for %s: an administrator of the relay can give it one",
-	    call->caller->token.name, call->verb->name);
-}
-
-void api_refuse_scope(struct api_call *call, const char *what, const char *name)
-{
-	api_refuse(call, 403, "out_of_scope", "[token \"%s\"] is not for %s %s",
-	    call->caller->token.name, what, name);
-}
-
 void api_wait(struct api_call *call, int parts)
 {
 	atomic_store(&call->left, parts);

@@ -235,15 +235,17 @@ static const struct {
 } refusals[] = {
     {"OR002", 404, "not_found", "nothing that is chosen is undecided; nothing was done"},
     {"OR005", 409, "decided_meanwhile",
-	"some of it was decided meanwhile, by somebody else; nothing was done"},
+	"another decision came first for some of the ids; nothing was done: look at them and send "
+	"the order again"},
     {"OR007", 409, "key_held",
-	"an open transaction has the unique key of one of them; nothing was done"},
+	"an open transaction has the unique key of one of the ids; nothing was done: try again "
+	"when it has ended"},
     {"OR008", 400, "too_many_keys",
-	"more than 1000 of them have unique keys, which is the maximum of a transaction; nothing "
-	"was "
-	"done: choose fewer"},
-    {"22007", 400, "bad_value", "from or to is no time"},
-    {"22008", 400, "bad_value", "from or to is no time"},
+	"more than 1000 of the ids have unique keys, which is the maximum of a transaction; "
+	"nothing was done: choose fewer"},
+    {"22007", 400, "bad_value", "from or to is no time; 2026-11-27T08:00:00Z is one"},
+    {"22008", 400, "bad_value", "from or to is no time; 2026-11-27T08:00:00Z is one"},
+    {"22009", 400, "bad_value", "from or to is no time; 2026-11-27T08:00:00Z is one"},
 };
 
 /* Counts the decisions of orders that decide, by section. */

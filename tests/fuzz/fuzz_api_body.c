@@ -19,6 +19,7 @@ static void require(bool condition)
 
 static const struct config *config;
 static struct route *route;
+static struct api_caller caller = {.roles = ~0U}; /* it is not for bills */
 static struct api_call *waiting;
 static int parts;
 
@@ -32,7 +33,8 @@ static const struct metric_table table = {METRIC_ROWS_OF(rows)};
 static const char ini[] =
     "[postgres]\ndsn = host=localhost\n[kafka]\nbootstrap.servers = localhost:1\n"
     "[check \"shop\"]\nurl = https://shop.example/\n"
-    "[lookback \"orders\"]\ntypes = order, bill\ncheck = shop\n";
+    "[lookback \"orders\"]\ntypes = order, bill\ncheck = shop\n"
+    "[token \"shop\"]\ntokens = 0123456789abcdef\nroles = send, operate, decide\ntypes = order\n";
 
 /* --- what api.c and those behind it do ------------------------------------------------------- */
 
@@ -81,17 +83,6 @@ void api_answer(struct api_call *call, unsigned status, json_t *value)
 	free(text);
 	call->status = status;
 	json_decref(value);
-}
-
-void api_refuse(struct api_call *call, unsigned status, const char *code, const char *format, ...)
-{
-	char text[1024];
-	va_list arguments;
-
-	va_start(arguments, format);
-	vsnprintf(text, sizeof text, format, arguments);
-	va_end(arguments);
-	api_answer(call, status, api_problem(code, status, text, call->request_id));
 }
 
 void api_wait(struct api_call *call, int count)
@@ -167,6 +158,7 @@ static void set_up(void)
 	require(config);
 	route = route_create(config, &err);
 	require(route);
+	caller.token = config->tokens[0];
 	metric_series_all(&table, NULL, &metrics, NULL);
 }
 
@@ -189,7 +181,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		.forget = api_look_forget},
 	    {.name = "deliver", .begin = api_deliver_operate_begin},
 	};
-	struct api_call call = {0};
+	struct api_call call = {.caller = &caller};
 
 	if (!config)
 		set_up();

@@ -87,8 +87,8 @@ def test_a_batch_has_a_result_for_each_message_and_keeps_their_order(api, record
     assert answer.status == 207
     results = answer.json["results"]
     assert [(result["status"], code_of(result)) for result in results] == [
-        (202, None), (400, "topic_not_allowed"), (202, None), (400, "bad_json"), (409, "id_taken"),
-        (400, "unknown_type"), (409, "id_taken")]
+        (202, None), (403, "topic_not_allowed"), (202, None), (400, "bad_json"), (409, "id_taken"),
+        (404, "unknown_type"), (409, "id_taken")]
     found = records()
     assert [json.loads(found[result["partition"], result["offset"]].payload)["payload"]
             for result in (results[0], results[2])] == [1, {"id": "2"}]
@@ -103,7 +103,11 @@ def test_a_batch_of_which_all_is_taken_or_all_refused_alike_has_one_status(api, 
     answer = api.post("commit", {"messages": many})
     assert answer.status == 202 and len(answer.json["results"]) == 2000
     assert len(records()) == 2000
-    assert api.post("commit", {"messages": [decision("1", "x"), {}]}).status == 400
+    assert api.post("commit", {"messages": [decision("1", version=2), {}]}).status == 400
+
+
+STATUSES = {"unknown_type": 404, "unknown_service": 404, "no_route": 404, "topic_not_allowed": 403,
+            "service_not_allowed": 403, "url_not_allowed": 403, "expired": 409}
 
 
 @pytest.mark.parametrize("verb,message,code", [
@@ -136,24 +140,24 @@ def test_a_batch_of_which_all_is_taken_or_all_refused_alike_has_one_status(api, 
 ])
 def test_what_cannot_be_taken_is_refused_with_a_code(refusing_api, verb, message, code):
     answer = refusing_api.post(verb, message)
-    assert (answer.status, answer.code) == (400, code)
+    assert (answer.status, answer.code) == (STATUSES.get(code, 400), code)
 
 
 def test_a_refusal_is_a_problem_document(refusing_api):
     answer = refusing_api.post("commit", decision("1", "payroll"), headers={"X-Request-Id": "mine-7"})
-    assert answer.status == 400 and answer.headers["Content-Type"] == "application/problem+json"
+    assert answer.status == 404 and answer.headers["Content-Type"] == "application/problem+json"
     assert answer.json == {
         "type": "urn:outbox-relay:problem:unknown_type", "title": "No [lookback] section has the business type",
-        "status": 400, "detail": "no [lookback] section has the business type payroll",
+        "status": 404, "detail": "no [lookback] section has the business type payroll",
         "instance": "urn:outbox-relay:request:mine-7"}
 
 
 def test_a_batch_without_an_accepted_message_is_a_problem_with_results(refusing_api):
-    answer = refusing_api.post("commit", {"messages": [decision("1", "payroll"), 7]})
+    answer = refusing_api.post("commit", {"messages": [decision("1", version=2), 7]})
     assert (answer.status, answer.code) == (400, "batch_refused")
     assert [set(result) for result in answer.json["results"]] == [{"type", "title", "status", "detail"}] * 2
     assert [(result["status"], code_of(result)) for result in answer.json["results"]] == [
-        (400, "unknown_type"), (400, "bad_json")]
+        (400, "bad_version"), (400, "bad_json")]
     assert all(len(result["detail"]) > 10 for result in answer.json["results"])
 
 

@@ -557,6 +557,10 @@ def test_commands_say_what_is_missing_to_ask_a_sidecar(tmp_path):
     away = {**kafka, "OUTBOX_RELAY_API_LISTEN": free_port(), "OUTBOX_RELAY_CONFIG": str(path)}
     status, _, error = run_command(["deliver", "list"], away)
     assert status == 69 and "no relay answers" in error
+    with Service(None) as other:  # it answers each GET with 200 and a text
+        elsewhere = {**away, "OUTBOX_RELAY_API_LISTEN": str(other.server_port)}
+        status, _, error = run_command(["deliver", "list"], elsewhere)
+    assert status == 65 and "status 200: its body is not what a relay sends" in error
     status, _, error = run_command(["deliver", "pause", "a", "--reason", "x"], away)
     assert status == 78 and "no [token] section has the role operate" in error
 
