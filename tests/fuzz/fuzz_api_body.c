@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "api_private.h"
+#include "api_worker.h"
 #include "cleanup.h"
 #include "clock.h"
 
@@ -147,6 +148,33 @@ void api_question_finish(struct api_question *question)
 		free(question->params[i]);
 }
 
+void api_preview_key(struct api *api, unsigned char ret_key[PREVIEW_KEY])
+{
+	(void)api;
+	memset(ret_key, 7, PREVIEW_KEY);
+}
+
+/* The database of parked rows is away. */
+bool api_worker_query(struct api_worker *worker, const struct postgres_settings *postgres,
+    bool (*read)(struct pg *pg, void *context, struct err *err), void *context, struct err *err)
+{
+	(void)worker;
+	require(postgres && read && context);
+	return err_set(err, ERR_RETRY, "away");
+}
+
+bool api_worker_change(struct api_worker *worker, const struct postgres_settings *postgres,
+    bool (*change)(struct pg *pg, void *context, struct err *err), void *context, struct err *err)
+{
+	return api_worker_query(worker, postgres, change, context, err);
+}
+
+void api_worker_run(
+    struct api_call *call, void (*run)(struct api_call *call, struct api_worker *worker))
+{
+	run(call, NULL);
+}
+
 /* --- a call ---------------------------------------------------------------------------------- */
 
 static void set_up(void)
@@ -180,6 +208,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		.finish = api_operate_finish,
 		.forget = api_look_forget},
 	    {.name = "deliver", .begin = api_deliver_operate_begin},
+	    {.name = "parked_preview",
+		.begin = api_parked_preview_begin,
+		.forget = api_parked_request_forget},
+	    {.name = "parked_retry",
+		.begin = api_parked_retry_begin,
+		.forget = api_parked_request_forget},
 	};
 	struct api_call call = {.caller = &caller};
 
