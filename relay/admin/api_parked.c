@@ -10,12 +10,12 @@
 
 enum { PAGE = 100, MOST_ROWS = 1000 };
 
-static const char *const arguments[] = {
-    "publisher", "topic", "key", "error", "parked", "state", "ids", "limit", "after", "totals"};
+static const char *const arguments[] = {"topic", "key", "error", "state", "from", "to", "from_id",
+    "to_id", /* the conditions */
+    "publisher", "limit", "after", "totals"};
 enum {
 	ARGUMENTS = sizeof arguments / sizeof *arguments,
-	FIRST_TERM = 1,
-	TERMS = 6, /* of relay/ops/parked.h */
+	CONDITIONS = 8,
 };
 
 struct parked_page {
@@ -83,26 +83,19 @@ static void run_parked_page(struct api_call *call, struct api_worker *worker)
 
 /* --- the call -------------------------------------------------------------------------------- */
 
-/* The arguments of the URL as the terms of `outbox-relay parked list`. */
 static bool choose_by_arguments(struct api_call *call, struct parked *parked)
 {
-	char *words[TERMS];
 	struct err err;
-	int count = 0;
-	bool done;
 
-	for (int i = FIRST_TERM; i < FIRST_TERM + TERMS; i++) {
+	for (int i = 0; i < CONDITIONS; i++) {
 		const char *value = api_argument(call, arguments[i]);
 
-		if (value)
-			words[count++] = xformat("%s=%s", arguments[i], value);
-	}
-	done = parked_choose(parked, (const char *const *)words, count, false, &err);
-	while (count > 0)
-		free(words[--count]);
-	if (!done)
+		if (!value || parked_choose_member(parked, arguments[i], value, &err))
+			continue;
 		api_refuse(call, 400, "bad_value", "%s", err.message);
-	return done;
+		return false;
+	}
+	return true;
 }
 
 static bool read_totals(struct api_call *call, bool *ret_totals)

@@ -69,57 +69,65 @@ static char *id_word(const json_t *id)
 		   : NULL;
 }
 
-/* The words of the command line that mean the same. False: refused. */
-static bool list_words(
-    struct api_call *call, const struct parked_order *order, char **words, int *ret_count)
+/* The conditions of a filter are texts; ids are numbers as well. */
+static bool choose_by_filter(struct api_call *call, struct parked_order *order, struct err *err)
 {
-	const json_t *ids = order->ids, *filter = order->filter;
 	const char *name;
 	json_t *value;
-	size_t index;
 
-	/* both or neither would leave it to a guess which rows are meant */
-	if (!ids == !filter)
-		return refuse_parked_order(
-		    call, "name one of ids and filter; {} as filter means all");
-	if (ids &&
-	    (!json_is_array(ids) || json_array_size(ids) == 0 || json_array_size(ids) > MOST_IDS))
-		return refuse_parked_order(call, "ids is no array of 1 to 1000 ids");
-	if (filter && (!json_is_object(filter) || json_object_size(filter) > MOST_IDS))
+	if (!json_is_object(order->filter))
 		return refuse_parked_order(call,
 		    "filter is no object; {\"topic\": \"orders\", \"state\": \"dead\"} is one");
+	json_object_foreach((json_t *)order->filter, name, value)
+	{
+		owned_text char *number = json_is_integer(value) ? id_word(value) : NULL;
+		const char *text = number ? number : json_string_value(value);
 
-	json_array_foreach(ids, index, value)
-	{
-		if (!(words[*ret_count] = id_word(value)))
-			return refuse_parked_order(call, "one of the ids is no whole number");
-		++*ret_count;
-	}
-	json_object_foreach((json_t *)filter, name, value)
-	{
-		if (!json_is_string(value) || strchr(name, '='))
-			return refuse_parked_order(call,
-			    "a member of filter is no text: numbers are texts as well, "
-			    "{\"ids\": \"10..20\"}");
-		words[(*ret_count)++] = xformat("%s=%s", name, json_string_value(value));
+		if (!text)
+			return refuse_parked_order(
+			    call, "a member of filter is neither a text nor a whole number");
+		if (!parked_choose_member(&order->parked, name, text, err))
+			return refuse_parked_order(call, err->message);
 	}
 	return true;
 }
 
-static bool choose_by_body(struct api_call *call, struct parked_order *order)
+static bool choose_by_ids(struct api_call *call, struct parked_order *order, struct err *err)
 {
 	char *words[MOST_IDS];
-	struct err err;
 	int count = 0;
-	bool listed = list_words(call, order, words, &count), done = listed;
+	bool done = true;
+	json_t *value;
+	size_t index;
 
-	if (listed)
-		done = parked_choose(&order->parked, (const char *const *)words, count, true, &err);
+	if (!json_is_array(order->ids) || json_array_size(order->ids) == 0 ||
+	    json_array_size(order->ids) > MOST_IDS)
+		return refuse_parked_order(call, "ids is no array of 1 to 1000 ids");
+	json_array_foreach(order->ids, index, value)
+	{
+		words[count] = id_word(value);
+		done = done && words[count];
+		count += words[count] != NULL;
+	}
+
+	if (!done)
+		refuse_parked_order(call, "one of the ids is no whole number");
+	else if (!parked_choose(&order->parked, (const char *const *)words, count, true, err))
+		done = refuse_parked_order(call, err->message);
 	while (count > 0)
 		free(words[--count]);
-	if (listed && !done)
-		api_refuse(call, 400, "bad_value", "%s", err.message);
 	return done;
+}
+
+static bool choose_by_body(struct api_call *call, struct parked_order *order)
+{
+	struct err err;
+
+	/* both or neither would leave it to a guess which rows are meant */
+	if (!order->ids == !order->filter)
+		return refuse_parked_order(
+		    call, "name one of ids and filter; {} as filter means all");
+	return order->ids ? choose_by_ids(call, order, &err) : choose_by_filter(call, order, &err);
 }
 
 /* Reads the body, and chooses its rows. False: refused. */

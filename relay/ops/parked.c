@@ -1,3 +1,7 @@
+/*
+ * Turns the terms of a command line, or the conditions of a program, into the JSON that
+ * outbox.parked_is takes: parked_choose and parked_choose_member. Then the queries.
+ */
 #include "parked.h"
 
 #include <inttypes.h>
@@ -183,6 +187,51 @@ bool parked_choose(
 			return false;
 	}
 	return true;
+}
+
+static bool choose_moment(
+    struct parked *parked, const char *name, const char *value, struct err *err)
+{
+	char at[MOMENT_SIZE];
+	int64_t us;
+
+	if (!moment_parse(value, &us, err))
+		return err_prefix(err, "%s", name);
+	moment_format_exact(us, at);
+	return choose_parked_text(parked, name, at, err);
+}
+
+static bool choose_end_of_ids(
+    struct parked *parked, const char *name, const char *value, struct err *err)
+{
+	int64_t id;
+
+	if (!parked_id(value, &id, err))
+		return err_prefix(err, "%s", name);
+	json_object_set_new(parked->chosen, name, json_integer(id));
+	return true;
+}
+
+bool parked_choose_member(
+    struct parked *parked, const char *name, const char *value, struct err *err)
+{
+	if (text_equal(name, "topic"))
+		return read_parked_topic(parked, value, err);
+	if (text_equal(name, "key"))
+		return read_parked_key(parked, value, err);
+	if (text_equal(name, "error"))
+		return read_error(parked, value, err);
+	if (text_equal(name, "state"))
+		return read_parked_state(parked, value, err);
+
+	if (text_equal(name, "from") || text_equal(name, "to"))
+		return choose_moment(parked, name, value, err);
+	if (text_equal(name, "from_id") || text_equal(name, "to_id"))
+		return choose_end_of_ids(parked, name, value, err);
+	return err_set(err, ERR_REJECT,
+	    "'%.60s' is nothing to choose parked messages by: topic, key, error, state, from, to, "
+	    "from_id and to_id are",
+	    name);
 }
 
 char *parked_chosen(const struct parked *parked)

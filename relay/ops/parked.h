@@ -25,6 +25,12 @@ void parked_finish(struct parked *parked);
 /* Reads ids or terms into `chosen`. Bare ids are refused unless may_name_ids. */
 bool parked_choose(struct parked *parked, const char *const *words, int count, bool may_name_ids,
     struct err *err) MUST_CHECK;
+/*
+ * Adds a condition as programs write it: topic, key, error and state as above; from and to, moments
+ * of parking, the second of which is no part of the range; from_id and to_id, both part of it.
+ */
+bool parked_choose_member(
+    struct parked *parked, const char *name, const char *value, struct err *err) MUST_CHECK;
 /* One bare id. */
 bool parked_id(const char *word, int64_t *ret_id, struct err *err) MUST_CHECK;
 
