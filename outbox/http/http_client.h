@@ -92,8 +92,8 @@ struct http_tls {
 	 */
 	const char *ca_key;
 	/*
-	 * A certificate (PEM): the peer has to hold its key, and then neither the authority nor the
-	 * name nor the dates of what the peer shows count. NULL: they count.
+	 * A certificate (PEM). The peer must have its private key; authority, name and dates of the
+	 * peer's certificate are not checked then. NULL: they are.
 	 */
 	const char *pinned_file;
 };

@@ -1,20 +1,7 @@
 #pragma once
 /*
- * The HTTP interface of applications and operators (docs/reference/api.md), on a listener of its
- * own:
- *
- *   POST /v1/lookback/prepare, commit, rollback   send    one message, or many in one body
- *   GET  /v1/lookback/{type}/{id}                 read    what is known of an id
- *   GET  /v1/lookback?state=&type=&limit=         read    what is overdue or parked
- *   POST /v1/lookback/operate                     operate, decide    retry; commit or rollback
- *   GET  /v1/deliver                              read    the sidecar's sections
- *   POST /v1/deliver/operate                      operate    pause or resume one
- *   GET  /v1/publishers, /v1/publishers/{name}    read    publishers, shards and lag
- *   GET  /v1/parked                               read    parked rows of a publisher
- *   POST /v1/parked/preview                       operate, decide    count of what would change
- *   POST /v1/parked/retry                         operate    a request about parked rows
- *   POST /v1/parked/skip                          decide    another one
- *   GET  /v1/audit                                read    actions of operators
+ * The HTTP interface of applications and operators (docs/reference/api.md and openapi.json), on a
+ * listener of its own.
  *
  * Messages are checked (relay/lookback/route.h), become records of the section's look-back topic,
  * and are answered when the broker has acknowledged the records. The interface needs neither a

@@ -46,7 +46,7 @@ struct file_mark {
 
 struct tls_front {
 	struct tls_front_settings settings; /* its texts are the front's own */
-	atomic_int count;                   /* of clients whose descriptor is open */
+	atomic_int count;                   /* clients whose descriptor is open */
 	int newcomers[2]; /* a pipe of struct newcomer; closed for writing: the thread ends */
 	pthread_t thread;
 	bool runs;

@@ -99,7 +99,7 @@ static const char *const formats[] = {"logfmt", "json", NULL};
 #define DELIVER_MS(member) \
 	CONFIG_DELIVER, #member, CONFIG_DURATION, offsetof(struct config_deliver, member##_ms)
 #define CREDENTIAL(section, member) offsetof(struct section, credentials.member)
-/* Of each section that calls a business. */
+/* Keys that each section with calls of a business has. */
 #define CREDENTIAL_ROWS(kind, section) \
 	{kind, "headers", CONFIG_LINES, CREDENTIAL(section, headers), "", \
 		.help = "Headers of each request, for example Authorization: Bearer abc, separated " \
