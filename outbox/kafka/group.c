@@ -98,7 +98,7 @@ fail:
 
 bool group_is_stale(const struct group *group)
 {
-	return client_files_is_stale(group->handle);
+	return client_files_is_stale(group->handle) || unowned_watch_is_stale(group->unowned);
 }
 
 static void forget_assignment(struct group *group)

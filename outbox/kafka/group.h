@@ -38,7 +38,7 @@ struct group;
 /* name: of the consumer group. Texts are copied. */
 struct group *group_create(const struct kafka_settings *kafka, const char *name, const char *topic,
     const struct group_callbacks *callbacks, struct err *err);
-/* True: certificates of its cluster have changed; the owner replaces it. */
+/* True: certificates of its cluster have changed, or see unowned.h; the owner replaces it. */
 bool group_is_stale(const struct group *group);
 /* Leaves the group; waits at most wait_ms for that and for librdkafka's threads. NULL is fine. */
 void group_destroy(struct group *group, int wait_ms);

@@ -326,7 +326,8 @@ bool subscription_join(struct subscription *subscription,
 
 bool subscription_is_stale(const struct subscription *subscription)
 {
-	return client_files_is_stale(subscription->handle);
+	return client_files_is_stale(subscription->handle) ||
+	       (subscription->unowned && unowned_watch_is_stale(subscription->unowned));
 }
 
 void subscription_close(struct subscription *subscription)

@@ -59,7 +59,7 @@ struct subscription *subscription_create(const struct subscription_settings *set
 /* Once, with the same settings, before any function below except _is_stale and _destroy. */
 bool subscription_join(struct subscription *subscription,
     const struct subscription_settings *settings, struct err *err) MUST_CHECK;
-/* True: certificates of its cluster have changed; the owner replaces it. */
+/* True: certificates of its cluster have changed, or see unowned.h; the owner replaces it. */
 bool subscription_is_stale(const struct subscription *subscription);
 /* Gives the partitions back (revoked is called), and leaves the group. */
 void subscription_close(struct subscription *subscription);

@@ -11,7 +11,12 @@
 
 enum {
 	PAUSE_MS = 30000, /* after a look that found every partition owned, or no answer */
-	DESCRIBE_MS = 10000,
+	/*
+	 * The longest that librdkafka takes. If a request ends by its time while the coordinator is
+	 * away, librdkafka (2.0 to 2.15) continues it in freed memory when the coordinator is
+	 * back, and aborts the process.
+	 */
+	DESCRIBE_MS = 3600000,
 	METADATA_MS = 2000,
 };
 
@@ -22,6 +27,7 @@ struct unowned_watch {
 	rd_kafka_queue_t *answers;
 	bool asked;           /* the answer to DescribeConsumerGroups is on its way */
 	bool outdated;        /* the group was rebalanced since the request */
+	bool stale;           /* a request ended by its time: see DESCRIBE_MS */
 	int64_t look_at;      /* clock_ms */
 	struct backoff pause; /* attempts: rejoins that did not help */
 	int64_t pause_ms;     /* from the next assignment to the look at it */
@@ -141,6 +147,22 @@ static bool compare_assignments(
 	return found;
 }
 
+static bool is_timed_out(rd_kafka_event_t *event)
+{
+	size_t count = 0;
+	bool timed_out = rd_kafka_event_error(event) == RD_KAFKA_RESP_ERR__TIMED_OUT;
+	const rd_kafka_ConsumerGroupDescription_t **groups =
+	    rd_kafka_DescribeConsumerGroups_result_groups(
+		rd_kafka_event_DescribeConsumerGroups_result(event), &count);
+
+	for (size_t i = 0; i < count; i++) {
+		const rd_kafka_error_t *error = rd_kafka_ConsumerGroupDescription_error(groups[i]);
+
+		timed_out |= rd_kafka_error_code(error) == RD_KAFKA_RESP_ERR__TIMED_OUT;
+	}
+	return timed_out;
+}
+
 /* The group as it is between two rebalances; NULL: there is no such answer now. */
 static const rd_kafka_ConsumerGroupDescription_t *stable_group(rd_kafka_event_t *event)
 {
@@ -177,8 +199,14 @@ static bool find_unowned_partition(struct unowned_watch *watch)
 	if (!watch->outdated)
 		watch->look_at = clock_ms() + PAUSE_MS;
 	watch->asked = watch->outdated = false;
+	watch->stale |= is_timed_out(event);
 	rd_kafka_event_destroy(event);
 	return found;
+}
+
+bool unowned_watch_is_stale(const struct unowned_watch *watch)
+{
+	return watch->stale;
 }
 
 bool unowned_watch_step(struct unowned_watch *watch, struct err *err)

@@ -20,6 +20,10 @@ struct unowned_watch *unowned_watch_create(
     rd_kafka_t *handle, const char *group, const rd_kafka_topic_partition_list_t *topics);
 void unowned_watch_destroy(struct unowned_watch *watch); /* NULL is fine */
 
+/* The consumer must be replaced: librdkafka would abort the process when the coordinator is back.
+ */
+bool unowned_watch_is_stale(const struct unowned_watch *watch);
+
 /* The consumer has received its partitions, or none. */
 void unowned_watch_assigned(struct unowned_watch *watch);
 

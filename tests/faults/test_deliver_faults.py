@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from support.application import Application
 from support.auditor import read_topics, topic_ranges
 from support.inbox import header, out_of_order, produce, wait_committed
 from support.process import Process, free_port, port_answers, wait_for
@@ -124,3 +125,20 @@ def test_whatever_an_application_does_nothing_is_lost_and_dead_letters_are_exact
     twice = len(refusals) - len(refused)
     print(f"{len(made)} messages, {len(refusals)} dead letters, {twice} of them again")
     assert twice <= faults.count(sidecar_killed) * 16
+
+
+OUTAGE = 22  # seconds: the first look at the group comes within 8, and a request for it usually lives 10
+
+
+def test_an_outage_outlasts_a_look_at_the_group(make_sidecar, fragile_kafka, topic):
+    """librdkafka ends the process if such a request ended by its time, and then its coordinator comes back."""
+    with Application() as application:
+        relay = make_sidecar(application)
+        produce(fragile_kafka.bootstrap, topic, [("before", "k", "{}")])
+        application.wait_ids(["before"])
+        fragile_kafka.kill()
+        time.sleep(OUTAGE)  # that long
+        fragile_kafka.start_node(1)
+        produce(fragile_kafka.bootstrap, topic, [("after", "k", "{}")])
+        wait_for(lambda: not relay.running or "after" in application.ids, SECONDS, "the second message")
+        assert relay.running
