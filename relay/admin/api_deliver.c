@@ -9,8 +9,6 @@
 
 DEFINE_OWNED(struct config, config_destroy)
 
-enum { MOST_REASON = 500 };
-
 /* --- list ------------------------------------------------------------------------------------ */
 
 static json_t *section_json(const char *name, struct deliver *deliver)
@@ -51,18 +49,14 @@ struct order {
 
 static bool is_valid_order(struct api_call *call, const struct order *order)
 {
-	size_t length = order->reason ? strlen(order->reason) : 0;
-
 	if (!text_equal(order->verb, "pause") && !text_equal(order->verb, "resume") &&
 	    !text_equal(order->verb, "reload_rules"))
 		api_refuse(
 		    call, 400, "bad_value", "verb is none of pause, resume and reload_rules");
 	else if (!order->section)
 		api_refuse(call, 400, "bad_value", "section names no [deliver] section");
-	else if (length == 0 || length > MOST_REASON)
-		api_refuse(call, 400, "bad_value", "reason has 1 to 500 bytes, for the log");
 	else
-		return true;
+		return api_check_reason(call, order->reason);
 	return false;
 }
 

@@ -10,7 +10,7 @@
 #include "lookback_metrics.h"
 #include "sql_files.h"
 
-enum { MOST_IDS = 1000, MOST_REASON = 500 };
+enum { MOST_IDS = 1000 };
 
 /* What the body says; texts and lists are its own. */
 struct order {
@@ -29,8 +29,6 @@ static bool refuse_bad_order(struct api_call *call, const char *what)
 
 static bool read_verb(struct api_call *call, const struct order *order)
 {
-	size_t length;
-
 	if (!order->verb ||
 	    !(text_equal(order->verb, "commit") || text_equal(order->verb, "rollback") ||
 		text_equal(order->verb, "retry")))
@@ -41,10 +39,8 @@ static bool read_verb(struct api_call *call, const struct order *order)
 		return false;
 	}
 
-	length = order->reason ? strlen(order->reason) : 0;
-	if (length == 0 || length > MOST_REASON)
-		return refuse_bad_order(
-		    call, "reason has 1 to 500 bytes, for whoever reads the audit");
+	if (!api_check_reason(call, order->reason))
+		return false;
 
 	/* Both or neither would leave it to a guess which ids are meant. */
 	if (!order->ids == !order->filter)
@@ -134,7 +130,8 @@ static void ask_to_operate(
 	question->params[1] = json_dumps(chosen, JSON_COMPACT);
 	question->params[2] = xstrdup(order->reason);
 	question->params[3] = xstrdup(order->whole ? "true" : "false");
-	question->param_count = 4;
+	question->params[4] = xstrdup(call->caller->token.name);
+	question->param_count = 5;
 	/* The order is not repeated on a new connection. */
 	question->changes = true;
 	json_decref(chosen);

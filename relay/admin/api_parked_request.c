@@ -16,7 +16,7 @@
 #include "parked_row.h"
 #include "preview_token.h"
 
-enum { MOST_IDS = 1000, MOST_REASON = 500, SAMPLE = 10 };
+enum { MOST_IDS = 1000, SAMPLE = 10 };
 
 struct parked_order {
 	json_t *body;
@@ -51,17 +51,14 @@ static bool read_preview_verb(struct api_call *call, struct parked_order *order)
 	       refuse_parked_order(call, "verb is neither retry nor skip");
 }
 
-static bool read_parked_reason(struct api_call *call, struct parked_order *order)
-{
-	size_t length = json_string_length(order->reason);
-
-	return (length > 0 && length <= MOST_REASON) ||
-	       refuse_parked_order(call, "reason has 1 to 500 bytes, for the readers of the audit");
-}
-
-/* "12" or 12; the caller frees. NULL: neither. */
+/* "12", 12 or 12.0, which are one number in JSON; the caller frees. NULL: no whole number. */
 static char *id_word(const json_t *id)
 {
+	double real = json_real_value(id), most = (double)(INT64_C(1) << 53);
+
+	/* above 2^53 a double skips numbers */
+	if (real >= 1 && real <= most && real == (double)(int64_t)real)
+		return xformat("%.0f", real);
 	if (json_is_integer(id))
 		return xformat("%" JSON_INTEGER_FORMAT, json_integer_value(id));
 	return json_is_string(id) && !strchr(json_string_value(id), '=')
@@ -80,12 +77,13 @@ static bool choose_by_filter(struct api_call *call, struct parked_order *order, 
 		    "filter is no object; {\"topic\": \"orders\", \"state\": \"dead\"} is one");
 	json_object_foreach((json_t *)order->filter, name, value)
 	{
-		owned_text char *number = json_is_integer(value) ? id_word(value) : NULL;
+		bool is_id = text_equal(name, "from_id") || text_equal(name, "to_id");
+		owned_text char *number = is_id && json_is_number(value) ? id_word(value) : NULL;
 		const char *text = number ? number : json_string_value(value);
 
 		if (!text)
 			return refuse_parked_order(
-			    call, "a member of filter is neither a text nor a whole number");
+			    call, "a member of filter is no text, or an id no whole number");
 		if (!parked_choose_member(&order->parked, name, text, err))
 			return refuse_parked_order(call, err->message);
 	}
@@ -271,7 +269,8 @@ void api_parked_preview_begin(struct api_call *call)
 
 	call->work = order;
 	if (api_arguments_check(call, NULL, 0) && read_parked_order(call, order, true) &&
-	    read_preview_verb(call, order))
+	    read_preview_verb(call, order) &&
+	    (!order->reason || api_check_reason(call, json_string_value(order->reason))))
 		api_worker_run(call, run_parked_preview);
 }
 
@@ -374,7 +373,7 @@ static void begin_parked_request(struct api_call *call, enum parked_verb verb)
 	call->work = order;
 	order->verb = verb;
 	if (api_arguments_check(call, NULL, 0) && read_parked_order(call, order, false) &&
-	    read_parked_reason(call, order) && check_preview(call, order))
+	    api_check_reason(call, json_string_value(order->reason)) && check_preview(call, order))
 		api_worker_run(call, run_parked_request);
 }
 

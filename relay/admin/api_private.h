@@ -120,6 +120,9 @@ void api_refuse(struct api_call *call, unsigned status, const char *code, const 
 void api_refuse_role(struct api_call *call);
 void api_refuse_scope(struct api_call *call, const char *what, const char *name);
 
+/* Reasons have 1 to 500 characters. NULL: there is none. False: refused. */
+bool api_check_reason(struct api_call *call, const char *reason);
+
 /* The call rests until any threads have called api_part_done `parts` times. */
 void api_wait(struct api_call *call, int parts);
 void api_part_done(struct api_call *call);

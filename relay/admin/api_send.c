@@ -499,15 +499,25 @@ static void count_items(const struct api_call *call, const struct work *work)
 	}
 }
 
-/* The status that all items have, or 207 if they differ. */
+/*
+ * The status that all items have, or 207 if they differ. If all are refused for good, it is 400 if
+ * one of them has it, otherwise the first one's.
+ */
 static unsigned status_of_all(const struct work *work)
 {
-	unsigned status = status_of(&work->items[0]);
+	unsigned first = status_of(&work->items[0]);
+	bool differ = false, refused = true, bad = false;
 
-	for (int i = 1; i < work->count; i++)
-		if (status_of(&work->items[i]) != status)
-			return 207;
-	return status;
+	for (int i = 0; i < work->count; i++) {
+		unsigned status = status_of(&work->items[i]);
+
+		differ |= status != first;
+		refused &= status >= 400 && status < 500;
+		bad |= status == 400;
+	}
+	if (differ && !refused)
+		return 207;
+	return bad ? 400 : first;
 }
 
 static json_t *json_of_result(const struct item *item)

@@ -811,17 +811,19 @@ comment on function outbox.lookback_is(outbox.lookback_overdue, jsonb) is 'Retur
 -- `chosen` selects rows of outbox.lookback_overdue as lookback_is does; with "ids": [[type, id], ...], it
 -- selects any undecided prepares. If `whole`, it handles all of the ids or none. It does nothing if there
 -- is no row (refused = 'OR002') or one was decided meanwhile ('OR005'); with ids it then records which
--- ones were decided differently.
+-- ones were decided differently. new_caller: as in outbox.audit.
 create function outbox.lookback_operate(verb text, chosen jsonb, new_reason text, whole boolean,
-	out audit_id bigint, out done bigint, out done_of jsonb, out refused text, out duplicates bigint)
+	new_caller text default null, out audit_id bigint, out done bigint, out done_of jsonb, out refused text, out duplicates bigint)
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 begin
-	select o.* into audit_id, done, done_of, duplicates from outbox.lookback_carry_out(verb, chosen, new_reason, whole) o;
+	select o.* into audit_id, done, done_of, duplicates from outbox.lookback_carry_out(verb, chosen, new_reason, whole,
+		new_caller) o;
 exception when sqlstate 'OR002' or sqlstate 'OR005' then
 	done := 0;
 	refused := sqlstate;
 	insert into outbox.lookback_conflict (section, biz_type, biz_id, prepared_at, kept, refused, source, who)
-	select d.section, d.biz_type, d.biz_id, d.prepared_at, d.decision, verb, 'operator', session_user
+	select d.section, d.biz_type, d.biz_id, d.prepared_at, d.decision, verb, 'operator',
+		coalesce(new_caller || ' via ', '') || session_user
 	from jsonb_array_elements(chosen -> 'ids') w (pair)
 	cross join lateral (
 		select d.* from outbox.lookback d
@@ -836,7 +838,7 @@ $$;
 -- of them were committed and wrote no message. Fails with OR007 if an open transaction has the unique key of one of
 -- them, and with OR008 if they have more unique keys than a transaction takes.
 create function outbox.lookback_carry_out(verb text, chosen jsonb, new_reason text, whole boolean,
-	out audit_id bigint, out done bigint, out done_of jsonb, out duplicates bigint)
+	new_caller text, out audit_id bigint, out done bigint, out done_of jsonb, out duplicates bigint)
 language plpgsql volatile set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare
 	part record;
@@ -895,8 +897,8 @@ begin
 			where o.ctid = t.place;
 			get diagnostics won = row_count;
 		else
-			select d.* into decided from outbox.lookback_decide(part.section, 'operator', session_user::text,
-				new_reason, part.types, part.ids, part.prepared_ats,
+			select d.* into decided from outbox.lookback_decide(part.section, 'operator',
+				coalesce(new_caller || ' via ', '') || session_user, new_reason, part.types, part.ids, part.prepared_ats,
 				array_fill(verb, array[cardinality(part.ids)]), null, null, null, null, null,
 				null, null, null) d;
 			if decided.held is not null then
@@ -915,8 +917,8 @@ begin
 		raise exception '% of % undecided', found_rows, coalesce(jsonb_array_length(chosen -> 'ids'), 0)
 			using errcode = case when found_rows > done then 'OR005' else 'OR002' end;
 	end if;
-	insert into outbox.audit (verb, target, reason)
-	values ('lookback ' || verb, jsonb_build_object('filter', chosen, 'rows', done,
+	insert into outbox.audit (caller, verb, target, reason)
+	values (new_caller, 'lookback ' || verb, jsonb_build_object('filter', chosen, 'rows', done,
 		'sections', done_of), new_reason)
 	returning id into audit_id;
 end

@@ -161,6 +161,16 @@ def test_a_batch_without_an_accepted_message_is_a_problem_with_results(refusing_
     assert all(len(result["detail"]) > 10 for result in answer.json["results"])
 
 
+@pytest.mark.parametrize("verb,messages,status", [
+    ("commit", [decision("1", "x"), decision("2", "y")], 404),
+    ("prepare", [prepare("1", "x"), prepare("2", topic="others")], 404),
+    ("prepare", [prepare("1", topic="others"), prepare("2", "x")], 403),
+    ("commit", [decision("1", "x"), decision("2", version=2)], 400)])
+def test_a_batch_that_is_refused_for_good_is_a_mistake_of_the_client(refusing_api, verb, messages, status):
+    answer = refusing_api.post(verb, {"messages": messages})
+    assert (answer.status, answer.code) == (status, "batch_refused"), answer.text
+
+
 @pytest.fixture(scope="module")
 def refusing_api(postgres, kafka, tmp_path_factory):
     """One for all that changes nothing."""
@@ -516,12 +526,13 @@ def test_an_operator_decides_one_by_one_or_all_that_match_with_a_reason(api, dat
     assert code_of(operate("commit", status=404, ids=[["orders", "0"]])) == "not_found"
     assert code_of(operate("commit", status=404, filter={"state": "parked"})) == "not_found"
 
-    assert operator.get("/orders/0").json["prepares"][0]["decision"]["reason"] == "told by the shop"
+    decision_of = operator.get("/orders/0").json["prepares"][0]["decision"]
+    assert decision_of["reason"] == "told by the shop" and decision_of["by"].startswith("alice via ")
     assert operator.get("/orders/2").json["state"] == "rolled_back"
     assert operator.get("/orders/3").json["state"] == "overdue"
-    assert database.execute("select verb, reason from outbox.audit order by id") == [
-        ("lookback commit", "told by the shop"), ("lookback rollback", "told by the shop"),
-        ("lookback retry", "told by the shop")]
+    assert database.execute("select verb, reason, caller from outbox.audit order by id") == [
+        ("lookback commit", "told by the shop", "alice"), ("lookback rollback", "told by the shop", "alice"),
+        ("lookback retry", "told by the shop", "alice")]
 
 
 @pytest.mark.parametrize("order,code", [

@@ -8,6 +8,7 @@ import shlex
 
 import pytest
 
+from support.api import OPERATOR
 from support.guide import calls_of
 from support.lookback_rows import Reader, prepare
 from support.process import free_port, wait_for
@@ -90,9 +91,9 @@ class World:
             url = http://127.0.0.1:9/
             networks = 127.0.0.1
             path = {self.folder}/state
-            {more}""", **files)
-        self.settings |= {"OUTBOX_RELAY_API_LISTEN": f"127.0.0.1:{free_port()}",
-                          "OUTBOX_RELAY_API_OPERATE_TOKENS": "token-of-an-operator"}
+            {more}
+            {OPERATOR}""", **files)
+        self.settings["OUTBOX_RELAY_API_LISTEN"] = f"127.0.0.1:{free_port()}"
 
     def rules(self):
         self.sidecar(more="rules_file = /etc/outbox-relay/rules.txt", **{
