@@ -13,6 +13,7 @@ fakeredis_home=$cache/fakeredis-2.40.0 # and redis.py there
 redisbloom_home=$cache/redisbloom-2.8.2 # and redis.py there
 sdks_home=$cache/python-sdks-1         # and test_deliver_sdks.py there
 cyclonedx=$cache/cyclonedx-11.12.0     # and tests/heavy/test_supply_chain.py there
+openapi=$cache/openapi-spec-validator-0.9.0 # and tests/heavy/test_openapi.py there
 prometheus=$cache/prometheus-1         # and test_alerts.py there
 
 declare -A packages=(
@@ -193,6 +194,11 @@ fetch_cyclonedx() {
 	fetch_venv "$cyclonedx" 'cyclonedx-python-lib[json-validation]==11.12.0'
 }
 
+# The validator of an OpenAPI description.
+fetch_openapi() {
+	fetch_venv "$openapi" 'openapi-spec-validator==0.9.0'
+}
+
 # Prometheus, and the program that checks its rules, from Debian's package. The package itself would start a server.
 fetch_prometheus() {
 	[ -d "$prometheus" ] && return 0
@@ -223,4 +229,4 @@ case " $* " in *" kafka "*) fetch_kafka ;; esac
 case " $* " in *" versions "*) fetch_librdkafka ;; esac
 case " $* " in *" redis "*) fetch_fakeredis && fetch_redisbloom ;; esac
 case " $* " in *" tools "*) fetch_sdks; fetch_prometheus ;; esac
-case " $* " in *" packages "*) "$support/chroot.sh" fetch bookworm && fetch_cyclonedx ;; esac
+case " $* " in *" packages "*) "$support/chroot.sh" fetch bookworm && fetch_cyclonedx && fetch_openapi ;; esac
