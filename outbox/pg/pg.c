@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/timerfd.h>
 #include "clock.h"
 #include "host.h"
 #include "logging.h"
@@ -487,6 +488,15 @@ static _Thread_local int interrupt_fd = -1;
 void pg_interrupt_by(int fd)
 {
 	interrupt_fd = fd;
+}
+
+void pg_interrupt_in(int timer, int64_t ms)
+{
+	/* a timer of 0 would be off */
+	struct itimerspec when = {
+	    .it_value = {.tv_sec = ms / 1000, .tv_nsec = (ms % 1000) * 1000000 + 1}};
+
+	timerfd_settime(timer, 0, &when, NULL);
 }
 
 bool pg_wait(const struct pg *pg, int timeout_ms)

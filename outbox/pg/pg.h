@@ -134,6 +134,8 @@ int pg_notifications(struct pg *pg);
  * they give up connecting and cancel the running statement (ERR_RETRY). -1, the default: no fd.
  */
 void pg_interrupt_by(int fd);
+/* For a timerfd that pg_interrupt_by has: it is readable after so long. 0: at once. Any thread. */
+void pg_interrupt_in(int timer, int64_t ms);
 
 /*
  * Runs one statement, waits for it and returns its rows in text form; NULL on error.

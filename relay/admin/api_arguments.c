@@ -1,6 +1,7 @@
 #include "api_arguments.h"
 
 #include <inttypes.h>
+#include <string.h>
 #include "cleanup.h"
 
 struct check {
@@ -22,14 +23,6 @@ static void refuse_argument(struct check *check, const char *name)
 	check->refused = true;
 }
 
-static bool is_utf8(const char *value)
-{
-	json_t *text = json_string(value);
-
-	json_decref(text);
-	return text != NULL;
-}
-
 /* Reports the first wrong argument. */
 static enum MHD_Result check_argument(
     void *context, enum MHD_ValueKind kind, const char *name, const char *value)
@@ -46,7 +39,7 @@ static enum MHD_Result check_argument(
 		/* either value could be the one that the caller means */
 		api_refuse(check->call, 400, "bad_value", "%s is given twice: give it once", name);
 		check->refused = true;
-	} else if (!value || !*value || !is_utf8(value)) {
+	} else if (!value || !*value || !text_is_utf8(value, strlen(value))) {
 		api_refuse(check->call, 400, "bad_value",
 		    value && *value ? "%s is not UTF-8: percent-encode its bytes in UTF-8"
 				    : "%s has no value: give it one, or leave it out",

@@ -58,20 +58,12 @@ void api_question_finish(struct api_question *question)
 	free(question->json);
 }
 
-static void limit_to(struct api_database *database, int64_t ms)
-{
-	struct itimerspec when = {
-	    .it_value = {.tv_sec = ms / 1000, .tv_nsec = (ms % 1000) * 1000000 + 1}};
-
-	timerfd_settime(database->limit_fd, 0, &when, NULL);
-}
-
 /* Does not set the timer again once the thread has to end. */
 static void begin_limit(struct api_database *database, int64_t ms)
 {
 	pthread_mutex_lock(&database->mutex);
 	if (!database->ending)
-		limit_to(database, ms);
+		pg_interrupt_in(database->limit_fd, ms);
 	pthread_mutex_unlock(&database->mutex);
 }
 
@@ -323,7 +315,7 @@ void api_database_stop(struct api_database *database)
 	pthread_mutex_lock(&database->mutex);
 	database->ending = true;
 	/* The timer interrupts the running question; begin_limit does not set it again. */
-	limit_to(database, 0);
+	pg_interrupt_in(database->limit_fd, 0);
 	pthread_cond_signal(&database->asked);
 	pthread_mutex_unlock(&database->mutex);
 	pthread_join(database->thread, NULL);

@@ -72,16 +72,6 @@ void api_look_forget(struct api_call *call)
 
 /* --- an id ----------------------------------------------------------------------------------- */
 
-static bool is_utf8_text(const char *text)
-{
-	uint32_t code;
-	int step;
-
-	while (*text && (step = text_utf8(text, &code)) > 0)
-		text += step;
-	return *text == '\0';
-}
-
 /* The rest of the path is {type}/{id}; an id may have slashes. */
 void api_show_begin(struct api_call *call)
 {
@@ -95,7 +85,7 @@ void api_show_begin(struct api_call *call)
 		    call, 404, "unknown_type", "no [lookback] section has this business type");
 	if (!config_token_has_type(&call->caller->token, section->name, type))
 		return api_refuse_scope(call, "the business type", type);
-	if (!is_utf8_text(slash + 1))
+	if (!text_is_utf8(slash + 1, strlen(slash + 1)))
 		return api_refuse(call, 400, "bad_value", "the id is not UTF-8");
 	question = xcalloc(1, sizeof *question);
 	question->params[0] = xstrdup(type);

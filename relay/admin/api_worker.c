@@ -42,14 +42,6 @@ struct api_workers {
 
 /* --- a call runs ----------------------------------------------------------------------------- */
 
-static void set_worker_limit(struct api_worker *worker, int64_t ms)
-{
-	struct itimerspec when = {
-	    .it_value = {.tv_sec = ms / 1000, .tv_nsec = (ms % 1000) * 1000000 + 1}};
-
-	timerfd_settime(worker->limit_fd, 0, &when, NULL);
-}
-
 /* False: the pool ends. Then the timer must stay readable. */
 static bool begin_worker_limit(struct api_worker *worker, int64_t ms)
 {
@@ -59,7 +51,7 @@ static bool begin_worker_limit(struct api_worker *worker, int64_t ms)
 	pthread_mutex_lock(&workers->mutex);
 	ending = workers->ending;
 	if (!ending)
-		set_worker_limit(worker, ms);
+		pg_interrupt_in(worker->limit_fd, ms);
 	pthread_mutex_unlock(&workers->mutex);
 	return !ending;
 }
@@ -237,7 +229,7 @@ void api_workers_end(struct api_workers *workers)
 	workers->ending = true;
 	/* The timers interrupt what runs; begin_worker_limit does not set them again. */
 	for (int i = 0; i < workers->started; i++)
-		set_worker_limit(&workers->threads[i], 0);
+		pg_interrupt_in(workers->threads[i].limit_fd, 0);
 	pthread_cond_broadcast(&workers->came);
 	pthread_mutex_unlock(&workers->mutex);
 	for (int i = 0; i < workers->started; i++)
