@@ -691,7 +691,7 @@ def test_block_waits_for_an_offset_and_skips_nothing(
     commit(kafka.bootstrap, topic, topic, 0, 3, "")
     inbox = make_inbox(start=2)
     effects.wait_ids([*(f"id-{i}" for i in range(3, 10)), "late"])
-    assert inbox.wait_stats(blocked=5)["handled"] == 8
+    assert inbox.wait_stats(blocked=5, handled=8)["handled"] == 8
     wait_committed(kafka.bootstrap, topic, topic, {0: 11})
 
 
