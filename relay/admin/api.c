@@ -27,6 +27,10 @@ enum {
 	STOP_MS = API_SEND_MS + 1000,
 	LEAVE_MS = 2000, /* for answers on their way */
 	RETRY_AFTER_S = 1,
+	WORKERS = 4,
+	MOST_WAITING = 64,
+	READERS = 2, /* of Kafka; each call takes seconds at most, and so does waiting for one */
+	MOST_WAITING_READS = 2,
 };
 
 static const double seconds[] = {
@@ -36,7 +40,7 @@ static const double seconds[] = {
 #define VERB                                                                                       \
 	"verb", "`prepare`, `commit`, `rollback`, `show`, `list`, `operate`, `deliver_list`, "     \
 		"`deliver_operate`, `parked`, `parked_preview`, `parked_retry`, `parked_skip`, "   \
-		"`audit`, `publishers`, `publisher`; `none` for an unknown path"
+		"`messages`, `audit`, `publishers`, `publisher`; `none` for an unknown path"
 
 static const struct metric_row api_rows[] = {
     {"relay_api_requests_total", METRIC_COUNTER, SERIES(requests),
@@ -65,7 +69,7 @@ struct api {
 	struct api_auth *auth;
 	struct api_sender **senders;     /* as config->kafka; NULL: no look-back there */
 	struct api_database **databases; /* as config->postgres */
-	struct api_workers *workers;
+	struct api_workers *workers, *readers;
 	struct deliver *const *delivers; /* as config->delivers; NULL: none runs here */
 	struct gate *gate;
 	struct api_metrics metrics;
@@ -93,6 +97,8 @@ static const struct api_verb verbs[] = {
     {"deliver_operate", "POST", "/v1/deliver/operate", ROLE_OPERATE, 0, api_deliver_operate_begin,
 	NULL, NULL},
     {"parked", "GET", "/v1/parked", ROLE_READ, 0, api_parked_begin, NULL, api_parked_forget},
+    {"messages", "GET", "/v1/messages", ROLE_READ, 0, api_messages_begin, NULL,
+	api_messages_forget},
     {"audit", "GET", "/v1/audit", ROLE_READ, 0, api_audit_begin, NULL, api_audit_forget},
     {"publishers", "GET", "/v1/publishers", ROLE_READ, 0, api_publishers_begin, NULL, NULL},
     {"publisher", "GET", "/v1/publishers/", ROLE_READ, 0, api_publisher_begin, NULL, NULL,
@@ -140,6 +146,11 @@ struct api_database *api_database_of(
 struct api_workers *api_workers_of(const struct api *api)
 {
 	return api->workers;
+}
+
+struct api_workers *api_readers_of(const struct api *api)
+{
+	return api->readers;
 }
 
 void api_preview_key(struct api *api, unsigned char ret_key[PREVIEW_KEY])
@@ -565,8 +576,9 @@ struct api *api_start(struct listener *listener, const struct config *config,
 	for (int i = 0; i < config->lookback_count; i++)
 		if (!start_section_threads(api, &config->lookbacks[i], topic_metadata, err))
 			goto fail;
-	api->workers = api_workers_start(config, err);
-	if (!api->workers || !start_gate(api, listener, err))
+	api->workers = api_workers_start(config, WORKERS, MOST_WAITING, err);
+	api->readers = api_workers_start(config, READERS, MOST_WAITING_READS, err);
+	if (!api->workers || !api->readers || !start_gate(api, listener, err))
 		goto fail;
 	return api;
 fail:
@@ -612,7 +624,8 @@ static void stop_others(struct api *api)
 		api_sender_stop(api->senders[i]);
 	for (int i = 0; i < api->config->postgres_count; i++)
 		api_database_stop(api->databases[i]);
-	api_workers_end(api->workers);
+	api_workers_end(api->workers); /* they pass calls to the readers */
+	api_workers_end(api->readers);
 }
 
 /*
@@ -639,6 +652,7 @@ void api_stop(struct api *api)
 		stop_others(api);
 
 	api_workers_destroy(api->workers);
+	api_workers_destroy(api->readers);
 	free(api->senders);
 	free(api->databases);
 	free(api->address);

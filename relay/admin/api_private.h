@@ -60,6 +60,9 @@ bool api_read_members(
 void api_deliver_list_begin(struct api_call *call);
 void api_deliver_operate_begin(struct api_call *call);
 
+/* api_messages.c */
+void api_messages_begin(struct api_call *call);
+void api_messages_forget(struct api_call *call);
 /* api_parked.c */
 void api_parked_begin(struct api_call *call);
 void api_parked_forget(struct api_call *call);
@@ -106,6 +109,7 @@ struct api_sender *api_sender_of(const struct api *api, const struct kafka_setti
 struct api_database *api_database_of(
     const struct api *api, const struct postgres_settings *postgres);
 struct api_workers *api_workers_of(const struct api *api); /* api_worker.h */
+struct api_workers *api_readers_of(const struct api *api); /* of Kafka */
 void api_preview_key(struct api *api, unsigned char ret_key[PREVIEW_KEY]);
 
 /* NULL: the section does not run in this process. */
