@@ -47,6 +47,7 @@ static const struct row rows[] = {
     {"token_expired", 409, "The token of the preview has expired"},
     {"not_applicable", 409, "The parked messages cannot be changed in this way"},
     {"key_held", 409, "An open transaction holds a unique key"},
+    {"too_many_streams", 429, "The token has too many streams of events"},
     {"too_large", 413, "The body or record is too large"},
     {"payload_too_large", 413, "The payload is too large for the tables"},
     {"unsupported_media_type", 415, "The body is not plain application/json"},
