@@ -154,8 +154,7 @@ REQUESTS = [
     ("GET", "/v1/publishers/main", None, {"read"}),
     ("GET", "/v1/parked", None, {"read"}),
     ("GET", "/v1/audit", None, {"read"}),
-    ("POST", "/v1/parked/preview", {"verb": "retry", "filter": {}}, {"operate"}),
-    ("POST", "/v1/parked/preview", {"verb": "skip", "filter": {}}, {"decide"}),
+    ("POST", "/v1/parked/preview", {"verb": "retry", "filter": {}}, {"operate", "decide"}),
     ("POST", "/v1/parked/retry", {"ids": ["1"], "reason": "x"}, {"operate"}),
     ("POST", "/v1/parked/skip", {"ids": ["1"], "reason": "x"}, {"decide"}),
 ]
