@@ -36,7 +36,7 @@ static const double seconds[] = {
 #define VERB                                                                                       \
 	"verb", "`prepare`, `commit`, `rollback`, `show`, `list`, `operate`, `deliver_list`, "     \
 		"`deliver_operate`, `parked`, `parked_preview`, `parked_retry`, `parked_skip`, "   \
-		"`audit`, `publishers`, `publisher`; `none` for an unknown path"
+		"`scheduled`, `audit`, `publishers`, `publisher`; `none` for an unknown path"
 
 static const struct metric_row api_rows[] = {
     {"relay_api_requests_total", METRIC_COUNTER, SERIES(requests),
@@ -93,6 +93,8 @@ static const struct api_verb verbs[] = {
     {"deliver_operate", "POST", "/v1/deliver/operate", ROLE_OPERATE, 0, api_deliver_operate_begin,
 	NULL, NULL},
     {"parked", "GET", "/v1/parked", ROLE_READ, 0, api_parked_begin, NULL, api_parked_forget},
+    {"scheduled", "GET", "/v1/scheduled", ROLE_READ, 0, api_scheduled_begin, NULL,
+	api_scheduled_forget},
     {"audit", "GET", "/v1/audit", ROLE_READ, 0, api_audit_begin, NULL, api_audit_forget},
     {"publishers", "GET", "/v1/publishers", ROLE_READ, 0, api_publishers_begin, NULL, NULL},
     {"publisher", "GET", "/v1/publishers/", ROLE_READ, 0, api_publisher_begin, NULL, NULL,
