@@ -34,11 +34,7 @@ static const double seconds[] = {
     .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 20, INFINITY};
 
 #define SERIES(member) METRIC_FIELD(struct api_metrics, member)
-#define VERB                                                                                       \
-	"verb", "`prepare`, `commit`, `rollback`, `show`, `list`, `operate`, `deliver_list`, "     \
-		"`deliver_operate`, `parked`, `parked_preview`, `parked_retry`, `parked_skip`, "   \
-		"`audit`, `publishers`, `publisher`, `overview`, `series`, `events`; `none` for "  \
-		"an unknown path"
+#define VERB "verb", "operationId of openapi.json; `none` for an unknown path"
 
 static const struct metric_row api_rows[] = {
     {"relay_api_requests_total", METRIC_COUNTER, SERIES(requests),
@@ -100,6 +96,8 @@ static const struct api_verb verbs[] = {
     {"overview", "GET", "/v1/overview", ROLE_READ, 0, api_overview_begin, NULL, NULL},
     {"series", "GET", "/v1/series", ROLE_READ, 0, api_series_begin, NULL, NULL},
     {"events", "GET", "/v1/events", ROLE_READ, 0, api_events_begin, NULL, api_events_forget},
+    {"scheduled", "GET", "/v1/scheduled", ROLE_READ, 0, api_scheduled_begin, NULL,
+	api_scheduled_forget},
     {"audit", "GET", "/v1/audit", ROLE_READ, 0, api_audit_begin, NULL, api_audit_forget},
     {"publishers", "GET", "/v1/publishers", ROLE_READ, 0, api_publishers_begin, NULL, NULL},
     {"publisher", "GET", "/v1/publishers/", ROLE_READ, 0, api_publisher_begin, NULL, NULL,

@@ -70,6 +70,9 @@ void api_parked_preview_begin(struct api_call *call);
 void api_parked_retry_begin(struct api_call *call);
 void api_parked_skip_begin(struct api_call *call);
 void api_parked_request_forget(struct api_call *call);
+/* api_scheduled.c */
+void api_scheduled_begin(struct api_call *call);
+void api_scheduled_forget(struct api_call *call);
 /* api_publishers.c */
 void api_publishers_begin(struct api_call *call);
 void api_publisher_begin(struct api_call *call);
