@@ -34,7 +34,8 @@ static const double seconds[] = {
 
 #define SERIES(member) METRIC_FIELD(struct api_metrics, member)
 #define VERB                                                                                       \
-	"verb", "`prepare`, `commit`, `rollback`, `show`, `list`, `operate`, `deliver_list`, "     \
+	"verb", "`prepare`, `commit`, `rollback`, `show`, `list`, `lookback_preview`, `operate`, " \
+		"`deliver_list`, "                                                                 \
 		"`deliver_operate`, `parked`, `parked_preview`, `parked_retry`, `parked_skip`, "   \
 		"`audit`, `publishers`, `publisher`; `none` for an unknown path"
 
@@ -88,6 +89,8 @@ static const struct api_verb verbs[] = {
 	api_send_finish, api_send_forget},
     {"operate", "POST", "/v1/lookback/operate", ROLE_OPERATE | ROLE_DECIDE, 0, api_operate_begin,
 	api_operate_finish, api_look_forget},
+    {"lookback_preview", "POST", "/v1/lookback/preview", ROLE_OPERATE | ROLE_DECIDE, 0,
+	api_lookback_preview_begin, api_lookback_preview_finish, api_look_forget},
     {"list", "GET", "/v1/lookback", ROLE_READ, 0, api_list_begin, api_look_finish, api_look_forget},
     {"deliver_list", "GET", "/v1/deliver", ROLE_READ, 0, api_deliver_list_begin, NULL, NULL},
     {"deliver_operate", "POST", "/v1/deliver/operate", ROLE_OPERATE, 0, api_deliver_operate_begin,

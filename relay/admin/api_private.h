@@ -41,6 +41,8 @@ void api_list_begin(struct api_call *call);
 void api_look_finish(struct api_call *call);
 void api_look_forget(struct api_call *call);
 /* api_operate.c */
+void api_lookback_preview_begin(struct api_call *call);
+void api_lookback_preview_finish(struct api_call *call);
 void api_operate_begin(struct api_call *call);
 void api_operate_finish(struct api_call *call);
 /*
