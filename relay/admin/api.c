@@ -37,6 +37,7 @@ static const double seconds[] = {
 	"verb", "`prepare`, `commit`, `rollback`, `show`, `list`, `lookback_preview`, `operate`, " \
 		"`deliver_list`, "                                                                 \
 		"`deliver_operate`, `parked`, `parked_preview`, `parked_retry`, `parked_skip`, "   \
+		"`dead_letters`, `redrive_preview`, `redrive`, "                                   \
 		"`audit`, `publishers`, `publisher`; `none` for an unknown path"
 
 static const struct metric_row api_rows[] = {
@@ -96,6 +97,12 @@ static const struct api_verb verbs[] = {
     {"deliver_operate", "POST", "/v1/deliver/operate", ROLE_OPERATE, 0, api_deliver_operate_begin,
 	NULL, NULL},
     {"parked", "GET", "/v1/parked", ROLE_READ, 0, api_parked_begin, NULL, api_parked_forget},
+    {"dead_letters", "GET", "/v1/dead-letters", ROLE_READ, 0, api_dead_letters_begin, NULL,
+	api_dead_letters_forget},
+    {"redrive_preview", "POST", "/v1/dead-letters/preview", ROLE_OPERATE, 0,
+	api_redrive_preview_begin, NULL, api_dead_letters_forget},
+    {"redrive", "POST", "/v1/dead-letters/redrive", ROLE_OPERATE, 0, api_redrive_begin, NULL,
+	api_dead_letters_forget},
     {"audit", "GET", "/v1/audit", ROLE_READ, 0, api_audit_begin, NULL, api_audit_forget},
     {"publishers", "GET", "/v1/publishers", ROLE_READ, 0, api_publishers_begin, NULL, NULL},
     {"publisher", "GET", "/v1/publishers/", ROLE_READ, 0, api_publisher_begin, NULL, NULL,

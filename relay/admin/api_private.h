@@ -73,6 +73,11 @@ void api_parked_request_forget(struct api_call *call);
 /* api_publishers.c */
 void api_publishers_begin(struct api_call *call);
 void api_publisher_begin(struct api_call *call);
+/* api_dead_letters.c */
+void api_dead_letters_begin(struct api_call *call);
+void api_redrive_preview_begin(struct api_call *call);
+void api_redrive_begin(struct api_call *call);
+void api_dead_letters_forget(struct api_call *call);
 /* api_actions.c */
 void api_audit_begin(struct api_call *call);
 void api_audit_forget(struct api_call *call);

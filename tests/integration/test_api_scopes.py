@@ -149,6 +149,9 @@ REQUESTS = [
     ("POST", "/v1/lookback/preview", {"verb": "rollback", "filter": {"state": "parked"}}, {"decide"}),
     ("GET", "/v1/deliver", None, {"read"}),
     ("POST", "/v1/deliver/operate", {"verb": "pause", "section": "a", "reason": "x"}, {"operate"}),
+    ("GET", "/v1/dead-letters", None, {"read"}),
+    ("POST", "/v1/dead-letters/preview", {"filter": {}}, {"operate"}),
+    ("POST", "/v1/dead-letters/redrive", {"places": ["0:1"], "reason": "x"}, {"operate"}),
 ]
 
 

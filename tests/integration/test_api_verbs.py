@@ -1,10 +1,17 @@
 """Verbs of operators over the HTTP interface on all that matches: a preview shows it, and its token is the order."""
 
-from datetime import datetime, timezone
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import urlencode
 
 import pytest
 
-from support.api import CONFIG, CALLERS, OPERATE, READ, caller, start_api
+from support import sidecar
+from support.api import CALLERS, CONFIG, OPERATE, READ, caller, start_api
+from support.application import Application
+from support.inbox import produce
+from support.process import free_port, wait_for
 
 RETRY = "token-of-one-who-may-retry"
 DECIDE = "token-of-one-who-may-decide"
@@ -127,3 +134,147 @@ def test_the_role_fits_the_verb_of_the_preview(api):
                                 (DECIDE, "retry", 403), (READ, "retry", 403), (OPERATE, "rollback", 200)]:
         answer = api.as_(token).post("preview", {"verb": verb, "filter": {"state": "parked"}})
         assert answer.status == status, (token, verb, answer.text)
+
+
+# --- dead letters ---------------------------------------------------------------------------------
+
+SEES = "token-of-one-who-may-see-payloads"
+COUNT = 30
+
+
+@pytest.fixture
+def make_letters(make_relay, kafka, topic, dead_topic, tmp_path):
+    """make_letters(application, database=False): the api of a sidecar with COUNT dead letters, whose payload is its number."""
+    def make(application, database=False, count=COUNT):
+        produce(kafka.bootstrap, topic, [(f"bad-{n}", f"k{n % 5}", f'{{"n": {n}}}') for n in range(count)])
+        sections = sidecar.configuration(kafka.bootstrap, topic, tmp_path / "state", application.url, {})
+        relay, api = start_api(make_relay, tmp_path, OPERATE, sections + caller("dave", SEES, "read, payload")
+                               + caller("bob", RETRY, "operate") + caller("erin", DECIDE, "read, operate", sections="other")
+                               + '[deliver "other"]\nurl = http://127.0.0.1:9/\ntopics = ' + topic + "\ngroup = other\n"
+                               + "without_id = process\n" + ('[postgres "main"]\n[publisher "main"]\n' if database else ""))
+        api.relay = relay
+        sidecar.dead_letters(kafka, dead_topic, count)
+        return api
+
+    return make
+
+
+def letters(api, status=200, **arguments):
+    """Repeated while Kafka makes the topic of the groups' offsets."""
+    answer = api.request("GET", "/v1/dead-letters?" + urlencode({"section": "billing", **arguments}))
+    if answer.status == 503 != status:
+        answer = wait_for(lambda: (again := api.request("GET", "/v1/dead-letters?" + urlencode(
+            {"section": "billing", **arguments}))).status != 503 and again, 60, "Kafka's answer")
+    assert answer.status == status, answer.text
+    return answer.json
+
+
+def redrive(api, status=200, path="redrive", **body):
+    answer = api.request("POST", f"/v1/dead-letters/{path}", {"section": "billing", **body})
+    assert answer.status == status, answer.text
+    return answer.json if status == 200 else answer.code
+
+
+def test_dead_letters_are_shown_in_pages_with_their_reasons(make_letters, topic, dead_topic):
+    with Application(lambda _: 422) as application:
+        api = make_letters(application)
+        shown, after = [], {}
+        while True:
+            page = letters(api, limit=7, **after)
+            shown += page["rows"]
+            if page["next"] is None:
+                break
+            after = {"after": page["next"]}
+        assert (page["section"], page["topic"], page["source"]) == ("billing", dead_topic, "kafka")
+        places = [(row["partition"], int(row["offset"])) for row in shown]
+        assert len(shown) == COUNT and places == sorted(set(places))
+        assert {row["id"] for row in shown} == {f"bad-{n}" for n in range(COUNT)}
+        row = shown[0]
+        assert (row["topic"], row["attempts"], row["redriven"]) == (topic, "1", False) and "status 422" in row["reason"]
+        assert "payload" not in row and "key" not in row and row["time"].endswith("Z")
+
+        assert [row["id"] for row in letters(api, id="bad-7")["rows"]] == ["bad-7"]
+        assert {row["id"] for row in letters(api, key="k3")["rows"]} == {f"bad-{n}" for n in range(3, COUNT, 5)}
+        assert letters(api, reason="status 500")["rows"] == [] == letters(api, topic="elsewhere")["rows"]
+        assert letters(api, to="2026-01-01")["rows"] == []
+
+        (row,) = letters(api.as_(SEES), id="bad-7", payload="yes")["rows"]
+        assert (row["key"], row["payload"], row["bytes"]) == ("k2", '{"n": 7}', "8")
+        assert api.request("GET", "/v1/dead-letters?section=billing&payload=yes").code == "forbidden"
+        assert api.as_(DECIDE).request("GET", "/v1/dead-letters?section=billing").code == "out_of_scope"
+        assert api.as_(RETRY).request("GET", "/v1/dead-letters?section=billing").code == "forbidden"
+        assert '{"n": 7}' not in api.relay.output()
+
+
+def test_dead_letters_go_back_by_place_and_by_preview(make_letters, kafka, topic, database):
+    mended = threading.Event()
+    with Application(lambda _: 200 if mended.is_set() else 422) as application:
+        api = make_letters(application, database=True)
+        one = letters(api, id="bad-7")["rows"][0]
+        place = f'{one["partition"]}:{one["offset"]}'
+        shown = redrive(api, path="preview", filter={"reason": "status 422"})
+        assert (shown["count"], shown["exact"], shown["gone_before"], len(shown["sample"])) == (str(COUNT), True, "0", 10)
+        mended.set()
+
+        assert redrive(api, places=[place], reason="ticket 6") == {
+            "section": "billing", "sent": "1", "left": "0", "gone_before": "0", "exact": True, "error": None, "audit": "1"}
+        assert redrive(api, places=[place], reason="ticket 6")["gone_before"] == "1"
+        assert letters(api, id="bad-7")["rows"][0]["redriven"] is True
+        assert redrive(api, 404, places=["0:999999"], reason="ticket 6") == "not_found"
+
+        # what became a dead letter after the preview is left alone
+        mended.clear()
+        produce(kafka.bootstrap, topic, [("late", "k", "{}")])
+        wait_for(lambda: letters(api, id="late")["rows"], 60, "another dead letter")
+        mended.set()
+        done = redrive(api, filter={"reason": "status 422"}, token=shown["token"], reason="ticket 7")
+        assert (done["sent"], done["left"], done["gone_before"], done["audit"]) == (str(COUNT - 1), "0", "1", "2")
+        assert redrive(api, filter={"reason": "status 422"}, token=shown["token"], reason="again")["sent"] == "0"
+        wait_for(lambda: api.relay.metric("relay_deliver_handled_total") == COUNT, 60, "what went back")
+        assert [row["id"] for row in letters(api)["rows"] if not row["redriven"]] == ["late"]
+        assert all(len(application.of(f"bad-{n}")) == 2 for n in range(COUNT))
+    assert database.execute("select verb, caller, reason, target ->> 'rows' from outbox.audit order by id") == [
+        ("redrive", "alice", "ticket 6", "1"), ("redrive", "alice", "ticket 7", str(COUNT - 1))]
+
+
+def test_a_redrive_that_is_wrong_is_refused(make_letters):
+    with Application(lambda _: 422) as application:
+        api = make_letters(application, count=1)
+        token = wait_for(lambda: (answer := api.request("POST", "/v1/dead-letters/preview",
+                                                        {"section": "billing", "filter": {}})).status == 200
+                         and answer.json["token"], 60, "a preview")
+        base, _, ends = token.partition("/")
+        further = f"{base}/{ends.replace(':1', ':9')}"
+        for body, code in [
+                ({"filter": {}}, "bad_value"), ({"filter": {}, "token": token, "places": ["0:1"]}, "bad_value"),
+                ({}, "bad_value"), ({"places": []}, "bad_value"), ({"places": ["0"]}, "bad_value"), ({"places": [1]}, "bad_value"),
+                ({"places": ["-1:0"]}, "bad_value"), ({"places": ["0:1"], "token": token}, "bad_value"),
+                ({"filter": {"error": "x"}, "token": token}, "bad_value"), ({"filter": {"id": 7}, "token": token}, "bad_value"),
+                ({"filter": {"from": "now"}, "token": token}, "bad_value"), ({"filter": {}, "token": 7}, "wrong_type"),
+                ({"filter": {}, "token": token, "more": 1}, "unknown_field")]:
+            assert redrive(api, 400, reason="r", **body) == code, body
+        for body in ({"filter": {}, "token": further}, {"filter": {}, "token": base}, {"filter": {}, "token": "x"},
+                     {"filter": {"id": "1"}, "token": token}):
+            assert redrive(api, 409, reason="r", **body) == "bad_token", body
+        assert redrive(api, 400, filter={}, token=token) == "bad_value"  # without a reason
+        assert redrive(api, 404, places=["0:1"], reason="r", section="nobody") == "unknown_section"
+        assert redrive(api, 409, places=["0:1"], reason="r", section="other") == "not_applicable"
+        assert redrive(api.as_(DECIDE), 403, places=["0:1"], reason="r") == "out_of_scope"
+        assert redrive(api.as_(SEES), 403, places=["0:1"], reason="r") == "forbidden"
+        for query in ("limit=0", "after=7", "after=0:x", "payload=maybe", "from=soon", "colour=red", "id="):
+            answer = api.request("GET", f"/v1/dead-letters?{query}")
+            assert (answer.status, answer.code) == (400, "bad_value"), query
+        # nothing went back, and the topic of the section without dead letters is named
+        assert letters(api)["rows"][0]["redriven"] is False
+
+
+def test_without_kafka_dead_letters_are_refused_in_bounded_time(make_relay, topic, tmp_path):
+    nobody = f"127.0.0.1:{free_port()}"
+    sections = sidecar.configuration(nobody, topic, tmp_path / "state", "http://127.0.0.1:9/", {})
+    _, api = start_api(make_relay, tmp_path, OPERATE, sections, kafka_bootstrap_servers=nobody)
+    begun = time.monotonic()
+    with ThreadPoolExecutor(6) as pool:
+        answers = list(pool.map(lambda _: api.request("GET", "/v1/dead-letters"), range(6)))
+    assert {answer.status for answer in answers} == {503} and time.monotonic() - begun < 20
+    assert {answer.code for answer in answers} == {"no_kafka", "busy"}
+    assert api.request("GET", "/v1/deliver").status == 200
