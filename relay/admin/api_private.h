@@ -41,6 +41,8 @@ void api_list_begin(struct api_call *call);
 void api_look_finish(struct api_call *call);
 void api_look_forget(struct api_call *call);
 /* api_operate.c */
+void api_lookback_preview_begin(struct api_call *call);
+void api_lookback_preview_finish(struct api_call *call);
 void api_operate_begin(struct api_call *call);
 void api_operate_finish(struct api_call *call);
 /*
@@ -79,6 +81,11 @@ void api_publisher_begin(struct api_call *call);
 /* error NULL: the database answered. */
 struct status_postgres;
 json_t *api_postgres_json(const struct status_postgres *database, const char *error);
+/* api_dead_letters.c */
+void api_dead_letters_begin(struct api_call *call);
+void api_redrive_preview_begin(struct api_call *call);
+void api_redrive_begin(struct api_call *call);
+void api_dead_letters_forget(struct api_call *call);
 /* api_actions.c */
 void api_audit_begin(struct api_call *call);
 void api_audit_forget(struct api_call *call);

@@ -158,6 +158,12 @@ REQUESTS = [
     ("POST", "/v1/parked/preview", {"verb": "retry", "filter": {}}, {"operate", "decide"}),
     ("POST", "/v1/parked/retry", {"ids": ["1"], "reason": "x"}, {"operate"}),
     ("POST", "/v1/parked/skip", {"ids": ["1"], "reason": "x"}, {"decide"}),
+    ("POST", "/v1/lookback/preview", {"verb": "retry", "filter": {"state": "parked"}}, {"operate"}),
+    ("POST", "/v1/lookback/preview", {"verb": "commit", "filter": {"state": "parked"}}, {"decide"}),
+    ("POST", "/v1/lookback/preview", {"verb": "rollback", "filter": {"state": "parked"}}, {"decide"}),
+    ("GET", "/v1/dead-letters", None, {"read"}),
+    ("POST", "/v1/dead-letters/preview", {"filter": {}}, {"operate"}),
+    ("POST", "/v1/dead-letters/redrive", {"places": ["0:1"], "reason": "x"}, {"operate"}),
 ]
 
 
@@ -194,6 +200,8 @@ def test_a_scope_limits_what_is_read_and_decided(make_relay, topic, tmp_path):
             (READ, "POST", "/operate", {**order, "filter": {"section": "orders"}}, True),
             (READ, "POST", "/operate", {**order, "filter": {"state": "parked"}}, False),
             (READ, "POST", "/operate", {**order, "filter": {"section": "stock"}}, False),
+            (READ, "POST", "/preview", {**order, "filter": {"section": "orders"}}, True),
+            (READ, "POST", "/preview", {**order, "filter": {"section": "stock"}}, False),
             (SHOP, "GET", "/orders-web/1", None, True), (SHOP, "GET", "/returns/1", None, False),
             (SHOP, "GET", "?section=orders", None, False), (SHOP, "GET", "?type=orders", None, True),
             (SHOP, "POST", "/operate", {**order, "filter": {"section": "orders"}}, False),
