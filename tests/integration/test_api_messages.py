@@ -491,7 +491,7 @@ INSERT INTO outbox.message (created_at, event_id, topic, key, payload)
 SELECT t.at, (lpad(to_hex((extract(epoch FROM t.at) * 1000)::bigint), 12, '0') || '7' || substr(t.random, 1, 3) || '8'
     || substr(t.random, 4, 15))::uuid, 'many', (i %% 10000)::text, repeat('.', 100)
 FROM generate_series(1, %(rows)s) i CROSS JOIN LATERAL (
-    SELECT %(day)s::timestamptz + i * interval '24 hours' / (%(rows)s + 1) AS at, md5(i::text || %(day)s) AS random) t"""
+    SELECT %(begins)s::timestamptz + i * interval '24 hours' / %(day)s AS at, md5(i::text || %(begins)s) AS random) t"""
 
 
 @pytest.fixture
@@ -503,8 +503,12 @@ def many(database, full):
         day = today - datetime.timedelta(days=number)
         assert database.execute("SELECT outbox.partition_make('message', %s, %s)",
                                 (day, day + datetime.timedelta(days=1))) == [("made",)]
-        for _ in range(0, rows // DAYS, 1_000_000):
-            database.execute(FILL, {"day": day, "rows": min(rows // DAYS, 1_000_000)})
+        # nothing crashes here, so that it need not be logged, and the rows break no rule
+        (leaf,), = database.execute("SELECT outbox.partition_name('message', %s)", (day,))
+        database.execute(f"ALTER TABLE outbox.{leaf} SET UNLOGGED, DISABLE TRIGGER message_check")
+        for begun in range(0, rows // DAYS, 1_000_000):
+            database.execute(FILL, {"begins": day + datetime.timedelta(days=1) * begun / (rows // DAYS), "day": rows // DAYS + 1,
+                                    "rows": min(rows // DAYS - begun, 1_000_000)})
     database.execute("VACUUM ANALYZE outbox.message")
     old = Ticks(database.dsn, "old")
     old.tick(max_rows=0)
