@@ -28,6 +28,10 @@ enum {
 	STOP_MS = API_SEND_MS + 1000,
 	LEAVE_MS = 2000, /* for answers on their way */
 	RETRY_AFTER_S = 1,
+	WORKERS = 4,
+	MOST_WAITING = 64,
+	READERS = 2, /* of Kafka; each call takes seconds at most, and so does waiting for one */
+	MOST_WAITING_READS = 2,
 };
 
 static const double seconds[] = {
@@ -65,7 +69,7 @@ struct api {
 	struct api_auth *auth;
 	struct api_sender **senders;     /* as config->kafka; NULL: no look-back there */
 	struct api_database **databases; /* as config->postgres */
-	struct api_workers *workers;
+	struct api_workers *workers, *readers;
 	struct api_watch *watch;
 	struct gate *gate;
 	struct api_metrics metrics;
@@ -106,6 +110,8 @@ static const struct api_verb verbs[] = {
 	api_redrive_preview_begin, NULL, api_dead_letters_forget},
     {"redrive", "POST", "/v1/dead-letters/redrive", ROLE_OPERATE, 0, api_redrive_begin, NULL,
 	api_dead_letters_forget},
+    {"messages", "GET", "/v1/messages", ROLE_READ, 0, api_messages_begin, NULL,
+	api_messages_forget},
     {"audit", "GET", "/v1/audit", ROLE_READ, 0, api_audit_begin, NULL, api_audit_forget},
     {"publishers", "GET", "/v1/publishers", ROLE_READ, 0, api_publishers_begin, NULL, NULL},
     {"publisher", "GET", "/v1/publishers/", ROLE_READ, 0, api_publisher_begin, NULL, NULL,
@@ -153,6 +159,11 @@ struct api_database *api_database_of(
 struct api_workers *api_workers_of(const struct api *api)
 {
 	return api->workers;
+}
+
+struct api_workers *api_readers_of(const struct api *api)
+{
+	return api->readers;
 }
 
 struct api_watch *api_watch_of(const struct api *api)
@@ -604,8 +615,10 @@ struct api *api_start(struct listener *listener, const struct api_parts *parts, 
 	for (int i = 0; i < config->lookback_count; i++)
 		if (!start_section_threads(api, &config->lookbacks[i], parts->topic_metadata, err))
 			goto fail;
-	api->workers = api_workers_start(config, err);
-	api->watch = api->workers ? api_watch_start(parts, err) : NULL;
+	api->workers = api_workers_start(config, WORKERS, MOST_WAITING, err);
+	api->readers =
+	    api->workers ? api_workers_start(config, READERS, MOST_WAITING_READS, err) : NULL;
+	api->watch = api->readers ? api_watch_start(parts, err) : NULL;
 	if (!api->watch || !start_gate(api, listener, err))
 		goto fail;
 	return api;
@@ -654,7 +667,8 @@ static void stop_others(struct api *api)
 		api_sender_stop(api->senders[i]);
 	for (int i = 0; i < api->config->postgres_count; i++)
 		api_database_stop(api->databases[i]);
-	api_workers_end(api->workers);
+	api_workers_end(api->workers); /* they pass calls to the readers */
+	api_workers_end(api->readers);
 }
 
 /*
@@ -682,6 +696,7 @@ void api_stop(struct api *api)
 		stop_others(api);
 
 	api_workers_destroy(api->workers);
+	api_workers_destroy(api->readers);
 	api_watch_stop(api->watch);
 	free(api->senders);
 	free(api->databases);

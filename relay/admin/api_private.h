@@ -64,6 +64,9 @@ void api_deliver_list_begin(struct api_call *call);
 json_t *api_deliver_sections(const struct api_call *call);
 void api_deliver_operate_begin(struct api_call *call);
 
+/* api_messages.c */
+void api_messages_begin(struct api_call *call);
+void api_messages_forget(struct api_call *call);
 /* api_parked.c */
 void api_parked_begin(struct api_call *call);
 void api_parked_forget(struct api_call *call);
@@ -132,6 +135,7 @@ struct api_sender *api_sender_of(const struct api *api, const struct kafka_setti
 struct api_database *api_database_of(
     const struct api *api, const struct postgres_settings *postgres);
 struct api_workers *api_workers_of(const struct api *api); /* api_worker.h */
+struct api_workers *api_readers_of(const struct api *api); /* of Kafka */
 struct api_watch *api_watch_of(const struct api *api);     /* api_watch.h */
 const struct api_parts *api_parts_of(const struct api *api);
 const char *api_process(const struct api *api); /* the name of the process */

@@ -146,6 +146,7 @@ REQUESTS = [
     ("POST", "/v1/lookback/operate", {"verb": "commit", "ids": [["orders", "1"]], "reason": "x"}, {"decide"}),
     ("POST", "/v1/lookback/operate", {"verb": "rollback", "ids": [["orders", "1"]], "reason": "x"}, {"decide"}),
     ("GET", "/v1/scheduled", None, {"read"}),
+    ("GET", "/v1/messages?id=1", None, {"read"}),
     ("GET", "/v1/deliver", None, {"read"}),
     ("POST", "/v1/deliver/operate", {"verb": "pause", "section": "a", "reason": "x"}, {"operate"}),
     ("GET", "/v1/overview", None, {"read"}),
