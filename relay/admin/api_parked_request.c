@@ -32,6 +32,7 @@ struct parked_order {
 	bool is_busy; /* the owner is changing the rows */
 	/* of the preview: the number of rows that it showed, and when; -1: there was none */
 	int64_t shown, at_us;
+	char *seen; /* the snapshot of the preview; NULL: there was none */
 };
 
 /* --- the body -------------------------------------------------------------------------------- */
@@ -160,6 +161,7 @@ void api_parked_request_forget(struct api_call *call)
 	parked_request_finish(&order->request);
 	parked_finish(&order->parked);
 	free(order->selection);
+	free(order->seen);
 	json_decref(order->sample);
 	json_decref(order->body);
 	free(order);
@@ -234,6 +236,7 @@ static void add_preview_token(
 	preview.until_s = clock_wall_us() / 1000000 + PREVIEW_VALID_S;
 	preview.at_us = order->request.at_us;
 	preview.count = order->request.addressed;
+	preview_note_snapshot(&preview, order->request.snapshot);
 	api_preview_key(call->api, key);
 	preview_token_write(key, &preview, token);
 	moment_format(preview.until_s * 1000000, expires);
@@ -329,6 +332,7 @@ static bool check_preview(struct api_call *call, struct parked_order *order)
 	}
 	order->shown = preview.count;
 	order->at_us = preview.at_us;
+	order->seen = preview.seen[0] ? xstrdup(preview.seen) : NULL;
 	return true;
 }
 
@@ -352,6 +356,8 @@ static void run_parked_request(struct api_call *call, struct api_worker *worker)
 	/* as many rows may match as before, and be others: the request leaves later ones alone */
 	if (order->shown >= 0 && order->parked.id_count == 0)
 		parked_request_end(request, order->at_us);
+	request->seen = order->seen;
+	request->shown = order->shown;
 	if (!api_worker_change(worker, postgres, note_parked_order, &noting, &err))
 		return refuse_parked_request(call, order, &err);
 

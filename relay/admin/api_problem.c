@@ -45,7 +45,7 @@ static const struct row rows[] = {
     {"changed", 409, "More matches now than the preview showed"},
     {"bad_token", 409, "The token of the preview does not fit the request"},
     {"token_expired", 409, "The token of the preview has expired"},
-    {"not_applicable", 409, "The parked messages cannot be changed in this way"},
+    {"not_applicable", 409, "The messages or the job cannot be changed in this way"},
     {"key_held", 409, "An open transaction holds a unique key"},
     {"too_large", 413, "The body or record is too large"},
     {"payload_too_large", 413, "The payload is too large for the tables"},

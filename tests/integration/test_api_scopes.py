@@ -145,6 +145,11 @@ REQUESTS = [
     ("POST", "/v1/lookback/operate", {"verb": "commit", "ids": [["orders", "1"]], "reason": "x"}, {"decide"}),
     ("POST", "/v1/lookback/operate", {"verb": "rollback", "ids": [["orders", "1"]], "reason": "x"}, {"decide"}),
     ("GET", "/v1/scheduled", None, {"read"}),
+    ("GET", "/v1/jobs", None, {"read"}),
+    ("GET", "/v1/jobs/parked-1", None, {"read"}),
+    ("POST", "/v1/jobs/parked-1/cancel", {"reason": "x"}, {"operate", "decide"}),
+    ("POST", "/v1/jobs/replay-1/resume", {"reason": "x"}, {"operate", "decide"}),
+    ("GET", "/v1/replays", None, {"read"}),
     ("GET", "/v1/deliver", None, {"read"}),
     ("POST", "/v1/deliver/operate", {"verb": "pause", "section": "a", "reason": "x"}, {"operate"}),
 ]
