@@ -112,6 +112,13 @@ static const struct api_verb verbs[] = {
 	api_dead_letters_forget},
     {"messages", "GET", "/v1/messages", ROLE_READ, 0, api_messages_begin, NULL,
 	api_messages_forget},
+    {"jobs", "GET", "/v1/jobs", ROLE_READ, 0, api_jobs_begin, NULL, api_jobs_forget},
+    {"replays", "GET", "/v1/replays", ROLE_READ, 0, api_replays_begin, NULL, api_jobs_forget},
+    {"job", "GET", "/v1/jobs/", ROLE_READ, 0, api_job_begin, NULL, api_jobs_forget, .names = 1},
+    {"job_cancel", "POST", "/v1/jobs/", ROLE_OPERATE | ROLE_DECIDE, 0, api_job_cancel_begin, NULL,
+	api_jobs_forget, .names = 1, .tail = "/cancel"},
+    {"job_resume", "POST", "/v1/jobs/", ROLE_OPERATE | ROLE_DECIDE, 0, api_job_resume_begin, NULL,
+	api_jobs_forget, .names = 1, .tail = "/resume"},
     {"audit", "GET", "/v1/audit", ROLE_READ, 0, api_audit_begin, NULL, api_audit_forget},
     {"publishers", "GET", "/v1/publishers", ROLE_READ, 0, api_publishers_begin, NULL, NULL},
     {"publisher", "GET", "/v1/publishers/", ROLE_READ, 0, api_publisher_begin, NULL, NULL,
@@ -250,14 +257,27 @@ static bool has_names(const char *rest, int count)
 	return *rest != '\0';
 }
 
+/* The rest ends with the tail, and something is in front of it. */
+static bool has_tail(const char *rest, const char *tail)
+{
+	size_t length = strlen(rest), tail_length = strlen(tail);
+
+	return length > tail_length && text_equal(rest + length - tail_length, tail);
+}
+
 /* The row of the path. A path without names comes before one with: commit is no type. */
 static const struct api_verb *find_verb(const char *path)
 {
 	for (int i = 0; i < VERBS; i++)
 		if (verbs[i].names == 0 && text_equal(verbs[i].path, path))
 			return &verbs[i];
+
 	for (int i = 0; i < VERBS; i++)
-		if (verbs[i].names > 0 && text_starts(path, verbs[i].path) &&
+		if (verbs[i].tail && text_starts(path, verbs[i].path) &&
+		    has_tail(path + strlen(verbs[i].path), verbs[i].tail))
+			return &verbs[i];
+	for (int i = 0; i < VERBS; i++)
+		if (verbs[i].names > 0 && !verbs[i].tail && text_starts(path, verbs[i].path) &&
 		    has_names(path + strlen(verbs[i].path), verbs[i].names))
 			return &verbs[i];
 	return NULL;
@@ -357,6 +377,8 @@ static struct api_call *call_create(
 	call->begun_us = clock_us();
 	call->verb = find_verb(path);
 	call->rest = xstrdup(call->verb ? path + strlen(call->verb->path) : "");
+	if (call->verb && call->verb->tail)
+		call->rest[strlen(call->rest) - strlen(call->verb->tail)] = '\0';
 	name_request(call);
 	judge_head(call, method);
 	return call;

@@ -29,7 +29,8 @@ struct api_verb {
 	void (*begin)(struct api_call *call);
 	void (*finish)(struct api_call *call); /* every part is done: answers */
 	void (*forget)(struct api_call *call); /* frees call->work, if there is any */
-	int names; /* names that follow the path; only the last may have slashes */
+	int names;        /* names that follow the path; only the last may have slashes */
+	const char *tail; /* follows the names; NULL: nothing does */
 };
 /* api_send.c */
 void api_send_begin(struct api_call *call);
@@ -78,6 +79,13 @@ void api_parked_request_forget(struct api_call *call);
 /* api_scheduled.c */
 void api_scheduled_begin(struct api_call *call);
 void api_scheduled_forget(struct api_call *call);
+/* api_jobs.c */
+void api_jobs_begin(struct api_call *call);
+void api_replays_begin(struct api_call *call);
+void api_job_begin(struct api_call *call);
+void api_job_cancel_begin(struct api_call *call);
+void api_job_resume_begin(struct api_call *call);
+void api_jobs_forget(struct api_call *call);
 /* api_publishers.c */
 void api_publishers_begin(struct api_call *call);
 void api_publisher_begin(struct api_call *call);
