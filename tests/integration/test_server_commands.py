@@ -102,6 +102,16 @@ def test_named_rows_are_skipped(remote, parked, database):
     assert status == REFUSED and "is not parked" in error
 
 
+def test_a_message_is_found(remote, local, parked):
+    for words in ([], ["--json"]):
+        assert good(remote("message", "find", "--id", parked[1], *words)) == good(
+            local("message", "find", "--id", parked[1], *words))
+    assert "publisher main, shard 0: parked" in good(remote("message", "find", "--id", parked[1]))
+    status, _, error = remote("message", "find", "--id", 99999)
+    assert status == REFUSED and "99999" in error
+    assert "give one" in remote("message", "find")[2].lower() or remote("message", "find")[0] == REFUSED
+
+
 # --- look-back ------------------------------------------------------------------------------------
 
 @pytest.fixture
