@@ -64,7 +64,7 @@ static const unsigned next_states[GUEST_STATES] = {
     [GUEST_HEAD] = TO(GUEST_WORKING) | TO(GUEST_LEAVING),
     [GUEST_WORKING] = TO(GUEST_BODY) | TO(GUEST_DELAYED) | TO(GUEST_WRITING) | TO(GUEST_LEAVING),
     [GUEST_BODY] = TO(GUEST_WORKING) | TO(GUEST_LEAVING),
-    [GUEST_DELAYED] = TO(GUEST_WORKING) | TO(GUEST_LEAVING),
+    [GUEST_DELAYED] = TO(GUEST_WORKING) | TO(GUEST_WRITING) | TO(GUEST_LEAVING),
     [GUEST_WRITING] = TO(GUEST_LEAVING),
 };
 
@@ -739,6 +739,14 @@ static void note_answer(struct guest *guest, int64_t bytes)
 	pthread_mutex_unlock(&gate->mutex);
 }
 
+static bool has_field(const struct gate_field *fields, const char *name)
+{
+	for (; fields && fields->name; fields++)
+		if (text_equal(fields->name, name))
+			return true;
+	return false;
+}
+
 enum MHD_Result gate_answer(struct MHD_Connection *connection, unsigned status, const char *type,
     const struct text *body, const struct gate_field *fields)
 {
@@ -750,7 +758,8 @@ enum MHD_Result gate_answer(struct MHD_Connection *connection, unsigned status, 
 		return MHD_NO;
 	note_answer(guest_of(connection), (int64_t)body->length);
 	MHD_add_response_header(response, "Content-Type", type);
-	MHD_add_response_header(response, "Cache-Control", "no-store");
+	if (!has_field(fields, "Cache-Control"))
+		MHD_add_response_header(response, "Cache-Control", "no-store");
 	MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
 	/* One request a connection: nothing passes the gate without its look. */
 	MHD_add_response_header(response, "Connection", "close");

@@ -4,9 +4,9 @@
  * selection the preview counted, and when. "UNTIL.AT.COUNT.HMAC". Nothing is kept in memory.
  * Internal to relay/admin.
  */
-#include "config.h"
+#include "signing.h"
 
-enum { PREVIEW_KEY = 32, PREVIEW_TOKEN_SIZE = 160, PREVIEW_VALID_S = 600 };
+enum { PREVIEW_KEY = SIGNING_KEY, PREVIEW_TOKEN_SIZE = 160, PREVIEW_VALID_S = 600 };
 
 struct preview {
 	const char *verb, *publisher, *selection; /* selection: JSON with sorted members */
@@ -15,10 +15,7 @@ struct preview {
 	int64_t count;
 };
 
-/*
- * The key is a digest of all tokens of the configuration in any order: every process that serves
- * the interface has them, and nobody else has them all.
- */
+/* A digest of all tokens of the configuration. */
 void preview_key(const struct config *config, unsigned char ret_key[PREVIEW_KEY]);
 
 void preview_token_write(const unsigned char key[PREVIEW_KEY], const struct preview *preview,
