@@ -28,7 +28,7 @@ enum {
 	BODIES = 64 << 20,
 	STOP_MS = API_SEND_MS + 1000,
 	LEAVE_MS = 2000,  /* for answers on their way */
-	OPEN_BODY = 4096, /* of a caller that is not known yet */
+	OPEN_BODY = 4096, /* bytes of a login: nobody knows its caller yet */
 	RETRY_AFTER_S = 1,
 };
 

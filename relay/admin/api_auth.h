@@ -5,7 +5,7 @@
  */
 #include <stdatomic.h>
 #include "config.h"
-#include "session.h"
+#include "console_session.h"
 
 struct api_auth;
 

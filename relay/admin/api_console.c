@@ -10,7 +10,7 @@
 #include "console_files.h"
 #include "logging.h"
 #include "moment.h"
-#include "session.h"
+#include "console_session.h"
 
 /* --- pages ----------------------------------------------------------------------------------- */
 
@@ -96,7 +96,7 @@ static json_t *session_json(struct api_call *call)
 	return answer;
 }
 
-static void begin_session(struct api_call *call, const char *token)
+static void begin_console_session(struct api_call *call, const char *token)
 {
 	char fingerprint[SESSION_HEX + 1];
 
@@ -122,7 +122,7 @@ void api_console_login_begin(struct api_call *call)
 	if (!api_read_members(call, body, members, 1))
 		goto done;
 	if (token)
-		begin_session(call, json_string_value(token));
+		begin_console_session(call, json_string_value(token));
 	else
 		api_refuse(call, 400, "missing_field", "token is missing: send {\"token\": \"…\"}");
 done:

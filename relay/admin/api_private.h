@@ -105,7 +105,7 @@ struct api_call {
 	int64_t delay_ms; /* how long the answer to a wrong token is held back */
 	struct text answer;
 	const char *media_type;               /* of the answer; NULL: JSON */
-	struct gate_field fields[API_FIELDS]; /* of the answer, up to one without a name */
+	struct gate_field fields[API_FIELDS]; /* of the answer; the last one has no name */
 	char *cookie;                         /* that the answer sets; NULL: none */
 	void *work;                           /* of the verb */
 };

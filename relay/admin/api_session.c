@@ -4,7 +4,7 @@
 #include <string.h>
 #include "cleanup.h"
 #include "clock.h"
-#include "session.h"
+#include "console_session.h"
 
 enum { RENEW_S = 60 };
 
@@ -101,7 +101,7 @@ bool api_session_check_origin(struct api_call *call)
 
 /* --- the session ----------------------------------------------------------------------------- */
 
-static void refuse_session(struct api_call *call, const char *why)
+static void refuse_cookie(struct api_call *call, const char *why)
 {
 	api_session_remove_cookie(call);
 	api_refuse(call, 401, "unauthorized", "%s: log in again", why);
@@ -143,12 +143,12 @@ void api_session_judge(struct api_call *call, bool is_unsafe)
 
 	api_session_key(call->api, key);
 	if (!session_read(key, shown_cookie(call), &call->session))
-		return refuse_session(call, "this relay does not know the session");
+		return refuse_cookie(call, "this relay does not know the session");
 	if (is_over(call, now_s))
-		return refuse_session(call, "the session has ended");
+		return refuse_cookie(call, "the session has ended");
 	call->caller = api_caller_of_session(call->api, &call->session);
 	if (!call->caller)
-		return refuse_session(call, "the token of the session is no longer valid");
+		return refuse_cookie(call, "the token of the session is no longer valid");
 
 	if (is_unsafe && (!api_session_check_origin(call) || !check_csrf(call, key)))
 		return;

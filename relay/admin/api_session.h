@@ -1,5 +1,6 @@
 #pragma once
-/* Sessions of the console in requests: who calls, and from which page. Internal to relay/admin. */
+/* Sessions of the console in requests: finds the caller, and checks the page that sends. Internal
+ * to relay/admin. */
 #include "api_private.h"
 
 /* Does the request show a session instead of a token? */

@@ -1,6 +1,6 @@
 // The frame of the console: login, navigation, theme, and the page that the address names.
 import { Problem, currentSession, login, logout, resume } from "./api.js";
-import { add, address, field, fill, h, problemBox } from "./view.js";
+import { add, address, field, fill, h, problemBox, when } from "./view.js";
 import { audit } from "./page_audit.js";
 import { lookback } from "./page_lookback.js";
 import { overview } from "./page_overview.js";
@@ -100,7 +100,9 @@ function showFrame() {
 				themeButton(),
 				h("button", { type: "button", class: "quiet", onclick: endSession }, "Log out"))),
 		main,
-		h("footer", { class: "small muted" }, `outbox-relay ${session.version}`));
+		h("footer", { class: "small muted" }, 
+			`outbox-relay ${session.version} · times are in the zone ${Intl.DateTimeFormat().resolvedOptions().timeZone}, and in UTC on hover · the session ends at `,
+			session.ends_at ? when(session.ends_at) : "no time"));
 	showPage(false);
 }
 

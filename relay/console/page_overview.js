@@ -54,6 +54,8 @@ function sidecarTroubles({ sections }) {
 			return [trouble("bad", `The circuit breaker of the sidecar ${section.section} is ${section.breaker}: its application fails.`, ...link)];
 		if (section.paused)
 			return [trouble("warn", `The sidecar ${section.section} is paused.`, ...link)];
+		if (section.last_error)
+			return [trouble("warn", `The last request of the sidecar ${section.section} failed: ${section.last_error}`, ...link)];
 		return section.blocked > 0 ? [trouble("warn", `${counted(section.blocked, "partition")} of the sidecar ${section.section} are blocked.`, ...link)] : [];
 	});
 }
@@ -79,10 +81,17 @@ function publisherLine(publisher) {
 	const oldest = Math.max(0, ...shards.filter(shard => shard.unpublished !== "0").map(shard => Number(shard.oldest_age_ms || 0)));
 	const parked = publisher.parked ? ["waiting", "dead", "stalled", "free", "behind"].reduce((sum, state) => sum + BigInt(publisher.parked[state]), 0n) : null;
 	return h("section", { class: "card" },
-		h("h3", {}, h("a", { href: address(["publishers", publisher.name]) }, publisher.name)),
+		h("h2", {}, "Publisher ", h("a", { href: address(["publishers", publisher.name]) }, publisher.name)),
 		facts([["Unpublished", shards.length === 1 ? unpublishedText(shards[0]) : `${number(totalUnpublished([publisher]))} rows in ${counted(shards.length, "shard")}`],
 			["Oldest", oldest > 0 ? duration(oldest) : "–"],
 			["Parked", parked === null ? "unknown" : h("a", { href: address(["parked"], { publisher: publisher.name }) }, counted(parked, "message"))]]));
+}
+
+function sidecarLine(section) {
+	return h("section", { class: "card" },
+		h("h2", {}, "Sidecar ", h("a", { href: address(["sidecars"]) }, section.section)),
+		facts([["In progress", counted(section.in_progress, "message")], ["Handled since the start", counted(section.handled, "message")],
+			["Dead letters since the start", counted(section.dead_letters, "message")]]));
 }
 
 function totalUnpublished(publishers) {
@@ -103,7 +112,7 @@ function settled(promise, problems) {
 export const overview = {
 	title: "Overview",
 	async render({ root, signal }) {
-		const now = h("div", {}), lines = h("div", {}), chart = h("section", { class: "card", hidden: true });
+		const now = h("div", {}), lines = h("div", { class: "cards" }), chart = h("section", { class: "card", hidden: true });
 		root.append(now, lines, chart);
 		let addPoint = null;
 
@@ -115,7 +124,7 @@ export const overview = {
 				get("/v1/lookback", { limit: 100 }, signal).catch(() => ({ rows: [], more: false }))]);
 			const publishers = database ? database.publishers : [];
 			const troubles = [...publishers.flatMap(publisherTroubles), ...lookbackTroubles(lookback), ...(sidecars ? sidecarTroubles(sidecars) : [])];
-			fill(lines, publishers.length > 0 ? [h("h2", {}, "Publishers"), h("div", { class: "cards" }, publishers.map(publisherLine))] : null);
+			fill(lines, publishers.map(publisherLine), sidecars ? sidecars.sections.map(sidecarLine) : null);
 			if (database && addPoint)
 				addPoint(new Date().toLocaleTimeString(), [totalUnpublished(publishers)]);
 			return [h("h2", {}, "Now"), database ? databaseNotes(database.postgres) : null, troubleList(troubles, problems)];

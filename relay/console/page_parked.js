@@ -105,7 +105,7 @@ function columns(publisher, ids, changed) {
 
 function totalsNode(parameters, totals) {
 	return h("ul", { class: "totals", "aria-label": "Matching messages by state" }, PARKED_STATES.map(state =>
-		h("li", {}, h("a", { href: address(["parked"], { ...parameters, state, after: "" }), title: MEANING[state] },
+		h("li", { class: totals[state] === "0" ? "muted" : "" }, h("a", { href: address(["parked"], { ...parameters, state, after: "" }), title: MEANING[state] },
 			h("strong", {}, number(totals[state])), ` ${state}`))));
 }
 

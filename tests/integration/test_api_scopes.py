@@ -146,6 +146,8 @@ REQUESTS = [
     ("POST", "/v1/lookback/operate", {"verb": "rollback", "ids": [["orders", "1"]], "reason": "x"}, {"decide"}),
     ("GET", "/v1/deliver", None, {"read"}),
     ("POST", "/v1/deliver/operate", {"verb": "pause", "section": "a", "reason": "x"}, {"operate"}),
+    ("GET", "/console/session", None, set(ROLES)),
+    ("DELETE", "/console/session", None, set(ROLES)),
 ]
 
 

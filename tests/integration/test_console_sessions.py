@@ -342,6 +342,7 @@ def test_the_console_can_be_off(make_api):
     ("public_url", "https://user@relay.example", "is not scheme, host and port alone"),
     ("public_url", "https://relay.example:http", "is not scheme, host and port alone"),
     ("session_key", "short", "the key has 5 characters and needs 32; make one with: openssl rand -hex 32"),
+    ("session_max", "1s", "is out of range; write 1m to 30d"),
     ("session_idle", "13h", "raise session_max, or lower this"),
     ("console", "maybe", "write no | yes")])
 def test_wrong_keys_are_refused_with_their_cure(tmp_path, key, value, words):

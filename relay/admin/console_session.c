@@ -1,4 +1,4 @@
-#include "session.h"
+#include "console_session.h"
 
 #include <inttypes.h>
 #include <openssl/rand.h>
@@ -71,7 +71,7 @@ char *session_write(const unsigned char key[SIGNING_KEY], const struct session *
 }
 
 /* Cuts a text at its dots. False: it has another number of parts. */
-static bool split_parts(char *text, char *ret_parts[PARTS])
+static bool split_session(char *text, char *ret_parts[PARTS])
 {
 	int count = 0;
 
@@ -89,7 +89,7 @@ static bool split_parts(char *text, char *ret_parts[PARTS])
 }
 
 /* Its signature is valid, so only we have written it. */
-static bool read_parts(char *parts[PARTS], struct session *ret_session)
+static bool read_session_parts(char *parts[PARTS], struct session *ret_session)
 {
 	size_t length = strlen(parts[PART_NAME]) / 2;
 	owned_text char *name = xcalloc(length + 1, 1);
@@ -118,8 +118,8 @@ bool session_read(
 		return false;
 	parts = xformat("%.*s", (int)(mac - cookie), cookie);
 	text = session_signed_text(parts);
-	return signing_check(key, text, mac + 1) && split_parts(parts, cut) &&
-	       read_parts(cut, ret_session);
+	return signing_check(key, text, mac + 1) && split_session(parts, cut) &&
+	       read_session_parts(cut, ret_session);
 }
 
 /* --- CSRF ------------------------------------------------------------------------------------ */

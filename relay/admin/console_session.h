@@ -1,6 +1,6 @@
 #pragma once
 /*
- * Sessions of the console: what an operator's browser shows instead of a token. The relay keeps
+ * Sessions of the console: an operator's browser shows one instead of a token. The relay keeps
  * none: the cookie holds the session, and its signature makes every process with the same key
  * accept it. Internal to relay/admin. Any thread.
  *
@@ -22,7 +22,7 @@ struct session {
 /* [api] session_key; without one, a digest of all tokens. */
 void session_key(const struct config *config, unsigned char ret_key[SIGNING_KEY]);
 
-/* digest: of the token, in hexadecimal. */
+/* digest: the SHA-256 of the token, in hexadecimal. */
 void session_fingerprint(
     const unsigned char key[SIGNING_KEY], const char *digest, char ret[SESSION_HEX + 1]);
 
