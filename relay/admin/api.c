@@ -13,6 +13,7 @@
 #include <string.h>
 #include "api_private.h"
 #include "api_session.h"
+#include "api_watch.h"
 #include "api_worker.h"
 #include "cleanup.h"
 #include "clock.h"
@@ -36,11 +37,7 @@ static const double seconds[] = {
     .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 20, INFINITY};
 
 #define SERIES(member) METRIC_FIELD(struct api_metrics, member)
-#define VERB                                                                                       \
-	"verb", "`prepare`, `commit`, `rollback`, `show`, `list`, `operate`, `deliver_list`, "     \
-		"`deliver_operate`, `parked`, `parked_preview`, `parked_retry`, `parked_skip`, "   \
-		"`audit`, `publishers`, `publisher`, `console_login`, `console_session`, "         \
-		"`console_logout`, `console_page`; `none` for an unknown path"
+#define VERB "verb", "operationId of openapi.json; `none` for an unknown path"
 
 static const struct metric_row api_rows[] = {
     {"relay_api_requests_total", METRIC_COUNTER, SERIES(requests),
@@ -64,13 +61,15 @@ const struct metric_table api_metric_table = {
 };
 
 struct api {
-	const struct config *config;
+	struct api_parts parts;
+	int64_t started_us;          /* since 1970 */
+	const struct config *config; /* of the parts */
 	struct route *route;
 	struct api_auth *auth;
 	struct api_sender **senders;     /* as config->kafka; NULL: no look-back there */
 	struct api_database **databases; /* as config->postgres */
 	struct api_workers *workers;
-	struct deliver *const *delivers; /* as config->delivers; NULL: none runs here */
+	struct api_watch *watch;
 	struct gate *gate;
 	struct api_metrics metrics;
 	char *address;
@@ -93,11 +92,24 @@ static const struct api_verb verbs[] = {
 	api_send_finish, api_send_forget},
     {"operate", "POST", "/v1/lookback/operate", ROLE_OPERATE | ROLE_DECIDE, 0, api_operate_begin,
 	api_operate_finish, api_look_forget},
+    {"lookback_preview", "POST", "/v1/lookback/preview", ROLE_OPERATE | ROLE_DECIDE, 0,
+	api_lookback_preview_begin, api_lookback_preview_finish, api_look_forget},
     {"list", "GET", "/v1/lookback", ROLE_READ, 0, api_list_begin, api_look_finish, api_look_forget},
     {"deliver_list", "GET", "/v1/deliver", ROLE_READ, 0, api_deliver_list_begin, NULL, NULL},
     {"deliver_operate", "POST", "/v1/deliver/operate", ROLE_OPERATE, 0, api_deliver_operate_begin,
 	NULL, NULL},
     {"parked", "GET", "/v1/parked", ROLE_READ, 0, api_parked_begin, NULL, api_parked_forget},
+    {"overview", "GET", "/v1/overview", ROLE_READ, 0, api_overview_begin, NULL, NULL},
+    {"series", "GET", "/v1/series", ROLE_READ, 0, api_series_begin, NULL, NULL},
+    {"events", "GET", "/v1/events", ROLE_READ, 0, api_events_begin, NULL, api_events_forget},
+    {"scheduled", "GET", "/v1/scheduled", ROLE_READ, 0, api_scheduled_begin, NULL,
+	api_scheduled_forget},
+    {"dead_letters", "GET", "/v1/dead-letters", ROLE_READ, 0, api_dead_letters_begin, NULL,
+	api_dead_letters_forget},
+    {"redrive_preview", "POST", "/v1/dead-letters/preview", ROLE_OPERATE, 0,
+	api_redrive_preview_begin, NULL, api_dead_letters_forget},
+    {"redrive", "POST", "/v1/dead-letters/redrive", ROLE_OPERATE, 0, api_redrive_begin, NULL,
+	api_dead_letters_forget},
     {"audit", "GET", "/v1/audit", ROLE_READ, 0, api_audit_begin, NULL, api_audit_forget},
     {"publishers", "GET", "/v1/publishers", ROLE_READ, 0, api_publishers_begin, NULL, NULL},
     {"publisher", "GET", "/v1/publishers/", ROLE_READ, 0, api_publisher_begin, NULL, NULL,
@@ -161,6 +173,26 @@ struct api_workers *api_workers_of(const struct api *api)
 	return api->workers;
 }
 
+struct api_watch *api_watch_of(const struct api *api)
+{
+	return api->watch;
+}
+
+const struct api_parts *api_parts_of(const struct api *api)
+{
+	return &api->parts;
+}
+
+const char *api_process(const struct api *api)
+{
+	return api->parts.process;
+}
+
+int64_t api_started_us(const struct api *api)
+{
+	return api->started_us;
+}
+
 void api_preview_key(struct api *api, unsigned char ret_key[PREVIEW_KEY])
 {
 	pthread_mutex_lock(&api->mutex);
@@ -170,7 +202,7 @@ void api_preview_key(struct api *api, unsigned char ret_key[PREVIEW_KEY])
 
 struct deliver *api_deliver(const struct api *api, int place)
 {
-	return api->delivers ? api->delivers[place] : NULL;
+	return api->parts.delivers ? api->parts.delivers[place] : NULL;
 }
 
 void api_answer(struct api_call *call, unsigned status, json_t *value)
@@ -198,6 +230,11 @@ void api_part_done(struct api_call *call)
 	/* The connection and its call rest until the last part is done and resumes them. */
 	if (atomic_fetch_sub(&call->left, 1) == 1)
 		MHD_resume_connection(connection);
+}
+
+const char *api_request_header(const struct api_call *call, const char *name)
+{
+	return MHD_lookup_connection_value(call->connection, MHD_HEADER_KIND, name);
 }
 
 const char *api_argument(const struct api_call *call, const char *name)
@@ -291,15 +328,10 @@ static char *allowed_methods(const struct api_verb *verb)
 	return xstrdup(text_string(&methods));
 }
 
-static const char *request_header(const struct api_call *call, const char *name)
-{
-	return MHD_lookup_connection_value(call->connection, MHD_HEADER_KIND, name);
-}
-
 /* Uses the client's own request id if it fits and has only letters, digits, '.', '_' and '-'. */
 static void name_request(struct api_call *call)
 {
-	const char *given = request_header(call, "X-Request-Id");
+	const char *given = api_request_header(call, "X-Request-Id");
 	size_t length = given ? strspn(given, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 					      "0123456789._-")
 			      : 0;
@@ -335,11 +367,11 @@ static void refuse_size(struct api_call *call)
 
 static void judge_body_headers(struct api_call *call)
 {
-	const char *coding = request_header(call, "Content-Encoding");
-	const char *length = request_header(call, "Content-Length");
+	const char *coding = api_request_header(call, "Content-Encoding");
+	const char *length = api_request_header(call, "Content-Length");
 	int64_t bytes;
 
-	if (!is_json_media_type(request_header(call, "Content-Type")))
+	if (!is_json_media_type(api_request_header(call, "Content-Type")))
 		api_refuse(call, 415, "unsupported_media_type",
 		    "send the body with Content-Type: application/json");
 	else if (coding && strcasecmp(coding, "identity") != 0)
@@ -355,7 +387,7 @@ static void refuse_token(struct api_call *call)
 {
 	api_refuse(call, 401, "unauthorized", "a token is needed, as in Authorization: Bearer …");
 	/* No token is no guess: it costs the address nothing. */
-	if (!api_auth_has_token(request_header(call, "Authorization")))
+	if (!api_auth_has_token(api_request_header(call, "Authorization")))
 		return;
 	metric_add(call->api->metrics.wrong_tokens, 1);
 	call->delay_ms = gate_wrong_token(call->connection);
@@ -386,7 +418,7 @@ static void judge_caller(struct api_call *call, const char *method)
 
 	if (api_session_is_shown(call))
 		return api_session_judge(call, is_unsafe);
-	call->caller = api_auth_find(call->api->auth, request_header(call, "Authorization"));
+	call->caller = api_auth_find(call->api->auth, api_request_header(call, "Authorization"));
 	if (!call->caller)
 		refuse_token(call);
 }
@@ -497,10 +529,12 @@ static enum MHD_Result respond_to_call(struct api_call *call)
 		api_add_field(call, "WWW-Authenticate", "Bearer");
 	if (allow)
 		api_add_field(call, "Allow", allow);
-	if (call->status == 503)
+	if (call->status == 503 || call->status == 429)
 		api_add_field(call, "Retry-After", retry_after);
 	if (call->cookie)
 		api_add_field(call, "Set-Cookie", call->cookie);
+	if (call->streams)
+		return api_events_respond(call, call->fields);
 	return gate_answer(
 	    call->connection, call->status, answer_type(call), &call->answer, call->fields);
 }
@@ -577,7 +611,9 @@ static void count_call(const struct api_call *call, bool was_read)
 	double took = (double)(clock_us() - call->begun_us) / 1e6;
 
 	metric_add(METRIC_LABELLED(metrics->requests, verb, code), 1);
-	metric_observe(METRIC_LABELLED(metrics->duration, verb), took, 1);
+	/* A stream lasts as long as its client likes. */
+	if (!call->streams)
+		metric_observe(METRIC_LABELLED(metrics->duration, verb), took, 1);
 	log_debug("api_request", {"verb", LOG_TEXT(verb)}, {"status", LOG_INT(call->status)},
 	    {"request", LOG_TEXT(call->request_id)}, {"us", LOG_INT((int64_t)(took * 1e6))});
 }
@@ -668,11 +704,14 @@ static bool start_gate(struct api *api, struct listener *listener, struct err *e
 	return api->gate != NULL;
 }
 
-static struct api *create_api(const struct config *config)
+static struct api *create_api(const struct api_parts *parts)
 {
+	const struct config *config = parts->config;
 	struct api *api = xcalloc(1, sizeof *api);
 	pthread_condattr_t attributes;
 
+	api->parts = *parts;
+	api->started_us = clock_wall_us();
 	api->config = config;
 	metric_series_all(&api_metric_table, NULL, &api->metrics, NULL);
 	api->auth = api_auth_create(config);
@@ -687,20 +726,20 @@ static struct api *create_api(const struct config *config)
 	return api;
 }
 
-struct api *api_start(struct listener *listener, const struct config *config,
-    struct topic_metadata *const *topic_metadata, struct deliver *const *delivers, struct err *err)
+struct api *api_start(struct listener *listener, const struct api_parts *parts, struct err *err)
 {
-	struct api *api = create_api(config);
+	const struct config *config = parts->config;
+	struct api *api = create_api(parts);
 
-	api->delivers = delivers;
 	api->route = route_create(config, err);
 	if (!api->route)
 		goto fail;
 	for (int i = 0; i < config->lookback_count; i++)
-		if (!start_section_threads(api, &config->lookbacks[i], topic_metadata, err))
+		if (!start_section_threads(api, &config->lookbacks[i], parts->topic_metadata, err))
 			goto fail;
 	api->workers = api_workers_start(config, err);
-	if (!api->workers || !start_gate(api, listener, err))
+	api->watch = api->workers ? api_watch_start(parts, err) : NULL;
+	if (!api->watch || !start_gate(api, listener, err))
 		goto fail;
 	return api;
 fail:
@@ -717,6 +756,8 @@ void api_reload(struct api *api, const struct config *config)
 	memcpy(api->preview_key, key, sizeof key);
 	pthread_mutex_unlock(&api->mutex);
 	api_auth_reload(api->auth, config);
+	/* Their clients come again, with a token that is still one. */
+	events_end(api_watch_events(api->watch), false);
 }
 
 const char *api_address(const struct api *api)
@@ -756,6 +797,7 @@ static void stop_others(struct api *api)
 static void stop_gate(struct api *api)
 {
 	gate_quiesce(api->gate);
+	events_end(api_watch_events(api->watch), true);
 	wait_for_answers(api, STOP_MS);
 	stop_others(api);
 	wait_for_answers(api, LEAVE_MS);
@@ -773,6 +815,7 @@ void api_stop(struct api *api)
 		stop_others(api);
 
 	api_workers_destroy(api->workers);
+	api_watch_stop(api->watch);
 	free(api->senders);
 	free(api->databases);
 	free(api->address);

@@ -37,8 +37,7 @@ void api_console_page_begin(struct api_call *call)
 {
 	const struct console_file *file =
 	    find_console_file(call->rest[0] ? call->rest : "index.html");
-	const char *known =
-	    MHD_lookup_connection_value(call->connection, MHD_HEADER_KIND, "If-None-Match");
+	const char *known = api_request_header(call, "If-None-Match");
 
 	if (!file)
 		return api_refuse(call, 404, "not_found",

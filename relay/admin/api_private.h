@@ -44,6 +44,8 @@ void api_list_begin(struct api_call *call);
 void api_look_finish(struct api_call *call);
 void api_look_forget(struct api_call *call);
 /* api_operate.c */
+void api_lookback_preview_begin(struct api_call *call);
+void api_lookback_preview_finish(struct api_call *call);
 void api_operate_begin(struct api_call *call);
 void api_operate_finish(struct api_call *call);
 /*
@@ -61,6 +63,8 @@ bool api_read_members(
 
 /* api_deliver.c; they answer at once */
 void api_deliver_list_begin(struct api_call *call);
+/* The sections that run in this process, in the scope of the caller. */
+json_t *api_deliver_sections(const struct api_call *call);
 void api_deliver_operate_begin(struct api_call *call);
 
 /* api_parked.c */
@@ -71,6 +75,9 @@ void api_parked_preview_begin(struct api_call *call);
 void api_parked_retry_begin(struct api_call *call);
 void api_parked_skip_begin(struct api_call *call);
 void api_parked_request_forget(struct api_call *call);
+/* api_scheduled.c */
+void api_scheduled_begin(struct api_call *call);
+void api_scheduled_forget(struct api_call *call);
 /* api_publishers.c */
 void api_publishers_begin(struct api_call *call);
 void api_publisher_begin(struct api_call *call);
@@ -80,9 +87,26 @@ void api_console_redirect_begin(struct api_call *call);
 void api_console_login_begin(struct api_call *call);
 void api_console_session_begin(struct api_call *call);
 void api_console_logout_begin(struct api_call *call);
+/* error NULL: the database answered. */
+struct status_postgres;
+json_t *api_postgres_json(const struct status_postgres *database, const char *error);
+/* api_dead_letters.c */
+void api_dead_letters_begin(struct api_call *call);
+void api_redrive_preview_begin(struct api_call *call);
+void api_redrive_begin(struct api_call *call);
+void api_dead_letters_forget(struct api_call *call);
 /* api_actions.c */
 void api_audit_begin(struct api_call *call);
 void api_audit_forget(struct api_call *call);
+
+/* api_overview.c */
+void api_overview_begin(struct api_call *call);
+/* api_series.c */
+void api_series_begin(struct api_call *call);
+/* api_events.c */
+void api_events_begin(struct api_call *call);
+enum MHD_Result api_events_respond(struct api_call *call, const struct gate_field *fields);
+void api_events_forget(struct api_call *call);
 
 enum { API_FIELDS = 16 };
 
@@ -99,6 +123,7 @@ struct api_call {
 	int64_t held;     /* bytes that the call counts towards all bodies */
 	int64_t taken;    /* bytes of the body that came */
 	bool is_whole;    /* the request is there */
+	bool streams;     /* the answer is a stream of events */
 	bool rests;       /* begin called api_wait; other threads leave it as it is */
 	atomic_int left;  /* parts that other threads still work on */
 	unsigned status;  /* of the answer; 0: none yet */
@@ -121,6 +146,10 @@ struct api_sender *api_sender_of(const struct api *api, const struct kafka_setti
 struct api_database *api_database_of(
     const struct api *api, const struct postgres_settings *postgres);
 struct api_workers *api_workers_of(const struct api *api); /* api_worker.h */
+struct api_watch *api_watch_of(const struct api *api);     /* api_watch.h */
+const struct api_parts *api_parts_of(const struct api *api);
+const char *api_process(const struct api *api); /* the name of the process */
+int64_t api_started_us(const struct api *api);  /* since 1970 */
 void api_preview_key(struct api *api, unsigned char ret_key[PREVIEW_KEY]);
 
 /* NULL: the section does not run in this process. */
@@ -152,5 +181,7 @@ bool api_check_reason(struct api_call *call, const char *reason);
 void api_wait(struct api_call *call, int parts);
 void api_part_done(struct api_call *call);
 
+/* A header of the request; NULL: not there. */
+const char *api_request_header(const struct api_call *call, const char *name);
 /* An argument of the URL, decoded; NULL: not there. */
 const char *api_argument(const struct api_call *call, const char *name);

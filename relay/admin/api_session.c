@@ -56,23 +56,17 @@ static const char *shown_cookie(const struct api_call *call)
 
 bool api_session_is_shown(const struct api_call *call)
 {
-	return api_config(call->api)->api.console &&
-	       !MHD_lookup_connection_value(call->connection, MHD_HEADER_KIND, "Authorization") &&
+	return api_config(call->api)->api.console && !api_request_header(call, "Authorization") &&
 	       shown_cookie(call);
 }
 
 /* --- the page -------------------------------------------------------------------------------- */
 
-static const char *request_field(const struct api_call *call, const char *name)
-{
-	return MHD_lookup_connection_value(call->connection, MHD_HEADER_KIND, name);
-}
-
 /* "https://relay.example": public_url, or the address that the browser calls. */
 static char *own_origin(const struct api_call *call)
 {
 	const struct config_api *config = &api_config(call->api)->api;
-	const char *host = request_field(call, "Host");
+	const char *host = api_request_header(call, "Host");
 	size_t length = strlen(config->public_url);
 
 	if (length > 0)
@@ -84,7 +78,7 @@ static char *own_origin(const struct api_call *call)
 
 bool api_session_check_origin(struct api_call *call)
 {
-	const char *origin = request_field(call, "Origin");
+	const char *origin = api_request_header(call, "Origin");
 	owned_text char *own = own_origin(call);
 
 	/* A browser always sends it with such a request; other programs have no session to abuse.
@@ -125,7 +119,7 @@ static bool is_renewal_due(const struct api_call *call, int64_t now_s)
 
 static bool check_csrf(struct api_call *call, const unsigned char key[SIGNING_KEY])
 {
-	const char *csrf = request_field(call, "X-CSRF-Token");
+	const char *csrf = api_request_header(call, "X-CSRF-Token");
 
 	if (csrf && session_csrf_check(key, &call->session, csrf))
 		return true;

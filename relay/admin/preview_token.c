@@ -58,6 +58,5 @@ bool preview_token_check(const unsigned char key[PREVIEW_KEY], const char *token
 				   "token is older than 10 minutes: make a new preview");
 	}
 	return refusal_set(refusal, "bad_token",
-	    "token is not of a preview of this verb, publisher and filter: make a preview with the "
-	    "same ones");
+	    "token is not of a preview of this verb and filter: make a preview with the same ones");
 }

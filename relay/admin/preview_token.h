@@ -9,9 +9,11 @@
 enum { PREVIEW_KEY = SIGNING_KEY, PREVIEW_TOKEN_SIZE = 160, PREVIEW_VALID_S = 600 };
 
 struct preview {
-	const char *verb, *publisher, *selection; /* selection: JSON with sorted members */
-	int64_t until_s; /* the token is valid before this time, in s since 1970 */
-	int64_t at_us;   /* when the rows were counted, by the database's clock */
+	const char *verb;
+	const char *publisher; /* or another owner of the rows, such as a database */
+	const char *selection; /* JSON with sorted members */
+	int64_t until_s;       /* the token is valid before this time, in s since 1970 */
+	int64_t at_us;         /* when the rows were counted, by the database's clock */
 	int64_t count;
 };
 

@@ -28,8 +28,8 @@ create table outbox.scheduled (
 
 -- The due rows of all ids, of a region (2^22 ids) and of a block (2^12 ids). outbox.scheduled_walk says why.
 -- Their conditions are true for every row, and keep other queries from these indexes: see outbox.parked.
-create index scheduled_due on outbox.scheduled (publisher, shard, deliver_at) include (id, tick)
-	where tick >= 0;
+-- Operators' lists are in the order of the first one: many rows may have one deliver_at, so it has the id as well.
+create index scheduled_due on outbox.scheduled (publisher, shard, deliver_at, id) include (tick) where tick >= 0;
 create index scheduled_regions on outbox.scheduled (publisher, shard, (id >> 22), deliver_at) include (id, tick)
 	where (id >> 22) is not null;
 create index scheduled_blocks on outbox.scheduled (publisher, shard, (id >> 12), deliver_at) include (id, tick)
