@@ -148,8 +148,6 @@ REQUESTS = [
     ("GET", "/v1/scheduled", None, {"read"}),
     ("GET", "/v1/deliver", None, {"read"}),
     ("POST", "/v1/deliver/operate", {"verb": "pause", "section": "a", "reason": "x"}, {"operate"}),
-    ("GET", "/console/session", None, set(ROLES)),
-    ("DELETE", "/console/session", None, set(ROLES)),
     ("GET", "/v1/overview", None, {"read"}),
     ("GET", "/v1/series", None, {"read"}),
     ("HEAD", "/v1/events", None, {"read"}),  # a stream has no end
