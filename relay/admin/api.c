@@ -31,6 +31,10 @@ enum {
 	LEAVE_MS = 2000,  /* for answers on their way */
 	OPEN_BODY = 4096, /* bytes of a login: nobody knows its caller yet */
 	RETRY_AFTER_S = 1,
+	WORKERS = 4,
+	MOST_WAITING = 64,
+	READERS = 2, /* of Kafka; each call takes seconds at most, and so does waiting for one */
+	MOST_WAITING_READS = 2,
 };
 
 static const double seconds[] = {
@@ -68,7 +72,7 @@ struct api {
 	struct api_auth *auth;
 	struct api_sender **senders;     /* as config->kafka; NULL: no look-back there */
 	struct api_database **databases; /* as config->postgres */
-	struct api_workers *workers;
+	struct api_workers *workers, *readers;
 	struct api_watch *watch;
 	struct gate *gate;
 	struct api_metrics metrics;
@@ -110,6 +114,15 @@ static const struct api_verb verbs[] = {
 	api_redrive_preview_begin, NULL, api_dead_letters_forget},
     {"redrive", "POST", "/v1/dead-letters/redrive", ROLE_OPERATE, 0, api_redrive_begin, NULL,
 	api_dead_letters_forget},
+    {"messages", "GET", "/v1/messages", ROLE_READ, 0, api_messages_begin, NULL,
+	api_messages_forget},
+    {"jobs", "GET", "/v1/jobs", ROLE_READ, 0, api_jobs_begin, NULL, api_jobs_forget},
+    {"replays", "GET", "/v1/replays", ROLE_READ, 0, api_replays_begin, NULL, api_jobs_forget},
+    {"job", "GET", "/v1/jobs/", ROLE_READ, 0, api_job_begin, NULL, api_jobs_forget, .names = 1},
+    {"job_cancel", "POST", "/v1/jobs/", ROLE_OPERATE | ROLE_DECIDE, 0, api_job_cancel_begin, NULL,
+	api_jobs_forget, .names = 1, .tail = "/cancel"},
+    {"job_resume", "POST", "/v1/jobs/", ROLE_OPERATE | ROLE_DECIDE, 0, api_job_resume_begin, NULL,
+	api_jobs_forget, .names = 1, .tail = "/resume"},
     {"audit", "GET", "/v1/audit", ROLE_READ, 0, api_audit_begin, NULL, api_audit_forget},
     {"publishers", "GET", "/v1/publishers", ROLE_READ, 0, api_publishers_begin, NULL, NULL},
     {"publisher", "GET", "/v1/publishers/", ROLE_READ, 0, api_publisher_begin, NULL, NULL,
@@ -171,6 +184,11 @@ struct api_database *api_database_of(
 struct api_workers *api_workers_of(const struct api *api)
 {
 	return api->workers;
+}
+
+struct api_workers *api_readers_of(const struct api *api)
+{
+	return api->readers;
 }
 
 struct api_watch *api_watch_of(const struct api *api)
@@ -283,11 +301,23 @@ static bool has_names(const char *rest, int count)
 	return *rest != '\0';
 }
 
+/* The rest ends with the tail, and something is in front of it. */
+static bool has_tail(const char *rest, const char *tail)
+{
+	size_t length = strlen(rest), tail_length = strlen(tail);
+
+	return length > tail_length && text_equal(rest + length - tail_length, tail);
+}
+
 static bool is_path(const struct api_verb *verb, const char *path)
 {
+	const char *rest = path + strlen(verb->path);
+
 	if (verb->names == 0)
 		return text_equal(verb->path, path);
-	return text_starts(path, verb->path) && has_names(path + strlen(verb->path), verb->names);
+	if (!text_starts(path, verb->path))
+		return false;
+	return verb->tail ? has_tail(rest, verb->tail) : has_names(rest, verb->names);
 }
 
 static bool is_method(const struct api_verb *verb, const char *method)
@@ -296,10 +326,13 @@ static bool is_method(const struct api_verb *verb, const char *method)
 	       (text_equal(verb->method, "GET") && text_equal(method, "HEAD"));
 }
 
-/*
- * The row of the path, with the method if there is one. A path without names comes before one with:
- * commit is no type.
- */
+/* A path without names comes before one with: commit is no type. A tail comes before a name. */
+static int path_rank(const struct api_verb *verb)
+{
+	return verb->names == 0 ? 0 : verb->tail ? 1 : 2;
+}
+
+/* The row of the path, with the method if there is one. */
 static const struct api_verb *find_verb(const struct api *api, const char *path, const char *method)
 {
 	const struct api_verb *found = NULL;
@@ -309,8 +342,8 @@ static const struct api_verb *find_verb(const struct api *api, const char *path,
 
 		if (!is_path(verb, path) || (verb->is_console && !api->config->api.console))
 			continue;
-		if (!found || verb->names < found->names ||
-		    (verb->names == found->names && is_method(verb, method)))
+		if (!found || path_rank(verb) < path_rank(found) ||
+		    (path_rank(verb) == path_rank(found) && is_method(verb, method)))
 			found = verb;
 	}
 	return found;
@@ -322,7 +355,9 @@ static char *allowed_methods(const struct api_verb *verb)
 	OWNED(text_finish) struct text methods = {0};
 
 	for (int i = 0; i < VERBS; i++)
-		if (text_equal(verbs[i].path, verb->path) && verbs[i].names == verb->names)
+		if (text_equal(verbs[i].path, verb->path) &&
+		    path_rank(&verbs[i]) == path_rank(verb) &&
+		    text_equal(verbs[i].tail, verb->tail))
 			text_addf(&methods, "%s%s%s", methods.length > 0 ? ", " : "",
 			    verbs[i].method, text_equal(verbs[i].method, "GET") ? ", HEAD" : "");
 	return xstrdup(text_string(&methods));
@@ -458,6 +493,8 @@ static struct api_call *call_create(
 	call->begun_us = clock_us();
 	call->verb = find_verb(api, path, method);
 	call->rest = xstrdup(call->verb ? path + strlen(call->verb->path) : "");
+	if (call->verb && call->verb->tail)
+		call->rest[strlen(call->rest) - strlen(call->verb->tail)] = '\0';
 	name_request(call);
 	judge_head(call, method);
 	return call;
@@ -737,8 +774,10 @@ struct api *api_start(struct listener *listener, const struct api_parts *parts, 
 	for (int i = 0; i < config->lookback_count; i++)
 		if (!start_section_threads(api, &config->lookbacks[i], parts->topic_metadata, err))
 			goto fail;
-	api->workers = api_workers_start(config, err);
-	api->watch = api->workers ? api_watch_start(parts, err) : NULL;
+	api->workers = api_workers_start(config, WORKERS, MOST_WAITING, err);
+	api->readers =
+	    api->workers ? api_workers_start(config, READERS, MOST_WAITING_READS, err) : NULL;
+	api->watch = api->readers ? api_watch_start(parts, err) : NULL;
 	if (!api->watch || !start_gate(api, listener, err))
 		goto fail;
 	return api;
@@ -787,7 +826,8 @@ static void stop_others(struct api *api)
 		api_sender_stop(api->senders[i]);
 	for (int i = 0; i < api->config->postgres_count; i++)
 		api_database_stop(api->databases[i]);
-	api_workers_end(api->workers);
+	api_workers_end(api->workers); /* they pass calls to the readers */
+	api_workers_end(api->readers);
 }
 
 /*
@@ -815,6 +855,7 @@ void api_stop(struct api *api)
 		stop_others(api);
 
 	api_workers_destroy(api->workers);
+	api_workers_destroy(api->readers);
 	api_watch_stop(api->watch);
 	free(api->senders);
 	free(api->databases);

@@ -30,9 +30,10 @@ struct api_verb {
 	void (*begin)(struct api_call *call);
 	void (*finish)(struct api_call *call); /* every part is done: answers */
 	void (*forget)(struct api_call *call); /* frees call->work, if there is any */
-	int names;       /* names that follow the path; only the last may have slashes */
-	bool is_console; /* a part of the console, which can be off */
-	bool is_open;    /* needs no token */
+	int names;        /* names that follow the path; only the last may have slashes */
+	const char *tail; /* follows the names; NULL: nothing does */
+	bool is_console;  /* a part of the console, which can be off */
+	bool is_open;     /* needs no token */
 };
 /* api_send.c */
 void api_send_begin(struct api_call *call);
@@ -67,6 +68,9 @@ void api_deliver_list_begin(struct api_call *call);
 json_t *api_deliver_sections(const struct api_call *call);
 void api_deliver_operate_begin(struct api_call *call);
 
+/* api_messages.c */
+void api_messages_begin(struct api_call *call);
+void api_messages_forget(struct api_call *call);
 /* api_parked.c */
 void api_parked_begin(struct api_call *call);
 void api_parked_forget(struct api_call *call);
@@ -78,6 +82,13 @@ void api_parked_request_forget(struct api_call *call);
 /* api_scheduled.c */
 void api_scheduled_begin(struct api_call *call);
 void api_scheduled_forget(struct api_call *call);
+/* api_jobs.c */
+void api_jobs_begin(struct api_call *call);
+void api_replays_begin(struct api_call *call);
+void api_job_begin(struct api_call *call);
+void api_job_cancel_begin(struct api_call *call);
+void api_job_resume_begin(struct api_call *call);
+void api_jobs_forget(struct api_call *call);
 /* api_publishers.c */
 void api_publishers_begin(struct api_call *call);
 void api_publisher_begin(struct api_call *call);
@@ -146,6 +157,7 @@ struct api_sender *api_sender_of(const struct api *api, const struct kafka_setti
 struct api_database *api_database_of(
     const struct api *api, const struct postgres_settings *postgres);
 struct api_workers *api_workers_of(const struct api *api); /* api_worker.h */
+struct api_workers *api_readers_of(const struct api *api); /* of Kafka */
 struct api_watch *api_watch_of(const struct api *api);     /* api_watch.h */
 const struct api_parts *api_parts_of(const struct api *api);
 const char *api_process(const struct api *api); /* the name of the process */

@@ -15,7 +15,8 @@
  * OUTBOX_RELAY_<SECTION>_<NAME>_<KEY> for a named one that the file declares; upper case, dots and
  * dashes as underscores. It wins over the file. DATABASE_URL, else libpq's PG* variables, serve
  * when no dsn is given for "main". An OUTBOX_RELAY_ variable that matches no row is an error, like
- * an unknown key; OUTBOX_RELAY_CONFIG and OUTBOX_RELAY_FAULT* are not settings and are left alone.
+ * an unknown key; OUTBOX_RELAY_CONFIG, _SERVER*, _TOKEN* and _FAULT* are not settings and are left
+ * alone.
  *
  * Secrets: dsn_file and its like, and any librdkafka property with _file behind it, name a file
  * that holds the value; a relative path is in $CREDENTIALS_DIRECTORY when that is set. No value of
