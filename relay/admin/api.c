@@ -5,12 +5,14 @@
  */
 #include "api.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include "api_private.h"
+#include "api_session.h"
 #include "api_watch.h"
 #include "api_worker.h"
 #include "cleanup.h"
@@ -26,7 +28,8 @@ enum {
 	ANSWER_MS = 30000,
 	BODIES = 64 << 20,
 	STOP_MS = API_SEND_MS + 1000,
-	LEAVE_MS = 2000, /* for answers on their way */
+	LEAVE_MS = 2000,  /* for answers on their way */
+	OPEN_BODY = 4096, /* bytes of a login: nobody knows its caller yet */
 	RETRY_AFTER_S = 1,
 	WORKERS = 4,
 	MOST_WAITING = 64,
@@ -74,7 +77,8 @@ struct api {
 	struct gate *gate;
 	struct api_metrics metrics;
 	char *address;
-	atomic_llong held; /* bytes of bodies */
+	struct config_list hosts; /* names of requests, besides those of listen */
+	atomic_llong held;        /* bytes of bodies */
 	pthread_mutex_t mutex;
 	pthread_cond_t answered;
 	/* guarded by the mutex */
@@ -132,6 +136,20 @@ static const struct api_verb verbs[] = {
     /* a type and an id follow */
     {"show", "GET", "/v1/lookback/", ROLE_READ, 0, api_show_begin, api_look_finish, api_look_forget,
 	.names = 2},
+    {"console_login", "POST", "/console/login", 0, 0, api_console_login_begin, NULL, NULL,
+	.is_console = true, .is_open = true},
+    {"console_session", "GET", "/console/session", 0, 0, api_console_session_begin, NULL, NULL,
+	.is_console = true},
+    {"console_logout", "DELETE", "/console/session", 0, 0, api_console_logout_begin, NULL, NULL,
+	.is_console = true},
+    {"console_page", "GET", "/", 0, 0, api_console_redirect_begin, NULL, NULL, .is_console = true,
+	.is_open = true},
+    {"console_page", "GET", "/console", 0, 0, api_console_redirect_begin, NULL, NULL,
+	.is_console = true, .is_open = true},
+    {"console_page", "GET", "/console/", 0, 0, api_console_page_begin, NULL, NULL,
+	.is_console = true, .is_open = true},
+    {"console_page", "GET", "/console/", 0, 0, api_console_page_begin, NULL, NULL, .names = 1,
+	.is_console = true, .is_open = true},
 };
 enum { VERBS = sizeof verbs / sizeof *verbs };
 
@@ -242,6 +260,32 @@ const char *api_argument(const struct api_call *call, const char *name)
 	return MHD_lookup_connection_value(call->connection, MHD_GET_ARGUMENT_KIND, name);
 }
 
+struct api_caller *api_caller_of_token(
+    const struct api *api, const char *token, char ret_fingerprint[SESSION_HEX + 1])
+{
+	return api_auth_find_token(api->auth, token, ret_fingerprint);
+}
+
+struct api_caller *api_caller_of_session(const struct api *api, const struct session *session)
+{
+	return api_auth_find_session(api->auth, session);
+}
+
+void api_session_key(const struct api *api, unsigned char ret_key[SIGNING_KEY])
+{
+	api_auth_session_key(api->auth, ret_key);
+}
+
+void api_add_field(struct api_call *call, const char *name, const char *value)
+{
+	struct gate_field *at = call->fields;
+
+	while (at->name)
+		at++;
+	assert(at < &call->fields[API_FIELDS - 1]);
+	*at = (struct gate_field){name, value};
+}
+
 /* --- a request comes ------------------------------------------------------------------------- */
 
 /* No name is empty. */
@@ -265,28 +309,58 @@ static bool has_tail(const char *rest, const char *tail)
 	return length > tail_length && text_equal(rest + length - tail_length, tail);
 }
 
-/* The row of the path. A path without names comes before one with: commit is no type. */
-static const struct api_verb *find_verb(const char *path)
+static bool is_path(const struct api_verb *verb, const char *path)
 {
-	for (int i = 0; i < VERBS; i++)
-		if (verbs[i].names == 0 && text_equal(verbs[i].path, path))
-			return &verbs[i];
+	const char *rest = path + strlen(verb->path);
 
-	for (int i = 0; i < VERBS; i++)
-		if (verbs[i].tail && text_starts(path, verbs[i].path) &&
-		    has_tail(path + strlen(verbs[i].path), verbs[i].tail))
-			return &verbs[i];
-	for (int i = 0; i < VERBS; i++)
-		if (verbs[i].names > 0 && !verbs[i].tail && text_starts(path, verbs[i].path) &&
-		    has_names(path + strlen(verbs[i].path), verbs[i].names))
-			return &verbs[i];
-	return NULL;
+	if (verb->names == 0)
+		return text_equal(verb->path, path);
+	if (!text_starts(path, verb->path))
+		return false;
+	return verb->tail ? has_tail(rest, verb->tail) : has_names(rest, verb->names);
 }
 
 static bool is_method(const struct api_verb *verb, const char *method)
 {
 	return text_equal(verb->method, method) ||
 	       (text_equal(verb->method, "GET") && text_equal(method, "HEAD"));
+}
+
+/* A path without names comes before one with: commit is no type. A tail comes before a name. */
+static int path_rank(const struct api_verb *verb)
+{
+	return verb->names == 0 ? 0 : verb->tail ? 1 : 2;
+}
+
+/* The row of the path, with the method if there is one. */
+static const struct api_verb *find_verb(const struct api *api, const char *path, const char *method)
+{
+	const struct api_verb *found = NULL;
+
+	for (int i = 0; i < VERBS; i++) {
+		const struct api_verb *verb = &verbs[i];
+
+		if (!is_path(verb, path) || (verb->is_console && !api->config->api.console))
+			continue;
+		if (!found || path_rank(verb) < path_rank(found) ||
+		    (path_rank(verb) == path_rank(found) && is_method(verb, method)))
+			found = verb;
+	}
+	return found;
+}
+
+/* The methods that a path takes, for the field Allow. */
+static char *allowed_methods(const struct api_verb *verb)
+{
+	OWNED(text_finish) struct text methods = {0};
+
+	for (int i = 0; i < VERBS; i++)
+		if (text_equal(verbs[i].path, verb->path) &&
+		    path_rank(&verbs[i]) == path_rank(verb) &&
+		    text_equal(verbs[i].tail, verb->tail))
+			text_addf(&methods, "%s%s%s", methods.length > 0 ? ", " : "",
+			    verbs[i].method, text_equal(verbs[i].method, "GET") ? ", HEAD" : "");
+	return xstrdup(text_string(&methods));
 }
 
 /* Uses the client's own request id if it fits and has only letters, digits, '.', '_' and '-'. */
@@ -313,11 +387,17 @@ static bool is_json_media_type(const char *type)
 	       (type[strlen(wanted)] == '\0' || strchr("; \t", type[strlen(wanted)]));
 }
 
+static int64_t most_body(const struct api_call *call)
+{
+	return call->verb && call->verb->is_open ? OPEN_BODY : call->api->config->api.max_body;
+}
+
 static void refuse_size(struct api_call *call)
 {
-	api_refuse(call, 413, "too_large",
-	    "the body has more than %" PRId64 " bytes; send less at once, or raise [api] max_body",
-	    call->api->config->api.max_body);
+	api_refuse(call, 413, "too_large", "the body has more than %" PRId64 " bytes; %s",
+	    most_body(call),
+	    call->verb->is_open ? "no token is as long"
+				: "send less at once, or raise [api] max_body");
 }
 
 static void judge_body_headers(struct api_call *call)
@@ -333,7 +413,7 @@ static void judge_body_headers(struct api_call *call)
 		api_refuse(
 		    call, 415, "unsupported_media_type", "send the body without Content-Encoding");
 	/* A chunked body has no length here: take_body counts its bytes. */
-	else if (length && !text_to_int64(length, 0, call->api->config->api.max_body, &bytes))
+	else if (length && !text_to_int64(length, 0, most_body(call), &bytes))
 		refuse_size(call);
 }
 
@@ -348,20 +428,56 @@ static void refuse_token(struct api_call *call)
 	call->delay_ms = gate_wrong_token(call->connection);
 }
 
+static void end_delay(void *context)
+{
+	api_part_done(context);
+}
+
+void api_refuse_login(struct api_call *call)
+{
+	api_refuse(call, 401, "unauthorized",
+	    "no [token] section has this token: copy it again, or ask an administrator of the "
+	    "relay");
+	metric_add(call->api->metrics.wrong_tokens, 1);
+	call->delay_ms = gate_wrong_token(call->connection);
+	if (call->delay_ms == 0)
+		return;
+	api_wait(call, 1);
+	gate_delay(call->connection, call->delay_ms, end_delay, call);
+}
+
+/* Finds the caller, or refuses. A token comes before a session: it needs no CSRF token. */
+static void judge_caller(struct api_call *call, const char *method)
+{
+	bool is_unsafe = !text_equal(method, "GET") && !text_equal(method, "HEAD");
+
+	if (api_session_is_shown(call))
+		return api_session_judge(call, is_unsafe);
+	call->caller = api_auth_find(call->api->auth, api_request_header(call, "Authorization"));
+	if (!call->caller)
+		refuse_token(call);
+}
+
 /* Checks a request by its head alone. */
 static void judge_head(struct api_call *call, const char *method)
 {
 	if (!call->verb)
 		return api_refuse(call, 404, "not_found", "there is no such path");
-	if (!is_method(call->verb, method))
-		return api_refuse(
-		    call, 405, "method_not_allowed", "this path takes %s", call->verb->method);
+	if (!is_method(call->verb, method)) {
+		owned_text char *allowed = allowed_methods(call->verb);
+
+		return api_refuse(call, 405, "method_not_allowed", "this path takes %s", allowed);
+	}
 
 	/* Before anything else is judged: a stranger learns only which paths exist. */
-	call->caller = api_auth_find(call->api->auth, api_request_header(call, "Authorization"));
-	if (!call->caller)
-		return refuse_token(call);
-	if (!(call->caller->roles & call->verb->roles))
+	if (!call->verb->is_open)
+		judge_caller(call, method);
+	else if (text_equal(method, "POST") && !api_session_check_origin(call))
+		return;
+	if (call->status)
+		return;
+
+	if (call->verb->roles && !(call->caller->roles & call->verb->roles))
 		return api_refuse_role(call);
 	if (text_equal(call->verb->method, "POST"))
 		judge_body_headers(call);
@@ -375,7 +491,7 @@ static struct api_call *call_create(
 	call->api = api;
 	call->connection = connection;
 	call->begun_us = clock_us();
-	call->verb = find_verb(path);
+	call->verb = find_verb(api, path, method);
 	call->rest = xstrdup(call->verb ? path + strlen(call->verb->path) : "");
 	if (call->verb && call->verb->tail)
 		call->rest[strlen(call->rest) - strlen(call->verb->tail)] = '\0';
@@ -419,7 +535,7 @@ static enum MHD_Result take_body(struct api_call *call, const char *bytes, size_
 		return MHD_YES;
 
 	/* Content-Length was checked with the head; a chunked body shows its size only here. */
-	if (call->taken > call->api->config->api.max_body) {
+	if (call->taken > most_body(call)) {
 		refuse_size(call);
 		drop_body(call);
 	} else if (!hold_body_bytes(call, (int64_t)length)) {
@@ -433,24 +549,31 @@ static enum MHD_Result take_body(struct api_call *call, const char *bytes, size_
 
 /* --- and is answered ------------------------------------------------------------------------- */
 
+static const char *answer_type(const struct api_call *call)
+{
+	if (call->media_type)
+		return call->media_type;
+	return call->status < 400 ? "application/json" : API_PROBLEM_MEDIA_TYPE;
+}
+
 static enum MHD_Result respond_to_call(struct api_call *call)
 {
-	struct gate_field fields[4] = {{"X-Request-Id", call->request_id}};
 	owned_text char *retry_after = xformat("%d", RETRY_AFTER_S);
-	int count = 1;
+	owned_text char *allow = call->status == 405 ? allowed_methods(call->verb) : NULL;
 
+	api_add_field(call, "X-Request-Id", call->request_id);
 	if (call->status == 401)
-		fields[count++] = (struct gate_field){"WWW-Authenticate", "Bearer"};
-	if (call->status == 405)
-		fields[count++] = (struct gate_field){"Allow",
-		    text_equal(call->verb->method, "GET") ? "GET, HEAD" : call->verb->method};
+		api_add_field(call, "WWW-Authenticate", "Bearer");
+	if (allow)
+		api_add_field(call, "Allow", allow);
 	if (call->status == 503 || call->status == 429)
-		fields[count++] = (struct gate_field){"Retry-After", retry_after};
+		api_add_field(call, "Retry-After", retry_after);
+	if (call->cookie)
+		api_add_field(call, "Set-Cookie", call->cookie);
 	if (call->streams)
-		return api_events_respond(call, fields);
-	return gate_answer(call->connection, call->status,
-	    call->status < 400 ? "application/json" : API_PROBLEM_MEDIA_TYPE, &call->answer,
-	    fields);
+		return api_events_respond(call, call->fields);
+	return gate_answer(
+	    call->connection, call->status, answer_type(call), &call->answer, call->fields);
 }
 
 static void on_whole(struct api_call *call)
@@ -471,11 +594,6 @@ static void on_whole(struct api_call *call)
 	call->rests = false; /* it rested if its head was refused late */
 	if (!call->status)
 		call->verb->begin(call);
-}
-
-static void end_delay(void *context)
-{
-	api_part_done(context);
 }
 
 /* A request that is refused by its head is answered at once; the gate drops its body. */
@@ -558,6 +676,8 @@ static void on_completed(void *context, struct MHD_Connection *connection, void 
 		pthread_mutex_unlock(&api->mutex);
 	}
 	text_finish(&call->answer);
+	session_finish(&call->session);
+	free(call->cookie);
 	api_caller_release(call->caller);
 	free(call->rest);
 	free(call);
@@ -579,12 +699,27 @@ static bool start_section_threads(struct api *api, const struct config_lookback 
 	return api->senders[kafka] && api->databases[postgres];
 }
 
+/* Behind a proxy, browsers name the host of public_url. */
+static void add_public_host(struct config_list *hosts, const char *public_url)
+{
+	const char *at = strstr(public_url, "://");
+	size_t length;
+
+	if (!at)
+		return;
+	at += strlen("://");
+	/* the gate has taken the brackets and the port off */
+	length = *at == '[' ? strcspn(++at, "]") : strcspn(at, ":/");
+	hosts->items = xrealloc(hosts->items, (size_t)(hosts->count + 2) * sizeof *hosts->items);
+	hosts->items[hosts->count++] = xformat("%.*s", (int)length, at);
+}
+
 static bool start_gate(struct api *api, struct listener *listener, struct err *err)
 {
 	const struct config_api *config = &api->config->api;
 	const struct gate_settings settings = {.section = "api",
 	    .listen = config->listen,
-	    .hosts = &config->host,
+	    .hosts = &api->hosts,
 	    .tls_certificate = config->tls.certificate,
 	    .tls_key = config->tls.key,
 	    .servers = SERVERS,
@@ -599,6 +734,8 @@ static bool start_gate(struct api *api, struct listener *listener, struct err *e
 	    .on_completed = on_completed,
 	    .context = api};
 
+	config_list_copy(&api->hosts, &config->host);
+	add_public_host(&api->hosts, config->public_url);
 	api->address = xstrdup(listener->address);
 	api->gate = gate_start(listener, &settings, err);
 	return api->gate != NULL;
@@ -723,6 +860,7 @@ void api_stop(struct api *api)
 	free(api->senders);
 	free(api->databases);
 	free(api->address);
+	config_list_finish(&api->hosts);
 	api_auth_destroy(api->auth);
 	route_destroy(api->route);
 	pthread_cond_destroy(&api->answered);

@@ -8,6 +8,7 @@
 #include "api_database.h"
 #include "api_problem.h"
 #include "api_sender.h"
+#include "gate.h"
 #include "metrics.h"
 #include "preview_token.h"
 #include "route.h"
@@ -31,6 +32,8 @@ struct api_verb {
 	void (*forget)(struct api_call *call); /* frees call->work, if there is any */
 	int names;        /* names that follow the path; only the last may have slashes */
 	const char *tail; /* follows the names; NULL: nothing does */
+	bool is_console;  /* a part of the console, which can be off */
+	bool is_open;     /* needs no token */
 };
 /* api_send.c */
 void api_send_begin(struct api_call *call);
@@ -89,6 +92,12 @@ void api_jobs_forget(struct api_call *call);
 /* api_publishers.c */
 void api_publishers_begin(struct api_call *call);
 void api_publisher_begin(struct api_call *call);
+/* api_console.c; they answer at once */
+void api_console_page_begin(struct api_call *call);
+void api_console_redirect_begin(struct api_call *call);
+void api_console_login_begin(struct api_call *call);
+void api_console_session_begin(struct api_call *call);
+void api_console_logout_begin(struct api_call *call);
 /* error NULL: the database answered. */
 struct status_postgres;
 json_t *api_postgres_json(const struct status_postgres *database, const char *error);
@@ -107,9 +116,10 @@ void api_overview_begin(struct api_call *call);
 void api_series_begin(struct api_call *call);
 /* api_events.c */
 void api_events_begin(struct api_call *call);
-struct gate_field;
 enum MHD_Result api_events_respond(struct api_call *call, const struct gate_field *fields);
 void api_events_forget(struct api_call *call);
+
+enum { API_FIELDS = 16 };
 
 struct api_call {
 	struct api *api;
@@ -117,6 +127,7 @@ struct api_call {
 	const struct api_verb *verb; /* NULL: there is no such path */
 	char *rest;                  /* the decoded path behind the verb; may be "" */
 	struct api_caller *caller;   /* NULL: the request was refused without one */
+	struct session session;      /* of a browser; name NULL: none */
 	char request_id[65];
 	int64_t begun_us;
 	struct text body;
@@ -129,7 +140,10 @@ struct api_call {
 	unsigned status;  /* of the answer; 0: none yet */
 	int64_t delay_ms; /* how long the answer to a wrong token is held back */
 	struct text answer;
-	void *work; /* of the verb */
+	const char *media_type;               /* of the answer; NULL: JSON */
+	struct gate_field fields[API_FIELDS]; /* of the answer; the last one has no name */
+	char *cookie;                         /* that the answer sets; NULL: none */
+	void *work;                           /* of the verb */
 };
 
 struct api_metrics {
@@ -153,6 +167,16 @@ void api_preview_key(struct api *api, unsigned char ret_key[PREVIEW_KEY]);
 /* NULL: the section does not run in this process. */
 struct deliver *api_deliver(const struct api *api, int place);
 
+/* The caller of a token or of a session; NULL: the token is unknown (api_auth.h). */
+struct api_caller *api_caller_of_token(
+    const struct api *api, const char *token, char ret_fingerprint[SESSION_HEX + 1]);
+struct api_caller *api_caller_of_session(const struct api *api, const struct session *session);
+void api_session_key(const struct api *api, unsigned char ret_key[SIGNING_KEY]);
+
+/* A field of the answer; the texts outlive the call. */
+void api_add_field(struct api_call *call, const char *name, const char *value);
+/* 401 for a wrong token of a login: counted, and held back like another wrong token. */
+void api_refuse_login(struct api_call *call);
 /* Takes the value over; from the status 400 on, it is a problem document. */
 void api_answer(struct api_call *call, unsigned status, json_t *value);
 /* Answers with a problem document; code is one of api_problem.c, the text is its detail. */

@@ -36,6 +36,8 @@ static const struct row rows[] = {
     {"unauthorized", 401, "The request has no valid token"},
     {"forbidden", 403, "The token has no role that allows the request"},
     {"out_of_scope", 403, "The token is not for the section, business type or publisher"},
+    {"wrong_origin", 403, "The request comes from a page of another origin"},
+    {"wrong_csrf_token", 403, "The request lacks the CSRF token of its session"},
     {"not_found", 404, "The path or the resource does not exist"},
     {"unknown_section", 404, "The section of the configuration does not exist"},
     {"unknown_publisher", 404, "The publisher does not exist"},

@@ -65,7 +65,7 @@ static const unsigned next_states[GUEST_STATES] = {
     [GUEST_HEAD] = TO(GUEST_WORKING) | TO(GUEST_LEAVING),
     [GUEST_WORKING] = TO(GUEST_BODY) | TO(GUEST_DELAYED) | TO(GUEST_WRITING) | TO(GUEST_LEAVING),
     [GUEST_BODY] = TO(GUEST_WORKING) | TO(GUEST_LEAVING),
-    [GUEST_DELAYED] = TO(GUEST_WORKING) | TO(GUEST_LEAVING),
+    [GUEST_DELAYED] = TO(GUEST_WORKING) | TO(GUEST_WRITING) | TO(GUEST_LEAVING),
     [GUEST_WRITING] = TO(GUEST_LEAVING),
 };
 
@@ -740,6 +740,14 @@ static void note_answer(struct guest *guest, int64_t bytes)
 	pthread_mutex_unlock(&gate->mutex);
 }
 
+static bool has_field(const struct gate_field *fields, const char *name)
+{
+	for (; fields && fields->name; fields++)
+		if (text_equal(fields->name, name))
+			return true;
+	return false;
+}
+
 /* Queues the response, which it takes over; NULL: there was no memory for it. */
 static enum MHD_Result queue_answer(struct MHD_Connection *connection, unsigned status,
     const char *type, struct MHD_Response *response, const struct gate_field *fields)
@@ -749,7 +757,8 @@ static enum MHD_Result queue_answer(struct MHD_Connection *connection, unsigned 
 	if (!response)
 		return MHD_NO;
 	MHD_add_response_header(response, "Content-Type", type);
-	MHD_add_response_header(response, "Cache-Control", "no-store");
+	if (!has_field(fields, "Cache-Control"))
+		MHD_add_response_header(response, "Cache-Control", "no-store");
 	MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
 	/* One request a connection: nothing passes the gate without its look. */
 	MHD_add_response_header(response, "Connection", "close");

@@ -62,7 +62,8 @@ void gate_whole(struct MHD_Connection *connection);
 struct gate_field {
 	const char *name, *value;
 };
-/* Answers, and ends the connection behind it. fields: up to one without a name; NULL: none. */
+/* Answers, with Cache-Control: no-store if no field has another one, and ends the connection.
+ * fields: up to one without a name; NULL: none. */
 enum MHD_Result gate_answer(struct MHD_Connection *connection, unsigned status, const char *type,
     const struct text *body, const struct gate_field *fields);
 

@@ -4,10 +4,10 @@
  * selection the preview counted, and when. "UNTIL.AT.COUNT.SEEN.HMAC". Nothing is kept in memory.
  * Internal to relay/admin.
  */
-#include "config.h"
+#include "signing.h"
 
 enum {
-	PREVIEW_KEY = 32,
+	PREVIEW_KEY = SIGNING_KEY,
 	PREVIEW_SEEN = 4096, /* with the NUL */
 	PREVIEW_TOKEN_SIZE = 160 + PREVIEW_SEEN,
 	PREVIEW_VALID_S = 600,
@@ -27,10 +27,7 @@ struct preview {
  */
 void preview_note_snapshot(struct preview *preview, const char *snapshot);
 
-/*
- * The key is a digest of all tokens of the configuration in any order: every process that serves
- * the interface has them, and nobody else has them all.
- */
+/* A digest of all tokens of the configuration. */
 void preview_key(const struct config *config, unsigned char ret_key[PREVIEW_KEY]);
 
 void preview_token_write(const unsigned char key[PREVIEW_KEY], const struct preview *preview,

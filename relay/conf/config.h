@@ -199,6 +199,11 @@ struct config_api {
 	struct config_server_tls tls;
 	int64_t max_body;
 	int64_t arrival_ms; /* maximum time for a whole request to arrive */
+	int console;        /* 1: pages for a browser, which logs in with a token */
+	char *public_url;   /* "https://relay.example": what browsers call; "": as they call it */
+	char *session_key;  /* signs sessions; "": a key that is made from the tokens */
+	int64_t session_idle_ms, session_max_ms; /* a session ends after so long without a request,
+						    and so long after its login */
 };
 
 struct config {

@@ -21,7 +21,7 @@ static const char *member_text(const json_t *object, const char *name)
 }
 
 /* A member that is null prints no line. */
-static void print_message_member(const char *name, const json_t *object, const char *member)
+static void print_known(const char *name, const json_t *object, const char *member)
 {
 	const char *text = member_text(object, member);
 
@@ -53,10 +53,10 @@ static void print_kept(const json_t *parked, const json_t *scheduled, const json
 	const json_t *head = json_object_get(parked, "behind");
 	owned_text char *behind = NULL, *skip = NULL;
 
-	print_message_member("parked", parked, "state");
-	print_message_member("error", parked, "error");
-	print_message_member("next attempt", parked, "next_at");
-	print_message_member("due", scheduled, "due_at");
+	print_known("parked", parked, "state");
+	print_known("error", parked, "error");
+	print_known("next attempt", parked, "next_at");
+	print_known("due", scheduled, "due_at");
 	if (json_is_object(head)) {
 		behind =
 		    xformat("id %s (%s): %s", member_text(head, "id"), member_text(head, "state"),
@@ -110,11 +110,11 @@ static void print_publisher_stages(const json_t *place)
 	printf("publisher %s, shard %" JSON_INTEGER_FORMAT ": %s\n",
 	    member_text(place, "publisher"), json_integer_value(json_object_get(place, "shard")),
 	    member_text(place, "state"));
-	print_message_member("begins", place, "begins_at");
+	print_known("begins", place, "begins_at");
 	print_window(json_object_get(place, "window"));
 	print_kept(json_object_get(place, "parked"), json_object_get(place, "scheduled"),
 	    json_object_get(place, "skipped"));
-	print_message_member("acknowledged", place, "acknowledged_at");
+	print_known("acknowledged", place, "acknowledged_at");
 	print_record("record", json_object_get(place, "record"));
 	print_replays_of_message(json_object_get(place, "replays"));
 }
@@ -125,11 +125,11 @@ static void print_found_message(const json_t *row)
 	size_t i;
 
 	printf("message %s\n", member_text(row, "id"));
-	print_message_member("event id", row, "event_id");
-	print_message_member("topic", row, "topic");
-	print_message_member("key", row, "key");
-	print_message_member("created", row, "created_at");
-	print_message_member("deliver at", row, "deliver_at");
+	print_known("event id", row, "event_id");
+	print_known("topic", row, "topic");
+	print_known("key", row, "key");
+	print_known("created", row, "created_at");
+	print_known("deliver at", row, "deliver_at");
 
 	json_array_foreach(json_object_get(row, "publishers"), i, place)
 	    print_publisher_stages(place);
@@ -137,7 +137,7 @@ static void print_found_message(const json_t *row)
 	    print_record("dead letter", dead_letter);
 }
 
-static void print_found_messages(bool by_key, const json_t *answer)
+static void print_found_messages(const struct message_question *question, const json_t *answer)
 {
 	const json_t *row;
 	size_t i;
@@ -146,43 +146,13 @@ static void print_found_messages(bool by_key, const json_t *answer)
 	if (member_text(answer, "next"))
 		printf(
 		    "there may be more: continue with --after %s\n", member_text(answer, "next"));
-	else if (by_key)
+	else if (question->topic)
 		puts("the whole range was searched");
 }
 
-/* Both ways of asking give the same JSON. */
-static void print_message_answer(const struct call *call, json_t *answer)
-{
-	if (call_flag(call, "json"))
-		field_print_json("", json_incref(answer), JSON_COMPACT, "\n");
-	else
-		print_found_messages(call_text(call, "topic", NULL) != NULL, answer);
-}
+/* --- the command ----------------------------------------------------------------------------- */
 
-/* --- over the HTTP interface ----------------------------------------------------------------- */
-
-static int find_over_server(const struct call *call)
-{
-	static const char *const words[][2] = {{"id", "id"}, {"event-id", "event_id"},
-	    {"topic", "topic"}, {"key", "key"}, {"from", "from"}, {"to", "to"}, {"limit", "limit"},
-	    {"after", "after"}, {"postgres", "postgres"}};
-	OWNED(text_finish) struct text path = {0};
-	json_t *answer = NULL;
-	struct err err;
-
-	text_addf(&path, "/v1/messages");
-	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-		server_add_argument(&path, words[i][1], call_text(call, words[i][0], NULL));
-	if (!server_ask(call, text_string(&path), NULL, &answer, &err))
-		return session_failed(&err);
-	print_message_answer(call, answer);
-	json_decref(answer);
-	return 0;
-}
-
-/* --- from the database ----------------------------------------------------------------------- */
-
-static bool complete_answer(struct session *session, const struct message_question *question,
+static bool print_answer(struct session *session, const struct message_question *question,
     json_t *answer, struct err *err)
 {
 	static const struct config_list all = {0};
@@ -192,10 +162,17 @@ static bool complete_answer(struct session *session, const struct message_questi
 		nothing = message_find_nothing(question, answer);
 		return err_set(err, ERR_REJECT, "%s", nothing);
 	}
-	if (question->topic || !message_record_is_wanted(answer))
-		return true;
-	message_record_search(session->config, &all, answer, RECORD_MS);
-	return message_find_acknowledged(session->pg, session->postgres, answer, err);
+	if (!question->topic && message_record_is_wanted(answer)) {
+		message_record_search(session->config, &all, answer, RECORD_MS);
+		if (!message_find_acknowledged(session->pg, session->postgres, answer, err))
+			return false;
+	}
+
+	if (call_flag(session->call, "json"))
+		field_print_json("", json_incref(answer), JSON_COMPACT, "\n");
+	else
+		print_found_messages(question, answer);
+	return true;
 }
 
 static bool read_message_options(
@@ -231,17 +208,42 @@ static bool find_message_by_options(struct session *session, struct err *err)
 	if (!read_message_options(session->call, &question, err))
 		return false;
 	answer = message_find(session->pg, session->postgres, &question, err);
-	done = answer && complete_answer(session, &question, answer, err);
-	if (done)
-		print_message_answer(session->call, answer);
+	done = answer && print_answer(session, &question, answer, err);
 	json_decref(answer);
 	return done;
 }
 
+/* Everything was searched by the relay, whose answer is the same. */
+static bool find_over_server(const struct call *call, struct err *err)
+{
+	static const char *const names[][2] = {{"id", "id"}, {"event_id", "event-id"},
+	    {"topic", "topic"}, {"key", "key"}, {"from", "from"}, {"to", "to"}, {"limit", "limit"},
+	    {"after", "after"}, {"postgres", "postgres"}};
+	OWNED(message_question_finish) struct message_question question = {0};
+	OWNED(text_finish) struct text path = {0};
+	json_t *answer = NULL;
+
+	if (!read_message_options(call, &question, err))
+		return false;
+	text_add(&path, "/v1/messages");
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		server_add_argument(&path, names[i][0], call_text(call, names[i][1], NULL));
+	if (!server_ask(call, text_string(&path), NULL, &answer, err))
+		return false;
+	if (call_flag(call, "json"))
+		field_print_json("", json_incref(answer), JSON_COMPACT, "\n");
+	else
+		print_found_messages(&question, answer);
+	json_decref(answer);
+	return true;
+}
+
 static int run_message_find(const struct call *call)
 {
+	struct err err;
+
 	if (server_is_used(call))
-		return find_over_server(call);
+		return find_over_server(call, &err) ? 0 : session_failed(&err);
 	return session_run(call, check_message_options, find_message_by_options);
 }
 
