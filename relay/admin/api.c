@@ -36,7 +36,8 @@ static const double seconds[] = {
 #define VERB                                                                                       \
 	"verb", "`prepare`, `commit`, `rollback`, `show`, `list`, `operate`, `deliver_list`, "     \
 		"`deliver_operate`, `parked`, `parked_preview`, `parked_retry`, `parked_skip`, "   \
-		"`scheduled`, `jobs`, `job`, `job_cancel`, `job_resume`, `replays`, `audit`, "     \
+		"`scheduled`, `jobs`, `job`, `job_cancel`, `job_resume`, `replays`, "              \
+		"`replay_preview`, `replay`, `audit`, "                                            \
 		"`publishers`, `publisher`; `none` for an unknown path"
 
 static const struct metric_row api_rows[] = {
@@ -67,6 +68,7 @@ struct api {
 	struct api_sender **senders;     /* as config->kafka; NULL: no look-back there */
 	struct api_database **databases; /* as config->postgres */
 	struct api_workers *workers;
+	struct topic_metadata *const *topic_metadata; /* as config->kafka */
 	struct deliver *const *delivers; /* as config->delivers; NULL: none runs here */
 	struct gate *gate;
 	struct api_metrics metrics;
@@ -98,6 +100,9 @@ static const struct api_verb verbs[] = {
 	api_scheduled_forget},
     {"jobs", "GET", "/v1/jobs", ROLE_READ, 0, api_jobs_begin, NULL, api_jobs_forget},
     {"replays", "GET", "/v1/replays", ROLE_READ, 0, api_replays_begin, NULL, api_jobs_forget},
+    {"replay_preview", "POST", "/v1/replays/preview", ROLE_OPERATE, 0, api_replay_preview_begin,
+	NULL, api_replay_forget},
+    {"replay", "POST", "/v1/replays", ROLE_OPERATE, 0, api_replay_begin, NULL, api_replay_forget},
     {"job", "GET", "/v1/jobs/", ROLE_READ, 0, api_job_begin, NULL, api_jobs_forget, .names = 1},
     {"job_cancel", "POST", "/v1/jobs/", ROLE_OPERATE | ROLE_DECIDE, 0, api_job_cancel_begin, NULL,
 	api_jobs_forget, .names = 1, .tail = "/cancel"},
@@ -150,6 +155,11 @@ struct api_database *api_database_of(
 struct api_workers *api_workers_of(const struct api *api)
 {
 	return api->workers;
+}
+
+struct topic_metadata *api_topic_metadata(const struct api *api, const struct kafka_settings *kafka)
+{
+	return api->topic_metadata[kafka - api->config->kafka];
 }
 
 void api_preview_key(struct api *api, unsigned char ret_key[PREVIEW_KEY])
@@ -219,12 +229,31 @@ static bool has_tail(const char *rest, const char *tail)
 	return length > tail_length && text_equal(rest + length - tail_length, tail);
 }
 
-/* The row of the path. A path without names comes before one with: commit is no type. */
-static const struct api_verb *find_verb(const char *path)
+static bool is_method(const struct api_verb *verb, const char *method)
 {
+	return text_equal(verb->method, method) ||
+	       (text_equal(verb->method, "GET") && text_equal(method, "HEAD"));
+}
+
+/* The row of a path without names, of this method if there are several. */
+static const struct api_verb *find_plain_verb(const char *path, const char *method)
+{
+	const struct api_verb *found = NULL;
+
 	for (int i = 0; i < VERBS; i++)
-		if (verbs[i].names == 0 && text_equal(verbs[i].path, path))
-			return &verbs[i];
+		if (verbs[i].names == 0 && text_equal(verbs[i].path, path) &&
+		    (!found || is_method(&verbs[i], method)))
+			found = &verbs[i];
+	return found;
+}
+
+/* The row of the path. A path without names comes before one with: commit is no type. */
+static const struct api_verb *find_verb(const char *path, const char *method)
+{
+	const struct api_verb *plain = find_plain_verb(path, method);
+
+	if (plain)
+		return plain;
 
 	for (int i = 0; i < VERBS; i++)
 		if (verbs[i].tail && text_starts(path, verbs[i].path) &&
@@ -237,10 +266,17 @@ static const struct api_verb *find_verb(const char *path)
 	return NULL;
 }
 
-static bool is_method(const struct api_verb *verb, const char *method)
+/* The methods of a path, for the field Allow; the caller frees. */
+static char *methods_of(const struct api_verb *verb)
 {
-	return text_equal(verb->method, method) ||
-	       (text_equal(verb->method, "GET") && text_equal(method, "HEAD"));
+	OWNED(text_finish) struct text list = {0};
+
+	for (int i = 0; i < VERBS; i++)
+		if (verbs[i].names == verb->names && text_equal(verbs[i].path, verb->path) &&
+		    text_equal(verbs[i].tail ? verbs[i].tail : "", verb->tail ? verb->tail : ""))
+			text_addf(&list, "%s%s", list.length ? ", " : "",
+			    text_equal(verbs[i].method, "GET") ? "GET, HEAD" : verbs[i].method);
+	return xstrdup(text_string(&list));
 }
 
 static const char *request_header(const struct api_call *call, const char *name)
@@ -334,7 +370,7 @@ static struct api_call *call_create(
 	call->api = api;
 	call->connection = connection;
 	call->begun_us = clock_us();
-	call->verb = find_verb(path);
+	call->verb = find_verb(path, method);
 	call->rest = xstrdup(call->verb ? path + strlen(call->verb->path) : "");
 	if (call->verb && call->verb->tail)
 		call->rest[strlen(call->rest) - strlen(call->verb->tail)] = '\0';
@@ -396,13 +432,13 @@ static enum MHD_Result respond_to_call(struct api_call *call)
 {
 	struct gate_field fields[4] = {{"X-Request-Id", call->request_id}};
 	owned_text char *retry_after = xformat("%d", RETRY_AFTER_S);
+	owned_text char *allow = call->status == 405 ? methods_of(call->verb) : NULL;
 	int count = 1;
 
 	if (call->status == 401)
 		fields[count++] = (struct gate_field){"WWW-Authenticate", "Bearer"};
 	if (call->status == 405)
-		fields[count++] = (struct gate_field){"Allow",
-		    text_equal(call->verb->method, "GET") ? "GET, HEAD" : call->verb->method};
+		fields[count++] = (struct gate_field){"Allow", allow};
 	if (call->status == 503)
 		fields[count++] = (struct gate_field){"Retry-After", retry_after};
 	return gate_answer(call->connection, call->status,
@@ -584,6 +620,7 @@ struct api *api_start(struct listener *listener, const struct config *config,
 	struct api *api = create_api(config);
 
 	api->delivers = delivers;
+	api->topic_metadata = topic_metadata;
 	api->route = route_create(config, err);
 	if (!api->route)
 		goto fail;

@@ -79,6 +79,10 @@ void api_job_begin(struct api_call *call);
 void api_job_cancel_begin(struct api_call *call);
 void api_job_resume_begin(struct api_call *call);
 void api_jobs_forget(struct api_call *call);
+/* api_replays.c */
+void api_replay_preview_begin(struct api_call *call);
+void api_replay_begin(struct api_call *call);
+void api_replay_forget(struct api_call *call);
 /* api_publishers.c */
 void api_publishers_begin(struct api_call *call);
 void api_publisher_begin(struct api_call *call);
@@ -117,6 +121,9 @@ struct api_sender *api_sender_of(const struct api *api, const struct kafka_setti
 struct api_database *api_database_of(
     const struct api *api, const struct postgres_settings *postgres);
 struct api_workers *api_workers_of(const struct api *api); /* api_worker.h */
+/* The metadata of a cluster; a publisher uses the cluster. */
+struct topic_metadata *api_topic_metadata(
+    const struct api *api, const struct kafka_settings *kafka);
 void api_preview_key(struct api *api, unsigned char ret_key[PREVIEW_KEY]);
 
 /* NULL: the section does not run in this process. */
