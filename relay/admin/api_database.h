@@ -11,7 +11,7 @@
 
 struct api_database;
 
-enum { API_QUESTION_PARAMS = 5 };
+enum { API_QUESTION_PARAMS = 6 };
 
 /* Belongs to the api_database from api_database_ask until done is called. */
 struct api_question {

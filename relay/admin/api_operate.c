@@ -1,22 +1,28 @@
 /*
- * An operator's order about ids, carried out by outbox.lookback_operate: [the order] reads and
- * checks it and puts the question to the database, [the result] answers. api_read_order and
- * api_read_members serve the orders of other files as well.
+ * An operator's order about ids, carried out by outbox.lookback_operate, and the preview of one
+ * that selects ids by a filter. [the body] reads and checks it, [preview] counts the ids and makes
+ * a token, [the order] checks the token and puts the question to the database, [the result]
+ * answers. api_read_order and api_read_members serve the orders of other files as well.
  */
+#include <inttypes.h>
 #include <string.h>
 #include "api_look.h"
+#include "api_preview.h"
 #include "cleanup.h"
 #include "json_slice.h"
 #include "lookback_metrics.h"
+#include "moment.h"
 #include "sql_files.h"
 
-enum { MOST_IDS = 1000 };
+enum { MOST_IDS = 1000, MOST_MATCHING = 100000, SAMPLE = 10 };
 
-/* What the body says; texts and lists are its own. */
+/* What the body says; the values are its own. */
 struct order {
 	const char *verb, *reason;
 	const json_t *ids, *filter; /* one of them */
-	int whole;
+	const json_t *token;        /* NULL: none */
+	bool whole;
+	const struct postgres_settings *postgres;
 };
 
 static bool refuse_bad_order(struct api_call *call, const char *what)
@@ -25,7 +31,7 @@ static bool refuse_bad_order(struct api_call *call, const char *what)
 	return false;
 }
 
-/* --- the order ------------------------------------------------------------------------------- */
+/* --- the body -------------------------------------------------------------------------------- */
 
 static bool read_verb(struct api_call *call, const struct order *order)
 {
@@ -38,13 +44,6 @@ static bool read_verb(struct api_call *call, const struct order *order)
 		api_refuse_role(call);
 		return false;
 	}
-
-	if (!api_check_reason(call, order->reason))
-		return false;
-
-	/* Both or neither would leave it to a guess which ids are meant. */
-	if (!order->ids == !order->filter)
-		return refuse_bad_order(call, "there is one of ids and filter");
 	return true;
 }
 
@@ -119,25 +118,6 @@ static const struct postgres_settings *postgres_of_filter(
 	    json_string_value(json_object_get(filter, "section")));
 }
 
-static void ask_to_operate(
-    struct api_call *call, const struct postgres_settings *postgres, const struct order *order)
-{
-	struct api_question *question = xcalloc(1, sizeof *question);
-	json_t *chosen = order->ids ? json_pack("{s:O}", "ids", order->ids)
-				    : json_incref((json_t *)order->filter);
-
-	question->params[0] = xstrdup(order->verb);
-	question->params[1] = json_dumps(chosen, JSON_COMPACT);
-	question->params[2] = xstrdup(order->reason);
-	question->params[3] = xstrdup(order->whole ? "true" : "false");
-	question->params[4] = xstrdup(call->caller->token.name);
-	question->param_count = 5;
-	/* The order is not repeated on a new connection. */
-	question->changes = true;
-	json_decref(chosen);
-	api_look_ask(call, postgres, sql_api_lookback_operate, question);
-}
-
 json_t *api_read_order(struct api_call *call)
 {
 	static const struct json_limits limits = {.depth = 10, .values = 10000};
@@ -197,32 +177,35 @@ bool api_read_members(
 	return true;
 }
 
-void api_operate_begin(struct api_call *call)
+/* Reads verb, reason and selection, and chooses the database. False: refused. */
+static bool read_operate_order(
+    struct api_call *call, const json_t *body, bool is_preview, struct order *order)
 {
-	json_t *verb = NULL, *reason = NULL, *ids = NULL, *filter = NULL, *whole = NULL;
+	json_t *verb = NULL, *reason = NULL, *ids = NULL, *filter = NULL, *whole = NULL,
+	       *token = NULL;
 	const struct api_member members[] = {{"verb", 's', &verb}, {"reason", 's', &reason},
-	    {"ids", 'o', &ids}, {"filter", 'o', &filter}, {"whole", 'b', &whole}};
-	json_t *body = api_read_order(call);
-	const struct postgres_settings *postgres;
-	struct order order;
+	    {"filter", 'o', &filter}, {"ids", 'o', &ids}, {"whole", 'b', &whole},
+	    {"token", 's', &token}};
+	const size_t count = sizeof members / sizeof *members;
 
-	if (!body)
-		return;
-	if (!api_read_members(call, body, members, sizeof members / sizeof *members))
-		goto done;
+	/* a preview takes the first three */
+	if (!api_read_members(call, body, members, is_preview ? 3 : count))
+		return false;
+	*order = (struct order){json_string_value(verb), json_string_value(reason), ids, filter,
+	    token, json_is_true(whole), NULL};
+	if (!read_verb(call, order) ||
+	    ((!is_preview || reason) && !api_check_reason(call, order->reason)))
+		return false;
 
-	order = (struct order){
-	    json_string_value(verb), json_string_value(reason), ids, filter, json_is_true(whole)};
-	if (!read_verb(call, &order))
-		goto done;
-	postgres = ids ? postgres_of_ids(call, ids) : postgres_of_filter(call, filter);
-	if (postgres)
-		ask_to_operate(call, postgres, &order);
-done:
-	json_decref(body);
+	/* Both or neither would leave it to a guess which ids are meant. */
+	if (!ids == !filter)
+		return refuse_bad_order(
+		    call, is_preview ? "filter is missing" : "there is one of ids and filter");
+	if (ids && token)
+		return refuse_bad_order(call, "token does not go with ids: leave it out");
+	order->postgres = ids ? postgres_of_ids(call, ids) : postgres_of_filter(call, filter);
+	return order->postgres != NULL;
 }
-
-/* --- the result ------------------------------------------------------------------------------ */
 
 /* The refusals of outbox.lookback_operate and their answers. */
 static const struct {
@@ -240,10 +223,156 @@ static const struct {
     {"OR008", 400, "too_many_keys",
 	"more than 1000 of the ids have unique keys, which is the maximum of a transaction; "
 	"nothing was done: choose fewer"},
+    {"OR009", 409, "changed",
+	"more ids match now than the preview showed; nothing was done: make a new preview"},
     {"22007", 400, "bad_value", "from or to is no time; 2026-11-27T08:00:00Z is one"},
     {"22008", 400, "bad_value", "from or to is no time; 2026-11-27T08:00:00Z is one"},
     {"22009", 400, "bad_value", "from or to is no time; 2026-11-27T08:00:00Z is one"},
 };
+
+/* In place of a result the function may return the code of a refusal. */
+static bool refuse_by_sqlstate(struct api_call *call, const struct api_question *question)
+{
+	const char *code = question->well ? question->json : question->sqlstate;
+
+	for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++)
+		if (text_equal(refusals[i].sqlstate, code)) {
+			api_refuse(
+			    call, refusals[i].status, refusals[i].code, "%s", refusals[i].text);
+			return true;
+		}
+	return false;
+}
+
+/* --- preview --------------------------------------------------------------------------------- */
+
+/* The caller frees. */
+static char *selection_of(const json_t *filter)
+{
+	return json_dumps(filter, JSON_COMPACT | JSON_SORT_KEYS);
+}
+
+/* An order over a filter is about this preview. */
+static struct preview preview_of_filter(
+    const char *verb, const char *database, const char *selection)
+{
+	const bool commit = text_equal(verb, "commit"), retry = text_equal(verb, "retry");
+
+	return (struct preview){.verb = commit  ? "lookback commit"
+					: retry ? "lookback retry"
+						: "lookback rollback",
+	    .publisher = database,
+	    .selection = selection};
+}
+
+void api_lookback_preview_begin(struct api_call *call)
+{
+	json_t *body = api_read_order(call);
+	struct api_question *question;
+	struct order order;
+
+	if (body && read_operate_order(call, body, true, &order)) {
+		question = xcalloc(1, sizeof *question);
+		question->params[0] = selection_of(order.filter);
+		question->params[1] = xformat("%d", MOST_MATCHING);
+		question->params[2] = xformat("%d", SAMPLE);
+		question->param_count = 3;
+		/* not of the query: api_lookback_preview_finish makes the token from them */
+		question->params[3] = xstrdup(order.verb);
+		question->params[4] = xstrdup(order.postgres->name);
+		api_look_ask(call, order.postgres, sql_api_lookback_preview, question);
+	}
+	json_decref(body);
+}
+
+/* A selection that was not counted to its end has no token: its order would change unseen ids. */
+static void add_lookback_token(
+    struct api_call *call, const struct api_question *question, json_t *answer)
+{
+	struct preview preview =
+	    preview_of_filter(question->params[3], question->params[4], question->params[0]);
+
+	if (!json_is_true(json_object_get(answer, "exact"))) {
+		json_object_set_new(answer, "token", json_null());
+		json_object_set_new(answer, "expires_at", json_null());
+		return;
+	}
+	preview.at_us = json_integer_value(json_object_get(answer, "at_us"));
+	text_to_int64(
+	    json_string_value(json_object_get(answer, "count")), 0, MOST_MATCHING, &preview.count);
+	api_preview_add(call, &preview, answer);
+}
+
+void api_lookback_preview_finish(struct api_call *call)
+{
+	const struct api_question *question = call->work;
+	json_t *answer;
+
+	if (refuse_by_sqlstate(call, question))
+		return;
+	if (!question->well)
+		return api_refuse_database(call, &question->err);
+	answer = json_loads(question->json, 0, NULL);
+	json_object_set_new(answer, "verb", json_string(question->params[3]));
+	json_object_set_new(answer, "source", json_string("database"));
+	add_lookback_token(call, question, answer);
+	json_object_del(answer, "at_us");
+	api_answer(call, 200, answer);
+}
+
+/* --- the order ------------------------------------------------------------------------------- */
+
+/* The ids of a filter that have not been added or parked since the preview. NULL: refused. */
+static json_t *chosen_by_filter(struct api_call *call, const struct order *order, char **ret_most)
+{
+	owned_text char *selection = selection_of(order->filter);
+	struct preview preview = preview_of_filter(order->verb, order->postgres->name, selection);
+	char until[MOMENT_SIZE];
+	json_t *chosen;
+
+	if (!api_preview_check(call, order->token, "/v1/lookback/preview", &preview))
+		return NULL;
+	*ret_most = xformat("%" PRId64, preview.count);
+	moment_format_exact(preview.at_us, until);
+	chosen = json_copy((json_t *)order->filter);
+	json_object_set_new(chosen, "until", json_string(until));
+	return chosen;
+}
+
+static void ask_to_operate(struct api_call *call, const struct order *order)
+{
+	char *most = NULL;
+	json_t *chosen = order->ids ? json_pack("{s:O}", "ids", order->ids)
+				    : chosen_by_filter(call, order, &most);
+	struct api_question *question;
+
+	if (!chosen)
+		return;
+	question = xcalloc(1, sizeof *question);
+	question->params[0] = xstrdup(order->verb);
+	question->params[1] = json_dumps(chosen, JSON_COMPACT);
+	question->params[2] = xstrdup(order->reason);
+	question->params[3] = xstrdup(order->whole ? "true" : "false");
+	question->params[4] = xstrdup(call->caller->token.name);
+	question->params[5] = most;
+	question->param_count = 6;
+	/* The order is not repeated on a new connection. */
+	question->changes = true;
+	json_decref(chosen);
+	api_look_ask(call, order->postgres, sql_api_lookback_operate, question);
+}
+
+void api_operate_begin(struct api_call *call)
+{
+	json_t *body = api_read_order(call);
+	struct order order;
+
+	if (body && read_operate_order(call, body, false, &order))
+		ask_to_operate(call, &order);
+	json_decref(body);
+}
+
+/* --- the result ------------------------------------------------------------------------------ */
 
 /* Counts the decisions of orders that decide, by section. */
 static void count_decisions(const struct api_question *question)
@@ -263,13 +392,9 @@ static void count_decisions(const struct api_question *question)
 void api_operate_finish(struct api_call *call)
 {
 	const struct api_question *question = call->work;
-	/* In place of a result the function may return the code of a refusal. */
-	const char *code = question->well ? question->json : question->sqlstate;
 
-	for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++)
-		if (text_equal(refusals[i].sqlstate, code))
-			return api_refuse(
-			    call, refusals[i].status, refusals[i].code, "%s", refusals[i].text);
+	if (refuse_by_sqlstate(call, question))
+		return;
 	if (question->well)
 		count_decisions(question);
 	if (question->well)

@@ -7,14 +7,12 @@
 #include <string.h>
 #include "api_arguments.h"
 #include "api_look.h"
+#include "api_preview.h"
 #include "api_worker.h"
 #include "cleanup.h"
-#include "clock.h"
 #include "logging.h"
-#include "moment.h"
 #include "parked_request.h"
 #include "parked_row.h"
-#include "preview_token.h"
 
 enum { MOST_IDS = 1000, SAMPLE = 10 };
 
@@ -226,29 +224,12 @@ static bool read_parked_preview(struct pg *pg, void *context, struct err *err)
 	return done;
 }
 
-static void add_preview_token(
-    struct api_call *call, const struct parked_order *order, json_t *answer)
-{
-	struct preview preview = preview_of(order);
-	unsigned char key[PREVIEW_KEY];
-	char token[PREVIEW_TOKEN_SIZE], expires[MOMENT_SIZE];
-
-	preview.until_s = clock_wall_us() / 1000000 + PREVIEW_VALID_S;
-	preview.at_us = order->request.at_us;
-	preview.count = order->request.addressed;
-	preview_note_snapshot(&preview, order->request.snapshot);
-	api_preview_key(call->api, key);
-	preview_token_write(key, &preview, token);
-	moment_format(preview.until_s * 1000000, expires);
-	json_object_set_new(answer, "token", json_string(token));
-	json_object_set_new(answer, "expires_at", json_string(expires));
-}
-
 static void run_parked_preview(struct api_call *call, struct api_worker *worker)
 {
 	struct parked_order *order = call->work;
 	const struct parked_request *request = &order->request;
 	bool retry = order->verb == PARKED_RETRY;
+	struct preview preview = preview_of(order);
 	struct err err;
 	json_t *answer;
 
@@ -262,7 +243,10 @@ static void run_parked_preview(struct api_call *call, struct api_worker *worker)
 	    json_sprintf("%" PRId64, request->matching), "left_out", "behind",
 	    json_sprintf("%" PRId64, retry ? request->behind : 0), "free",
 	    json_sprintf("%" PRId64, retry ? request->free : 0), "sample", order->sample);
-	add_preview_token(call, order, answer);
+	preview.at_us = request->at_us;
+	preview.count = request->addressed;
+	preview_note_snapshot(&preview, request->snapshot);
+	api_preview_add(call, &preview, answer);
 	api_answer(call, 200, answer);
 }
 
@@ -314,22 +298,12 @@ static bool note_parked_order(struct pg *pg, void *context, struct err *err)
 static bool check_preview(struct api_call *call, struct parked_order *order)
 {
 	struct preview preview = preview_of(order);
-	unsigned char key[PREVIEW_KEY];
-	struct refusal refusal;
 
 	order->shown = -1;
 	if (!order->token && order->parked.id_count > 0)
 		return true;
-	if (!order->token)
-		return refuse_parked_order(call,
-		    "a filter needs the token of a preview: post it to /v1/parked/preview first");
-
-	api_preview_key(call->api, key);
-	if (!preview_token_check(key, json_string_value(order->token), &preview,
-		clock_wall_us() / 1000000, &refusal)) {
-		api_refuse(call, 409, refusal.code, "%s", refusal.text);
+	if (!api_preview_check(call, order->token, "/v1/parked/preview", &preview))
 		return false;
-	}
 	order->shown = preview.count;
 	order->at_us = preview.at_us;
 	order->seen = preview.seen[0] ? xstrdup(preview.seen) : NULL;

@@ -88,8 +88,7 @@ static void add_publishers(
 	}
 }
 
-/* error NULL: it answered. */
-static json_t *postgres_json(const struct status_postgres *database, const char *error)
+json_t *api_postgres_json(const struct status_postgres *database, const char *error)
 {
 	return json_pack("{s:s, s:s?, s:o}", "name", database->section->name, "error", error,
 	    "unknown", status_lines_json(text_string(&database->unknown)));
@@ -131,7 +130,7 @@ static void run_publishers(struct api_call *call, struct api_worker *worker)
 		else
 			api_log_database_error(call, &err);
 		json_array_append_new(databases,
-		    postgres_json(&database,
+		    api_postgres_json(&database,
 			done ? NULL : "the database does not answer; the relay's log says why"));
 	}
 

@@ -7,12 +7,11 @@
 #include <string.h>
 #include "api_arguments.h"
 #include "api_look.h"
+#include "api_preview.h"
 #include "api_worker.h"
 #include "cleanup.h"
 #include "clock.h"
 #include "logging.h"
-#include "moment.h"
-#include "preview_token.h"
 #include "replay_checks.h"
 #include "replay_row.h"
 #include "term.h"
@@ -147,7 +146,9 @@ static bool count_replay(struct pg *pg, void *context, struct err *err)
 static bool plan_replay(struct api_call *call, struct api_worker *worker)
 {
 	struct replay_order *order = call->work;
-	struct topic_metadata *metadata = api_topic_metadata(call->api, order->publisher->kafka);
+	struct topic_metadata *metadata =
+	    api_parts_of(call->api)
+		->topic_metadata[order->publisher->kafka - api_config(call->api)->kafka];
 	struct err err;
 
 	if (!api_worker_query(worker, order->publisher->postgres, count_replay, order, &err)) {
@@ -179,31 +180,28 @@ static json_t *planned_topics_json(const struct replay_order *order)
 	return topics;
 }
 
+static struct preview preview_of_replay(const struct replay_order *order)
+{
+	return (struct preview){
+	    .verb = "replay", .publisher = order->publisher->name, .selection = order->selection};
+}
+
 static void run_replay_preview(struct api_call *call, struct api_worker *worker)
 {
 	struct replay_order *order = call->work;
-	struct preview preview = {.verb = "replay"};
-	unsigned char key[PREVIEW_KEY];
-	char token[PREVIEW_TOKEN_SIZE], expires[MOMENT_SIZE];
+	struct preview preview = preview_of_replay(order);
+	json_t *answer;
 
 	if (!plan_replay(call, worker))
 		return;
-	preview.publisher = order->publisher->name;
-	preview.selection = order->selection;
-	preview.until_s = clock_wall_us() / 1000000 + PREVIEW_VALID_S;
 	preview.at_us = clock_wall_us();
 	preview.count = order->replay.total;
-	api_preview_key(call->api, key);
-	preview_token_write(key, &preview, token);
-	moment_format(preview.until_s * 1000000, expires);
-
-	api_answer(call, 200,
-	    json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:s, s:s}", "publisher",
-		order->publisher->name, "source", "database", "count",
-		json_sprintf("%" PRId64, order->replay.total), "from_id",
-		json_sprintf("%" PRId64, order->plan.low_id), "to_id",
-		json_sprintf("%" PRId64, order->replay.upto_id), "topics",
-		planned_topics_json(order), "token", token, "expires_at", expires));
+	answer = json_pack("{s:s, s:s, s:o, s:o, s:o, s:o}", "publisher", order->publisher->name,
+	    "source", "database", "count", json_sprintf("%" PRId64, order->replay.total), "from_id",
+	    json_sprintf("%" PRId64, order->plan.low_id), "to_id",
+	    json_sprintf("%" PRId64, order->replay.upto_id), "topics", planned_topics_json(order));
+	api_preview_add(call, &preview, answer);
+	api_answer(call, 200, answer);
 }
 
 void api_replay_preview_begin(struct api_call *call)
@@ -225,44 +223,21 @@ static bool note_replay(struct pg *pg, void *context, struct err *err)
 	    json_string_value(order->reason), call->caller->token.name, err);
 }
 
-/* False: the token is wrong, and the call was refused. */
-static bool check_replay_token(
-    struct api_call *call, struct replay_order *order, int64_t *ret_shown)
-{
-	struct preview preview = {
-	    .verb = "replay", .publisher = order->publisher->name, .selection = order->selection};
-	unsigned char key[PREVIEW_KEY];
-	struct refusal refusal;
-
-	if (!order->token) {
-		api_refuse(call, 400, "bad_value",
-		    "a replay needs the token of a preview: post it to /v1/replays/preview first");
-		return false;
-	}
-	api_preview_key(call->api, key);
-	if (!preview_token_check(key, json_string_value(order->token), &preview,
-		clock_wall_us() / 1000000, &refusal)) {
-		api_refuse(call, 409, refusal.code, "%s", refusal.text);
-		return false;
-	}
-	*ret_shown = preview.count;
-	return true;
-}
-
 static void run_new_replay(struct api_call *call, struct api_worker *worker)
 {
 	struct replay_order *order = call->work;
 	owned_text char *job = NULL;
-	int64_t shown;
+	struct preview shown = preview_of_replay(order);
 	struct err err;
 
-	if (!check_replay_token(call, order, &shown) || !plan_replay(call, worker))
+	if (!api_preview_check(call, order->token, "/v1/replays/preview", &shown) ||
+	    !plan_replay(call, worker))
 		return;
-	if (order->replay.total > shown)
+	if (order->replay.total > shown.count)
 		return api_refuse(call, 409, "changed",
 		    "%" PRId64 " rows match now, and the preview showed %" PRId64
 		    ": make a new preview",
-		    order->replay.total, shown);
+		    order->replay.total, shown.count);
 	if (!api_worker_change(worker, order->publisher->postgres, note_replay, call, &err))
 		return api_refuse_database(call, &err);
 

@@ -122,7 +122,7 @@ static void run_scheduled_page(struct api_call *call, struct api_worker *worker)
 /* --- the call -------------------------------------------------------------------------------- */
 
 /* "US.ID", as `next` has it: us since 1970, of the years that moment_format_exact can write. */
-static bool read_place(
+static bool read_scheduled_place(
     struct api_call *call, const char *value, int64_t *ret_us, struct scheduled_page *page)
 {
 	const char *dot = strchr(value, '.');
@@ -157,7 +157,7 @@ static bool read_bounds(struct api_call *call, struct scheduled_page *page)
 	text_copy(page->to_at, MOMENT_SIZE, "infinity");
 	if ((from && !read_time(call, "from", from, &from_us)) ||
 	    (to && !read_time(call, "to", to, &to_us)) ||
-	    (after && !read_place(call, after, &after_us, page)))
+	    (after && !read_scheduled_place(call, after, &after_us, page)))
 		return false;
 
 	if (to)

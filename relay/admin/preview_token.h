@@ -4,19 +4,21 @@
  * selection the preview counted, and when. "UNTIL.AT.COUNT.SEEN.HMAC". Nothing is kept in memory.
  * Internal to relay/admin.
  */
-#include "config.h"
+#include "signing.h"
 
 enum {
-	PREVIEW_KEY = 32,
+	PREVIEW_KEY = SIGNING_KEY,
 	PREVIEW_SEEN = 4096, /* with the NUL */
 	PREVIEW_TOKEN_SIZE = 160 + PREVIEW_SEEN,
 	PREVIEW_VALID_S = 600,
 };
 
 struct preview {
-	const char *verb, *publisher, *selection; /* selection: JSON with sorted members */
-	int64_t until_s; /* the token is valid before this time, in s since 1970 */
-	int64_t at_us;   /* when the rows were counted, by the database's clock */
+	const char *verb;
+	const char *publisher; /* or another owner of the rows, such as a database */
+	const char *selection; /* JSON with sorted members */
+	int64_t until_s;       /* the token is valid before this time, in s since 1970 */
+	int64_t at_us;         /* when the rows were counted, by the database's clock */
 	int64_t count;
 	char seen[PREVIEW_SEEN]; /* the snapshot in which they were counted; "": none */
 };
@@ -25,10 +27,7 @@ struct preview {
  */
 void preview_note_snapshot(struct preview *preview, const char *snapshot);
 
-/*
- * The key is a digest of all tokens of the configuration in any order: every process that serves
- * the interface has them, and nobody else has them all.
- */
+/* A digest of all tokens of the configuration. */
 void preview_key(const struct config *config, unsigned char ret_key[PREVIEW_KEY]);
 
 void preview_token_write(const unsigned char key[PREVIEW_KEY], const struct preview *preview,

@@ -485,10 +485,16 @@ static bool start_admin(struct daemon *daemon, struct err *err)
 
 static bool start_api(struct daemon *daemon, struct err *err)
 {
+	const struct api_parts parts = {.config = daemon->config,
+	    .process = daemon->owner,
+	    .topic_metadata = daemon->topic_metadata,
+	    .delivers = daemon->delivers ? delivers_sections(daemon->delivers) : NULL,
+	    .ready = is_daemon_ready,
+	    .context = daemon};
+
 	if (daemon->config->api.listen[0] == '\0')
 		return true;
-	daemon->api = api_start(&daemon->api_listener, daemon->config, daemon->topic_metadata,
-	    daemon->delivers ? delivers_sections(daemon->delivers) : NULL, err);
+	daemon->api = api_start(&daemon->api_listener, &parts, err);
 	if (daemon->api)
 		log_info("api_listens", {"address", LOG_TEXT(api_address(daemon->api))});
 	return daemon->api != NULL;

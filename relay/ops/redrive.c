@@ -1,6 +1,6 @@
 /*
  * Sends dead letters of a [deliver] section back to their topics, each once. redrive_find reads and
- * counts, redrive_send sends and stores offsets.
+ * counts, redrive_send sends and stores offsets. redrive_page only shows them.
  */
 #include "redrive.h"
 
@@ -18,7 +18,7 @@
 #include "rule_key.h"
 #include "text.h"
 
-enum { WAIT_MS = 500, UNDER_WAY = 1000, STEP_MS = 100, GIVE_UP_MS = 60000 };
+enum { WAIT_MS = 500, UNDER_WAY = 1000, STEP_MS = 100, GIVE_UP_MS = 60000, LIMITED_MS = 5000 };
 
 DEFINE_OWNED(struct consumer, consumer_destroy)
 DEFINE_OWNED(struct item, item_destroy)
@@ -26,6 +26,7 @@ DEFINE_OWNED(struct item, item_destroy)
 struct part {
 	struct offsets offsets; /* finished: dead letters that went back */
 	int64_t upto;           /* behind the last one that redrive_find has found */
+	int64_t low, high;      /* offsets of the topic at redrive_open */
 };
 
 struct redrive {
@@ -37,10 +38,19 @@ struct redrive {
 	struct part *parts; /* by partition; those that are added later wait for the next call */
 	int part_count;
 
+	struct redrive_limits limits;
+	int64_t until_ms; /* INT64_MAX: no limit */
+
 	bool sends;    /* this pass */
 	int64_t limit; /* of this pass */
 	void (*see)(void *context, const struct redrive_found *found);
 	void *context;
+
+	/* of redrive_page */
+	bool (*show)(void *context, const struct redrive_found *found);
+	struct redrive_place next; /* behind the last record that it has read */
+	bool shown_all;            /* show returned false */
+
 	struct redrive_figures figures;
 	struct err err;
 	bool failed;
@@ -100,10 +110,31 @@ static bool has_wanted_id(const struct redrive *redrive, const struct consumer_r
 	return !wanted || text_equal(id, wanted) || has_header(record, "outbox-id", wanted);
 }
 
+int redrive_compare_places(const void *a, const void *b)
+{
+	const struct redrive_place *one = a, *other = b;
+
+	if (one->partition != other->partition)
+		return one->partition < other->partition ? -1 : 1;
+	return one->offset < other->offset ? -1 : one->offset > other->offset;
+}
+
+static bool is_place_wanted(const struct redrive *redrive, const struct consumer_record *record)
+{
+	const struct redrive_filter *filter = &redrive->filter;
+	const struct redrive_place place = {record->partition, record->offset};
+
+	return !filter->places || bsearch(&place, filter->places, (size_t)filter->place_count,
+				      sizeof place, redrive_compare_places);
+}
+
 static bool is_redrive_wanted(const struct redrive *redrive, const struct consumer_record *record)
 {
 	const char *key = redrive->filter.key;
 	const char *reason = redrive->filter.reason;
+	if (!is_place_wanted(redrive, record))
+		return false;
+
 	owned_text char *why = header_of(record, "outbox-reason");
 	int64_t at_us = record->timestamp_ms * 1000;
 
@@ -118,7 +149,9 @@ static bool is_redrive_wanted(const struct redrive *redrive, const struct consum
 	       has_wanted_id(redrive, record);
 }
 
-static void report_dead_letter(struct redrive *redrive, const struct consumer_record *record)
+/* Calls see, or show of redrive_page. False: show wants no more. */
+static bool report_dead_letter(
+    struct redrive *redrive, const struct consumer_record *record, bool gone)
 {
 	owned_text char *id = event_id(redrive, record);
 	owned_text char *topic = header_of(record, "outbox-origin-topic");
@@ -129,8 +162,14 @@ static void report_dead_letter(struct redrive *redrive, const struct consumer_re
 	    .topic = topic,
 	    .id = id,
 	    .attempts = attempts,
-	    .reason = reason};
+	    .reason = reason,
+	    .gone = gone,
+	    .record = record};
+
+	if (redrive->show)
+		return redrive->show(redrive->context, &found);
 	redrive->see(redrive->context, &found);
+	return true;
 }
 
 /* --- sending -------------------------------------------------------------------------------- */
@@ -170,7 +209,8 @@ static void take_acknowledged(struct redrive *redrive)
 static bool send_until_few(struct redrive *redrive, size_t most)
 {
 	struct err err;
-	int64_t until = clock_ms() + GIVE_UP_MS;
+	int64_t silence = redrive->until_ms == INT64_MAX ? GIVE_UP_MS : LIMITED_MS;
+	int64_t until = clock_ms() + silence;
 	size_t before = redelivery_count(redrive->redelivery);
 
 	while (redelivery_count(redrive->redelivery) > most) {
@@ -181,7 +221,7 @@ static bool send_until_few(struct redrive *redrive, size_t most)
 		/* the limit is for silence: a long list may take longer, as long as some are
 		 * acknowledged */
 		if (now < before)
-			until = clock_ms() + GIVE_UP_MS;
+			until = clock_ms() + silence;
 		else if (clock_ms() > until) {
 			/* nothing is in flight now, so that no later wait takes as long again */
 			redelivery_drop(redrive->redelivery);
@@ -238,6 +278,14 @@ static bool check_redrive(
 	return true;
 }
 
+static bool is_behind_end(const struct redrive *redrive, const struct consumer_record *record)
+{
+	const struct redrive_limits *limits = &redrive->limits;
+
+	return limits->ends && (record->partition >= limits->end_count ||
+				   record->offset >= limits->ends[record->partition]);
+}
+
 static bool see_dead_letter(void *context, const struct consumer_record *record)
 {
 	struct redrive *redrive = context;
@@ -246,7 +294,7 @@ static bool see_dead_letter(void *context, const struct consumer_record *record)
 		return false;
 
 	/* the partition was added after the offsets were read: nothing is known about it */
-	if (record->partition >= redrive->part_count)
+	if (record->partition >= redrive->part_count || is_behind_end(redrive, record))
 		return true;
 
 	struct part *part = &redrive->parts[record->partition];
@@ -273,8 +321,7 @@ static bool see_dead_letter(void *context, const struct consumer_record *record)
 		return false;
 
 	part->upto = record->offset + 1;
-	report_dead_letter(redrive, record);
-	return true;
+	return report_dead_letter(redrive, record, false);
 }
 
 static bool read_dead_letters(struct redrive *redrive, bool sends, struct err *err)
@@ -287,10 +334,12 @@ static bool read_dead_letters(struct redrive *redrive, bool sends, struct err *e
 
 	redrive->sends = sends;
 	redrive->figures.matching = redrive->figures.gone_before = 0;
-	while (
-	    consumer && !at_end && !redrive->failed && redrive->figures.matching < redrive->limit)
+	while (consumer && !at_end && !redrive->failed &&
+	       redrive->figures.matching < redrive->limit && clock_ms() < redrive->until_ms)
 		if (!consumer_read(consumer, WAIT_MS, see_dead_letter, redrive, &at_end, err))
 			fail_redrive(redrive, err);
+	if (!sends)
+		redrive->figures.late = !at_end && clock_ms() >= redrive->until_ms;
 
 	/* a dead letter that is acknowledged later is not noted, and would go back once more */
 	send_until_few(redrive, 0);
@@ -336,9 +385,12 @@ static bool read_parts(struct redrive *redrive, struct err *err)
 	while (consumer_partition_at(consumer, redrive->part_count, &at))
 		redrive->part_count++;
 	redrive->parts = xcalloc((size_t)redrive->part_count + 1, sizeof *redrive->parts);
-	for (int i = 0; consumer_partition_at(consumer, i, &at); i++)
+	for (int i = 0; consumer_partition_at(consumer, i, &at); i++) {
+		redrive->parts[i].low = at.low;
+		redrive->parts[i].high = at.high;
 		if (!read_part(redrive, &at, err))
 			return false;
+	}
 	return true;
 }
 
@@ -359,6 +411,81 @@ static bool note_parts(struct redrive *redrive, void (*unnoted)(void *context, i
 			return err_prefix(err, "what went back is not noted");
 	}
 	return true;
+}
+
+/* --- showing -------------------------------------------------------------------------------- */
+
+static bool show_record(void *context, const struct consumer_record *record)
+{
+	struct redrive *redrive = context;
+	const struct redrive_place place = {record->partition, record->offset};
+	bool gone = record->partition < redrive->part_count &&
+		    offsets_is_finished(&redrive->parts[record->partition].offsets, record->offset);
+
+	/* the reader also reads other partitions, from their ends on */
+	if (place.partition != redrive->next.partition || place.offset < redrive->next.offset)
+		return true;
+	redrive->shown_all =
+	    is_redrive_wanted(redrive, record) && !report_dead_letter(redrive, record, gone);
+	if (!redrive->shown_all)
+		redrive->next.offset = place.offset + 1;
+	return !redrive->shown_all && clock_ms() < redrive->until_ms;
+}
+
+/* Reads one partition from redrive->next on. */
+static bool show_partition(struct redrive *redrive, struct err *err)
+{
+	const char *topics[] = {redrive->section->dead_letter_topic, NULL};
+	int64_t *offsets = xcalloc((size_t)redrive->part_count, sizeof *offsets);
+	struct consumer_range range = {INT64_MIN, INT64_MAX, offsets, redrive->part_count};
+	struct redrive_place begin = redrive->next;
+	bool at_end = false, good = true;
+
+	for (int i = 0; i < redrive->part_count; i++)
+		offsets[i] = i == begin.partition ? begin.offset : INT64_MAX;
+	OWNED(owned_consumer_destroy)
+	struct consumer *consumer =
+	    consumer_create_range(redrive->section->kafka, topics, "read_committed", &range, err);
+	while (consumer && good && !at_end && !redrive->shown_all && clock_ms() < redrive->until_ms)
+		good = consumer_read(consumer, WAIT_MS, show_record, redrive, &at_end, err);
+	free(offsets);
+	if (!consumer || !good)
+		return false;
+
+	if (at_end && !redrive->shown_all)
+		redrive->next = (struct redrive_place){begin.partition + 1, 0};
+	return true;
+}
+
+bool redrive_page(struct redrive *redrive, struct redrive_place from,
+    bool (*see)(void *context, const struct redrive_found *found), void *context,
+    struct redrive_place *ret_next, struct err *err)
+{
+	struct redrive_place *next = &redrive->next;
+
+	redrive->show = see;
+	redrive->context = context;
+	redrive->shown_all = false;
+	*next = from;
+	while (next->partition < redrive->part_count && !redrive->shown_all &&
+	       clock_ms() < redrive->until_ms) {
+		const struct part *part = &redrive->parts[next->partition];
+
+		if (part->low >= part->high || next->offset >= part->high)
+			*next = (struct redrive_place){next->partition + 1, 0};
+		else if (!show_partition(redrive, err))
+			return false;
+	}
+	redrive->show = NULL;
+
+	if (next->partition >= redrive->part_count)
+		next->partition = -1;
+	*ret_next = *next;
+	/* a page without progress would be asked for again and again */
+	return redrive->shown_all || next->partition != from.partition ||
+	       next->offset != from.offset ||
+	       err_set(err, ERR_RETRY, "no broker sends the records of topic %s",
+		   redrive->section->dead_letter_topic);
 }
 
 /* --- life ----------------------------------------------------------------------------------- */
@@ -386,8 +513,11 @@ struct redrive *redrive_open(
 {
 	owned_text char *group = xformat("%s.redriven", section->group);
 	struct redrive *redrive = xcalloc(1, sizeof *redrive);
+
 	redrive->section = section;
 	redrive->filter = *filter;
+	redrive->until_ms = INT64_MAX;
+	redrive->limits.most = INT64_MAX;
 	redrive->id_key = rule_key_parse(section->id, err);
 	redrive->committed = redrive->id_key ? committed_open(section->kafka, group, err) : NULL;
 	redrive->redelivery = redelivery_create(section->kafka, section->group);
@@ -423,11 +553,28 @@ bool redrive_send(struct redrive *redrive, void (*unnoted)(void *context, int pa
     void *context, struct err *err)
 {
 	struct err noting;
-	redrive->limit = INT64_MAX; /* the passes read partitions by turns, each in its own order */
+	/* not that of the filter: the passes read partitions by turns, each in its own order */
+	redrive->limit = redrive->limits.most;
 	bool well = read_dead_letters(redrive, true, err);
 	/* acknowledged dead letters are noted after an error too: the next call skips them */
 	bool noted = note_parts(redrive, unnoted, context, well ? err : &noting);
 	return well && noted;
+}
+
+void redrive_limit(struct redrive *redrive, const struct redrive_limits *limits)
+{
+	redrive->limits = *limits;
+	redrive->until_ms = clock_ms() + limits->ms;
+}
+
+int64_t redrive_end(const struct redrive *redrive, int partition)
+{
+	return redrive->parts[partition].upto;
+}
+
+int redrive_partitions(const struct redrive *redrive)
+{
+	return redrive->part_count;
 }
 
 struct redrive_figures redrive_figures(const struct redrive *redrive)

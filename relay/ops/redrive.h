@@ -10,9 +10,20 @@
  */
 #include "config.h"
 
+struct consumer_record;
+
+/* Place of a record in the dead-letter topic. */
+struct redrive_place {
+	int32_t partition;
+	int64_t offset;
+};
+
+/* For qsort, by partition and offset. */
+int redrive_compare_places(const void *a, const void *b);
+
 /*
- * All conditions must hold; a text that is NULL restricts nothing. The texts must outlive the
- * redrive.
+ * All conditions must hold; a text that is NULL restricts nothing. The texts and places must
+ * outlive the redrive.
  */
 struct redrive_filter {
 	const char *id;         /* the id of the message for the application, or its outbox-id */
@@ -21,6 +32,8 @@ struct redrive_filter {
 	const char *reason;     /* a part of the dead letter's reason */
 	int64_t from_us, to_us; /* of the record's timestamp; the second end is no part of it */
 	int64_t limit;          /* at most so many */
+	const struct redrive_place *places; /* these only, in their order; NULL: all */
+	int place_count;
 };
 
 /* A dead letter that matches. Its texts come from others, and are valid during the call. */
@@ -28,6 +41,8 @@ struct redrive_found {
 	int32_t partition;
 	int64_t offset;
 	const char *topic, *id, *attempts, *reason; /* NULL: it has none; id is never NULL */
+	bool gone;                                  /* it went back before */
+	const struct consumer_record *record;
 };
 
 /* The section of this name; NULL: there is none, or it has no dead letters. */
@@ -51,6 +66,30 @@ bool redrive_find(struct redrive *redrive,
     struct err *err) MUST_CHECK;
 
 /*
+ * Limits what is called next: redrive_find ends after ms milliseconds, or leaves out what comes
+ * behind the places; redrive_send ends after the same time, or sends at most so many.
+ */
+struct redrive_limits {
+	int64_t ms;
+	int64_t most;
+	const int64_t *ends; /* by partition: only offsets before; NULL: all */
+	int end_count;       /* of other partitions nothing */
+};
+void redrive_limit(struct redrive *redrive, const struct redrive_limits *limits);
+/* The offset behind the last dead letter of the partition that redrive_find found; 0: none. */
+int64_t redrive_end(const struct redrive *redrive, int partition);
+int redrive_partitions(const struct redrive *redrive);
+
+/*
+ * Calls see with each dead letter that matches, also with those that went back before, by partition
+ * and offset from `from` on, until see returns false or the time is over. *ret_next: the first
+ * place that was not seen; partition -1: every record was. Fails if no record came in time. Blocks.
+ */
+bool redrive_page(struct redrive *redrive, struct redrive_place from,
+    bool (*see)(void *context, const struct redrive_found *found), void *context,
+    struct redrive_place *ret_next, struct err *err) MUST_CHECK;
+
+/*
  * Sends back what redrive_find found, and notes it. Calls unnoted with each partition where too
  * many single dead letters went back to note all of them. Blocks; after 60 s without an
  * acknowledgement ERR_RETRY.
@@ -62,5 +101,6 @@ struct redrive_figures {
 	int64_t matching;    /* did not go back before */
 	int64_t gone_before; /* match, and went back before */
 	int64_t sent;        /* acknowledged */
+	bool late;           /* redrive_find ended before the end of the topic */
 };
 struct redrive_figures redrive_figures(const struct redrive *redrive);

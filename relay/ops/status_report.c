@@ -320,7 +320,7 @@ struct part {
 	bool reads_messages; /* a lock of that table keeps all such parts from being read */
 };
 
-/* Those of publishers come first. */
+/* Those of publishers come first, then that of the look-back. */
 static const struct part parts[] = {
     {read_shards, sql_status_begin, false},
     {find_carried, sql_status_begin, true},
@@ -333,7 +333,7 @@ static const struct part parts[] = {
     {read_message_ids, sql_status_begin, true},
     {read_waits, sql_status_begin, false},
 };
-enum { PARTS = sizeof parts / sizeof *parts, PUBLISHER_PARTS = 5 };
+enum { PARTS = sizeof parts / sizeof *parts, PUBLISHER_PARTS = 5, OVERVIEW_PARTS };
 
 static bool read_report_part(
     struct pg *pg, struct status_postgres *database, const struct part *part, struct err *err)
@@ -401,12 +401,22 @@ static void explain_unknown(struct status_postgres *database)
 	}
 }
 
-bool status_publishers_take(struct pg *pg, struct status_postgres *database, struct err *err)
+static bool take_parts(struct pg *pg, struct status_postgres *database, int count, struct err *err)
 {
-	if (!read_report_parts(pg, database, PUBLISHER_PARTS, err))
+	if (!read_report_parts(pg, database, count, err))
 		return false;
 	explain_unknown(database);
 	return true;
+}
+
+bool status_publishers_take(struct pg *pg, struct status_postgres *database, struct err *err)
+{
+	return take_parts(pg, database, PUBLISHER_PARTS, err);
+}
+
+bool status_overview_take(struct pg *pg, struct status_postgres *database, struct err *err)
+{
+	return take_parts(pg, database, OVERVIEW_PARTS, err);
 }
 
 static void report_database(
@@ -419,8 +429,7 @@ static void report_database(
 	for (int i = 0; i < PARTITION_TABLES; i++)
 		database->default_rows[i] = -1;
 	database->place = xstrdup(pg ? pg_place(pg) : "");
-	if (pg && read_report_parts(pg, database, PARTS, &err)) {
-		explain_unknown(database);
+	if (pg && take_parts(pg, database, PARTS, &err)) {
 		database->error = xstrdup("");
 	} else {
 		database->error = xstrdup(err.message);

@@ -108,4 +108,7 @@ void status_report_finish(struct status_report *report);
  */
 bool status_publishers_take(
     struct pg *pg, struct status_postgres *database, struct err *err) MUST_CHECK;
+/* The same, and the look-back. */
+bool status_overview_take(
+    struct pg *pg, struct status_postgres *database, struct err *err) MUST_CHECK;
 void status_postgres_finish(struct status_postgres *database);

@@ -225,6 +225,8 @@ create table outbox.skipped (
 
 create index on outbox.skipped (publisher);
 create index on outbox.skipped (last_id);
+-- Was this message skipped? Requests overlap, so that neither end of a batch tells.
+create index on outbox.skipped using gin (ids);
 
 comment on table outbox.skipped is 'Ids of the messages that operators had skipped, so that `outbox-relay verify` '
 	'does not report them as lost.';

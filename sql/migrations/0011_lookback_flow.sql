@@ -784,8 +784,8 @@ $$;
 -- The operator -----------------------------------------------------------------------------------
 
 -- Is a row among those that an operator chose? {"type", "state": overdue or parked, "service",
--- "error": a part of it, "from", "to": range of prepared_at, without the end, "section"}; a missing
--- member restricts nothing.
+-- "error": a part of it, "from", "to": range of prepared_at, without the end, "section", "until": rows that have
+-- not been added or parked since this time}; a missing member restricts nothing.
 create function outbox.lookback_is(o outbox.lookback_overdue, chosen jsonb) returns boolean
 language sql stable as $$
 	select (chosen operator(pg_catalog.->>) 'section' is null
@@ -802,23 +802,28 @@ language sql stable as $$
 			or o.prepared_at operator(pg_catalog.>=) (chosen operator(pg_catalog.->>) 'from')::pg_catalog.timestamptz)
 		and (chosen operator(pg_catalog.->>) 'to' is null
 			or o.prepared_at operator(pg_catalog.<) (chosen operator(pg_catalog.->>) 'to')::pg_catalog.timestamptz)
+		and (chosen operator(pg_catalog.->>) 'until' is null
+			or (o.overdue_at operator(pg_catalog.<=) (chosen operator(pg_catalog.->>) 'until')::pg_catalog.timestamptz
+				and (o.state operator(pg_catalog.<>) 'parked' or o.last_at is null
+					or o.last_at operator(pg_catalog.<=) (chosen operator(pg_catalog.->>) 'until')::pg_catalog.timestamptz)))
 $$;
 comment on function outbox.lookback_is(outbox.lookback_overdue, jsonb) is 'Returns whether an overdue prepare '
 	'matches a filter. Members of the filter: type, state, service, error (a part of it), from and to (prepared_at, '
-	'without the end), section. A missing member matches everything.';
+	'without the end), section, until (not added or parked since then). A missing member matches everything.';
 
 -- Carries out an operator's request: 'commit', 'rollback', or 'retry', which asks the business again.
 -- `chosen` selects rows of outbox.lookback_overdue as lookback_is does; with "ids": [[type, id], ...], it
 -- selects any undecided prepares. If `whole`, it handles all of the ids or none. It does nothing if there
--- is no row (refused = 'OR002') or one was decided meanwhile ('OR005'); with ids it then records which
--- ones were decided differently. new_caller: as in outbox.audit.
+-- is no row (refused = 'OR002'), one was decided meanwhile ('OR005'), or more than `most` rows match ('OR009'); with
+-- ids it then records which ones were decided differently. new_caller: as in outbox.audit.
 create function outbox.lookback_operate(verb text, chosen jsonb, new_reason text, whole boolean,
-	new_caller text default null, out audit_id bigint, out done bigint, out done_of jsonb, out refused text, out duplicates bigint)
+	new_caller text default null, most bigint default null, out audit_id bigint, out done bigint, out done_of jsonb,
+	out refused text, out duplicates bigint)
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 begin
 	select o.* into audit_id, done, done_of, duplicates from outbox.lookback_carry_out(verb, chosen, new_reason, whole,
-		new_caller) o;
-exception when sqlstate 'OR002' or sqlstate 'OR005' then
+		new_caller, most) o;
+exception when sqlstate 'OR002' or sqlstate 'OR005' or sqlstate 'OR009' then
 	done := 0;
 	refused := sqlstate;
 	insert into outbox.lookback_conflict (section, biz_type, biz_id, prepared_at, kept, refused, source, who)
@@ -838,7 +843,7 @@ $$;
 -- of them were committed and wrote no message. Fails with OR007 if an open transaction has the unique key of one of
 -- them, and with OR008 if they have more unique keys than a transaction takes.
 create function outbox.lookback_carry_out(verb text, chosen jsonb, new_reason text, whole boolean,
-	new_caller text, out audit_id bigint, out done bigint, out done_of jsonb, out duplicates bigint)
+	new_caller text, most bigint, out audit_id bigint, out done bigint, out done_of jsonb, out duplicates bigint)
 language plpgsql volatile set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare
 	part record;
@@ -880,6 +885,9 @@ begin
 		) u group by u.section order by u.section
 	loop
 		found_rows := found_rows + cardinality(part.ids);
+		if found_rows > most then
+			raise exception 'more than % match', most using errcode = 'OR009';
+		end if;
 		if verb = 'retry' then
 			update outbox.lookback_overdue o set state = 'overdue', claim = null, attempts = 0,
 				pendings = 0, next_check = clock_timestamp(),

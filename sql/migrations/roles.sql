@@ -120,4 +120,8 @@ grant execute on function outbox.partitioned(), outbox.partitions(text), outbox.
 	outbox.parked_is(bigint, text, bytea, text, timestamptz, text, jsonb),
 	outbox.parked_may(text, text), outbox.parked_candidates(text, jsonb, bigint, bigint),
 	outbox.parked_request_of(text, int, bigint, text, bytea, text, timestamptz, text, xid8),
-	outbox.lookback_is(outbox.lookback_overdue, jsonb), outbox.message_ids() to outbox_reader;
+	outbox.lookback_is(outbox.lookback_overdue, jsonb), outbox.message_ids(),
+	outbox.message_id_at(timestamptz), outbox.bucket_of(text, bytea),
+	outbox.message_scan(uuid, text, bytea, timestamptz, timestamptz, bigint, int, int),
+	outbox.message_windows(text, int, xid8, bigint), outbox.message_acknowledged(text, int, bigint, bigint),
+	outbox.replay_has(outbox.replay, bigint, timestamptz, uuid, text, bytea, xid8, smallint) to outbox_reader;

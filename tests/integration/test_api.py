@@ -207,7 +207,7 @@ def test_a_role_may_do_what_is_its_own(refusing_api, verb, allowed):
 
 
 def test_what_is_no_path_no_method_or_no_json_is_told_so(refusing_api):
-    for path in ("/", "/v1/lookback/", "/v1/lookback/orders", "/v1/lookback/orders/",
+    for path in ("/v1", "/v1/lookback/", "/v1/lookback/orders", "/v1/lookback/orders/",
                  "/v1/lookback//1", "/v2/lookback/orders/1", "/metrics"):
         answer = refusing_api.request("GET", path)
         assert (answer.status, answer.code) == (404, "not_found"), path
@@ -519,12 +519,15 @@ def test_an_operator_decides_one_by_one_or_all_that_match_with_a_reason(api, dat
     answer = operate("commit", ids=[["orders", "0"], ["orders", "1"]])
     assert answer["done"] == 2 and answer["sections"] == {"orders": 2}
     assert operate("rollback", ids=[["orders", "2"]])["done"] == 1
-    assert operate("retry", filter={"state": "parked", "type": "orders"})["done"] == 3
+    parked = {"state": "parked", "type": "orders"}
+    token = operator.post("preview", {"verb": "retry", "filter": parked}).json["token"]
+    assert operate("retry", filter=parked, token=token)["done"] == 3
     # what is asked anew is decided by nobody yet
     api.relay.wait_for(lambda: api.relay.metric("relay_lookback_decisions_total", section="orders", source="operator") == 3,
                        what="the metric")
     assert code_of(operate("commit", status=404, ids=[["orders", "0"]])) == "not_found"
-    assert code_of(operate("commit", status=404, filter={"state": "parked"})) == "not_found"
+    token = operator.post("preview", {"verb": "commit", "filter": parked}).json["token"]
+    assert code_of(operate("commit", status=404, filter=parked, token=token)) == "not_found"
 
     decision_of = operator.get("/orders/0").json["prepares"][0]["decision"]
     assert decision_of["reason"] == "told by the shop" and decision_of["by"].startswith("alice via ")
@@ -545,7 +548,8 @@ def test_an_operator_decides_one_by_one_or_all_that_match_with_a_reason(api, dat
     ({"verb": "commit", "reason": "r", "ids": [["orders"]]}, "bad_value"),
     ({"verb": "commit", "reason": "r", "filter": {}}, "bad_value"),
     ({"verb": "commit", "reason": "r", "filter": {"colour": "red"}}, "bad_value"),
-    ({"verb": "commit", "reason": "r", "filter": {"from": "yesterdays"}}, "bad_value"),
+    ({"verb": "commit", "reason": "r", "filter": {"state": "parked"}}, "bad_value"),
+    ({"verb": "commit", "reason": "r", "ids": [["orders", "1"]], "token": "1.2.3.4"}, "bad_value"),
     ({"verb": "commit", "reason": "r", "ids": [["orders", "1"]], "shoes": 1}, "unknown_field"),
     ({"verb": "commit", "reason": "r", "ids": [["orders", "1"]], "whole": "yes"}, "wrong_type"),
     ({"verb": 1}, "wrong_type"),

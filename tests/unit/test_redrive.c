@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
@@ -53,6 +54,14 @@ struct consumer *consumer_create(const struct kafka_settings *kafka, const char 
 {
 	(void)kafka, (void)topics, (void)isolation, (void)err;
 	return (struct consumer *)&world;
+}
+
+struct consumer *consumer_create_range(const struct kafka_settings *kafka,
+    const char *const *topics, const char *isolation, const struct consumer_range *range,
+    struct err *err)
+{
+	(void)range;
+	return consumer_create(kafka, topics, isolation, err);
 }
 
 void consumer_destroy(struct consumer *consumer)
@@ -231,20 +240,26 @@ static void refuse_unnoted(void *context, int partition)
 	fail_msg("each dead letter can be noted");
 }
 
+static char *topics[] = {"orders"};
+static const struct config_deliver section = {.name = "billing",
+    .topics = {.items = topics, .count = 1},
+    .group = "group",
+    .id = "header:outbox-id",
+    .dead_letter_topic = "dead"};
+static const struct redrive_filter all = {
+    .from_us = INT64_MIN, .to_us = INT64_MAX, .limit = INT64_MAX};
+
 /* One call of the command; false: *err says why. key NULL: all dead letters. */
 static bool redrive_letters(const char *key, struct redrive_figures *ret_figures, struct err *err)
 {
-	static char *topics[] = {"orders"};
-	const struct config_deliver section = {.name = "billing",
-	    .topics = {.items = topics, .count = 1},
-	    .group = "group",
-	    .id = "header:outbox-id",
-	    .dead_letter_topic = "dead"};
-	const struct redrive_filter filter = {
-	    .key = key, .from_us = INT64_MIN, .to_us = INT64_MAX, .limit = INT64_MAX};
-	struct redrive *redrive = redrive_open(&section, &filter, err);
-	bool done = redrive && redrive_find(redrive, ignore_letter, NULL, err);
+	struct redrive_filter filter = all;
+	struct redrive *redrive;
 
+	filter.key = key;
+	redrive = redrive_open(&section, &filter, err);
+	bool done;
+
+	done = redrive && redrive_find(redrive, ignore_letter, NULL, err);
 	*ret_figures = redrive ? redrive_figures(redrive) : (struct redrive_figures){0};
 	done = done && redrive_send(redrive, refuse_unnoted, NULL, err);
 	ret_figures->sent = redrive ? redrive_figures(redrive).sent : 0;
@@ -312,6 +327,89 @@ static void one_that_cannot_be_noted_is_refused_before_the_first_is_sent(void **
 	assert_int_equal(world.written_count, 3);
 }
 
+static void limits_bound_what_is_found_and_what_is_sent(void **state)
+{
+	static const struct letter letters[] = {
+	    {0, "a", "orders"}, {1, "b", "orders"}, {2, "c", "orders"}, {3, "d", "orders"}};
+	const int64_t ends[] = {3}; /* the last one came later */
+	const int64_t matching[] = {3, 1, 0}, sent[] = {2, 1, 0};
+	const struct redrive_limits limits = {60000, 2, ends, 1};
+	struct redrive *redrive;
+	struct err err;
+
+	(void)state;
+	begin_world(letters, 4);
+	for (int call = 0; call < 3; call++) {
+		redrive = redrive_open(&section, &all, &err);
+		redrive_limit(redrive, &limits);
+		assert_true(redrive_find(redrive, ignore_letter, NULL, &err));
+		assert_int_equal(redrive_figures(redrive).matching, matching[call]);
+		assert_int_equal(redrive_end(redrive, 0), call < 2 ? 3 : 0);
+		assert_true(redrive_send(redrive, refuse_unnoted, NULL, &err));
+		assert_int_equal(redrive_figures(redrive).sent, sent[call]);
+		redrive_close(redrive);
+	}
+	assert_int_equal(world.written_count, 3);
+}
+
+static void places_choose_single_letters(void **state)
+{
+	static const struct letter letters[] = {
+	    {0, "a", "orders"}, {1, "b", "orders"}, {2, "c", "orders"}};
+	const struct redrive_place places[] = {{0, 0}, {0, 2}, {1, 1}};
+	struct redrive_filter filter = all;
+	struct redrive *redrive;
+	struct err err;
+
+	(void)state;
+	begin_world(letters, 3);
+	filter.places = places;
+	filter.place_count = 3;
+	redrive = redrive_open(&section, &filter, &err);
+	assert_true(redrive_find(redrive, ignore_letter, NULL, &err));
+	assert_true(redrive_send(redrive, refuse_unnoted, NULL, &err));
+	redrive_close(redrive);
+	assert_int_equal(world.written_count, 2);
+	assert_int_equal(world.written[0], 0);
+	assert_int_equal(world.written[1], 2);
+}
+
+/* Takes two letters a page. */
+static bool take_two(void *context, const struct redrive_found *found)
+{
+	char *seen = context;
+
+	if (strlen(seen) == 2)
+		return false;
+	snprintf(seen + strlen(seen), 2, "%c", found->gone ? 'x' : (char)('0' + found->offset));
+	return true;
+}
+
+static void a_page_shows_letters_by_offset_and_which_went_back(void **state)
+{
+	static const struct letter letters[] = {
+	    {0, "a", "orders"}, {1, "b", "orders"}, {2, "c", "elsewhere"}};
+	struct redrive_place next = {0, 0};
+	struct redrive_figures figures;
+	struct redrive *redrive;
+	char seen[4] = "", rest[4] = "";
+	struct err err;
+
+	(void)state;
+	begin_world(letters, 3);
+	assert_true(redrive_letters("b", &figures, &err));
+
+	redrive = redrive_open(&section, &all, &err);
+	assert_true(redrive_page(redrive, next, take_two, seen, &next, &err));
+	assert_string_equal(seen, "0x");
+	assert_int_equal(next.partition, 0);
+	assert_int_equal(next.offset, 2);
+	assert_true(redrive_page(redrive, next, take_two, rest, &next, &err));
+	assert_string_equal(rest, "2");
+	assert_int_equal(next.partition, -1);
+	redrive_close(redrive);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -319,6 +417,9 @@ int main(void)
 	    cmocka_unit_test(
 		a_topic_that_the_section_does_not_read_is_refused_before_the_first_is_sent),
 	    cmocka_unit_test(one_that_cannot_be_noted_is_refused_before_the_first_is_sent),
+	    cmocka_unit_test(limits_bound_what_is_found_and_what_is_sent),
+	    cmocka_unit_test(places_choose_single_letters),
+	    cmocka_unit_test(a_page_shows_letters_by_offset_and_which_went_back),
 	};
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);
 

@@ -1,0 +1,50 @@
+#include "api_orders.h"
+
+#include "cleanup.h"
+#include "database.h"
+#include "sql_files.h"
+
+struct audit_order {
+	const struct postgres_settings *postgres;
+	struct pg_param params[5];
+	int64_t id;
+};
+
+/* Finds out whether a session that was kept is lost: an insert cannot be repeated. */
+static bool try_audit_session(struct pg *pg, void *context, struct err *err)
+{
+	struct audit_order *order = context;
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *row =
+	    database_query(pg, order->postgres, sql_api_payload_most, NULL, 0, err);
+
+	return row != NULL;
+}
+
+static bool insert_audit_row(struct pg *pg, void *context, struct err *err)
+{
+	struct audit_order *order = context;
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *row =
+	    database_query(pg, order->postgres, sql_audit_add, order->params, 5, err);
+
+	order->id = row ? pg_int(row, 0, 0) : 0;
+	return row != NULL;
+}
+
+bool api_audit_add(struct api_call *call, struct api_worker *worker,
+    const struct postgres_settings *postgres, const struct api_audit *audit, int64_t *ret_id,
+    struct err *err)
+{
+	owned_text char *target = json_dumps(audit->target, JSON_COMPACT);
+	struct audit_order order = {.postgres = postgres,
+	    .params = {{call->caller->token.name}, {audit->verb}, {audit->publisher}, {target},
+		{audit->reason}}};
+
+	json_decref(audit->target);
+	if (!api_worker_query(worker, postgres, try_audit_session, &order, err) ||
+	    !api_worker_change(worker, postgres, insert_audit_row, &order, err))
+		return false;
+	*ret_id = order.id;
+	return true;
+}

@@ -1,0 +1,280 @@
+"""Verbs of operators over the HTTP interface on all that matches: a preview shows it, and its token is the order."""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import urlencode
+
+import pytest
+
+from support import sidecar
+from support.api import CALLERS, CONFIG, OPERATE, READ, caller, start_api
+from support.application import Application
+from support.inbox import produce
+from support.process import free_port, wait_for
+
+RETRY = "token-of-one-who-may-retry"
+DECIDE = "token-of-one-who-may-decide"
+
+
+@pytest.fixture
+def api(make_relay, topic, tmp_path):
+    relay, api = start_api(make_relay, tmp_path, OPERATE, CONFIG.format(topic=topic) + CALLERS
+                           + caller("bob", RETRY, "operate") + caller("carol", DECIDE, "decide"))
+    api.relay = relay
+    return api
+
+
+# --- look-back ------------------------------------------------------------------------------------
+
+def overdue(database, ids, state="parked", biz_type="orders", error="no answer", service="shop"):
+    """Undecided prepares of these ids that are overdue or parked."""
+    for id in ids:
+        database.execute("""
+            with p as (insert into outbox.lookback (biz_type, biz_id, kind, section, prepared_at, source_partition,
+                source_offset, topic, key, payload, check_service, check_at, digest, event_id)
+                values (%s, %s, 'prepare', 'orders', now(), 0, 1, 'orders.new', 'k', 'p', 'shop', now(), 'd',
+                gen_random_uuid()) returning section, biz_type, biz_id, prepared_at)
+            insert into outbox.lookback_overdue (section, biz_type, biz_id, prepared_at, state, check_service, next_check,
+                attempts, last_error) select p.section, p.biz_type, p.biz_id, p.prepared_at, %s, %s,
+                now() + interval '1 day', 4, %s from p""", [biz_type, id, state, service, error])
+
+
+def preview(api, verb, status=200, **filter):
+    answer = api.post("preview", {"verb": verb, "filter": filter})
+    assert answer.status == status, answer.text
+    return answer.json
+
+
+def order(api, verb, token, status=200, **filter):
+    answer = api.post("operate", {"verb": verb, "filter": filter, "token": token, "reason": "ticket 7"})
+    assert answer.status == status, answer.text
+    return answer.json if status == 200 else answer.code
+
+
+def decisions(database):
+    return dict(database.execute("select biz_id, decision from outbox.lookback where kind = 'decision'"))
+
+
+def test_a_preview_counts_and_shows_and_its_token_carries_it_out(api, database):
+    overdue(database, [f"{number:02}" for number in range(12)])
+    overdue(database, ["late"], state="overdue")
+    shown = preview(api, "commit", type="orders", state="parked")
+    assert (shown["verb"], shown["source"], shown["count"], shown["exact"]) == ("commit", "database", "12", True)
+    assert shown["states"] == {"overdue": "0", "parked": "12"}
+    assert [row["biz_id"] for row in shown["sample"]] == [f"{number:02}" for number in range(10)]
+    assert not {"payload", "check_url"} & set(shown["sample"][0]) and decisions(database) == {}
+
+    done = order(api, "commit", shown["token"], type="orders", state="parked")
+    assert (done["done"], done["left_alone"], done["sections"]) == (12, 0, {"orders": 12})
+    assert set(decisions(database).values()) == {"commit"} and "late" not in decisions(database)
+    ((target, caller),) = database.execute("select target, caller from outbox.audit")
+    assert target["filter"]["state"] == "parked" and target["rows"] == 12 and caller == "alice"
+    # the token is spent: nothing of its selection is undecided
+    assert order(api, "commit", shown["token"], 404, type="orders", state="parked") == "not_found"
+
+
+def test_what_changed_after_the_preview_is_left_alone_and_counted(api, database):
+    overdue(database, ["a", "b", "c", "d"])
+    overdue(database, ["e"], state="overdue")
+    shown = preview(api, "rollback", type="orders")
+    assert api.post("operate", {"verb": "commit", "ids": [["orders", "a"]], "reason": "the books say so"}).status == 200
+    database.execute("update outbox.lookback_overdue set state = 'parked', last_at = now() where biz_id = 'e'")
+    overdue(database, ["new"])
+    done = order(api, "rollback", shown["token"], type="orders")
+    assert (done["done"], done["left_alone"]) == (3, 2)
+    assert decisions(database) == {"a": "commit", "b": "rollback", "c": "rollback", "d": "rollback"}
+
+
+def test_more_that_match_than_were_shown_change_nothing(api, database):
+    overdue(database, ["a"])
+    overdue(database, ["b"], error="another")
+    shown = preview(api, "commit", error="no answer")
+    database.execute("update outbox.lookback_overdue set last_error = 'no answer, again'")
+    assert order(api, "commit", shown["token"], 409, error="no answer") == "changed"
+    assert decisions(database) == {}
+
+
+def test_two_operators_at_once_decide_each_id_once(api, database):
+    overdue(database, ["a", "b"])
+    first, second = preview(api, "commit", type="orders"), preview(api.as_(DECIDE), "rollback", type="orders")
+    assert order(api, "commit", first["token"], type="orders")["done"] == 2
+    assert order(api.as_(DECIDE), "rollback", second["token"], 404, type="orders") == "not_found"
+    assert decisions(database) == {"a": "commit", "b": "commit"}
+    assert database.execute("select caller from outbox.audit") == [("alice",)]
+
+
+@pytest.mark.parametrize("verb, filter, code", [
+    ("rollback", {"state": "parked"}, "bad_token"), ("retry", {"state": "parked"}, "bad_token"),
+    ("commit", {"state": "overdue"}, "bad_token"), ("commit", {"state": "parked", "type": "orders"}, "bad_token")])
+def test_a_token_is_for_its_verb_and_filter_only(api, database, verb, filter, code):
+    overdue(database, ["a"])
+    token = preview(api, "commit", state="parked")["token"]
+    assert order(api, verb, token, 409, **filter) == code
+    assert order(api, verb, "1.2.3.4", 409, **filter) == code
+    assert decisions(database) == {}
+
+
+@pytest.mark.parametrize("body, code", [
+    ({"verb": "commit"}, "bad_value"), ({"verb": "commit", "filter": {}}, "bad_value"),
+    ({"verb": "skip", "filter": {"state": "parked"}}, "bad_value"),
+    ({"verb": "commit", "filter": {"until": "2026-01-01"}}, "bad_value"),
+    ({"verb": "commit", "filter": {"from": "yesterdays"}}, "bad_value"),
+    ({"verb": "commit", "filter": {"state": "parked"}, "reason": ""}, "bad_value"),
+    ({"verb": "commit", "ids": [["orders", "1"]]}, "unknown_field"),
+    ({"verb": "commit", "filter": {"state": "parked"}, "token": "x"}, "unknown_field"),
+    ([], "bad_json")])
+def test_a_preview_that_is_wrong_is_refused(api, body, code):
+    answer = api.post("preview", body)
+    assert (answer.status, answer.code) == (400, code), answer.text
+
+
+def test_the_role_fits_the_verb_of_the_preview(api):
+    for token, verb, status in [(RETRY, "retry", 200), (RETRY, "commit", 403), (DECIDE, "commit", 200),
+                                (DECIDE, "retry", 403), (READ, "retry", 403), (OPERATE, "rollback", 200)]:
+        answer = api.as_(token).post("preview", {"verb": verb, "filter": {"state": "parked"}})
+        assert answer.status == status, (token, verb, answer.text)
+
+
+# --- dead letters ---------------------------------------------------------------------------------
+
+SEES = "token-of-one-who-may-see-payloads"
+COUNT = 30
+
+
+@pytest.fixture
+def make_letters(make_relay, kafka, topic, dead_topic, tmp_path):
+    """make_letters(application, database=False): the api of a sidecar with COUNT dead letters, whose payload is its number."""
+    def make(application, database=False, count=COUNT):
+        produce(kafka.bootstrap, topic, [(f"bad-{n}", f"k{n % 5}", f'{{"n": {n}}}') for n in range(count)])
+        sections = sidecar.configuration(kafka.bootstrap, topic, tmp_path / "state", application.url, {})
+        relay, api = start_api(make_relay, tmp_path, OPERATE, sections + caller("dave", SEES, "read, payload")
+                               + caller("bob", RETRY, "operate") + caller("erin", DECIDE, "read, operate", sections="other")
+                               + '[deliver "other"]\nurl = http://127.0.0.1:9/\ntopics = ' + topic + "\ngroup = other\n"
+                               + "without_id = process\n" + ('[postgres "main"]\n[publisher "main"]\n' if database else ""))
+        api.relay = relay
+        sidecar.dead_letters(kafka, dead_topic, count)
+        return api
+
+    return make
+
+
+def letters(api, status=200, **arguments):
+    """Repeated while Kafka makes the topic of the groups' offsets."""
+    answer = api.request("GET", "/v1/dead-letters?" + urlencode({"section": "billing", **arguments}))
+    if answer.status == 503 != status:
+        answer = wait_for(lambda: (again := api.request("GET", "/v1/dead-letters?" + urlencode(
+            {"section": "billing", **arguments}))).status != 503 and again, 60, "Kafka's answer")
+    assert answer.status == status, answer.text
+    return answer.json
+
+
+def redrive(api, status=200, path="redrive", **body):
+    answer = api.request("POST", f"/v1/dead-letters/{path}", {"section": "billing", **body})
+    assert answer.status == status, answer.text
+    return answer.json if status == 200 else answer.code
+
+
+def test_dead_letters_are_shown_in_pages_with_their_reasons(make_letters, topic, dead_topic):
+    with Application(lambda _: 422) as application:
+        api = make_letters(application)
+        shown, after = [], {}
+        while True:
+            page = letters(api, limit=7, **after)
+            shown += page["rows"]
+            if page["next"] is None:
+                break
+            after = {"after": page["next"]}
+        assert (page["section"], page["topic"], page["source"]) == ("billing", dead_topic, "kafka")
+        places = [(row["partition"], int(row["offset"])) for row in shown]
+        assert len(shown) == COUNT and places == sorted(set(places))
+        assert {row["id"] for row in shown} == {f"bad-{n}" for n in range(COUNT)}
+        row = shown[0]
+        assert (row["topic"], row["attempts"], row["redriven"]) == (topic, "1", False) and "status 422" in row["reason"]
+        assert "payload" not in row and "key" not in row and row["time"].endswith("Z")
+
+        assert [row["id"] for row in letters(api, id="bad-7")["rows"]] == ["bad-7"]
+        assert {row["id"] for row in letters(api, key="k3")["rows"]} == {f"bad-{n}" for n in range(3, COUNT, 5)}
+        assert letters(api, reason="status 500")["rows"] == [] == letters(api, topic="elsewhere")["rows"]
+        assert letters(api, to="2026-01-01")["rows"] == []
+
+        (row,) = letters(api.as_(SEES), id="bad-7", payload="yes")["rows"]
+        assert (row["key"], row["payload"], row["bytes"]) == ("k2", '{"n": 7}', "8")
+        assert api.request("GET", "/v1/dead-letters?section=billing&payload=yes").code == "forbidden"
+        assert api.as_(DECIDE).request("GET", "/v1/dead-letters?section=billing").code == "out_of_scope"
+        assert api.as_(RETRY).request("GET", "/v1/dead-letters?section=billing").code == "forbidden"
+        assert '{"n": 7}' not in api.relay.output()
+
+
+def test_dead_letters_go_back_by_place_and_by_preview(make_letters, kafka, topic, database):
+    mended = threading.Event()
+    with Application(lambda _: 200 if mended.is_set() else 422) as application:
+        api = make_letters(application, database=True)
+        one = letters(api, id="bad-7")["rows"][0]
+        place = f'{one["partition"]}:{one["offset"]}'
+        shown = redrive(api, path="preview", filter={"reason": "status 422"})
+        assert (shown["count"], shown["exact"], shown["gone_before"], len(shown["sample"])) == (str(COUNT), True, "0", 10)
+        mended.set()
+
+        assert redrive(api, places=[place], reason="ticket 6") == {
+            "section": "billing", "sent": "1", "left": "0", "gone_before": "0", "exact": True, "error": None, "audit": "1"}
+        assert redrive(api, places=[place], reason="ticket 6")["gone_before"] == "1"
+        assert letters(api, id="bad-7")["rows"][0]["redriven"] is True
+        assert redrive(api, 404, places=["0:999999"], reason="ticket 6") == "not_found"
+
+        # what became a dead letter after the preview is left alone
+        mended.clear()
+        produce(kafka.bootstrap, topic, [("late", "k", "{}")])
+        wait_for(lambda: letters(api, id="late")["rows"], 60, "another dead letter")
+        mended.set()
+        done = redrive(api, filter={"reason": "status 422"}, token=shown["token"], reason="ticket 7")
+        assert (done["sent"], done["left"], done["gone_before"], done["audit"]) == (str(COUNT - 1), "0", "1", "2")
+        assert redrive(api, filter={"reason": "status 422"}, token=shown["token"], reason="again")["sent"] == "0"
+        wait_for(lambda: api.relay.metric("relay_deliver_handled_total") == COUNT, 60, "what went back")
+        assert [row["id"] for row in letters(api)["rows"] if not row["redriven"]] == ["late"]
+        assert all(len(application.of(f"bad-{n}")) == 2 for n in range(COUNT))
+    assert database.execute("select verb, caller, reason, target ->> 'rows' from outbox.audit order by id") == [
+        ("redrive", "alice", "ticket 6", "1"), ("redrive", "alice", "ticket 7", str(COUNT - 1))]
+
+
+def test_a_redrive_that_is_wrong_is_refused(make_letters):
+    with Application(lambda _: 422) as application:
+        api = make_letters(application, count=1)
+        token = wait_for(lambda: (answer := api.request("POST", "/v1/dead-letters/preview",
+                                                        {"section": "billing", "filter": {}})).status == 200
+                         and answer.json["token"], 60, "a preview")
+        base, _, ends = token.partition("/")
+        further = f"{base}/{ends.replace(':1', ':9')}"
+        for body, code in [
+                ({"filter": {}}, "bad_value"), ({"filter": {}, "token": token, "places": ["0:1"]}, "bad_value"),
+                ({}, "bad_value"), ({"places": []}, "bad_value"), ({"places": ["0"]}, "bad_value"), ({"places": [1]}, "bad_value"),
+                ({"places": ["-1:0"]}, "bad_value"), ({"places": ["0:1"], "token": token}, "bad_value"),
+                ({"filter": {"error": "x"}, "token": token}, "bad_value"), ({"filter": {"id": 7}, "token": token}, "bad_value"),
+                ({"filter": {"from": "now"}, "token": token}, "bad_value"), ({"filter": {}, "token": 7}, "wrong_type"),
+                ({"filter": {}, "token": token, "more": 1}, "unknown_field")]:
+            assert redrive(api, 400, reason="r", **body) == code, body
+        for body in ({"filter": {}, "token": further}, {"filter": {}, "token": base}, {"filter": {}, "token": "x"},
+                     {"filter": {"id": "1"}, "token": token}):
+            assert redrive(api, 409, reason="r", **body) == "bad_token", body
+        assert redrive(api, 400, filter={}, token=token) == "bad_value"  # without a reason
+        assert redrive(api, 404, places=["0:1"], reason="r", section="nobody") == "unknown_section"
+        assert redrive(api, 409, places=["0:1"], reason="r", section="other") == "not_applicable"
+        assert redrive(api.as_(DECIDE), 403, places=["0:1"], reason="r") == "out_of_scope"
+        assert redrive(api.as_(SEES), 403, places=["0:1"], reason="r") == "forbidden"
+        for query in ("limit=0", "after=7", "after=0:x", "payload=maybe", "from=soon", "colour=red", "id="):
+            answer = api.request("GET", f"/v1/dead-letters?{query}")
+            assert (answer.status, answer.code) == (400, "bad_value"), query
+        # nothing went back, and the topic of the section without dead letters is named
+        assert letters(api)["rows"][0]["redriven"] is False
+
+
+def test_without_kafka_dead_letters_are_refused_in_bounded_time(make_relay, topic, tmp_path):
+    nobody = f"127.0.0.1:{free_port()}"
+    sections = sidecar.configuration(nobody, topic, tmp_path / "state", "http://127.0.0.1:9/", {})
+    _, api = start_api(make_relay, tmp_path, OPERATE, sections, kafka_bootstrap_servers=nobody)
+    begun = time.monotonic()
+    with ThreadPoolExecutor(6) as pool:
+        answers = list(pool.map(lambda _: api.request("GET", "/v1/dead-letters"), range(6)))
+    assert {answer.status for answer in answers} == {503} and time.monotonic() - begun < 20
+    assert {answer.code for answer in answers} == {"no_kafka", "busy"}
+    assert api.request("GET", "/v1/deliver").status == 200
