@@ -1,3 +1,7 @@
+/*
+ * call_parse takes a command line apart, word by word: parse_global takes what is allowed anywhere,
+ * parse_command the name, parse_option and add_argument the rest.
+ */
 #include "call.h"
 
 #include <assert.h>

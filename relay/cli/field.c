@@ -1,6 +1,7 @@
 #include "field.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "cleanup.h"
 
@@ -24,6 +25,14 @@ void field_print_json(const char *before, json_t *object, size_t flags, const ch
 	json_dumpf(object, stdout, flags);
 	fputs(after, stdout);
 	json_decref(object);
+}
+
+int64_t field_number(const json_t *object, const char *name)
+{
+	const json_t *value = json_object_get(object, name);
+	const char *text = json_string_value(value);
+
+	return text ? strtoll(text, NULL, 10) : json_integer_value(value);
 }
 
 static void print_member(const char *name, const json_t *value, int depth);

@@ -8,6 +8,8 @@ const char *field_or_dash(const struct pg_result *rows, int i, int column);
 
 /* The text of a member; "-": it is null, or not there. */
 const char *field_member(const json_t *object, const char *name);
+/* A number, or a text that holds one; 0: there is none. */
+int64_t field_number(const json_t *object, const char *name);
 
 /* Prints JSON between two texts, and gives up the object. flags: of json_dumps. */
 void field_print_json(const char *before, json_t *object, size_t flags, const char *after);

@@ -1,3 +1,7 @@
+/*
+ * `parked list` reads pages of GET /v1/parked. `parked retry` and `skip` send an order
+ * (server_order.h), and with --wait look at its job until it is over.
+ */
 #include "parked_server.h"
 
 #include <inttypes.h>
@@ -23,14 +27,6 @@ static bool choose_over_server(
 
 	parked_init(parked, &unnamed);
 	return parked_choose(parked, call->arguments, call->argument_count, may_name_ids, err);
-}
-
-static int64_t number_of(const json_t *object, const char *name)
-{
-	const json_t *value = json_object_get(object, name);
-	const char *text = json_string_value(value);
-
-	return text ? strtoll(text, NULL, 10) : json_integer_value(value);
 }
 
 /* --- `parked list` --------------------------------------------------------------------------- */
@@ -128,14 +124,14 @@ static bool print_pages(struct server_listing *listing, struct err *err)
 	return true;
 }
 
-static bool list_over_server(struct server_listing *listing, struct err *err)
+static bool list_parked_over_server(struct server_listing *listing, struct err *err)
 {
 	int64_t counts[PARKED_STATES];
 
 	if (!print_pages(listing, err))
 		return false;
 	for (int i = 0; i < PARKED_STATES; i++)
-		counts[i] = number_of(listing->totals, parked_states[i]);
+		counts[i] = field_number(listing->totals, parked_states[i]);
 	if (listing->json)
 		parked_print_totals_json(counts);
 	else
@@ -154,7 +150,7 @@ int parked_server_list(const struct call *call)
 	bool done = choose_over_server(call, &parked, false, &err);
 
 	listing.chosen = parked.chosen;
-	done = done && list_over_server(&listing, &err);
+	done = done && list_parked_over_server(&listing, &err);
 	free(listing.publisher);
 	json_decref(listing.totals);
 	return done ? 0 : session_failed(&err);
@@ -180,12 +176,12 @@ static bool is_job_over(const json_t *job)
 
 static bool report_job(const json_t *job, enum parked_verb verb, int64_t id, struct err *err)
 {
-	int64_t done = number_of(job, "done"), refused = number_of(job, "refused");
+	int64_t done = field_number(job, "done"), refused = field_number(job, "refused");
 
 	printf("request %" PRId64 ": %" PRId64 " row%s %s", id, done, text_plural(done),
 	    verb == PARKED_RETRY ? "retried" : "skipped");
 	if (verb == PARKED_RETRY)
-		printf(", %" PRId64 " of them published", number_of(job, "published"));
+		printf(", %" PRId64 " of them published", field_number(job, "published"));
 	puts("");
 	/* a refusal comes first: waiting longer would not change it */
 	if (refused > 0)
@@ -202,9 +198,9 @@ static bool report_job(const json_t *job, enum parked_verb verb, int64_t id, str
 /* Is every retried row published, or refused again? */
 static bool is_settled(const json_t *job, enum parked_verb verb)
 {
-	return is_job_over(job) &&
-	       (verb == PARKED_SKIP || number_of(job, "published") + number_of(job, "refused") >=
-					   number_of(job, "done"));
+	return is_job_over(job) && (verb == PARKED_SKIP || field_number(job, "published") +
+								   field_number(job, "refused") >=
+							       field_number(job, "done"));
 }
 
 static bool wait_for_job(
@@ -249,7 +245,7 @@ static bool request_over_server(
 		return false;
 	if (!answer)
 		return true;
-	id = number_of(answer, "audit");
+	id = field_number(answer, "audit");
 	json_decref(answer);
 	parked_print_noted(call, id, word);
 	return !call_flag(call, "wait") || wait_for_job(call, verb, id, err);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include "cleanup.h"
 #include "confirm.h"
+#include "field.h"
 
 /* The members that the preview and the order have in common. */
 static json_t *order_body(const struct server_order *order)
@@ -33,13 +34,6 @@ static bool ask_preview(const struct call *call, const struct server_order *orde
 	return done;
 }
 
-static int64_t preview_count(const json_t *preview)
-{
-	const char *count = json_string_value(json_object_get(preview, "count"));
-
-	return count ? strtoll(count, NULL, 10) : 0;
-}
-
 /* "at least " */
 static const char *preview_bound(const json_t *preview)
 {
@@ -50,7 +44,7 @@ static void print_preview(
     const struct call *call, const struct server_order *order, const json_t *preview)
 {
 	const json_t *sample = json_object_get(preview, "sample"), *row;
-	int64_t count = preview_count(preview);
+	int64_t count = field_number(preview, "count");
 	OWNED(text_finish) struct text out = {0};
 	size_t i;
 
@@ -72,7 +66,7 @@ static void print_preview(
 static bool confirm_order(const struct call *call, const struct server_order *order,
     const json_t *preview, struct err *err)
 {
-	int64_t count = preview_count(preview);
+	int64_t count = field_number(preview, "count");
 	owned_text char *question = xformat("%s %s%" PRId64 " %s%s?", order->question,
 	    preview_bound(preview), count, order->what, text_plural(count));
 

@@ -7,13 +7,6 @@
 #include "deliver_call.h"
 #include "field.h"
 
-static int64_t number_member(const json_t *object, const char *name)
-{
-	const char *text = json_string_value(json_object_get(object, name));
-
-	return text ? strtoll(text, NULL, 10) : 0;
-}
-
 static void add_server_process(struct text *out, const json_t *process)
 {
 	text_addf(out, "relay %s  version %s, started %s: %s\n", field_member(process, "name"),
@@ -55,15 +48,15 @@ static void add_publisher_line(struct text *out, const json_t *publisher)
 	    json_integer_value(json_object_get(publisher, "shards")),
 	    json_is_true(json_object_get(publisher, "unpublished_exact")) ? "" : "at least ",
 	    field_member(publisher, "unpublished"),
-	    (double)number_member(publisher, "oldest_age_ms") / 1000);
+	    (double)field_number(publisher, "oldest_age_ms") / 1000);
 	if (json_is_number(rate))
 		text_addf(out, "; %.0f records/s by this relay", json_number_value(rate));
 	text_addf(out,
 	    "\n  parked: %" PRId64 " waiting, %" PRId64 " dead, %" PRId64 " stalled, %" PRId64
 	    " free, %" PRId64 " behind; scheduled: %" PRId64 "\n",
-	    number_member(parked, "waiting"), number_member(parked, "dead"),
-	    number_member(parked, "stalled"), number_member(parked, "free"),
-	    number_member(parked, "behind"), number_member(scheduled, "rows"));
+	    field_number(parked, "waiting"), field_number(parked, "dead"),
+	    field_number(parked, "stalled"), field_number(parked, "free"),
+	    field_number(parked, "behind"), field_number(scheduled, "rows"));
 }
 
 static void add_lookback_line(struct text *out, const json_t *lookback)
@@ -72,9 +65,9 @@ static void add_lookback_line(struct text *out, const json_t *lookback)
 	    "look-back %s, type %s\n  %" PRId64 " overdue, %" PRId64 " parked, %" PRId64
 	    " conflicts, the oldest for %.1f s\n",
 	    field_member(lookback, "section"), field_member(lookback, "type"),
-	    number_member(lookback, "overdue"), number_member(lookback, "parked"),
-	    number_member(lookback, "conflicts"),
-	    (double)number_member(lookback, "oldest_age_ms") / 1000);
+	    field_number(lookback, "overdue"), field_number(lookback, "parked"),
+	    field_number(lookback, "conflicts"),
+	    (double)field_number(lookback, "oldest_age_ms") / 1000);
 }
 
 static void add_deliver_line(struct text *out, const json_t *section)

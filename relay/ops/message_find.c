@@ -313,21 +313,21 @@ static json_t *offset_json(const struct pg_result *row, int column, int64_t add)
 static bool add_bracket(struct finding *finding, json_t *record, int32_t partition,
     const struct pg_result *row, int m, const struct pg_result *places, int i)
 {
+	bool known = partition >= 0 && !pg_is_null(places, i, PLACE_BRACKET_N);
 	owned_text char *number = xformat("%" PRId32, partition);
 	const struct pg_param params[] = {{pg_value(places, i, PLACE_PUBLISHER)},
 	    {pg_value(places, i, PLACE_SHARD)}, {pg_value(row, m, ROW_TOPIC)}, {number},
 	    {pg_value(places, i, PLACE_BRACKET_N)}};
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *bracket = partition < 0
-					? NULL
-					: database_query(finding->pg, finding->postgres,
-					      sql_message_bracket, params, 5, finding->err);
+	struct pg_result *bracket = !known ? NULL
+					   : database_query(finding->pg, finding->postgres,
+						 sql_message_bracket, params, 5, finding->err);
 
 	json_object_set_new(
 	    record, "from_offset", bracket ? offset_json(bracket, 0, 1) : json_null());
 	json_object_set_new(
 	    record, "to_offset", bracket ? offset_json(bracket, 1, 0) : json_null());
-	return partition < 0 || bracket;
+	return !known || bracket;
 }
 
 /* Only these may have a record in Kafka. */

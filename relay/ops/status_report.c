@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "admin_client.h"
@@ -15,13 +16,26 @@
 #include "database.h"
 #include "sql_files.h"
 
-/* Maximum number of unpublished rows, and of parked ones, that are counted one by one. */
-#define COUNT_BOUND "100000"
+/* The bound of a report that sets none. */
+enum { COUNT_BOUND = 100000 };
 
 enum { ADMIN_MS = 2000, MESSAGES = 0 /* in partition_tables */ };
 
 /* SQLSTATE of a lock_timeout. */
 #define LOCK_TIMEOUT "55P03"
+
+/* As text, for a parameter of a query. */
+struct bound {
+	char text[24];
+};
+static struct bound count_bound(const struct status_postgres *database)
+{
+	struct bound bound;
+
+	snprintf(bound.text, sizeof bound.text, "%" PRId64,
+	    database->count_bound ? database->count_bound : COUNT_BOUND);
+	return bound;
+}
 
 static void read_backlog(struct status_shard *shard, const struct pg_result *row)
 {
@@ -37,7 +51,8 @@ static bool count_shard_backlog(struct pg *pg, const struct status_postgres *dat
     struct status_shard *shard, struct err *err)
 {
 	owned_text char *number = xformat("%d", shard->shard);
-	const struct pg_param params[] = {{shard->publisher}, {number}, {COUNT_BOUND}};
+	const struct bound bound = count_bound(database);
+	const struct pg_param params[] = {{shard->publisher}, {number}, {bound.text}};
 	OWNED(owned_pg_result_destroy) struct pg_result *row = NULL;
 
 	if (!pg_script(pg, sql_backlog_begin, err))
@@ -109,7 +124,8 @@ static bool count_shard_backlogs(struct pg *pg, struct status_postgres *database
 
 static bool read_parked_counts(struct pg *pg, struct status_postgres *database, struct err *err)
 {
-	const struct pg_param params[] = {{COUNT_BOUND}};
+	const struct bound bound = count_bound(database);
+	const struct pg_param params[] = {{bound.text}};
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *rows =
 	    database_query(pg, database->section, sql_parked_states, params, 1, err);
@@ -133,7 +149,8 @@ static bool read_parked_counts(struct pg *pg, struct status_postgres *database, 
 
 static bool read_scheduled(struct pg *pg, struct status_postgres *database, struct err *err)
 {
-	const struct pg_param params[] = {{COUNT_BOUND}};
+	const struct bound bound = count_bound(database);
+	const struct pg_param params[] = {{bound.text}};
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *rows =
 	    database_query(pg, database->section, sql_scheduled_states, params, 1, err);
@@ -279,7 +296,8 @@ static void add_lookback_wait(struct text *waits, const struct pg_result *rows, 
 
 static bool read_waits(struct pg *pg, struct status_postgres *database, struct err *err)
 {
-	const struct pg_param params[] = {{COUNT_BOUND}};
+	const struct bound bound = count_bound(database);
+	const struct pg_param params[] = {{bound.text}};
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *parked =
 	    database_query(pg, database->section, sql_waits_parked, params, 1, err);

@@ -30,7 +30,8 @@ select p.publisher, p.shard,
 			order by u.n desc limit 1),
 		(select t.partitions from outbox.destination t
 			where t.publisher = p.publisher and t.shard = p.shard and t.topic = $4::text)) as partitions,
-	coalesce(w.settled_n, p.n + 1) as bracket_n,
+	-- null: it was settled before the log begins, so that no log row brackets its record
+	case when w.stage = 'open' then p.n + 1 else w.settled_n end as bracket_n,
 	(select jsonb_agg(jsonb_build_object('id', y.id::text, 'created_at',
 			to_char(y.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'), 'topic', coalesce(y.target, $4::text),
 			'state', case when y.last_id >= $1::bigint then 'sent' when y.state = 'running' then 'waiting' else 'not_sent' end)

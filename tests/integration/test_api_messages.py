@@ -2,6 +2,7 @@
 
 import contextlib
 import datetime
+import json
 import statistics
 import time
 import uuid
@@ -13,6 +14,7 @@ import pytest
 from support.api import CALLERS, OPERATE, READ, SEND, caller, shared_api, start_api
 from support.application import Application
 from support.auditor import payload, read_topics
+from support.kafka import Kafka
 from support.process import wait_for
 from support.proxy import Proxy
 from support.relay import run_command
@@ -20,7 +22,6 @@ from support.windows import Ticks
 
 PAYLOAD, COPY, STOCK = "token-of-one-who-reads-payloads", "token-for-the-copy", "token-for-the-stock"
 LIMIT, TOO_LARGE = 60_000, 90_000
-WORDS = ("state", "begins_at", "window", "acknowledged_at", "parked", "scheduled", "skipped", "replays", "record")
 TOKENS = CALLERS + caller("reader-of-payloads", PAYLOAD, "read, payload")
 
 
@@ -277,6 +278,20 @@ def test_a_record_that_retention_removed(api, write, topic, kafka):
     assert record["offset"] is None
 
 
+def test_a_message_that_the_log_no_longer_knows(api, write, database, topic, kafka):
+    """Its rows were dropped with their partition: the record is found by the time of the message."""
+    (id, event_id), later = write("k"), write("k")
+    wait_state(api, later[0], "published")
+    database.execute("DELETE FROM outbox.log l WHERE n < (SELECT n FROM outbox.progress)")
+    found = place(api, id=id)
+    assert found["state"] == "published" and found["window"]["opened_at"] is None and found["window"]["settled_at"] is None
+    assert found["acknowledged_at"] is None and found["window"]["log_from"]
+    (partition, offset), = records_of(kafka, topic, event_id)
+    record = found["record"]
+    assert (record["state"], record["partition"], record["offset"], record["from_offset"], record["to_offset"]) == (
+        "found", partition, str(offset), None, None)
+
+
 def test_a_topic_that_is_gone(api, write, topic, kafka):
     name = f"{topic}.other"
     kafka.create_topic(name, 1)
@@ -324,6 +339,30 @@ def test_the_state_comes_without_kafka_and_calls_beyond_the_readers_do_without_t
         # two are read, two wait, and readers of the database are free all the time
         assert set(states) == {"kafka_away", "busy"} and 2 <= states.count("kafka_away") <= 6, states
         assert max(quick) < 1, quick
+
+
+def test_a_record_that_is_not_found_in_time(make_api, write, topic, chance):
+    with Kafka(proxied=True) as cluster:
+        cluster.create_topic(topic, 1, max_message_bytes=1_000_000)
+        api = make_api(bootstrap=cluster.bootstrap_proxied)
+        write("k")
+        id, _ = write("k!")
+        wait_state(api, id, "published")
+        network = cluster.nodes[1].proxy
+        network.throttle(20_000)
+        begun = time.monotonic()
+        record = place(api, id=id)["record"]
+        assert time.monotonic() - begun < 3
+        assert record["state"] == "timeout" and "partition 0 from offset" in record["detail"], record
+        assert record["offset"] is None and int(record["from_offset"]) <= 1 <= int(record["to_offset"])
+
+        network.stall()
+        begun = time.monotonic()
+        assert place(api, id=id)["record"]["state"] == "kafka_away"
+        assert time.monotonic() - begun < 3
+        network.heal()
+        wait_for(lambda: place(api, id=id)["record"]["state"] == "found")
+        assert place(api, id=id)["record"]["offset"] == "1"
 
 
 def time_of(call):
@@ -442,3 +481,134 @@ def test_a_token_sees_the_publishers_that_it_is_for(make_api, write, database):
     wait_state(api, id, "published")
     api.relay.stop()
     database.execute("SELECT outbox.publisher_drop('main')")
+
+
+# --- at any size ----------------------------------------------------------------------------------
+
+DAYS = 10
+FILL = """
+INSERT INTO outbox.message (created_at, event_id, topic, key, payload)
+SELECT t.at, (lpad(to_hex((extract(epoch FROM t.at) * 1000)::bigint), 12, '0') || '7' || substr(t.random, 1, 3) || '8'
+    || substr(t.random, 4, 15))::uuid, 'many', (i %% 10000)::text, repeat('.', 100)
+FROM generate_series(1, %(rows)s) i CROSS JOIN LATERAL (
+    SELECT %(begins)s::timestamptz + i * interval '24 hours' / %(day)s AS at, md5(i::text || %(begins)s) AS random) t"""
+
+
+@pytest.fixture
+def many(database, full):
+    """(database, its number of messages): of ten days, published by a publisher `old`, and before the start of main."""
+    rows = 50_000_000 if full else 1_000_000
+    today = database.execute("SELECT date_trunc('day', now(), 'UTC')")[0][0]
+    for number in range(DAYS, 0, -1):
+        day = today - datetime.timedelta(days=number)
+        assert database.execute("SELECT outbox.partition_make('message', %s, %s)",
+                                (day, day + datetime.timedelta(days=1))) == [("made",)]
+        # nothing crashes here, so that it need not be logged, and the rows break no rule
+        (leaf,), = database.execute("SELECT outbox.partition_name('message', %s)", (day,))
+        database.execute(f"ALTER TABLE outbox.{leaf} SET UNLOGGED, DISABLE TRIGGER message_check")
+        for begun in range(0, rows // DAYS, 1_000_000):
+            database.execute(FILL, {"begins": day + datetime.timedelta(days=1) * begun / (rows // DAYS), "day": rows // DAYS + 1,
+                                    "rows": min(rows // DAYS - begun, 1_000_000)})
+    database.execute("VACUUM ANALYZE outbox.message")
+    old = Ticks(database.dsn, "old")
+    old.tick(max_rows=0)
+    for _ in range(2000):  # the log has more than a few rows
+        old.tick(must_write=True, may_open=False)
+    database.execute("SELECT outbox.publisher_drop('main')")
+    assert run_command(["publisher", "create", "main", "--start", "now"], {"DATABASE_URL": database.dsn})[0] == 0
+    yield database, rows
+    old.connection.close()
+
+
+def usual(call):
+    """Milliseconds, the median of five calls: other work of the machine may delay any of them."""
+    return statistics.median(time_of(call) for _ in range(5)) * 1000
+
+
+def test_a_message_is_found_at_any_size_of_the_table(many, make_api, write, topic, chance, record_property):
+    database, rows = many
+    api = make_api()
+    later = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(hours=1)
+    states = {"published": write("k"), "parked": write("p!"), "behind": write("p"), "scheduled": write("k", deliver_at=later)}
+    ticks = Ticks(database.dsn)  # from the beginning; it has published everything but the two
+    ticks.tick(max_rows=0)
+    ticks.tick(must_write=True, may_open=False)
+    states["in_window"] = write("k")
+    ticks.tick(max_rows=0)
+    states["waiting"] = write("k")
+    for name in ("published", "parked", "scheduled"):
+        wait_state(api, states[name][0], name)
+    wait_state(api, states["behind"][0], "parked")
+    for number in range(5):
+        (event_id, id), = database.execute("SELECT event_id::text, id FROM outbox.message WHERE id >= %s ORDER BY id LIMIT 1",
+                                           (chance.randrange(1, rows),))
+        states[f"old {number}"] = id, event_id
+
+    took = {}
+    for name, (id, event_id) in states.items():
+        for by in ({"id": id}, {"event_id": event_id}):
+            took[name, *by] = usual(lambda by=by: get(api, offset="no", **by))
+            assert find(api, offset="no", **by)["id"] == str(id), name
+    assert {name: place(api, "ticks", id=states[name][0], offset="no")["state"] for name in ("in_window", "waiting")} == {
+        "in_window": "in_window", "waiting": "waiting"}
+    record_property("milliseconds", {key: round(value, 1) for key, value in took.items()})
+    assert max(took.values()) < 100, took
+    ticks.connection.close()
+
+    # by topic and key: a small range whole, and the whole table as far as two seconds go
+    wanted, at = database.execute("SELECT key, created_at FROM outbox.message WHERE id = %s", (states["old 0"][0],))[0]
+    hour = datetime.timedelta(minutes=30)
+    arguments = {"topic": "many", "key": wanted, "limit": 100, "from": (at - hour).isoformat(), "to": (at + hour).isoformat()}
+    begun = time.monotonic()
+    answer = get(api, **arguments).json
+    record_property("an hour by key, ms", round((time.monotonic() - begun) * 1000))
+    assert str(states["old 0"][0]) in [row["id"] for row in answer["rows"]] and answer["searched"]["complete"]
+    assert len(answer["rows"]) == database.execute(
+        "SELECT count(*) FROM outbox.message WHERE topic = 'many' AND key = %s AND created_at >= %s AND created_at < %s",
+        (wanted, at - hour, at + hour))[0][0]
+
+    begun = time.monotonic()
+    answer = get(api, topic="many", key="no such key", **{"from": "2000-01-01", "to": moment(60)}).json
+    spent = time.monotonic() - begun
+    record_property("all by key, ms", round(spent * 1000))
+    assert spent < 2.5 and answer["rows"] == [] and (answer["next"] is None) == answer["searched"]["complete"]
+
+    begun = time.monotonic()
+    answer = get(api, event_id=str(uuid.UUID(int=chance.getrandbits(128), version=4)), **{"from": "2000-01-01", "to": moment(60)})
+    assert time.monotonic() - begun < 2.5 and answer.status == 404
+
+
+# --- the command line -----------------------------------------------------------------------------
+
+def test_the_command_finds_the_same(api, write, database, kafka, topic, login):
+    id, event_id = write("k")
+    wait_state(api, id, "published")
+    brokers = {"OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap}
+    settings = {"DATABASE_URL": database.dsn, **brokers}
+    status, output, error = run_command(["message", "find", "--id", str(id)], settings)
+    (partition, offset), = records_of(kafka, topic, event_id)
+    assert status == 0, error
+    assert f"message {id}\n" in output and "publisher main, shard 0: published\n" in output
+    assert f"{topic}, partition {partition}, offset {offset}, timestamp " in output
+    for user in (settings, {**login("outbox_reader"), **brokers}):
+        status, output, error = run_command(["message", "find", "--event-id", event_id, "--json"], user)
+        assert status == 0, error
+        assert json.loads(output)["rows"] == [find(api, id=id)]
+    status, output, _ = run_command(["message", "find", "--topic", topic, "--key", "k", "--from", moment(-60), "--to", moment(60)],
+                                    settings)
+    assert status == 0 and f"message {id}\n" in output and output.endswith("the whole range was searched\n")
+
+
+def test_the_command_shows_what_keeps_a_message(api, write, database):
+    (first, _), (second, _) = write("k!"), write("k")
+    wait_state(api, second, "parked")
+    _, output, _ = run_command(["message", "find", "--id", str(second)], {"DATABASE_URL": database.dsn})
+    assert "publisher main, shard 0: parked\n" in output and f"id {first} (dead): " in output
+
+
+@pytest.mark.parametrize("arguments, text", [
+    ([], "no message is named"), (["--id", "x"], "id=x is no whole number"), (["--id", "1", "--topic", "a"], "in one way"),
+    (["--event-id", V4], "give the range of time"), (["--id", "1"], "no message has the id 1")])
+def test_a_wrong_command_line_is_named_with_its_cure(database, arguments, text):
+    status, output, error = run_command(["message", "find", *arguments], {"DATABASE_URL": database.dsn})
+    assert status == 65 and text in error and output == "", error

@@ -8,6 +8,7 @@
 #include "commands.h"
 #include "field.h"
 #include "message_record.h"
+#include "server.h"
 #include "session.h"
 
 enum { RECORD_MS = 2000 };
@@ -20,7 +21,7 @@ static const char *member_text(const json_t *object, const char *name)
 }
 
 /* A member that is null prints no line. */
-static void print_member(const char *name, const json_t *object, const char *member)
+static void print_known(const char *name, const json_t *object, const char *member)
 {
 	const char *text = member_text(object, member);
 
@@ -52,10 +53,10 @@ static void print_kept(const json_t *parked, const json_t *scheduled, const json
 	const json_t *head = json_object_get(parked, "behind");
 	owned_text char *behind = NULL, *skip = NULL;
 
-	print_member("parked", parked, "state");
-	print_member("error", parked, "error");
-	print_member("next attempt", parked, "next_at");
-	print_member("due", scheduled, "due_at");
+	print_known("parked", parked, "state");
+	print_known("error", parked, "error");
+	print_known("next attempt", parked, "next_at");
+	print_known("due", scheduled, "due_at");
 	if (json_is_object(head)) {
 		behind =
 		    xformat("id %s (%s): %s", member_text(head, "id"), member_text(head, "state"),
@@ -109,11 +110,11 @@ static void print_publisher_stages(const json_t *place)
 	printf("publisher %s, shard %" JSON_INTEGER_FORMAT ": %s\n",
 	    member_text(place, "publisher"), json_integer_value(json_object_get(place, "shard")),
 	    member_text(place, "state"));
-	print_member("begins", place, "begins_at");
+	print_known("begins", place, "begins_at");
 	print_window(json_object_get(place, "window"));
 	print_kept(json_object_get(place, "parked"), json_object_get(place, "scheduled"),
 	    json_object_get(place, "skipped"));
-	print_member("acknowledged", place, "acknowledged_at");
+	print_known("acknowledged", place, "acknowledged_at");
 	print_record("record", json_object_get(place, "record"));
 	print_replays_of_message(json_object_get(place, "replays"));
 }
@@ -124,11 +125,11 @@ static void print_found_message(const json_t *row)
 	size_t i;
 
 	printf("message %s\n", member_text(row, "id"));
-	print_member("event id", row, "event_id");
-	print_member("topic", row, "topic");
-	print_member("key", row, "key");
-	print_member("created", row, "created_at");
-	print_member("deliver at", row, "deliver_at");
+	print_known("event id", row, "event_id");
+	print_known("topic", row, "topic");
+	print_known("key", row, "key");
+	print_known("created", row, "created_at");
+	print_known("deliver at", row, "deliver_at");
 
 	json_array_foreach(json_object_get(row, "publishers"), i, place)
 	    print_publisher_stages(place);
@@ -212,8 +213,37 @@ static bool find_message_by_options(struct session *session, struct err *err)
 	return done;
 }
 
+/* Everything was searched by the relay, whose answer is the same. */
+static bool find_over_server(const struct call *call, struct err *err)
+{
+	static const char *const names[][2] = {{"id", "id"}, {"event_id", "event-id"},
+	    {"topic", "topic"}, {"key", "key"}, {"from", "from"}, {"to", "to"}, {"limit", "limit"},
+	    {"after", "after"}, {"postgres", "postgres"}};
+	OWNED(message_question_finish) struct message_question question = {0};
+	OWNED(text_finish) struct text path = {0};
+	json_t *answer = NULL;
+
+	if (!read_message_options(call, &question, err))
+		return false;
+	text_add(&path, "/v1/messages");
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		server_add_argument(&path, names[i][0], call_text(call, names[i][1], NULL));
+	if (!server_ask(call, text_string(&path), NULL, &answer, err))
+		return false;
+	if (call_flag(call, "json"))
+		field_print_json("", json_incref(answer), JSON_COMPACT, "\n");
+	else
+		print_found_messages(&question, answer);
+	json_decref(answer);
+	return true;
+}
+
 static int run_message_find(const struct call *call)
 {
+	struct err err;
+
+	if (server_is_used(call))
+		return find_over_server(call, &err) ? 0 : session_failed(&err);
 	return session_run(call, check_message_options, find_message_by_options);
 }
 
@@ -228,6 +258,7 @@ static const struct command_option message_find_options[] = {
     {"after", "ID", "By topic and key: messages with larger ids."},
     {"json", NULL, "One JSON object, as GET /v1/messages; 64-bit numbers are strings."},
     SESSION_POSTGRES_OPTION,
+    SERVER_OPTIONS,
     {0},
 };
 
