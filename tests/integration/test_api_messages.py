@@ -528,7 +528,7 @@ def usual(call):
 
 def test_a_message_is_found_at_any_size_of_the_table(many, make_api, write, topic, chance, record_property):
     database, rows = many
-    api = make_api()
+    api = make_api(postgres_retain="3650d")
     later = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(hours=1)
     states = {"published": write("k"), "parked": write("p!"), "behind": write("p"), "scheduled": write("k", deliver_at=later)}
     ticks = Ticks(database.dsn)  # from the beginning; it has published everything but the two
