@@ -1,15 +1,22 @@
 // The frame of the console: login, navigation, theme, and the page that the address names.
 import { Problem, currentSession, login, logout, resume } from "./api.js";
 import { add, address, field, fill, h, problemBox, when } from "./view.js";
+import { listen } from "./stream.js";
 import { audit } from "./page_audit.js";
+import { deadLetters } from "./page_dead_letters.js";
+import { jobs } from "./page_jobs.js";
 import { lookback } from "./page_lookback.js";
 import { overview } from "./page_overview.js";
 import { parked } from "./page_parked.js";
 import { publishers } from "./page_publishers.js";
+import { scheduled } from "./page_scheduled.js";
 import { sidecars } from "./page_sidecars.js";
+import { where } from "./page_where.js";
 
 // In the order of the navigation. A page has a title and render({root, path, parameters, signal}).
-const PAGES = { overview, publishers, parked, lookback, sidecars, audit };
+const PAGES = {
+	overview, publishers, where, parked, scheduled, jobs, lookback, sidecars, "dead-letters": deadLetters, audit,
+};
 
 const app = document.getElementById("app");
 let leave = new AbortController();
@@ -103,6 +110,7 @@ function showFrame() {
 		h("footer", { class: "small muted" }, 
 			`outbox-relay ${session.version} · times are in the zone ${Intl.DateTimeFormat().resolvedOptions().timeZone}, and in UTC on hover · the session ends at `,
 			session.ends_at ? when(session.ends_at) : "no time"));
+	listen();
 	showPage(false);
 }
 

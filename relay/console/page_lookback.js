@@ -9,6 +9,40 @@ const VERBS = {
 };
 const KIND = { overdue: "warn", parked: "bad", undecided: "warn", committed: "good", duplicate: "", rolled_back: "", tombstone: "" };
 
+const FILTER = ["type", "section", "state", "service", "error"];
+
+function filterOf(parameters) {
+	return Object.fromEntries(FILTER.filter(name => parameters[name]).map(name => [name, parameters[name]]));
+}
+
+function resultNodes(verb, answer) {
+	return [h("p", {}, `Done for ${counted(answer.done, "id")}.`,
+		answer.left_alone > 0 ? ` ${counted(answer.left_alone, "id")} of the preview were decided or parked meanwhile, and left alone.` : null,
+		answer.duplicates > 0 ? ` ${counted(answer.duplicates, "id")} wrote no message, because another message has the unique key.` : null),
+	h("p", {}, "The row in the audit has the number ", h("a", { href: address(["audit"], { verb: `lookback ${verb}` }) }, String(answer.audit)), ".")];
+}
+
+/** All ids that match: the preview counts them, and its token limits the order to them. */
+function operateAll(verb, filter, done) {
+	return verbDialog({
+		title: `${VERBS[verb].title}: all that match`, verb: VERBS[verb].title, danger: verb !== "retry", done,
+		prepare: async () => {
+			const preview = await post("/v1/lookback/preview", { verb, filter });
+			const nodes = [h("p", {}, VERBS[verb].text),
+				facts([["Match", h("strong", {}, `${preview.exact ? "" : "more than "}${counted(preview.count, "id")}`)],
+					["Overdue", number(preview.states.overdue)], ["Parked", number(preview.states.parked)]]),
+				table("The ids that have waited longest", [{ title: "Id", kind: "long", cell: row => row.biz_id }, { title: "Type", kind: "long", cell: row => row.biz_type },
+					{ title: "Since", cell: row => when(row.since) }, { title: "Last error", kind: "long", cell: row => row.last_error || "" }], preview.sample)];
+			if (preview.token === null)
+				return { nothing: true, nodes: [nodes, h("p", { role: "status" }, "There are too many for one order: choose fewer by type, section, state or service.")] };
+			if (preview.count === "0")
+				return { nothing: true, nodes: [nodes, h("p", { role: "status" }, "Nothing matches.")] };
+			return { nodes, token: preview.token };
+		},
+		run: async (reason, { token }) => resultNodes(verb, await post("/v1/lookback/operate", { verb, filter, token, reason })),
+	});
+}
+
 function operate(verb, ids, done) {
 	const shown = ids.slice(0, 10).map(([type, id]) => h("li", {}, `${type} `, h("code", {}, id)));
 	return verbDialog({
@@ -16,12 +50,7 @@ function operate(verb, ids, done) {
 		prepare: async () => ({
 			nodes: [h("p", {}, VERBS[verb].text), h("ul", {}, shown, ids.length > 10 ? h("li", {}, `and ${number(ids.length - 10)} more`) : null)],
 		}),
-		run: async reason => {
-			const answer = await post("/v1/lookback/operate", { verb, ids, reason });
-			return [h("p", {}, `Done for ${counted(answer.done, "id")}.`,
-				answer.duplicates > 0 ? ` ${counted(answer.duplicates, "id")} wrote no message, because another message has the unique key.` : null),
-			h("p", {}, "The row in the audit has the number ", h("a", { href: address(["audit"], { verb: `lookback ${verb}` }) }, String(answer.audit)), ".")];
-		},
+		run: async reason => resultNodes(verb, await post("/v1/lookback/operate", { verb, ids, reason })),
 	});
 }
 
@@ -62,14 +91,17 @@ function columns(chosen, changed) {
 	].filter(Boolean);
 }
 
-function listNodes(answer, refresh) {
+function listNodes(parameters, answer, refresh) {
 	const chosen = new Set();
 	const buttons = h("div", { class: "buttons" });
 	const changed = () => {
 		buttons.replaceChildren();
 		if (chosen.size > 0)
-			add(buttons, verbButtons(title => `${title} (${number(chosen.size)})`, verb => operate(verb, [...chosen].map(JSON.parse), refresh)));
+			add(buttons, verbButtons(title => `${title} (${number(chosen.size)})`, verb => operate(verb, [...chosen].map(name => JSON.parse(name)), refresh)));
+		else if (answer.rows.length > 0)
+			add(buttons, verbButtons(title => `${title}: all that match …`, verb => operateAll(verb, filterOf(parameters), refresh)));
 	};
+	changed();
 	return [buttons, table("Overdue and parked ids", columns(chosen, changed), answer.rows, "No id is overdue or parked."),
 		answer.more ? h("p", { class: "muted" }, "There are more: narrow the list by type, section, state or service.") : null];
 }
@@ -81,7 +113,7 @@ async function renderList({ root, parameters, signal, refresh }) {
 		field("State", select("state", parameters.state, [["", "any"], "overdue", "parked"])),
 		field("Service", input("service", parameters.service)),
 	]), idForm(), place);
-	await loadInto(place, signal, async () => listNodes(await get("/v1/lookback", { ...parameters, limit: 100 }, signal), refresh));
+	await loadInto(place, signal, async () => listNodes(parameters, await get("/v1/lookback", { ...parameters, limit: 100 }, signal), refresh));
 }
 
 function idForm() {

@@ -1,11 +1,11 @@
 // Is everything published, and what is wrong now? Each trouble is a sentence with the link that repairs it.
 import { get } from "./api.js";
-import { lineChart } from "./lines.js";
-import { address, badge, counted, duration, every, facts, fill, h, loadInto, number, problemBox } from "./view.js";
-import { databaseNotes, unpublishedText } from "./page_publishers.js";
+import { charts } from "./lines.js";
+import { onEvents } from "./stream.js";
+import { address, badge, counted, duration, every, facts, fill, h, loadInto, number, when } from "./view.js";
+import { databaseNotes, PARKED_STATES } from "./page_publishers.js";
 
-const REFRESH_MS = 5000, POINTS = 180;
-const LATE_MS = 60000; // a row that old is worth a sentence
+const REFRESH_MS = 5000;
 
 function trouble(kind, text, path, parameters, link) {
 	return { kind, text, link: h("a", { href: address(path, parameters) }, link) };
@@ -13,39 +13,25 @@ function trouble(kind, text, path, parameters, link) {
 
 // --- what is wrong ----------------------------------------------------------------------------
 
-function shardTroubles(publisher) {
-	return (publisher.shards || []).flatMap(shard => {
-		const name = `Shard ${shard.shard} of ${publisher.name}`;
-		const found = [];
-		if (!shard.owner && publisher.configured)
-			found.push(trouble("bad", `${name} has no owner: nothing of it is published.`, ["publishers", publisher.name], {}, "Look at the publisher"));
-		if (Number(shard.oldest_age_ms) > LATE_MS && shard.unpublished !== "0")
-			found.push(trouble("warn", `${name} is late: its oldest unpublished row is ${duration(shard.oldest_age_ms)} old.`, ["publishers", publisher.name], {}, "Look at the publisher"));
-		return found;
-	});
-}
-
 function parkedTroubles({ name, parked }) {
 	if (!parked)
 		return [];
-	const found = [];
 	const count = state => `${parked.exact ? "" : "more than "}${counted(parked[state], "message")}`;
-	if (parked.dead !== "0")
-		found.push(trouble("bad", `${count("dead")} of ${name} cannot be published and wait for you.`, ["parked"], { publisher: name, state: "dead" }, "Retry or skip them"));
-	if (parked.stalled !== "0")
-		found.push(trouble("warn", `${count("stalled")} of ${name} wait for a partition or topic that accepts nothing.`, ["parked"], { publisher: name, state: "stalled" }, "Look at them"));
-	if (parked.waiting !== "0")
-		found.push(trouble("warn", `${count("waiting")} of ${name} were refused by Kafka and are tried again.`, ["parked"], { publisher: name, state: "waiting" }, "Look at them"));
-	return found;
+	const one = (state, kind, text, link) => (parked[state] === "0" ? [] : [trouble(kind, `${count(state)} of ${name} ${text}`, ["parked"], { publisher: name, state }, link)]);
+	return [...one("dead", "bad", "cannot be published and wait for you.", "Retry or skip them"),
+		...one("stalled", "warn", "wait for a partition or topic that accepts nothing.", "Look at them"),
+		...one("waiting", "warn", "were refused by Kafka and are tried again.", "Look at them")];
 }
 
 function publisherTroubles(publisher) {
-	const late = publisher.scheduled && publisher.scheduled.late_ms !== "0" && Number(publisher.scheduled.late_ms) > LATE_MS;
-	return [...shardTroubles(publisher), ...parkedTroubles(publisher),
-		...(late ? [trouble("warn", `Scheduled messages of ${publisher.name} are ${duration(publisher.scheduled.late_ms)} late.`, ["publishers", publisher.name], {}, "Look at the publisher")] : [])];
+	const unowned = publisher.shards - publisher.owned;
+	const look = [["publishers", publisher.name], {}, "Look at the publisher"];
+	return [...(unowned > 0 ? [trouble("bad", `${counted(unowned, "shard")} of ${publisher.name} ${unowned === 1 ? "has" : "have"} no owner: nothing is published there.`, ...look)] : []),
+		...(publisher.elsewhere ? [trouble("bad", `The rows of ${publisher.name} were copied from another cluster: nothing is published.`, ...look)] : []),
+		...parkedTroubles(publisher)];
 }
 
-function sidecarTroubles({ sections }) {
+function sidecarTroubles(sections) {
 	return sections.flatMap(section => {
 		const link = [["sidecars"], {}, "Look at the sidecar"];
 		if (section.error)
@@ -54,84 +40,94 @@ function sidecarTroubles({ sections }) {
 			return [trouble("bad", `The circuit breaker of the sidecar ${section.section} is ${section.breaker}: its application fails.`, ...link)];
 		if (section.paused)
 			return [trouble("warn", `The sidecar ${section.section} is paused.`, ...link)];
-		if (section.last_error)
-			return [trouble("warn", `The last request of the sidecar ${section.section} failed: ${section.last_error}`, ...link)];
-		return section.blocked > 0 ? [trouble("warn", `${counted(section.blocked, "partition")} of the sidecar ${section.section} are blocked.`, ...link)] : [];
+		return section.last_error ? [trouble("warn", `The last request of the sidecar ${section.section} failed: ${section.last_error}`, ...link)] : [];
 	});
 }
 
-function lookbackTroubles({ rows, more }) {
-	if (rows.length === 0)
-		return [];
-	return [trouble("warn", `${more ? "More than " : ""}${counted(rows.length, "id")} of the look-back ${rows.length === 1 ? "is" : "are"} undecided after the deadline.`, ["lookback"], {}, "Ask or decide")];
+function lookbackTroubles(types) {
+	return types.flatMap(({ section, type, overdue, parked }) => {
+		const link = [["lookback"], { type }, "Ask or decide"];
+		return [...(overdue !== "0" ? [trouble("warn", `${counted(overdue, "id")} of ${section}, type ${type}, ${overdue === "1" ? "is" : "are"} undecided after the deadline.`, ...link)] : []),
+			...(parked !== "0" ? [trouble("bad", `${counted(parked, "id")} of ${section}, type ${type}, ${parked === "1" ? "is" : "are"} parked: the relay no longer asks.`, ...link)] : [])];
+	});
 }
 
-function troubleList(troubles, problems) {
-	if (troubles.length === 0 && problems.length === 0)
-		return h("p", { class: "well" }, badge("good", "all well"), " Nothing is late, parked, undecided or blocked.");
-	return [problems.map(problem => problemBox(problem)),
+/** The page that helps with an alert, by its labels. */
+function alertLink({ labels }) {
+	if (labels.publisher && labels.state)
+		return h("a", { href: address(["parked"], { publisher: labels.publisher, state: labels.state }) }, "Look at the messages");
+	if (labels.publisher)
+		return h("a", { href: address(["publishers", labels.publisher]) }, "Look at the publisher");
+	if (labels.type)
+		return h("a", { href: address(["lookback"], { type: labels.type }) }, "Look at the ids");
+	return labels.section ? h("a", { href: address(["sidecars"]) }, "Look at the sidecar") : null;
+}
+
+function alertItem(alert) {
+	const kind = alert.severity === "critical" ? "bad" : "warn";
+	return h("li", { class: kind }, badge(kind, `${alert.severity}, ${alert.state}`),
+		h("span", {}, `${alert.text.charAt(0).toUpperCase()}${alert.text.slice(1)}.`), alertLink(alert),
+		h("small", {}, `${alert.alert}, since `, when(alert.since)));
+}
+
+function nowNodes(overview) {
+	const troubles = [...overview.publishers.flatMap(publisherTroubles), ...lookbackTroubles(overview.lookback), ...sidecarTroubles(overview.deliver)];
+	const isWell = troubles.length === 0 && overview.alerts.length === 0 && overview.postgres.every(database => !database.error);
+	return [h("h2", {}, "Now"), databaseNotes(overview.postgres),
+		isWell ? h("p", {}, badge("good", "all well"), " Nothing is late, parked, undecided or blocked.") : null,
 		h("ul", { class: "troubles" }, troubles.map(({ kind, text, link }) =>
-			h("li", { class: kind }, badge(kind, kind === "bad" ? "repair" : "watch"), h("span", {}, text), link)))];
+			h("li", { class: kind }, badge(kind, kind === "bad" ? "repair" : "watch"), h("span", {}, text), link))),
+		overview.alerts.length > 0 ? [h("h2", {}, "Alerts"), h("ul", { class: "troubles" }, overview.alerts.map(alertItem))] : null];
 }
 
-// --- one line each ----------------------------------------------------------------------------
+// --- one card each ----------------------------------------------------------------------------
 
-function publisherLine(publisher) {
-	const shards = publisher.shards || [];
-	const oldest = Math.max(0, ...shards.filter(shard => shard.unpublished !== "0").map(shard => Number(shard.oldest_age_ms || 0)));
-	const parked = publisher.parked ? ["waiting", "dead", "stalled", "free", "behind"].reduce((sum, state) => sum + BigInt(publisher.parked[state]), 0n) : null;
+function publisherCard(publisher) {
+	const { parked, scheduled } = publisher;
+	const parkedRows = parked ? PARKED_STATES.reduce((sum, state) => sum + BigInt(parked[state]), 0n) : 0n;
 	return h("section", { class: "card" },
 		h("h2", {}, "Publisher ", h("a", { href: address(["publishers", publisher.name]) }, publisher.name)),
-		facts([["Unpublished", shards.length === 1 ? unpublishedText(shards[0]) : `${number(totalUnpublished([publisher]))} rows in ${counted(shards.length, "shard")}`],
-			["Oldest", oldest > 0 ? duration(oldest) : "–"],
-			["Parked", parked === null ? "unknown" : h("a", { href: address(["parked"], { publisher: publisher.name }) }, counted(parked, "message"))]]));
+		facts([["Unpublished", publisher.unpublished === null ? "unknown" : `${publisher.unpublished_exact ? "" : "more than "}${counted(publisher.unpublished, "row")}`],
+			["Oldest", publisher.oldest_age_ms && publisher.unpublished !== "0" ? duration(publisher.oldest_age_ms) : "–"],
+			["Published by this process", publisher.published_per_s === null ? "nothing: it owns no shard" : `${number(Math.round(publisher.published_per_s))} records/s`],
+			["Shards with an owner", `${publisher.owned} of ${publisher.shards}`],
+			["Parked", h("a", { href: address(["parked"], { publisher: publisher.name }) }, counted(parkedRows, "message"))],
+			["Scheduled", scheduled ? h("a", { href: address(["scheduled"], { publisher: publisher.name }) }, `${scheduled.exact ? "" : "more than "}${counted(scheduled.rows, "message")}`) : "unknown"]]));
 }
 
-function sidecarLine(section) {
+function sidecarCard(section) {
 	return h("section", { class: "card" },
 		h("h2", {}, "Sidecar ", h("a", { href: address(["sidecars"]) }, section.section)),
 		facts([["In progress", counted(section.in_progress, "message")], ["Handled since the start", counted(section.handled, "message")],
-			["Dead letters since the start", counted(section.dead_letters, "message")]]));
+			["Dead letters since the start", h("a", { href: address(["dead-letters"], { section: section.section }) }, counted(section.dead_letters, "message"))]]));
 }
 
-function totalUnpublished(publishers) {
-	return publishers.flatMap(publisher => publisher.shards || [])
-		.reduce((sum, shard) => sum + Number(shard.unpublished_estimated ?? shard.unpublished ?? 0), 0);
+function lookbackCard({ section, type, overdue, parked, conflicts }) {
+	return h("section", { class: "card" },
+		h("h2", {}, "Look-back ", h("a", { href: address(["lookback"], { type }) }, type)),
+		facts([["Section", section], ["Overdue", counted(overdue, "id")], ["Parked", counted(parked, "id")], ["Conflicts", number(conflicts)]]));
 }
 
-/** The answer, or the problem: one missing part leaves the others. */
-function settled(promise, problems) {
-	return promise.catch(problem => {
-		if (problem.name === "AbortError" || problem.status === 401)
-			throw problem;
-		problems.push(problem);
-		return null;
-	});
+function processLine({ name, ready, roles, started }) {
+	return h("p", { class: "muted" }, "The process ", h("code", {}, name), ` answered (${roles.join(", ") || "no roles"}; ${ready ? "ready" : "not ready"}; started `,
+		when(started), "). Rates, charts, alerts and sidecars are its own; the other figures come from the database.");
 }
 
 export const overview = {
 	title: "Overview",
 	async render({ root, signal }) {
-		const now = h("div", {}), lines = h("div", { class: "cards" }), chart = h("section", { class: "card", hidden: true });
-		root.append(now, lines, chart);
-		let addPoint = null;
-
+		const now = h("div", {}), cards = h("div", { class: "cards" }), drawn = h("div", { class: "cards" }), source = h("div", {});
+		root.append(now, cards, drawn, source);
 		const load = async () => {
-			const problems = [];
-			const [database, sidecars, lookback] = await Promise.all([
-				settled(get("/v1/publishers", {}, signal), problems), settled(get("/v1/deliver", {}, signal), problems),
-				// a token that is limited to some types sees no list of all
-				get("/v1/lookback", { limit: 100 }, signal).catch(() => ({ rows: [], more: false }))]);
-			const publishers = database ? database.publishers : [];
-			const troubles = [...publishers.flatMap(publisherTroubles), ...lookbackTroubles(lookback), ...(sidecars ? sidecarTroubles(sidecars) : [])];
-			fill(lines, publishers.map(publisherLine), sidecars ? sidecars.sections.map(sidecarLine) : null);
-			if (database && addPoint)
-				addPoint(new Date().toLocaleTimeString(), [totalUnpublished(publishers)]);
-			return [h("h2", {}, "Now"), database ? databaseNotes(database.postgres) : null, troubleList(troubles, problems)];
+			const answer = await get("/v1/overview", {}, signal);
+			fill(cards, answer.publishers.map(publisherCard), answer.lookback.map(lookbackCard), answer.deliver.map(sidecarCard));
+			fill(source, processLine(answer.process));
+			return nowNodes(answer);
 		};
-		lineChart(chart, { title: "Unpublished rows since this page was opened", unit: "rows", names: ["Unpublished"], points: POINTS, signal })
-			.then(added => { addPoint = added; chart.hidden = !chart.hasChildNodes(); });
+		const refresh = () => { if (!root.contains(document.activeElement)) loadInto(now, signal, load); };
 		await loadInto(now, signal, load);
-		every(REFRESH_MS, signal, () => { if (!root.contains(document.activeElement)) loadInto(now, signal, load); });
+		every(REFRESH_MS, signal, refresh);
+		onEvents(["alert", "shard", "deliver"], signal, refresh);
+		await charts(drawn, signal);
 	},
 };

@@ -1,6 +1,7 @@
 // Parked messages: a list with filters and pages, one message, and retry or skip of chosen or all matching ones.
 import { get, mayDo, post } from "./api.js";
 import { add, address, badge, counted, duration, facts, field, filterForm, h, input, loadInto, number, pager, select, table, toLocal, toUtc, verbDialog, when } from "./view.js";
+import { jobProgress } from "./page_jobs.js";
 import { PARKED_STATES } from "./page_publishers.js";
 
 const MEANING = {
@@ -17,6 +18,8 @@ const VERBS = {
 	retry: { title: "Retry", role: "operate", text: "The relay tries these messages again at once. Those behind them follow." },
 	skip: { title: "Skip", role: "decide", text: "These messages are never published: consumers do not see them. Those behind them follow." },
 };
+
+let databaseOf = {}; // of each publisher: jobs are found by their database
 
 function filterOf(parameters) {
 	return Object.fromEntries(FILTER.filter(name => parameters[name]).map(name => [name, parameters[name]]));
@@ -52,10 +55,12 @@ function previewNodes(verb, selection, preview) {
 	];
 }
 
-function resultNodes(verb, answer) {
+function resultNodes(verb, publisher, answer) {
+	const id = `parked-${answer.audit}`, postgres = databaseOf[publisher];
 	return [
-		h("p", {}, `The request is stored: ${verb} of ${counted(answer.count, "message")}${answer.exact ? "" : " or more"}. The owners of the shards carry it out; messages that were parked after the preview are left alone.`),
-		h("p", {}, "Its row in the audit has the number ", h("a", { href: address(["audit"], { verb }) }, answer.audit), "."),
+		h("p", {}, `The request is stored: ${verb} of ${counted(answer.count, "message")}${answer.exact ? "" : " or more"}. The owners of the shards carry it out, also when this page is closed.`),
+		jobProgress(id, postgres),
+		h("p", {}, "It can be followed and cancelled as the job ", h("a", { href: address(["jobs", id], { postgres }) }, id), "."),
 	];
 }
 
@@ -70,7 +75,7 @@ function operate(verb, publisher, chosen, selection, done) {
 			return { nodes: previewNodes(verb, selection, preview), token: preview.token };
 		},
 		run: async (reason, { token }) =>
-			resultNodes(verb, await post(`/v1/parked/${verb}`, { publisher, ...chosen, ...(chosen.filter ? { token } : {}), reason })),
+			resultNodes(verb, publisher, await post(`/v1/parked/${verb}`, { publisher, ...chosen, ...(chosen.filter ? { token } : {}), reason })),
 	});
 }
 
@@ -144,19 +149,17 @@ function filters(parameters, publishers) {
 	], { from: toUtc, to: toUtc });
 }
 
-async function publisherNames(signal) {
-	const { publishers } = await get("/v1/publishers", {}, signal);
-	return publishers.filter(publisher => publisher.configured).map(publisher => publisher.name);
-}
-
 async function renderList({ root, parameters, signal, refresh }) {
 	const form = h("div", {}), place = h("div", {});
 	root.append(form, place);
 	await loadInto(form, signal, async () => {
-		const names = await publisherNames(signal);
+		const { publishers } = await get("/v1/publishers", {}, signal);
+		const known = publishers.filter(publisher => publisher.configured);
+		const names = known.map(publisher => publisher.name);
 		if (names.length === 0)
 			return h("p", { class: "muted" }, "There is no publisher here that your token may see.");
 		parameters.publisher = parameters.publisher || names[0];
+		databaseOf = Object.fromEntries(known.map(publisher => [publisher.name, publisher.postgres]));
 		return filters(parameters, names);
 	});
 	if (parameters.publisher)

@@ -1,9 +1,10 @@
 // Publishers with their shards: who owns them, and what is not published yet.
 import { get } from "./api.js";
+import { onEvents } from "./stream.js";
 import { address, badge, counted, duration, every, facts, h, loadInto, number, table } from "./view.js";
 
 /** Number of unpublished rows, and how sure it is. */
-export function unpublishedText(shard) {
+function unpublishedText(shard) {
 	if (shard.unpublished === null)
 		return "unknown";
 	if (shard.unpublished_exact)
@@ -34,7 +35,7 @@ function scheduledText(scheduled) {
 	return scheduled.late_ms !== "0" ? `${rows}, the first is ${duration(scheduled.late_ms)} late` : `${rows}, the next in ${duration(scheduled.next_ms)}`;
 }
 
-export function ownerNode(shard) {
+function ownerNode(shard) {
 	if (shard.elsewhere)
 		return badge("bad", "carried here from another cluster");
 	if (!shard.owner)
@@ -63,6 +64,12 @@ function publisherCard(publisher) {
 		publisher.shards ? table(`Shards of ${publisher.name}`, COLUMNS, publisher.shards) : h("p", { class: "muted" }, "The shards are unknown."));
 }
 
+/** Names of the publishers of the configuration that the caller may see. */
+export async function publisherNames(signal) {
+	const { publishers: found } = await get("/v1/publishers", {}, signal);
+	return found.filter(publisher => publisher.configured).map(publisher => publisher.name);
+}
+
 export function databaseNotes(databases) {
 	return databases.filter(database => database.error || database.unknown.length > 0).map(database =>
 		h("p", {}, badge(database.error ? "bad" : "warn", `[postgres "${database.name}"]`), " ", database.error || `Locks hide: ${database.unknown.join(", ")}`));
@@ -83,6 +90,8 @@ export const publishers = {
 				answer.publishers.length === 0 ? h("p", { class: "muted" }, "There is no publisher here that your token may see.") : null];
 		};
 		await loadInto(place, signal, load);
-		every(5000, signal, () => { if (!place.contains(document.activeElement)) loadInto(place, signal, load); });
+		const redraw = () => { if (!place.contains(document.activeElement)) loadInto(place, signal, load); };
+		every(5000, signal, redraw);
+		onEvents(["shard"], signal, redraw);
 	},
 };

@@ -1,6 +1,7 @@
 // The [deliver] sections of the process that answers: pause, resume, reload of the rules.
 import { get, mayDo, post } from "./api.js";
-import { badge, every, facts, h, loadInto, number, verbDialog } from "./view.js";
+import { onEvents } from "./stream.js";
+import { address, badge, every, facts, h, loadInto, number, verbDialog } from "./view.js";
 
 const VERBS = {
 	pause: { title: "Pause", text: "This process takes no new messages of the section until somebody resumes it, or until the process ends." },
@@ -34,7 +35,7 @@ function sectionCard(section, done) {
 		section.last_error ? h("p", { class: "long" }, badge("warn", "last error"), ` ${section.last_error}`) : null,
 		facts([["Assigned partitions", number(section.partitions)], ["Blocked partitions", number(section.blocked)],
 			["Messages in memory", number(section.messages)], ["In progress", number(section.in_progress)],
-			["Handled since the start", number(section.handled)], ["Dead letters since the start", number(section.dead_letters)]]),
+			["Handled since the start", number(section.handled)], ["Dead letters since the start", h("a", { href: address(["dead-letters"], { section: section.section }) }, number(section.dead_letters))]]),
 		mayDo("operate") ? h("div", { class: "buttons" }, button(section.paused ? "resume" : "pause"), button("reload_rules")) : null);
 }
 
@@ -48,6 +49,8 @@ export const sidecars = {
 			return sections.length > 0 ? sections.map(section => sectionCard(section, refresh)) : h("p", { class: "muted" }, "This process runs no [deliver] section that your token may see.");
 		};
 		await loadInto(place, signal, load);
-		every(5000, signal, () => { if (!place.contains(document.activeElement) && !document.querySelector("dialog")) loadInto(place, signal, load); });
+		const redraw = () => { if (!place.contains(document.activeElement) && !document.querySelector("dialog")) loadInto(place, signal, load); };
+		every(5000, signal, redraw);
+		onEvents(["deliver"], signal, redraw);
 	},
 };

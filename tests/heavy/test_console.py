@@ -26,8 +26,11 @@ SENDER = "token-of-the-application"
 EVIL = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'
 LIMIT = 60_000      # of the topic: a batch of small rows fits
 TOO_LARGE = 90_000  # characters that lz4 cannot shorten
-PAGES = {"overview": "Now", "publishers": "Shards of main", "parked": "Parked messages of main",
-         "lookback": "Overdue and parked ids", "sidecars": "billing", "audit": "Actions of operators"}
+# What each page shows once it is there.
+PAGES = {"overview": "Latency, 99th percentile", "publishers": "Shards of main", "where?id={id}": "Publisher main",
+         "parked": "Parked messages of main", "parked/{id}": "Message size too large", "scheduled": "Scheduled messages of main",
+         "jobs": "Progress", "lookback": "Overdue and parked ids", "lookback/orders/1": "Prepared",
+         "sidecars": "billing", "dead-letters": "Dead letters of billing", "audit": "Actions of operators"}
 
 CONFIG = """\
 [publisher "main"]
@@ -69,7 +72,7 @@ def world(postgres, kafka, tmp_path_factory):
     assert run_command(["migrate", "up"], {"DATABASE_URL": dsn})[0] == 0
     with contextlib.ExitStack() as stack:
         business = stack.enter_context(Business(lambda _, ids: {id: EVIL for id in ids}))
-        application = stack.enter_context(Application(lambda _: (500, EVIL)))
+        application = stack.enter_context(Application(lambda delivery: (422 if "bad" in delivery.ids else 500, EVIL)))
         path = folder / "relay.ini"
         path.write_text(CONFIG.format(said=topics["said"], delivered=topics["delivered"], folder=folder, business=business.url,
                                       application=application.url)
@@ -117,9 +120,13 @@ def fill_world(world, kafka, topics):
                                                         "topic": topics["said-orders"], "payload": {}})
         assert answer.status == 202, answer.text
     wait_for(lambda: len(world.api.get("").json["rows"]) == 4, what="overdue ids")
-    produce(kafka.bootstrap, topics["delivered"], [("one", "k", "{}")])
+    produce(kafka.bootstrap, topics["delivered"], [("one", "k", "{}"), ("bad", EVIL, "{}")])
     wait_for(lambda: "500" in world.api.request("GET", "/v1/deliver").json["sections"][0]["last_error"],
              what=lambda: world.api.request("GET", "/v1/deliver").text)
+    wait_for(lambda: world.api.request("GET", "/v1/dead-letters").json["rows"], what="a dead letter")
+    world.execute("INSERT INTO outbox.message (topic, key, payload, deliver_at) VALUES (%s, 'later', '{}', now() + interval '1 h')",
+                  (world.topic,))
+    wait_for(lambda: world.api.request("GET", "/v1/scheduled").json["rows"], what="a scheduled message")
     assert world.api.request("POST", "/v1/parked/retry", {"ids": [str(world.ids[0])], "reason": EVIL}).status == 202
 
 
@@ -173,6 +180,7 @@ def test_every_page_at_both_widths_and_in_both_themes(browser, world):
         for theme in ("light", "dark"):
             browser.prefer(theme)
             for page, text in PAGES.items():
+                page = page.format(id=world.ids[1])
                 browser.go(f"#/{page}").see("Log out")
                 wait_for(lambda: text in browser.script("return document.body.textContent"), what=f"{page}: {text}")
                 assert not browser.is_too_wide(), (page, size)
@@ -214,7 +222,7 @@ def test_texts_from_outside_are_texts(browser, world):
 
 def test_nothing_is_loaded_from_elsewhere(browser, world):
     browser.driver.refresh()
-    browser.see("Overview", "Unpublished rows since")
+    browser.see("Overview", "Throughput (records/s)")
     names = browser.script("return performance.getEntriesByType('resource').map(entry => entry.name)")
     assert any(name.endswith("/console/chart.js") for name in names)
     assert all(name.startswith(f"http://127.0.0.1:{world.port}/") for name in names), names
@@ -291,6 +299,42 @@ def test_a_sidecar_is_paused_and_resumed(browser, world):
     browser.press("Reload the rules").fill("Reason", "none").press("Reload the rules").see("0 rules").press("Close")
 
 
+def test_ids_that_match_are_asked_at_once(browser, world):
+    browser.go("#/lookback?type=orders").press("Ask now: all that match …").see("Match", "The ids that have waited longest")
+    browser.fill("Reason", "the shop is back").press("Ask now").see("Done for").press("Close")
+
+
+def test_dead_letters_go_back(browser, world):
+    browser.go("#/dead-letters").see("bad", "422", "Send all that match back")
+    browser.press("Send all that match back …").see("1 dead letter").fill("Reason", "ticket 8").press("Send back")
+    browser.see("1 dead letter went back").press("Close").see("went back")
+    assert ("alice", "ticket 8") in world.execute("SELECT caller, reason FROM outbox.audit")
+
+
+def test_a_message_is_found_in_each_state(browser, world):
+    published = world.execute("INSERT INTO outbox.message (topic, key, payload) VALUES (%s, 'small', '{}') RETURNING id, event_id::text",
+                              (world.topic,))[0]
+    wait_for(lambda: world.api.request("GET", f"/v1/messages?id={published[0]}").json["rows"][0]["publishers"][0]["state"] == "published",
+             what="a published message")
+    browser.go("#/where").fill("Id", str(published[0])).press("Show").see("Kafka acknowledged it.", "partition", "offset")
+    browser.go(f"#/where?event_id={published[1]}").see(f"Message {published[0]}", "Searched by event id")
+    browser.go(f"#/where?id={world.ids[1]}").see("It is parked.", "Message size too large")
+    browser.go("#/scheduled").see("later")
+    browser.find("tbody td a").click()
+    browser.see("It waits for its time.")
+    browser.go("#/where?id=999999999").see("999999999", "Try again")
+
+
+def test_jobs_show_what_became_of_a_request(browser, world):
+    ids = park(world, "job-1")
+    browser.go("#/parked?publisher=main&key=job-1").see(str(ids[0])).press("Skip all that match …").fill("Reason", "ticket 9")
+    browser.press("Skip").see("The request is stored", "finished", "1 of 1 message")
+    browser.press("Close")
+    browser.go("#/jobs?kind=skip").see("ticket 9", "finished")
+    browser.find("tbody td a").click()
+    browser.see("Job parked-", "Selection", "ticket 9")
+
+
 def test_pages_of_a_list(browser, world):
     browser.go("#/parked").press("Next page").see("First page")
     assert "after=" in browser.driver.current_url
@@ -344,7 +388,7 @@ def test_a_session_that_ends_leads_back_to_its_page(browser, world):
 
 def test_ten_tabs_share_the_session(browser, world):
     first = browser.driver.current_window_handle
-    for page in list(PAGES) + ["overview", "parked", "audit"]:
+    for page in ["overview", "parked", "publishers", "jobs", "lookback", "sidecars", "audit", "scheduled", "overview"]:
         browser.driver.switch_to.new_window("tab")
         browser.open(f"{world.url}#/{page}").see("Log out")
     for handle in browser.driver.window_handles:
@@ -383,7 +427,7 @@ def test_no_page_of_another_origin_shows_the_console(browser, world, tmp_path):
 
 # Those that the documentation shows, and two of a telephone to look at.
 PICTURES = [("overview", "#/overview", WIDE, "light"), ("parked", "#/parked", WIDE, "dark"),
-            ("lookback", "#/lookback", WIDE, "light"), ("phone", "#/overview", NARROW, "dark"),
+            ("where", "#/where?id={id}", WIDE, "light"), ("phone", "#/overview", NARROW, "dark"),
             ("parked-phone", "#/parked", NARROW, "light"), ("publishers", "#/publishers", WIDE, "dark")]
 
 
@@ -393,7 +437,7 @@ def test_pictures_of_the_pages(browser, world, tmp_path):
     for name, fragment, size, theme in PICTURES:
         browser.resize(size)
         browser.prefer(theme)
-        browser.go("#/nothing").see("There is no such page").go(fragment).see("Log out")
+        browser.go("#/nothing").see("There is no such page").go(fragment.format(id=world.ids[1])).see("Log out")
         wait_for(lambda: "Loading" not in browser.text, what="the page")
         browser.picture(folder / f"console-{name}.png")
         assert (folder / f"console-{name}.png").stat().st_size > 10_000
