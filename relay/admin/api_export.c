@@ -35,7 +35,7 @@ static const struct export_row exports[] = {
 struct api_export {
 	const struct export_row *row;
 	bool is_csv;
-	json_t *page; /* whose rows are not written yet; NULL: none */
+	json_t *page; /* its rows are not written yet; NULL: none */
 	char *next;   /* of the newest page; NULL: it was the last one */
 	bool waits;   /* for a page */
 	bool begun, ended, streams;
