@@ -89,6 +89,10 @@ void api_job_begin(struct api_call *call);
 void api_job_cancel_begin(struct api_call *call);
 void api_job_resume_begin(struct api_call *call);
 void api_jobs_forget(struct api_call *call);
+/* api_replays.c */
+void api_replay_preview_begin(struct api_call *call);
+void api_replay_begin(struct api_call *call);
+void api_replay_forget(struct api_call *call);
 /* api_publishers.c */
 void api_publishers_begin(struct api_call *call);
 void api_publisher_begin(struct api_call *call);

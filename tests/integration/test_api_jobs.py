@@ -231,3 +231,85 @@ def test_who_may_see_and_change_jobs(make_relay, tmp_path, park, database):
     for answer in (get(api.as_(LIMITED), f"/v1/jobs/{skip}"), get(api.as_(LIMITED), publisher="main"),
                    api.as_(LIMITED).request("POST", f"/v1/jobs/{skip}/cancel", {"reason": "x"})):
         assert (answer.status, answer.code) == (403, "out_of_scope"), answer.text
+
+
+# --- replays --------------------------------------------------------------------------------------
+
+ROWS = "INSERT INTO outbox.message (topic, key, payload) SELECT %s, 'k' || i %% 20, i::text FROM generate_series(1, %s) i"
+
+
+def replay(api, reason="a consumer lost its table", **what):
+    """Starts a replay, and returns its job's id."""
+    body = {"filter": {}, **what}
+    shown = api.request("POST", "/v1/replays/preview", body)
+    assert shown.status == 200, shown.text
+    answer = api.request("POST", "/v1/replays", {**body, "token": shown.json["token"], "reason": reason})
+    assert answer.status == 202 and answer.json["count"] == shown.json["count"], answer.text
+    return answer.json["job"]
+
+
+def replayed(kafka, topic):
+    return [int(record.payload) for record in read_topics(kafka.bootstrap, [topic])
+            if any(name == "outbox-replay" for name, _ in record.headers)]
+
+
+def test_a_relay_carries_a_replay_out(api, database, kafka, topic):
+    database.execute(ROWS, (topic, 300))
+    wait_for(lambda: api.request("POST", "/v1/replays/preview", {"filter": {"state": "published"}}).json.get("count") == "300", 60)
+    name = replay(api, filter={"topic": topic, "state": "published"})
+    result = ended(api, name)
+    assert (result["kind"], result["done"], result["total"], result["caller"], result["error"]) == ("replay", "300", "300", "alice", None)
+    assert result["filter"] == {"topic": topic, "state": "published"} and result["reason"] == "a consumer lost its table"
+    assert sorted(replayed(kafka, topic)) == list(range(1, 301))
+    assert [row["id"] for row in get(api, "/v1/replays").json["rows"]] == [name]
+    assert database.execute("SELECT verb, caller FROM outbox.audit") == [("replay", "alice")]
+    for verb in ("cancel", "resume"):
+        answer = api.request("POST", f"/v1/jobs/{name}/{verb}", {"reason": "x"})
+        assert (answer.status, answer.code) == (409, "not_applicable"), answer.text
+
+
+def test_a_replay_survives_its_process_and_is_cancelled_and_resumed_by_another(api, make_relay, tmp_path_factory, database, kafka, topic):
+    database.execute(ROWS, (topic, 3000))
+    wait_for(lambda: api.request("POST", "/v1/replays/preview", {"filter": {"state": "published"}}).json.get("count") == "3000", 60)
+    name = replay(api, rate=200)
+    wait_for(lambda: int(job(api, name)["done"]) >= 200 and job(api, name)["per_second"] > 0, 60, what=lambda: job(api, name))
+    _, other = start_api(make_relay, tmp_path_factory.mktemp("other"), OPERATE, TOKENS)
+    api.relay.stop()
+    assert job(other, name)["state"] in ("waiting", "running")
+    before = int(job(other, name)["done"])
+    wait_for(lambda: int(job(other, name)["done"]) > before + 100, 60, what=lambda: job(other, name))
+    assert job(other, name)["state"] == "running" and job(other, name)["seconds_left"] > 0 and job(other, name)["rate_limit"] == 200
+
+    assert other.request("POST", f"/v1/jobs/{name}/cancel", {"reason": "too fast"}).status == 200
+    stopped = job(other, name)
+    assert stopped["state"] == "cancelled" and int(stopped["done"]) < 3000 and stopped["owner"] is None
+    database.execute("UPDATE outbox.replay SET rate = null")
+    assert other.request("POST", f"/v1/jobs/{name}/resume", {"reason": "go on"}).status == 200
+    result = ended(other, name)
+    assert result["done"] == "3000"
+    sent = replayed(kafka, topic)
+    assert set(sent) == set(range(1, 3001))
+
+
+def test_a_replay_that_cannot_begin_is_refused(api, database, topic):
+    database.execute(ROWS, (topic, 5))
+    for body, status, code, text in [
+            ({}, 400, "bad_value", "filter is no object"), ({"filter": {"lost": "1"}}, 400, "bad_value", "nothing to choose rows by"),
+            ({"filter": {"ids": 1}}, 400, "bad_value", "ids is no text"), ({"filter": {"ids": "x"}}, 400, "bad_value", "ids"),
+            ({"filter": {}, "to": "a b"}, 400, "bad_value", "no topic's name"), ({"filter": {}, "rate": 0}, 400, "bad_value", "rate"),
+            ({"filter": {}, "rate": "5"}, 400, "bad_value", "rate"), ({"filter": {}, "x": 1}, 400, "unknown_field", "x"),
+            ({"filter": {"topic": "none"}}, 409, "not_applicable", "no row"), ({"filter": {}, "to": "no-such-topic"}, 409, "not_applicable", "no-such-topic"),
+            ({"filter": {}, "publisher": "lost"}, 404, "unknown_publisher", "lost")]:
+        answer = api.request("POST", "/v1/replays/preview", body)
+        assert (answer.status, answer.code) == (status, code) and text in answer.json["detail"], (body, answer.text)
+    token = api.request("POST", "/v1/replays/preview", {"filter": {}}).json["token"]
+    for body, code in [({"filter": {}, "reason": "x"}, "bad_value"), ({"filter": {}, "token": token}, "bad_value"),
+                       ({"filter": {"ids": "1.."}, "token": token, "reason": "x"}, "bad_token"),
+                       ({"filter": {}, "rate": 5, "token": token, "reason": "x"}, "bad_token")]:
+        assert (answer := api.request("POST", "/v1/replays", body)).code == code, (body, answer.text)
+    database.execute(ROWS, (topic, 1))
+    answer = api.request("POST", "/v1/replays", {"filter": {}, "token": token, "reason": "x"})
+    assert (answer.status, answer.code) == (409, "changed")
+    assert database.execute("SELECT count(*)::int FROM outbox.replay") == [(0,)]
+    assert api.request("PUT", "/v1/replays").headers["Allow"] == "GET, HEAD, POST"
+    assert api.as_(READ).request("POST", "/v1/replays", {"filter": {}, "token": token, "reason": "x"}).status == 403

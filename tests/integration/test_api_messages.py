@@ -594,6 +594,11 @@ def test_the_command_finds_the_same(api, write, database, kafka, topic, login):
         status, output, error = run_command(["message", "find", "--event-id", event_id, "--json"], user)
         assert status == 0, error
         assert json.loads(output)["rows"] == [find(api, id=id)]
+    server = {"OUTBOX_RELAY_SERVER": f"http://127.0.0.1:{api.port}", "OUTBOX_RELAY_TOKEN": READ}
+    status, output, error = run_command(["message", "find", "--event-id", event_id, "--json"], server)
+    assert status == 0 and json.loads(output)["rows"] == [find(api, id=id)], error
+    status, output, error = run_command(["message", "find", "--id", str(id + 1)], server)
+    assert status == 65 and f"no message has the id {id + 1}" in error and output == ""
     status, output, _ = run_command(["message", "find", "--topic", topic, "--key", "k", "--from", moment(-60), "--to", moment(60)],
                                     settings)
     assert status == 0 and f"message {id}\n" in output and output.endswith("the whole range was searched\n")

@@ -152,6 +152,8 @@ REQUESTS = [
     ("POST", "/v1/jobs/parked-1/cancel", {"reason": "x"}, {"operate", "decide"}),
     ("POST", "/v1/jobs/replay-1/resume", {"reason": "x"}, {"operate", "decide"}),
     ("GET", "/v1/replays", None, {"read"}),
+    ("POST", "/v1/replays/preview", {"filter": {}}, {"operate"}),
+    ("POST", "/v1/replays", {"filter": {}, "token": "x", "reason": "x"}, {"operate"}),
     ("GET", "/v1/deliver", None, {"read"}),
     ("POST", "/v1/deliver/operate", {"verb": "pause", "section": "a", "reason": "x"}, {"operate"}),
     ("GET", "/v1/overview", None, {"read"}),
