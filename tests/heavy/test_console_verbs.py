@@ -3,7 +3,7 @@ audit, and what a role does not see. test_console.py has the pages."""
 
 from selenium.webdriver.common.keys import Keys
 
-from support.console import LIMITED, WATCHER, browser, chromium, log_in, park, parked_count, world  # noqa: F401
+from support.console import BOB, LIMITED, WATCHER, browser, chromium, log_in, park, parked_count, world  # noqa: F401
 from support.process import wait_for
 
 
@@ -31,6 +31,19 @@ def test_all_that_match_are_retried(browser, world):
     assert world.execute("SELECT count(*) FROM outbox.audit")[0][0] == before + 1
     browser.press("Close")
     browser.go("#/parked?publisher=main&key=nothing-has-this").see("No parked message matches")
+
+
+def test_two_operators_at_once(browser, world):
+    """One message of the preview is skipped by somebody else before alice confirms; the audit shows both."""
+    ids = park(world, "two-1", "two-2", "two-3")
+    browser.go(f"#/parked?publisher=main&from_id={ids[0]}&to_id={ids[-1]}").see("3 dead")
+    browser.press("Skip all that match …").see("3 messages").fill("Reason", "of alice")
+    answer = world.api.as_(BOB).request("POST", "/v1/parked/skip", {"ids": [str(ids[0])], "reason": "of bob"})
+    assert answer.status == 202, answer.text
+    wait_for(lambda: parked_count(world, ids) == 2, what="the skip of bob")
+    browser.press("Skip").see("skip of 2 messages", "finished").press("Close")
+    wait_for(lambda: parked_count(world, ids) == 0, what="the skip of alice")
+    assert {("bob", "of bob"), ("alice", "of alice")} <= set(world.execute("SELECT caller, reason FROM outbox.audit"))
 
 
 def test_a_preview_that_is_out_of_date_is_refused_in_the_dialog(browser, world):

@@ -16,7 +16,7 @@ from .process import free_port, wait_for
 from .relay import Relay, run_command
 
 ALICE, WATCHER, LIMITED = "token-of-alice-the-operator", "token-of-one-who-watches", "token-of-one-with-limits"
-SENDER = "token-of-the-application"
+BOB, SENDER = "token-of-bob-the-operator", "token-of-the-application"
 EVIL = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'
 LIMIT = 60_000      # of the topic: a batch of small rows fits
 TOO_LARGE = 90_000  # characters that lz4 cannot shorten
@@ -66,7 +66,7 @@ def world(postgres, kafka, tmp_path_factory, request):
         path = folder / "relay.ini"
         path.write_text(CONFIG.format(said=topics["said"], delivered=topics["delivered"], folder=folder, business=business.url,
                                       application=application.url)
-                        + caller("alice", ALICE, "read, operate, decide") + caller("watcher", WATCHER, "read")
+                        + caller("alice", ALICE, "read, operate, decide") + caller("bob", BOB, "read, operate, decide") + caller("watcher", WATCHER, "read")
                         + caller("shop", SENDER, "send", types="*")
                         + caller("limited", LIMITED, "read, operate", publishers="main", types="*"))
         path.chmod(0o600)
