@@ -38,6 +38,7 @@ static const double seconds[] = {
 		"`deliver_list`, "                                                                 \
 		"`deliver_operate`, `parked`, `parked_preview`, `parked_retry`, `parked_skip`, "   \
 		"`dead_letters`, `redrive_preview`, `redrive`, "                                   \
+		"`publisher_pause`, `publisher_resume`, `publisher_split`, `publisher_rebase`, "   \
 		"`audit`, `publishers`, `publisher`; `none` for an unknown path"
 
 static const struct metric_row api_rows[] = {
@@ -105,6 +106,14 @@ static const struct api_verb verbs[] = {
 	api_dead_letters_forget},
     {"audit", "GET", "/v1/audit", ROLE_READ, 0, api_audit_begin, NULL, api_audit_forget},
     {"publishers", "GET", "/v1/publishers", ROLE_READ, 0, api_publishers_begin, NULL, NULL},
+    {"publisher_pause", "POST", "/v1/publishers/", ROLE_OPERATE, 0, api_publisher_pause_begin, NULL,
+	api_publisher_order_forget, .names = 1, .ends = "/pause"},
+    {"publisher_resume", "POST", "/v1/publishers/", ROLE_OPERATE, 0, api_publisher_resume_begin,
+	NULL, api_publisher_order_forget, .names = 1, .ends = "/resume"},
+    {"publisher_split", "POST", "/v1/publishers/", ROLE_DECIDE, 0, api_publisher_split_begin, NULL,
+	api_publisher_order_forget, .names = 1, .ends = "/split"},
+    {"publisher_rebase", "POST", "/v1/publishers/", ROLE_DECIDE, 0, api_publisher_rebase_begin,
+	NULL, api_publisher_order_forget, .names = 1, .ends = "/rebase"},
     {"publisher", "GET", "/v1/publishers/", ROLE_READ, 0, api_publisher_begin, NULL, NULL,
 	.names = 1},
     {"parked_preview", "POST", "/v1/parked/preview", ROLE_OPERATE | ROLE_DECIDE, 0,
@@ -211,14 +220,27 @@ static bool has_names(const char *rest, int count)
 	return *rest != '\0';
 }
 
+/* One name without a slash, and then `ends`. */
+static bool has_ending(const char *rest, const char *ends)
+{
+	const char *slash = strchr(rest, '/');
+
+	return slash && slash != rest && text_equal(slash, ends);
+}
+
 /* The row of the path. A path without names comes before one with: commit is no type. */
 static const struct api_verb *find_verb(const char *path)
 {
 	for (int i = 0; i < VERBS; i++)
 		if (verbs[i].names == 0 && text_equal(verbs[i].path, path))
 			return &verbs[i];
+
 	for (int i = 0; i < VERBS; i++)
-		if (verbs[i].names > 0 && text_starts(path, verbs[i].path) &&
+		if (verbs[i].ends && text_starts(path, verbs[i].path) &&
+		    has_ending(path + strlen(verbs[i].path), verbs[i].ends))
+			return &verbs[i];
+	for (int i = 0; i < VERBS; i++)
+		if (verbs[i].names > 0 && !verbs[i].ends && text_starts(path, verbs[i].path) &&
 		    has_names(path + strlen(verbs[i].path), verbs[i].names))
 			return &verbs[i];
 	return NULL;
@@ -323,6 +345,8 @@ static struct api_call *call_create(
 	call->begun_us = clock_us();
 	call->verb = find_verb(path);
 	call->rest = xstrdup(call->verb ? path + strlen(call->verb->path) : "");
+	if (call->verb && call->verb->ends)
+		*strchr(call->rest, '/') = '\0';
 	name_request(call);
 	judge_head(call, method);
 	return call;

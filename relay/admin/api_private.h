@@ -29,7 +29,8 @@ struct api_verb {
 	void (*begin)(struct api_call *call);
 	void (*finish)(struct api_call *call); /* every part is done: answers */
 	void (*forget)(struct api_call *call); /* frees call->work, if there is any */
-	int names; /* names that follow the path; only the last may have slashes */
+	int names;        /* names that follow the path; only the last may have slashes */
+	const char *ends; /* the word behind the only name, as in /pause; NULL: none */
 };
 /* api_send.c */
 void api_send_begin(struct api_call *call);
@@ -78,6 +79,12 @@ void api_dead_letters_begin(struct api_call *call);
 void api_redrive_preview_begin(struct api_call *call);
 void api_redrive_begin(struct api_call *call);
 void api_dead_letters_forget(struct api_call *call);
+/* api_publisher_orders.c */
+void api_publisher_pause_begin(struct api_call *call);
+void api_publisher_resume_begin(struct api_call *call);
+void api_publisher_split_begin(struct api_call *call);
+void api_publisher_rebase_begin(struct api_call *call);
+void api_publisher_order_forget(struct api_call *call);
 /* api_actions.c */
 void api_audit_begin(struct api_call *call);
 void api_audit_forget(struct api_call *call);

@@ -135,6 +135,11 @@ void api_worker_run(
 	api_part_done(call);
 }
 
+void api_worker_interrupts(struct api_worker *worker, bool on)
+{
+	pg_interrupt_by(on ? worker->limit_fd : -1);
+}
+
 /* --- sessions -------------------------------------------------------------------------------- */
 
 static struct pg **session_of(struct api_worker *worker, const struct postgres_settings *postgres)
