@@ -37,7 +37,7 @@ static const double seconds[] = {
 	"verb", "`prepare`, `commit`, `rollback`, `show`, `list`, `lookback_preview`, `operate`, " \
 		"`deliver_list`, "                                                                 \
 		"`deliver_operate`, `parked`, `parked_preview`, `parked_retry`, `parked_skip`, "   \
-		"`dead_letters`, `redrive_preview`, `redrive`, "                                   \
+		"`preflight`, `dead_letters`, `redrive_preview`, `redrive`, "                      \
 		"`publisher_pause`, `publisher_resume`, `publisher_split`, `publisher_rebase`, "   \
 		"`audit`, `publishers`, `publisher`; `none` for an unknown path"
 
@@ -80,6 +80,7 @@ struct api {
 	int open; /* calls whose request has arrived and whose answer is not out */
 	bool ending;
 	unsigned char preview_key[PREVIEW_KEY];
+	struct api_preflight preflight;
 };
 
 static const struct api_verb verbs[] = {
@@ -98,6 +99,8 @@ static const struct api_verb verbs[] = {
     {"deliver_operate", "POST", "/v1/deliver/operate", ROLE_OPERATE, 0, api_deliver_operate_begin,
 	NULL, NULL},
     {"parked", "GET", "/v1/parked", ROLE_READ, 0, api_parked_begin, NULL, api_parked_forget},
+    {"preflight", "GET", "/v1/preflight", ROLE_READ, 0, api_preflight_begin, NULL,
+	api_preflight_forget},
     {"dead_letters", "GET", "/v1/dead-letters", ROLE_READ, 0, api_dead_letters_begin, NULL,
 	api_dead_letters_forget},
     {"redrive_preview", "POST", "/v1/dead-letters/preview", ROLE_OPERATE, 0,
@@ -159,6 +162,11 @@ struct api_database *api_database_of(
 struct api_workers *api_workers_of(const struct api *api)
 {
 	return api->workers;
+}
+
+struct api_preflight *api_preflight(struct api *api)
+{
+	return &api->preflight;
 }
 
 void api_preview_key(struct api *api, unsigned char ret_key[PREVIEW_KEY])
@@ -580,6 +588,7 @@ static struct api *create_api(const struct config *config)
 	api->senders = xcalloc((size_t)config->kafka_count, sizeof(void *));
 	api->databases = xcalloc((size_t)config->postgres_count, sizeof(void *));
 	pthread_mutex_init(&api->mutex, NULL);
+	pthread_mutex_init(&api->preflight.mutex, NULL);
 	pthread_condattr_init(&attributes);
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
 	pthread_cond_init(&api->answered, &attributes);
@@ -588,9 +597,12 @@ static struct api *create_api(const struct config *config)
 }
 
 struct api *api_start(struct listener *listener, const struct config *config,
-    struct topic_metadata *const *topic_metadata, struct deliver *const *delivers, struct err *err)
+    struct topic_metadata *const *topic_metadata, struct deliver *const *delivers,
+    api_checks *checks, struct err *err)
 {
 	struct api *api = create_api(config);
+
+	api->preflight.check = checks;
 
 	api->delivers = delivers;
 	api->route = route_create(config, err);
@@ -680,5 +692,7 @@ void api_stop(struct api *api)
 	route_destroy(api->route);
 	pthread_cond_destroy(&api->answered);
 	pthread_mutex_destroy(&api->mutex);
+	pthread_mutex_destroy(&api->preflight.mutex);
+	json_decref(api->preflight.report);
 	free(api);
 }

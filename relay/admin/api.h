@@ -18,6 +18,7 @@
  * 10 s, a request within [api] arrival; an answer comes within 10 s of a request that is there (a
  * question to the database: 20 s) and is read within 30 s.
  */
+#include <jansson.h>
 #include "topic_metadata.h"
 #include "config.h"
 #include "deliver.h"
@@ -26,6 +27,9 @@
 struct api;
 
 extern const struct metric_table api_metric_table;
+
+/* Makes all checks of the configuration: {"failed", "complete", "findings"}. Blocks for seconds. */
+typedef json_t *api_checks(const struct config *config);
 
 /*
  * The configuration has [api] listen, and outlives it. topic_metadata, as config->kafka: one at
@@ -37,7 +41,8 @@ extern const struct metric_table api_metric_table;
  * there.
  */
 struct api *api_start(struct listener *listener, const struct config *config,
-    struct topic_metadata *const *topic_metadata, struct deliver *const *delivers, struct err *err);
+    struct topic_metadata *const *topic_metadata, struct deliver *const *delivers,
+    api_checks *checks, struct err *err);
 
 /*
  * Takes no new connection and no new request, answers those that were taken, and frees it all: 10 s

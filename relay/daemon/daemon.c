@@ -26,6 +26,7 @@
 #include "config.h"
 #include "deliver_check.h"
 #include "delivers.h"
+#include "doctor.h"
 #include "publishers.h"
 #include "epoch_check.h"
 #include "kafka_conf.h"
@@ -469,7 +470,7 @@ static bool start_api(struct daemon *daemon, struct err *err)
 	if (daemon->config->api.listen[0] == '\0')
 		return true;
 	daemon->api = api_start(&daemon->api_listener, daemon->config, daemon->topic_metadata,
-	    daemon->delivers ? delivers_sections(daemon->delivers) : NULL, err);
+	    daemon->delivers ? delivers_sections(daemon->delivers) : NULL, doctor_report_json, err);
 	if (daemon->api)
 		log_info("api_listens", {"address", LOG_TEXT(api_address(daemon->api))});
 	return daemon->api != NULL;

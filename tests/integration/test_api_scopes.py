@@ -153,6 +153,7 @@ REQUESTS = [
     ("POST", "/v1/publishers/main/resume", {"reason": "x"}, {"operate"}),
     ("POST", "/v1/publishers/main/split", {"cancel": True, "reason": "x"}, {"decide"}),
     ("POST", "/v1/publishers/main/rebase", {"dry_run": True}, {"decide"}),
+    ("GET", "/v1/preflight", None, {"read"}),
     ("GET", "/v1/dead-letters", None, {"read"}),
     ("POST", "/v1/dead-letters/preview", {"filter": {}}, {"operate"}),
     ("POST", "/v1/dead-letters/redrive", {"places": ["0:1"], "reason": "x"}, {"operate"}),

@@ -1,5 +1,6 @@
 """Verbs of operators over the HTTP interface on all that matches: a preview shows it, and its token is the order."""
 
+import json
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -380,3 +381,32 @@ def test_orders_about_publishers_need_their_role_and_scope(publishers):
             (RETRY, "main/resume", {"reason": "r"}, 200), (DECIDE, "main/rebase", {"dry_run": True}, 200)]:
         answer = publishers.as_(token).request("POST", f"/v1/publishers/{path}", body)
         assert answer.status == status, (token, path, answer.text)
+
+
+# --- checks ---------------------------------------------------------------------------------------
+
+def test_the_findings_of_the_checks_are_shown(publishers, database, kafka):
+    answer = publishers.request("GET", "/v1/preflight").json
+    assert answer["complete"] and answer["checked_at"].endswith("Z") and answer["took_ms"] >= 0
+    found = json.loads(run_command(["doctor", "--json"], publishers.relay.settings)[1])
+    places = {finding["place"] for finding in answer["findings"]}
+    assert places == {finding["place"] for finding in found} and "postgres main" in places
+    # a problem shows with its cure; the findings of the last seconds serve until then
+    database.execute("delete from outbox.log where publisher = 'other'")
+    database.execute("delete from outbox.publisher where name = 'other'")
+    assert publishers.request("GET", "/v1/preflight").json["checked_at"] == answer["checked_at"]
+
+    def missing():
+        shown = publishers.request("GET", "/v1/preflight").json
+        return shown["failed"] and [finding["cure"] for finding in shown["findings"] if finding["severity"] == "fail"]
+
+    assert any("publisher create other" in cure for cure in wait_for(missing, 60, "the next checks"))
+
+
+def test_one_call_at_a_time_makes_the_checks(publishers):
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: publishers.request("GET", "/v1/preflight"), range(8)))
+    made = {answer.json["checked_at"] for answer in answers if answer.status == 200}
+    assert len(made) == 1 and {answer.code for answer in answers if answer.status != 200} <= {"busy"}
+    assert publishers.as_(LIMITED).request("GET", "/v1/preflight").code == "out_of_scope"
+    assert publishers.as_(RETRY).request("GET", "/v1/preflight").code == "forbidden"
