@@ -34,7 +34,7 @@ struct family {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct family *families;
 
-static size_t bucket_count(const struct metric_row *row)
+size_t metric_bounds(const struct metric_row *row)
 {
 	size_t count = 1;
 
@@ -84,7 +84,7 @@ static struct metric *create_series(struct family *family, const char *const *va
 	for (int i = 0; i < METRIC_LABELS && values[i]; i++)
 		metric->values[i] = xstrdup(values[i]);
 	if (metric->row->type == METRIC_HISTOGRAM)
-		metric->filled = xcalloc(bucket_count(metric->row), sizeof *metric->filled);
+		metric->filled = xcalloc(metric_bounds(metric->row), sizeof *metric->filled);
 	return metric;
 }
 
@@ -277,7 +277,7 @@ static void add_series_name(
 /* _count always equals the last bucket, also while other threads observe. */
 static void write_histogram(struct text *page, const struct metric *metric)
 {
-	size_t count = bucket_count(metric->row);
+	size_t count = metric_bounds(metric->row);
 	uint64_t total = 0;
 
 	for (size_t i = 0; i < count; i++) {
@@ -336,6 +336,36 @@ static void write_family(struct text *page, const struct family *family)
 		}
 		write_series(page, metric);
 	}
+}
+
+void metrics_visit(void (*visit)(const struct metric_view *view, void *context), void *context)
+{
+	pthread_mutex_lock(&lock);
+	for (const struct family *family = families; family; family = family->next)
+		for (const struct metric *metric = family->series; metric; metric = metric->next) {
+			const struct metric_view view = {
+			    metric, family->row, family->labels, metric->values};
+
+			if (is_whole(metric))
+				visit(&view, context);
+		}
+	pthread_mutex_unlock(&lock);
+}
+
+const char *metric_view_label(const struct metric_view *view, const char *name)
+{
+	for (int i = 0; view->labels[i]; i++)
+		if (text_equal(view->labels[i], name))
+			return view->values[i];
+	return NULL;
+}
+
+void metric_counts(const struct metric *metric, uint64_t *ret_counts)
+{
+	size_t count = metric_bounds(metric->row);
+
+	for (size_t i = 0; i < count; i++)
+		ret_counts[i] = atomic_load_explicit(&metric->filled[i], memory_order_relaxed);
 }
 
 void metrics_write(struct text *page)

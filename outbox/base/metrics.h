@@ -95,6 +95,21 @@ void metric_observe(struct metric *metric, double value, uint64_t count);
 void metric_note(
     const struct metric_table *table, struct metric_figures *figures, const void *from);
 
+/* A series without open labels. Its pointers stay valid until the process ends. */
+struct metric_view {
+	const struct metric *metric;
+	const struct metric_row *row;
+	const char *const *labels; /* names; NULL ends them */
+	char *const *values;       /* in the order of the names */
+};
+/* Calls `visit` for each such series, in the order of the page. `visit` uses no metric_labelled. */
+void metrics_visit(void (*visit)(const struct metric_view *view, void *context), void *context);
+const char *metric_view_label(const struct metric_view *view, const char *name); /* NULL: none */
+/* Histogram: how many observations each bucket has, not cumulative; as many as the row's bounds. */
+void metric_counts(const struct metric *metric, uint64_t *ret_counts);
+/* The number of bounds of a histogram, with INFINITY. */
+size_t metric_bounds(const struct metric_row *row);
+
 const char *metric_type_name(enum metric_type type);
 /* Appends the whole page with # HELP and # TYPE, metrics in the order of their first use. */
 void metrics_write(struct text *page);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cleanup.h"
+#include "clock.h"
 #include "consumer_private.h"
 #include "kafka_client.h"
 #include "kafka_conf.h"
@@ -23,6 +24,7 @@ enum {
 	BATCH = 1000,
 	ANSWER_MS = 5000,
 	CLOSE_MS = 2000,
+	LIMITED_CLOSE_MS = 50,
 	READY_MESSAGES = 5000,
 	READY_BYTES = 2 << 20,
 	STATISTICS_MOST_MS = 500
@@ -103,6 +105,15 @@ static void rest_reading(struct consumer *consumer, struct reading *reading)
 	consumer->run += READY_MESSAGES; /* records that are void now may have counted as ready */
 }
 
+static int answer_ms(const struct consumer *consumer)
+{
+	int64_t left = consumer->range.until_ms - clock_ms();
+
+	if (consumer->range.until_ms == 0 || left > ANSWER_MS)
+		return ANSWER_MS;
+	return left > 1 ? (int)left : 1;
+}
+
 /* OFFSET_END: no record is as late as that. */
 static bool offset_of_time(struct consumer *consumer, const char *name, int32_t partition,
     int64_t time_ms, int64_t *ret_offset, struct err *err)
@@ -111,7 +122,7 @@ static bool offset_of_time(struct consumer *consumer, const char *name, int32_t 
 	rd_kafka_resp_err_t code;
 
 	rd_kafka_topic_partition_list_add(list, name, partition)->offset = time_ms;
-	code = rd_kafka_offsets_for_times(consumer->handle, list, ANSWER_MS);
+	code = rd_kafka_offsets_for_times(consumer->handle, list, answer_ms(consumer));
 	if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
 		code = list->elems[0].err;
 	*ret_offset = list->elems[0].offset < 0 ? RD_KAFKA_OFFSET_END : list->elems[0].offset;
@@ -182,7 +193,7 @@ static bool find_topic_partition(
 	int64_t low, high;
 
 	code = rd_kafka_query_watermark_offsets(
-	    consumer->handle, name, partition, &low, &high, ANSWER_MS);
+	    consumer->handle, name, partition, &low, &high, answer_ms(consumer));
 	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
 		return kafka_client_failed(err, code, name);
 	*reading = (struct reading){
@@ -205,7 +216,8 @@ static bool count_partitions(
     struct consumer *consumer, const char *name, int *ret_count, struct err *err)
 {
 	OWNED(kafka_client_free_metadata) const struct rd_kafka_metadata *metadata;
-	rd_kafka_resp_err_t code = kafka_client_topic(consumer->handle, name, ANSWER_MS, &metadata);
+	rd_kafka_resp_err_t code =
+	    kafka_client_topic(consumer->handle, name, answer_ms(consumer), &metadata);
 
 	if (kafka_client_is_missing(code))
 		return err_set(err, ERR_REJECT, "topic %s does not exist", name);
@@ -229,7 +241,8 @@ static bool find_consumer_topic(struct consumer *consumer, const char *name, str
 	consumer->readings = xrealloc(consumer->readings,
 	    (size_t)(consumer->reading_count + count) * sizeof *consumer->readings);
 	for (int partition = 0; partition < count; partition++)
-		if (!find_topic_partition(consumer, topic, partition, err))
+		if ((!consumer->range.only || *consumer->range.only == partition) &&
+		    !find_topic_partition(consumer, topic, partition, err))
 			return false;
 	return true;
 }
@@ -321,7 +334,8 @@ static void close_consumer_client(struct consumer *consumer)
 	for (int i = 0; i < consumer->topic_count; i++)
 		rd_kafka_topic_destroy(consumer->topics[i]);
 	rd_kafka_queue_destroy(consumer->queue);
-	kafka_client_close(consumer->handle, CLOSE_MS);
+	kafka_client_close(
+	    consumer->handle, consumer->range.until_ms ? LIMITED_CLOSE_MS : CLOSE_MS);
 }
 
 void consumer_destroy(struct consumer *consumer)

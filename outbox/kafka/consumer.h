@@ -47,6 +47,10 @@ struct consumer_range {
 	int64_t from_ms, to_ms;
 	const int64_t *offsets; /* by partition, in place of from_ms; NULL: none */
 	int offset_count;       /* partitions beyond it begin by from_ms */
+	const int32_t *only;    /* this partition alone; NULL: all */
+	/* Creating and destroying the reader wait no longer than until then (clock_ms); 0: for each
+	 * answer of a broker some seconds. */
+	int64_t until_ms;
 };
 /* Records behind the range are not seen, and not waited for. */
 struct consumer *consumer_create_range(const struct kafka_settings *kafka,

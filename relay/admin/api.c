@@ -5,12 +5,15 @@
  */
 #include "api.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include "api_private.h"
+#include "api_session.h"
+#include "api_watch.h"
 #include "api_worker.h"
 #include "cleanup.h"
 #include "clock.h"
@@ -25,21 +28,20 @@ enum {
 	ANSWER_MS = 30000,
 	BODIES = 64 << 20,
 	STOP_MS = API_SEND_MS + 1000,
-	LEAVE_MS = 2000, /* for answers on their way */
+	LEAVE_MS = 2000,  /* for answers on their way */
+	OPEN_BODY = 4096, /* bytes of a login: nobody knows its caller yet */
 	RETRY_AFTER_S = 1,
+	WORKERS = 4,
+	MOST_WAITING = 64,
+	READERS = 2, /* of Kafka; each call takes seconds at most, and so does waiting for one */
+	MOST_WAITING_READS = 2,
 };
 
 static const double seconds[] = {
     .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 20, INFINITY};
 
 #define SERIES(member) METRIC_FIELD(struct api_metrics, member)
-#define VERB                                                                                       \
-	"verb", "`prepare`, `commit`, `rollback`, `show`, `list`, `lookback_preview`, `operate`, " \
-		"`deliver_list`, "                                                                 \
-		"`deliver_operate`, `parked`, `parked_preview`, `parked_retry`, `parked_skip`, "   \
-		"`preflight`, `dead_letters`, `redrive_preview`, `redrive`, "                      \
-		"`publisher_pause`, `publisher_resume`, `publisher_split`, `publisher_rebase`, "   \
-		"`audit`, `publishers`, `publisher`; `none` for an unknown path"
+#define VERB "verb", "operationId of openapi.json; `none` for an unknown path"
 
 static const struct metric_row api_rows[] = {
     {"relay_api_requests_total", METRIC_COUNTER, SERIES(requests),
@@ -63,17 +65,20 @@ const struct metric_table api_metric_table = {
 };
 
 struct api {
-	const struct config *config;
+	struct api_parts parts;
+	int64_t started_us;          /* since 1970 */
+	const struct config *config; /* of the parts */
 	struct route *route;
 	struct api_auth *auth;
 	struct api_sender **senders;     /* as config->kafka; NULL: no look-back there */
 	struct api_database **databases; /* as config->postgres */
-	struct api_workers *workers;
-	struct deliver *const *delivers; /* as config->delivers; NULL: none runs here */
+	struct api_workers *workers, *readers;
+	struct api_watch *watch;
 	struct gate *gate;
 	struct api_metrics metrics;
 	char *address;
-	atomic_llong held; /* bytes of bodies */
+	struct config_list hosts; /* names of requests, besides those of listen */
+	atomic_llong held;        /* bytes of bodies */
 	pthread_mutex_t mutex;
 	pthread_cond_t answered;
 	/* guarded by the mutex */
@@ -101,22 +106,39 @@ static const struct api_verb verbs[] = {
     {"parked", "GET", "/v1/parked", ROLE_READ, 0, api_parked_begin, NULL, api_parked_forget},
     {"preflight", "GET", "/v1/preflight", ROLE_READ, 0, api_preflight_begin, NULL,
 	api_preflight_forget},
+    {"overview", "GET", "/v1/overview", ROLE_READ, 0, api_overview_begin, NULL, NULL},
+    {"series", "GET", "/v1/series", ROLE_READ, 0, api_series_begin, NULL, NULL},
+    {"events", "GET", "/v1/events", ROLE_READ, 0, api_events_begin, NULL, api_events_forget},
+    {"scheduled", "GET", "/v1/scheduled", ROLE_READ, 0, api_scheduled_begin, NULL,
+	api_scheduled_forget},
     {"dead_letters", "GET", "/v1/dead-letters", ROLE_READ, 0, api_dead_letters_begin, NULL,
 	api_dead_letters_forget},
     {"redrive_preview", "POST", "/v1/dead-letters/preview", ROLE_OPERATE, 0,
 	api_redrive_preview_begin, NULL, api_dead_letters_forget},
     {"redrive", "POST", "/v1/dead-letters/redrive", ROLE_OPERATE, 0, api_redrive_begin, NULL,
 	api_dead_letters_forget},
+    {"messages", "GET", "/v1/messages", ROLE_READ, 0, api_messages_begin, NULL,
+	api_messages_forget},
+    {"jobs", "GET", "/v1/jobs", ROLE_READ, 0, api_jobs_begin, NULL, api_jobs_forget},
+    {"replays", "GET", "/v1/replays", ROLE_READ, 0, api_replays_begin, NULL, api_jobs_forget},
+    {"replay_preview", "POST", "/v1/replays/preview", ROLE_OPERATE, 0, api_replay_preview_begin,
+	NULL, api_replay_forget},
+    {"replay", "POST", "/v1/replays", ROLE_OPERATE, 0, api_replay_begin, NULL, api_replay_forget},
+    {"job", "GET", "/v1/jobs/", ROLE_READ, 0, api_job_begin, NULL, api_jobs_forget, .names = 1},
+    {"job_cancel", "POST", "/v1/jobs/", ROLE_OPERATE | ROLE_DECIDE, 0, api_job_cancel_begin, NULL,
+	api_jobs_forget, .names = 1, .tail = "/cancel"},
+    {"job_resume", "POST", "/v1/jobs/", ROLE_OPERATE | ROLE_DECIDE, 0, api_job_resume_begin, NULL,
+	api_jobs_forget, .names = 1, .tail = "/resume"},
     {"audit", "GET", "/v1/audit", ROLE_READ, 0, api_audit_begin, NULL, api_audit_forget},
     {"publishers", "GET", "/v1/publishers", ROLE_READ, 0, api_publishers_begin, NULL, NULL},
     {"publisher_pause", "POST", "/v1/publishers/", ROLE_OPERATE, 0, api_publisher_pause_begin, NULL,
-	api_publisher_order_forget, .names = 1, .ends = "/pause"},
+	api_publisher_order_forget, .names = 1, .tail = "/pause"},
     {"publisher_resume", "POST", "/v1/publishers/", ROLE_OPERATE, 0, api_publisher_resume_begin,
-	NULL, api_publisher_order_forget, .names = 1, .ends = "/resume"},
+	NULL, api_publisher_order_forget, .names = 1, .tail = "/resume"},
     {"publisher_split", "POST", "/v1/publishers/", ROLE_DECIDE, 0, api_publisher_split_begin, NULL,
-	api_publisher_order_forget, .names = 1, .ends = "/split"},
+	api_publisher_order_forget, .names = 1, .tail = "/split"},
     {"publisher_rebase", "POST", "/v1/publishers/", ROLE_DECIDE, 0, api_publisher_rebase_begin,
-	NULL, api_publisher_order_forget, .names = 1, .ends = "/rebase"},
+	NULL, api_publisher_order_forget, .names = 1, .tail = "/rebase"},
     {"publisher", "GET", "/v1/publishers/", ROLE_READ, 0, api_publisher_begin, NULL, NULL,
 	.names = 1},
     {"parked_preview", "POST", "/v1/parked/preview", ROLE_OPERATE | ROLE_DECIDE, 0,
@@ -128,6 +150,20 @@ static const struct api_verb verbs[] = {
     /* a type and an id follow */
     {"show", "GET", "/v1/lookback/", ROLE_READ, 0, api_show_begin, api_look_finish, api_look_forget,
 	.names = 2},
+    {"console_login", "POST", "/console/login", 0, 0, api_console_login_begin, NULL, NULL,
+	.is_console = true, .is_open = true},
+    {"console_session", "GET", "/console/session", 0, 0, api_console_session_begin, NULL, NULL,
+	.is_console = true},
+    {"console_logout", "DELETE", "/console/session", 0, 0, api_console_logout_begin, NULL, NULL,
+	.is_console = true},
+    {"console_page", "GET", "/", 0, 0, api_console_redirect_begin, NULL, NULL, .is_console = true,
+	.is_open = true},
+    {"console_page", "GET", "/console", 0, 0, api_console_redirect_begin, NULL, NULL,
+	.is_console = true, .is_open = true},
+    {"console_page", "GET", "/console/", 0, 0, api_console_page_begin, NULL, NULL,
+	.is_console = true, .is_open = true},
+    {"console_page", "GET", "/console/", 0, 0, api_console_page_begin, NULL, NULL, .names = 1,
+	.is_console = true, .is_open = true},
 };
 enum { VERBS = sizeof verbs / sizeof *verbs };
 
@@ -169,6 +205,31 @@ struct api_preflight *api_preflight(struct api *api)
 	return &api->preflight;
 }
 
+struct api_workers *api_readers_of(const struct api *api)
+{
+	return api->readers;
+}
+
+struct api_watch *api_watch_of(const struct api *api)
+{
+	return api->watch;
+}
+
+const struct api_parts *api_parts_of(const struct api *api)
+{
+	return &api->parts;
+}
+
+const char *api_process(const struct api *api)
+{
+	return api->parts.process;
+}
+
+int64_t api_started_us(const struct api *api)
+{
+	return api->started_us;
+}
+
 void api_preview_key(struct api *api, unsigned char ret_key[PREVIEW_KEY])
 {
 	pthread_mutex_lock(&api->mutex);
@@ -178,7 +239,7 @@ void api_preview_key(struct api *api, unsigned char ret_key[PREVIEW_KEY])
 
 struct deliver *api_deliver(const struct api *api, int place)
 {
-	return api->delivers ? api->delivers[place] : NULL;
+	return api->parts.delivers ? api->parts.delivers[place] : NULL;
 }
 
 void api_answer(struct api_call *call, unsigned status, json_t *value)
@@ -208,9 +269,40 @@ void api_part_done(struct api_call *call)
 		MHD_resume_connection(connection);
 }
 
+const char *api_request_header(const struct api_call *call, const char *name)
+{
+	return MHD_lookup_connection_value(call->connection, MHD_HEADER_KIND, name);
+}
+
 const char *api_argument(const struct api_call *call, const char *name)
 {
 	return MHD_lookup_connection_value(call->connection, MHD_GET_ARGUMENT_KIND, name);
+}
+
+struct api_caller *api_caller_of_token(
+    const struct api *api, const char *token, char ret_fingerprint[SESSION_HEX + 1])
+{
+	return api_auth_find_token(api->auth, token, ret_fingerprint);
+}
+
+struct api_caller *api_caller_of_session(const struct api *api, const struct session *session)
+{
+	return api_auth_find_session(api->auth, session);
+}
+
+void api_session_key(const struct api *api, unsigned char ret_key[SIGNING_KEY])
+{
+	api_auth_session_key(api->auth, ret_key);
+}
+
+void api_add_field(struct api_call *call, const char *name, const char *value)
+{
+	struct gate_field *at = call->fields;
+
+	while (at->name)
+		at++;
+	assert(at < &call->fields[API_FIELDS - 1]);
+	*at = (struct gate_field){name, value};
 }
 
 /* --- a request comes ------------------------------------------------------------------------- */
@@ -228,30 +320,23 @@ static bool has_names(const char *rest, int count)
 	return *rest != '\0';
 }
 
-/* One name without a slash, and then `ends`. */
-static bool has_ending(const char *rest, const char *ends)
+/* The rest ends with the tail, and something is in front of it. */
+static bool has_tail(const char *rest, const char *tail)
 {
-	const char *slash = strchr(rest, '/');
+	size_t length = strlen(rest), tail_length = strlen(tail);
 
-	return slash && slash != rest && text_equal(slash, ends);
+	return length > tail_length && text_equal(rest + length - tail_length, tail);
 }
 
-/* The row of the path. A path without names comes before one with: commit is no type. */
-static const struct api_verb *find_verb(const char *path)
+static bool is_path(const struct api_verb *verb, const char *path)
 {
-	for (int i = 0; i < VERBS; i++)
-		if (verbs[i].names == 0 && text_equal(verbs[i].path, path))
-			return &verbs[i];
+	const char *rest = path + strlen(verb->path);
 
-	for (int i = 0; i < VERBS; i++)
-		if (verbs[i].ends && text_starts(path, verbs[i].path) &&
-		    has_ending(path + strlen(verbs[i].path), verbs[i].ends))
-			return &verbs[i];
-	for (int i = 0; i < VERBS; i++)
-		if (verbs[i].names > 0 && !verbs[i].ends && text_starts(path, verbs[i].path) &&
-		    has_names(path + strlen(verbs[i].path), verbs[i].names))
-			return &verbs[i];
-	return NULL;
+	if (verb->names == 0)
+		return text_equal(verb->path, path);
+	if (!text_starts(path, verb->path))
+		return false;
+	return verb->tail ? has_tail(rest, verb->tail) : has_names(rest, verb->names);
 }
 
 static bool is_method(const struct api_verb *verb, const char *method)
@@ -260,15 +345,47 @@ static bool is_method(const struct api_verb *verb, const char *method)
 	       (text_equal(verb->method, "GET") && text_equal(method, "HEAD"));
 }
 
-static const char *request_header(const struct api_call *call, const char *name)
+/* A path without names comes before one with: commit is no type. A tail comes before a name. */
+static int path_rank(const struct api_verb *verb)
 {
-	return MHD_lookup_connection_value(call->connection, MHD_HEADER_KIND, name);
+	return verb->names == 0 ? 0 : verb->tail ? 1 : 2;
+}
+
+/* The row of the path, with the method if there is one. */
+static const struct api_verb *find_verb(const struct api *api, const char *path, const char *method)
+{
+	const struct api_verb *found = NULL;
+
+	for (int i = 0; i < VERBS; i++) {
+		const struct api_verb *verb = &verbs[i];
+
+		if (!is_path(verb, path) || (verb->is_console && !api->config->api.console))
+			continue;
+		if (!found || path_rank(verb) < path_rank(found) ||
+		    (path_rank(verb) == path_rank(found) && is_method(verb, method)))
+			found = verb;
+	}
+	return found;
+}
+
+/* The methods that a path takes, for the field Allow. */
+static char *allowed_methods(const struct api_verb *verb)
+{
+	OWNED(text_finish) struct text methods = {0};
+
+	for (int i = 0; i < VERBS; i++)
+		if (text_equal(verbs[i].path, verb->path) &&
+		    path_rank(&verbs[i]) == path_rank(verb) &&
+		    text_equal(verbs[i].tail, verb->tail))
+			text_addf(&methods, "%s%s%s", methods.length > 0 ? ", " : "",
+			    verbs[i].method, text_equal(verbs[i].method, "GET") ? ", HEAD" : "");
+	return xstrdup(text_string(&methods));
 }
 
 /* Uses the client's own request id if it fits and has only letters, digits, '.', '_' and '-'. */
 static void name_request(struct api_call *call)
 {
-	const char *given = request_header(call, "X-Request-Id");
+	const char *given = api_request_header(call, "X-Request-Id");
 	size_t length = given ? strspn(given, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 					      "0123456789._-")
 			      : 0;
@@ -289,27 +406,33 @@ static bool is_json_media_type(const char *type)
 	       (type[strlen(wanted)] == '\0' || strchr("; \t", type[strlen(wanted)]));
 }
 
+static int64_t most_body(const struct api_call *call)
+{
+	return call->verb && call->verb->is_open ? OPEN_BODY : call->api->config->api.max_body;
+}
+
 static void refuse_size(struct api_call *call)
 {
-	api_refuse(call, 413, "too_large",
-	    "the body has more than %" PRId64 " bytes; send less at once, or raise [api] max_body",
-	    call->api->config->api.max_body);
+	api_refuse(call, 413, "too_large", "the body has more than %" PRId64 " bytes; %s",
+	    most_body(call),
+	    call->verb->is_open ? "no token is as long"
+				: "send less at once, or raise [api] max_body");
 }
 
 static void judge_body_headers(struct api_call *call)
 {
-	const char *coding = request_header(call, "Content-Encoding");
-	const char *length = request_header(call, "Content-Length");
+	const char *coding = api_request_header(call, "Content-Encoding");
+	const char *length = api_request_header(call, "Content-Length");
 	int64_t bytes;
 
-	if (!is_json_media_type(request_header(call, "Content-Type")))
+	if (!is_json_media_type(api_request_header(call, "Content-Type")))
 		api_refuse(call, 415, "unsupported_media_type",
 		    "send the body with Content-Type: application/json");
 	else if (coding && strcasecmp(coding, "identity") != 0)
 		api_refuse(
 		    call, 415, "unsupported_media_type", "send the body without Content-Encoding");
 	/* A chunked body has no length here: take_body counts its bytes. */
-	else if (length && !text_to_int64(length, 0, call->api->config->api.max_body, &bytes))
+	else if (length && !text_to_int64(length, 0, most_body(call), &bytes))
 		refuse_size(call);
 }
 
@@ -318,10 +441,40 @@ static void refuse_token(struct api_call *call)
 {
 	api_refuse(call, 401, "unauthorized", "a token is needed, as in Authorization: Bearer …");
 	/* No token is no guess: it costs the address nothing. */
-	if (!api_auth_has_token(request_header(call, "Authorization")))
+	if (!api_auth_has_token(api_request_header(call, "Authorization")))
 		return;
 	metric_add(call->api->metrics.wrong_tokens, 1);
 	call->delay_ms = gate_wrong_token(call->connection);
+}
+
+static void end_delay(void *context)
+{
+	api_part_done(context);
+}
+
+void api_refuse_login(struct api_call *call)
+{
+	api_refuse(call, 401, "unauthorized",
+	    "no [token] section has this token: copy it again, or ask an administrator of the "
+	    "relay");
+	metric_add(call->api->metrics.wrong_tokens, 1);
+	call->delay_ms = gate_wrong_token(call->connection);
+	if (call->delay_ms == 0)
+		return;
+	api_wait(call, 1);
+	gate_delay(call->connection, call->delay_ms, end_delay, call);
+}
+
+/* Finds the caller, or refuses. A token comes before a session: it needs no CSRF token. */
+static void judge_caller(struct api_call *call, const char *method)
+{
+	bool is_unsafe = !text_equal(method, "GET") && !text_equal(method, "HEAD");
+
+	if (api_session_is_shown(call))
+		return api_session_judge(call, is_unsafe);
+	call->caller = api_auth_find(call->api->auth, api_request_header(call, "Authorization"));
+	if (!call->caller)
+		refuse_token(call);
 }
 
 /* Checks a request by its head alone. */
@@ -329,15 +482,21 @@ static void judge_head(struct api_call *call, const char *method)
 {
 	if (!call->verb)
 		return api_refuse(call, 404, "not_found", "there is no such path");
-	if (!is_method(call->verb, method))
-		return api_refuse(
-		    call, 405, "method_not_allowed", "this path takes %s", call->verb->method);
+	if (!is_method(call->verb, method)) {
+		owned_text char *allowed = allowed_methods(call->verb);
+
+		return api_refuse(call, 405, "method_not_allowed", "this path takes %s", allowed);
+	}
 
 	/* Before anything else is judged: a stranger learns only which paths exist. */
-	call->caller = api_auth_find(call->api->auth, request_header(call, "Authorization"));
-	if (!call->caller)
-		return refuse_token(call);
-	if (!(call->caller->roles & call->verb->roles))
+	if (!call->verb->is_open)
+		judge_caller(call, method);
+	else if (text_equal(method, "POST") && !api_session_check_origin(call))
+		return;
+	if (call->status)
+		return;
+
+	if (call->verb->roles && !(call->caller->roles & call->verb->roles))
 		return api_refuse_role(call);
 	if (text_equal(call->verb->method, "POST"))
 		judge_body_headers(call);
@@ -351,10 +510,10 @@ static struct api_call *call_create(
 	call->api = api;
 	call->connection = connection;
 	call->begun_us = clock_us();
-	call->verb = find_verb(path);
+	call->verb = find_verb(api, path, method);
 	call->rest = xstrdup(call->verb ? path + strlen(call->verb->path) : "");
-	if (call->verb && call->verb->ends)
-		*strchr(call->rest, '/') = '\0';
+	if (call->verb && call->verb->tail)
+		call->rest[strlen(call->rest) - strlen(call->verb->tail)] = '\0';
 	name_request(call);
 	judge_head(call, method);
 	return call;
@@ -395,7 +554,7 @@ static enum MHD_Result take_body(struct api_call *call, const char *bytes, size_
 		return MHD_YES;
 
 	/* Content-Length was checked with the head; a chunked body shows its size only here. */
-	if (call->taken > call->api->config->api.max_body) {
+	if (call->taken > most_body(call)) {
 		refuse_size(call);
 		drop_body(call);
 	} else if (!hold_body_bytes(call, (int64_t)length)) {
@@ -409,22 +568,31 @@ static enum MHD_Result take_body(struct api_call *call, const char *bytes, size_
 
 /* --- and is answered ------------------------------------------------------------------------- */
 
+static const char *answer_type(const struct api_call *call)
+{
+	if (call->media_type)
+		return call->media_type;
+	return call->status < 400 ? "application/json" : API_PROBLEM_MEDIA_TYPE;
+}
+
 static enum MHD_Result respond_to_call(struct api_call *call)
 {
-	struct gate_field fields[4] = {{"X-Request-Id", call->request_id}};
 	owned_text char *retry_after = xformat("%d", RETRY_AFTER_S);
-	int count = 1;
+	owned_text char *allow = call->status == 405 ? allowed_methods(call->verb) : NULL;
 
+	api_add_field(call, "X-Request-Id", call->request_id);
 	if (call->status == 401)
-		fields[count++] = (struct gate_field){"WWW-Authenticate", "Bearer"};
-	if (call->status == 405)
-		fields[count++] = (struct gate_field){"Allow",
-		    text_equal(call->verb->method, "GET") ? "GET, HEAD" : call->verb->method};
-	if (call->status == 503)
-		fields[count++] = (struct gate_field){"Retry-After", retry_after};
-	return gate_answer(call->connection, call->status,
-	    call->status < 400 ? "application/json" : API_PROBLEM_MEDIA_TYPE, &call->answer,
-	    fields);
+		api_add_field(call, "WWW-Authenticate", "Bearer");
+	if (allow)
+		api_add_field(call, "Allow", allow);
+	if (call->status == 503 || call->status == 429)
+		api_add_field(call, "Retry-After", retry_after);
+	if (call->cookie)
+		api_add_field(call, "Set-Cookie", call->cookie);
+	if (call->streams)
+		return api_events_respond(call, call->fields);
+	return gate_answer(
+	    call->connection, call->status, answer_type(call), &call->answer, call->fields);
 }
 
 static void on_whole(struct api_call *call)
@@ -445,11 +613,6 @@ static void on_whole(struct api_call *call)
 	call->rests = false; /* it rested if its head was refused late */
 	if (!call->status)
 		call->verb->begin(call);
-}
-
-static void end_delay(void *context)
-{
-	api_part_done(context);
 }
 
 /* A request that is refused by its head is answered at once; the gate drops its body. */
@@ -504,7 +667,9 @@ static void count_call(const struct api_call *call, bool was_read)
 	double took = (double)(clock_us() - call->begun_us) / 1e6;
 
 	metric_add(METRIC_LABELLED(metrics->requests, verb, code), 1);
-	metric_observe(METRIC_LABELLED(metrics->duration, verb), took, 1);
+	/* A stream lasts as long as its client likes. */
+	if (!call->streams)
+		metric_observe(METRIC_LABELLED(metrics->duration, verb), took, 1);
 	log_debug("api_request", {"verb", LOG_TEXT(verb)}, {"status", LOG_INT(call->status)},
 	    {"request", LOG_TEXT(call->request_id)}, {"us", LOG_INT((int64_t)(took * 1e6))});
 }
@@ -530,6 +695,8 @@ static void on_completed(void *context, struct MHD_Connection *connection, void 
 		pthread_mutex_unlock(&api->mutex);
 	}
 	text_finish(&call->answer);
+	session_finish(&call->session);
+	free(call->cookie);
 	api_caller_release(call->caller);
 	free(call->rest);
 	free(call);
@@ -551,12 +718,27 @@ static bool start_section_threads(struct api *api, const struct config_lookback 
 	return api->senders[kafka] && api->databases[postgres];
 }
 
+/* Behind a proxy, browsers name the host of public_url. */
+static void add_public_host(struct config_list *hosts, const char *public_url)
+{
+	const char *at = strstr(public_url, "://");
+	size_t length;
+
+	if (!at)
+		return;
+	at += strlen("://");
+	/* the gate has taken the brackets and the port off */
+	length = *at == '[' ? strcspn(++at, "]") : strcspn(at, ":/");
+	hosts->items = xrealloc(hosts->items, (size_t)(hosts->count + 2) * sizeof *hosts->items);
+	hosts->items[hosts->count++] = xformat("%.*s", (int)length, at);
+}
+
 static bool start_gate(struct api *api, struct listener *listener, struct err *err)
 {
 	const struct config_api *config = &api->config->api;
 	const struct gate_settings settings = {.section = "api",
 	    .listen = config->listen,
-	    .hosts = &config->host,
+	    .hosts = &api->hosts,
 	    .tls_certificate = config->tls.certificate,
 	    .tls_key = config->tls.key,
 	    .servers = SERVERS,
@@ -571,16 +753,21 @@ static bool start_gate(struct api *api, struct listener *listener, struct err *e
 	    .on_completed = on_completed,
 	    .context = api};
 
+	config_list_copy(&api->hosts, &config->host);
+	add_public_host(&api->hosts, config->public_url);
 	api->address = xstrdup(listener->address);
 	api->gate = gate_start(listener, &settings, err);
 	return api->gate != NULL;
 }
 
-static struct api *create_api(const struct config *config)
+static struct api *create_api(const struct api_parts *parts)
 {
+	const struct config *config = parts->config;
 	struct api *api = xcalloc(1, sizeof *api);
 	pthread_condattr_t attributes;
 
+	api->parts = *parts;
+	api->started_us = clock_wall_us();
 	api->config = config;
 	metric_series_all(&api_metric_table, NULL, &api->metrics, NULL);
 	api->auth = api_auth_create(config);
@@ -588,6 +775,7 @@ static struct api *create_api(const struct config *config)
 	api->senders = xcalloc((size_t)config->kafka_count, sizeof(void *));
 	api->databases = xcalloc((size_t)config->postgres_count, sizeof(void *));
 	pthread_mutex_init(&api->mutex, NULL);
+	api->preflight.check = parts->checks;
 	pthread_mutex_init(&api->preflight.mutex, NULL);
 	pthread_condattr_init(&attributes);
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -596,23 +784,22 @@ static struct api *create_api(const struct config *config)
 	return api;
 }
 
-struct api *api_start(struct listener *listener, const struct config *config,
-    struct topic_metadata *const *topic_metadata, struct deliver *const *delivers,
-    api_checks *checks, struct err *err)
+struct api *api_start(struct listener *listener, const struct api_parts *parts, struct err *err)
 {
-	struct api *api = create_api(config);
+	const struct config *config = parts->config;
+	struct api *api = create_api(parts);
 
-	api->preflight.check = checks;
-
-	api->delivers = delivers;
 	api->route = route_create(config, err);
 	if (!api->route)
 		goto fail;
 	for (int i = 0; i < config->lookback_count; i++)
-		if (!start_section_threads(api, &config->lookbacks[i], topic_metadata, err))
+		if (!start_section_threads(api, &config->lookbacks[i], parts->topic_metadata, err))
 			goto fail;
-	api->workers = api_workers_start(config, err);
-	if (!api->workers || !start_gate(api, listener, err))
+	api->workers = api_workers_start(config, WORKERS, MOST_WAITING, err);
+	api->readers =
+	    api->workers ? api_workers_start(config, READERS, MOST_WAITING_READS, err) : NULL;
+	api->watch = api->readers ? api_watch_start(parts, err) : NULL;
+	if (!api->watch || !start_gate(api, listener, err))
 		goto fail;
 	return api;
 fail:
@@ -629,6 +816,8 @@ void api_reload(struct api *api, const struct config *config)
 	memcpy(api->preview_key, key, sizeof key);
 	pthread_mutex_unlock(&api->mutex);
 	api_auth_reload(api->auth, config);
+	/* Their clients come again, with a token that is still one. */
+	events_end(api_watch_events(api->watch), false);
 }
 
 const char *api_address(const struct api *api)
@@ -658,7 +847,8 @@ static void stop_others(struct api *api)
 		api_sender_stop(api->senders[i]);
 	for (int i = 0; i < api->config->postgres_count; i++)
 		api_database_stop(api->databases[i]);
-	api_workers_end(api->workers);
+	api_workers_end(api->workers); /* they pass calls to the readers */
+	api_workers_end(api->readers);
 }
 
 /*
@@ -668,6 +858,7 @@ static void stop_others(struct api *api)
 static void stop_gate(struct api *api)
 {
 	gate_quiesce(api->gate);
+	events_end(api_watch_events(api->watch), true);
 	wait_for_answers(api, STOP_MS);
 	stop_others(api);
 	wait_for_answers(api, LEAVE_MS);
@@ -685,9 +876,12 @@ void api_stop(struct api *api)
 		stop_others(api);
 
 	api_workers_destroy(api->workers);
+	api_workers_destroy(api->readers);
+	api_watch_stop(api->watch);
 	free(api->senders);
 	free(api->databases);
 	free(api->address);
+	config_list_finish(&api->hosts);
 	api_auth_destroy(api->auth);
 	route_destroy(api->route);
 	pthread_cond_destroy(&api->answered);

@@ -11,7 +11,7 @@
  * libmicrohttpd, which read, judge and answer (gate.h); one for each cluster that a [lookback]
  * section names, with its producer (api_sender.h); one for each database (api_database.h); four
  * for the calls of operators that take several queries (api_worker.h). A request that waits for the
- * latter three holds no thread of a server.
+ * latter three holds no thread of a server. One looks at the process once a second (api_watch.h).
  *
  * Bounds: 1024 connections, of which one address has at most 512, one request each; 16 KiB of head;
  * a body of [api] max_body; 64 MiB of bodies at once, or two of the largest. A head arrives within
@@ -19,6 +19,7 @@
  * question to the database: 20 s) and is read within 30 s.
  */
 #include <jansson.h>
+#include "admin.h"
 #include "topic_metadata.h"
 #include "config.h"
 #include "deliver.h"
@@ -31,18 +32,25 @@ extern const struct metric_table api_metric_table;
 /* Makes all checks of the configuration: {"failed", "complete", "findings"}. Blocks for seconds. */
 typedef json_t *api_checks(const struct config *config);
 
+/* The parts of the process that the interface shows and uses. They outlive the interface. */
+struct api_parts {
+	const struct config *config; /* has [api] listen */
+	const char *process;         /* the name of the process, as in outbox.publisher's leases */
+	/* As config->kafka: one at least for each cluster that a [lookback] section names. */
+	struct topic_metadata *const *topic_metadata;
+	struct deliver *const *delivers; /* as config->delivers; NULL: none runs in this process */
+	/* As of admin_callbacks: is the process ready? */
+	admin_probe *ready;
+	void *context;
+	api_checks *checks;
+};
+
 /*
- * The configuration has [api] listen, and outlives it. topic_metadata, as config->kafka: one at
- * least for each cluster that a [lookback] section names. delivers, as config->delivers; NULL: none
- * runs in this process. They outlive it as well.
- *
  * The listener is bound to [api] listen; its socket is taken over when the servers start.
  * ERR_CONFIG: a list of destinations that cannot be read. Neither Kafka nor Postgres has to be
  * there.
  */
-struct api *api_start(struct listener *listener, const struct config *config,
-    struct topic_metadata *const *topic_metadata, struct deliver *const *delivers,
-    api_checks *checks, struct err *err);
+struct api *api_start(struct listener *listener, const struct api_parts *parts, struct err *err);
 
 /*
  * Takes no new connection and no new request, answers those that were taken, and frees it all: 10 s

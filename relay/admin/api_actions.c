@@ -85,9 +85,7 @@ static char *argument_copy(const struct api_call *call, const char *name)
 /* A row of the audit may be about any publisher or id of the database. */
 static bool may_see_audit(struct api_call *call)
 {
-	const struct config_token *token = &call->caller->token;
-
-	if (token->publishers.count + token->sections.count + token->types.count == 0)
+	if (!api_is_limited(call))
 		return true;
 	api_refuse_scope(call, "all of", "the audit");
 	return false;

@@ -70,11 +70,26 @@ bool api_argument_number(
 	return false;
 }
 
+bool api_is_limited(const struct api_call *call)
+{
+	const struct config_token *token = &call->caller->token;
+
+	return token->publishers.count + token->sections.count + token->types.count > 0;
+}
+
 bool api_may_see_publisher(const struct api_call *call, const char *publisher)
 {
 	const struct config_list *publishers = &call->caller->token.publishers;
 
 	return publishers->count == 0 || config_list_has(publishers, publisher);
+}
+
+bool api_may_see_labels(const char *publisher, const char *section, void *context)
+{
+	const struct api_call *call = context;
+
+	return (!publisher || api_may_see_publisher(call, publisher)) &&
+	       (!section || config_token_has_section(&call->caller->token, section));
 }
 
 const struct publisher_settings *api_named_publisher(struct api_call *call, const char *name)

@@ -11,8 +11,15 @@ bool api_arguments_check(struct api_call *call, const char *const *names, int co
 bool api_argument_number(
     struct api_call *call, const char *name, int64_t from, int64_t to, int64_t *ret);
 
+/* Is the caller's token limited to publishers, sections or types? */
+bool api_is_limited(const struct api_call *call);
 /* Is the caller's token for this publisher? */
 bool api_may_see_publisher(const struct api_call *call, const char *publisher);
+/*
+ * May the caller see a series or event with these labels? NULL: it has no such label. context: the
+ * call.
+ */
+bool api_may_see_labels(const char *publisher, const char *section, void *context);
 /* The publisher of this name; NULL: the only one. NULL is returned when the call was refused. */
 const struct publisher_settings *api_named_publisher(struct api_call *call, const char *name);
 /* The same for a [postgres] section. */

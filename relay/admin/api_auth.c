@@ -6,6 +6,7 @@
 #include <string.h>
 #include <strings.h>
 #include "cleanup.h"
+#include "hex.h"
 #include "text.h"
 
 /*
@@ -18,12 +19,14 @@ struct digest {
 
 struct row {
 	struct digest digest;
+	char fingerprint[SESSION_HEX + 1]; /* by which sessions name the token */
 	struct api_caller *caller;
 };
 
 struct rows {
 	struct row *items;
 	int count;
+	unsigned char session_key[SIGNING_KEY];
 };
 
 struct api_auth {
@@ -50,6 +53,7 @@ static struct api_caller *caller_create(const struct config_token *token)
 	atomic_init(&caller->holders, 1);
 	caller->roles = config_token_roles(token);
 	caller->token.name = xstrdup(token->name);
+	config_list_copy(&caller->token.roles, &token->roles);
 	config_list_copy(&caller->token.publishers, &token->publishers);
 	config_list_copy(&caller->token.sections, &token->sections);
 	config_list_copy(&caller->token.types, &token->types);
@@ -66,6 +70,7 @@ void api_caller_release(struct api_caller *caller)
 {
 	if (!caller || atomic_fetch_sub(&caller->holders, 1) > 1)
 		return;
+	config_list_finish(&caller->token.roles);
 	config_list_finish(&caller->token.publishers);
 	config_list_finish(&caller->token.sections);
 	config_list_finish(&caller->token.types);
@@ -75,15 +80,27 @@ void api_caller_release(struct api_caller *caller)
 
 /* --- their tokens ---------------------------------------------------------------------------- */
 
+static void write_fingerprint(const unsigned char key[SIGNING_KEY], struct row *row)
+{
+	char digest[2 * sizeof row->digest.bytes + 1];
+
+	*hex_write(digest, row->digest.bytes, sizeof row->digest.bytes) = '\0';
+	session_fingerprint(key, digest, row->fingerprint);
+}
+
 static void add_caller(struct rows *rows, const struct config_token *section)
 {
 	struct api_caller *caller = caller_create(section);
 
 	rows->items = xrealloc(
 	    rows->items, (size_t)(rows->count + section->tokens.count + 1) * sizeof *rows->items);
-	for (int i = 0; i < section->tokens.count; i++)
-		rows->items[rows->count++] =
-		    (struct row){digest_of_token(section->tokens.items[i]), hold_caller(caller)};
+	for (int i = 0; i < section->tokens.count; i++) {
+		struct row *row = &rows->items[rows->count++];
+
+		*row = (struct row){.digest = digest_of_token(section->tokens.items[i]),
+		    .caller = hold_caller(caller)};
+		write_fingerprint(rows->session_key, row);
+	}
 	api_caller_release(caller);
 }
 
@@ -91,6 +108,7 @@ static struct rows rows_of_config(const struct config *config)
 {
 	struct rows rows = {0};
 
+	session_key(config, rows.session_key);
 	for (int i = 0; i < config->token_count; i++)
 		add_caller(&rows, &config->tokens[i]);
 	return rows;
@@ -155,12 +173,17 @@ bool api_auth_has_token(const char *authorization)
 struct api_caller *api_auth_find(struct api_auth *auth, const char *authorization)
 {
 	const char *token = token_in(authorization);
-	struct api_caller *caller = NULL;
-	struct digest digest;
+	char ignored[SESSION_HEX + 1];
 
-	if (!token)
-		return NULL;
-	digest = digest_of_token(token);
+	return token ? api_auth_find_token(auth, token, ignored) : NULL;
+}
+
+struct api_caller *api_auth_find_token(
+    struct api_auth *auth, const char *token, char ret_fingerprint[SESSION_HEX + 1])
+{
+	struct digest digest = digest_of_token(token);
+	const struct row *found = NULL;
+	struct api_caller *caller = NULL;
 
 	pthread_mutex_lock(&auth->mutex);
 	/* Rows behind the match count too, so that the time does not tell where it was. */
@@ -168,10 +191,36 @@ struct api_caller *api_auth_find(struct api_auth *auth, const char *authorizatio
 		const struct row *row = &auth->rows.items[i];
 
 		if (CRYPTO_memcmp(digest.bytes, row->digest.bytes, sizeof digest.bytes) == 0)
-			caller = row->caller;
+			found = row;
 	}
-	if (caller)
-		hold_caller(caller);
+	if (found) {
+		caller = hold_caller(found->caller);
+		text_copy(ret_fingerprint, SESSION_HEX + 1, found->fingerprint);
+	}
 	pthread_mutex_unlock(&auth->mutex);
 	return caller;
+}
+
+struct api_caller *api_auth_find_session(struct api_auth *auth, const struct session *session)
+{
+	struct api_caller *caller = NULL;
+
+	pthread_mutex_lock(&auth->mutex);
+	/* The session is signed: nobody can try fingerprints here. */
+	for (int i = 0; i < auth->rows.count && !caller; i++) {
+		const struct row *row = &auth->rows.items[i];
+
+		if (text_equal(row->caller->token.name, session->name) &&
+		    text_equal(row->fingerprint, session->fingerprint))
+			caller = hold_caller(row->caller);
+	}
+	pthread_mutex_unlock(&auth->mutex);
+	return caller;
+}
+
+void api_auth_session_key(struct api_auth *auth, unsigned char ret_key[SIGNING_KEY])
+{
+	pthread_mutex_lock(&auth->mutex);
+	memcpy(ret_key, auth->rows.session_key, SIGNING_KEY);
+	pthread_mutex_unlock(&auth->mutex);
 }

@@ -5,6 +5,7 @@
  */
 #include <stdatomic.h>
 #include "config.h"
+#include "console_session.h"
 
 struct api_auth;
 
@@ -25,6 +26,17 @@ void api_auth_reload(struct api_auth *auth, const struct config *config);
  * takes the same time for every token, known or unknown. To be given back by api_caller_release.
  */
 struct api_caller *api_auth_find(struct api_auth *auth, const char *authorization);
+/*
+ * The caller with this token, and the fingerprint by which a session names the token; NULL:
+ * unknown.
+ */
+struct api_caller *api_auth_find_token(
+    struct api_auth *auth, const char *token, char ret_fingerprint[SESSION_HEX + 1]);
+/* The caller of a session; NULL: its token is no longer one of the section's. */
+struct api_caller *api_auth_find_session(struct api_auth *auth, const struct session *session);
+/* The key that signs sessions. */
+void api_auth_session_key(struct api_auth *auth, unsigned char ret_key[SIGNING_KEY]);
+
 void api_caller_release(struct api_caller *caller); /* NULL is fine */
 
 /* Does the header hold a token, right or wrong? */

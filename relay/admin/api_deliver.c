@@ -24,7 +24,7 @@ static json_t *section_json(const char *name, struct deliver *deliver)
 	    api_text(status.last_error));
 }
 
-void api_deliver_list_begin(struct api_call *call)
+json_t *api_deliver_sections(const struct api_call *call)
 {
 	const struct config *config = api_config(call->api);
 	json_t *sections = json_array();
@@ -37,7 +37,12 @@ void api_deliver_list_begin(struct api_call *call)
 			json_array_append_new(
 			    sections, section_json(config->delivers[i].name, deliver));
 	}
-	api_answer(call, 200, json_pack("{s:o}", "sections", sections));
+	return sections;
+}
+
+void api_deliver_list_begin(struct api_call *call)
+{
+	api_answer(call, 200, json_pack("{s:o}", "sections", api_deliver_sections(call)));
 }
 
 /* --- orders --------------------------------------------------------------------------------- */

@@ -30,6 +30,7 @@ struct parked_order {
 	bool is_busy; /* the owner is changing the rows */
 	/* of the preview: the number of rows that it showed, and when; -1: there was none */
 	int64_t shown, at_us;
+	char *seen; /* the snapshot of the preview; NULL: there was none */
 };
 
 /* --- the body -------------------------------------------------------------------------------- */
@@ -158,6 +159,7 @@ void api_parked_request_forget(struct api_call *call)
 	parked_request_finish(&order->request);
 	parked_finish(&order->parked);
 	free(order->selection);
+	free(order->seen);
 	json_decref(order->sample);
 	json_decref(order->body);
 	free(order);
@@ -243,6 +245,7 @@ static void run_parked_preview(struct api_call *call, struct api_worker *worker)
 	    json_sprintf("%" PRId64, retry ? request->free : 0), "sample", order->sample);
 	preview.at_us = request->at_us;
 	preview.count = request->addressed;
+	preview_note_snapshot(&preview, request->snapshot);
 	api_preview_add(call, &preview, answer);
 	api_answer(call, 200, answer);
 }
@@ -303,6 +306,7 @@ static bool check_preview(struct api_call *call, struct parked_order *order)
 		return false;
 	order->shown = preview.count;
 	order->at_us = preview.at_us;
+	order->seen = preview.seen[0] ? xstrdup(preview.seen) : NULL;
 	return true;
 }
 
@@ -326,6 +330,8 @@ static void run_parked_request(struct api_call *call, struct api_worker *worker)
 	/* as many rows may match as before, and be others: the request leaves later ones alone */
 	if (order->shown >= 0 && order->parked.id_count == 0)
 		parked_request_end(request, order->at_us);
+	request->seen = order->seen;
+	request->shown = order->shown;
 	if (!api_worker_change(worker, postgres, note_parked_order, &noting, &err))
 		return refuse_parked_request(call, order, &err);
 

@@ -10,6 +10,9 @@
 #include "logging.h"
 #include "status_json.h"
 
+/* Rows that are counted one by one: a page of a browser asks every few seconds. */
+enum { COUNTED = 10000 };
+
 /* --- JSON ------------------------------------------------------------------------------------ */
 
 static const struct status_parked *parked_of(
@@ -85,8 +88,7 @@ static void add_publishers(
 	}
 }
 
-/* error NULL: it answered. */
-static json_t *postgres_json(const struct status_postgres *database, const char *error)
+json_t *api_postgres_json(const struct status_postgres *database, const char *error)
 {
 	return json_pack("{s:s, s:s?, s:o}", "name", database->section->name, "error", error,
 	    "unknown", status_lines_json(text_string(&database->unknown)));
@@ -97,8 +99,9 @@ static json_t *postgres_json(const struct status_postgres *database, const char 
 static bool read_publishers(struct pg *pg, void *context, struct err *err)
 {
 	struct status_postgres *database = context;
-	const struct status_postgres asked = {
-	    .section = database->section, .publisher = database->publisher};
+	const struct status_postgres asked = {.section = database->section,
+	    .publisher = database->publisher,
+	    .count_bound = database->count_bound};
 
 	if (status_publishers_take(pg, database, err))
 		return true;
@@ -116,7 +119,8 @@ static void run_publishers(struct api_call *call, struct api_worker *worker)
 
 	for (int i = 0; i < config->postgres_count; i++) {
 		OWNED(status_postgres_finish)
-		struct status_postgres database = {.section = &config->postgres[i]};
+		struct status_postgres database = {
+		    .section = &config->postgres[i], .count_bound = COUNTED};
 		bool done =
 		    api_worker_query(worker, database.section, read_publishers, &database, &err);
 
@@ -126,7 +130,7 @@ static void run_publishers(struct api_call *call, struct api_worker *worker)
 		else
 			api_log_database_error(call, &err);
 		json_array_append_new(databases,
-		    postgres_json(&database,
+		    api_postgres_json(&database,
 			done ? NULL : "the database does not answer; the relay's log says why"));
 	}
 
@@ -146,7 +150,7 @@ static void run_publisher(struct api_call *call, struct api_worker *worker)
 	    &config_find_publisher(config, call->rest)->settings;
 	OWNED(status_postgres_finish)
 	struct status_postgres database = {
-	    .section = publisher->postgres, .publisher = publisher->name};
+	    .section = publisher->postgres, .publisher = publisher->name, .count_bound = COUNTED};
 	struct err err;
 	json_t *answer;
 

@@ -12,7 +12,7 @@
 #include "cleanup.h"
 #include "clock.h"
 
-enum { WORKERS = 4, MOST_WAITING = 64, CONNECT_MS = 5000 };
+enum { CONNECT_MS = 5000 };
 
 struct api_job {
 	struct api_call *call;
@@ -30,7 +30,8 @@ struct api_worker {
 
 struct api_workers {
 	const struct config *config;
-	struct api_worker threads[WORKERS];
+	int most_waiting; /* calls */
+	struct api_worker *threads;
 	int started; /* threads */
 	pthread_mutex_t mutex;
 	pthread_cond_t came;
@@ -103,41 +104,63 @@ static void *run_api_worker(void *context)
 	return NULL;
 }
 
-void api_worker_run(
-    struct api_call *call, void (*run)(struct api_call *call, struct api_worker *worker))
+/* False: the pool ends, or too many calls wait. */
+static bool queue_api_job(struct api_workers *workers, struct api_call *call,
+    void (*run)(struct api_call *call, struct api_worker *worker), bool *ret_ending)
 {
-	struct api_workers *workers = api_workers_of(call->api);
 	struct api_job *job = xcalloc(1, sizeof *job);
-	bool taken, ending;
+	bool taken;
 
 	*job = (struct api_job){.call = call, .run = run, .give_up_ms = clock_ms() + API_ASK_MS};
-	/* First: a thread may answer the call before the mutex is free again. */
-	api_wait(call, 1);
 	pthread_mutex_lock(&workers->mutex);
-	ending = workers->ending;
-	taken = workers->count < MOST_WAITING && !ending;
+	*ret_ending = workers->ending;
+	taken = workers->count < workers->most_waiting && !workers->ending;
 	if (taken) {
 		DL_APPEND(workers->waiting, job);
 		workers->count++;
 		pthread_cond_signal(&workers->came);
 	}
 	pthread_mutex_unlock(&workers->mutex);
-	if (taken)
-		return;
+	if (!taken)
+		free(job);
+	return taken;
+}
 
-	free(job);
+void api_worker_run(
+    struct api_call *call, void (*run)(struct api_call *call, struct api_worker *worker))
+{
+	struct api_workers *workers = api_workers_of(call->api);
+	bool ending;
+
+	/* First: a thread may answer the call before the mutex is free again. */
+	api_wait(call, 1);
+	if (queue_api_job(workers, call, run, &ending))
+		return;
 	if (ending)
 		api_refuse(call, 503, "ending",
 		    "the relay is stopping; try again, another one may have started already");
 	else
 		api_refuse(call, 503, "busy", "%d calls wait for the database: try again later",
-		    MOST_WAITING);
+		    workers->most_waiting);
 	api_part_done(call);
 }
 
 void api_worker_interrupts(struct api_worker *worker, bool on)
 {
 	pg_interrupt_by(on ? worker->limit_fd : -1);
+}
+
+bool api_worker_pass(struct api_call *call, struct api_workers *workers,
+    void (*run)(struct api_call *call, struct api_worker *worker))
+{
+	bool ending;
+
+	/* The thread of either pool may be done first; the call rests until both are. */
+	atomic_fetch_add(&call->left, 1);
+	if (queue_api_job(workers, call, run, &ending))
+		return true;
+	atomic_fetch_sub(&call->left, 1);
+	return false;
 }
 
 /* --- sessions -------------------------------------------------------------------------------- */
@@ -206,17 +229,20 @@ static bool start_api_worker(struct api_workers *workers, struct api_worker *wor
 	return false;
 }
 
-struct api_workers *api_workers_start(const struct config *config, struct err *err)
+struct api_workers *api_workers_start(
+    const struct config *config, int threads, int most_waiting, struct err *err)
 {
 	struct api_workers *workers = xcalloc(1, sizeof *workers);
 
 	workers->config = config;
+	workers->most_waiting = most_waiting;
+	workers->threads = xcalloc((size_t)threads, sizeof *workers->threads);
 	pthread_mutex_init(&workers->mutex, NULL);
 	pthread_cond_init(&workers->came, NULL);
-	while (workers->started < WORKERS &&
+	while (workers->started < threads &&
 	       start_api_worker(workers, &workers->threads[workers->started]))
 		workers->started++;
-	if (workers->started == WORKERS)
+	if (workers->started == threads)
 		return workers;
 
 	err_set(
@@ -249,6 +275,7 @@ void api_workers_destroy(struct api_workers *workers)
 		close(workers->threads[i].limit_fd);
 		free(workers->threads[i].sessions);
 	}
+	free(workers->threads);
 	pthread_cond_destroy(&workers->came);
 	pthread_mutex_destroy(&workers->mutex);
 	free(workers);

@@ -15,7 +15,8 @@ struct api_worker;
  * The configuration outlives the pool. Sessions begin with the first call that needs them. NULL: no
  * thread or no timer (ERR_FATAL).
  */
-struct api_workers *api_workers_start(const struct config *config, struct err *err);
+struct api_workers *api_workers_start(
+    const struct config *config, int threads, int most_waiting, struct err *err);
 /*
  * Cancels the running statements, and refuses the calls that wait. Calls that come later are
  * refused as well. Frees nothing: api_workers_destroy does, when no call can come.
@@ -34,6 +35,13 @@ void api_worker_run(
 void api_worker_interrupts(struct api_worker *worker, bool on);
 
 /* --- for `run` ------------------------------------------------------------------------------- */
+
+/*
+ * To be called last in `run`: a thread of this other pool runs `run` for the call, which the caller
+ * may no longer touch. False: too many calls wait there; the caller still has the call.
+ */
+bool api_worker_pass(struct api_call *call, struct api_workers *workers,
+    void (*run)(struct api_call *call, struct api_worker *worker)) MUST_CHECK;
 
 /*
  * Calls `read` with a session of the database. A session that was kept may be lost: then `read` is

@@ -1,10 +1,10 @@
 /*
  * A connection is a guest, from accept_one to close_guest: read_guest_head looks at it,
  * hand_guest_over gives a copy of its socket to libmicrohttpd, whose callbacks tell how far the
- * request is (gate_await_body, gate_whole, gate_answer); on_connection tells that it is done with
- * the copy, and begin_leaving closes our side. make_room_for_guest and check_times end connections
- * before that. The callbacks run in threads of libmicrohttpd, everything else in the gate's thread,
- * under one mutex.
+ * request is (gate_await_body, gate_whole, gate_answer, gate_stream); on_connection tells that it
+ * is done with the copy, and begin_leaving closes our side. make_room_for_guest and check_times end
+ * connections before that. The callbacks run in threads of libmicrohttpd, everything else in the
+ * gate's thread, under one mutex.
  */
 #include "gate.h"
 
@@ -46,6 +46,7 @@ enum {
 	SWEEP_MS = 1000,
 	TURN_EVENTS = 64,
 	TURN_ACCEPTS = 64,
+	STREAM_BYTES = 4096, /* a piece of a stream */
 };
 
 enum guest_state {
@@ -64,7 +65,7 @@ static const unsigned next_states[GUEST_STATES] = {
     [GUEST_HEAD] = TO(GUEST_WORKING) | TO(GUEST_LEAVING),
     [GUEST_WORKING] = TO(GUEST_BODY) | TO(GUEST_DELAYED) | TO(GUEST_WRITING) | TO(GUEST_LEAVING),
     [GUEST_BODY] = TO(GUEST_WORKING) | TO(GUEST_LEAVING),
-    [GUEST_DELAYED] = TO(GUEST_WORKING) | TO(GUEST_LEAVING),
+    [GUEST_DELAYED] = TO(GUEST_WORKING) | TO(GUEST_WRITING) | TO(GUEST_LEAVING),
     [GUEST_WRITING] = TO(GUEST_LEAVING),
 };
 
@@ -739,18 +740,25 @@ static void note_answer(struct guest *guest, int64_t bytes)
 	pthread_mutex_unlock(&gate->mutex);
 }
 
-enum MHD_Result gate_answer(struct MHD_Connection *connection, unsigned status, const char *type,
-    const struct text *body, const struct gate_field *fields)
+static bool has_field(const struct gate_field *fields, const char *name)
 {
-	struct MHD_Response *response = MHD_create_response_from_buffer(
-	    body->length, (void *)text_string(body), MHD_RESPMEM_MUST_COPY);
+	for (; fields && fields->name; fields++)
+		if (text_equal(fields->name, name))
+			return true;
+	return false;
+}
+
+/* Queues the response, which it takes over; NULL: there was no memory for it. */
+static enum MHD_Result queue_answer(struct MHD_Connection *connection, unsigned status,
+    const char *type, struct MHD_Response *response, const struct gate_field *fields)
+{
 	enum MHD_Result result;
 
 	if (!response)
 		return MHD_NO;
-	note_answer(guest_of(connection), (int64_t)body->length);
 	MHD_add_response_header(response, "Content-Type", type);
-	MHD_add_response_header(response, "Cache-Control", "no-store");
+	if (!has_field(fields, "Cache-Control"))
+		MHD_add_response_header(response, "Cache-Control", "no-store");
 	MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
 	/* One request a connection: nothing passes the gate without its look. */
 	MHD_add_response_header(response, "Connection", "close");
@@ -759,6 +767,58 @@ enum MHD_Result gate_answer(struct MHD_Connection *connection, unsigned status, 
 	result = MHD_queue_response(connection, status, response);
 	MHD_destroy_response(response);
 	return result;
+}
+
+enum MHD_Result gate_answer(struct MHD_Connection *connection, unsigned status, const char *type,
+    const struct text *body, const struct gate_field *fields)
+{
+	struct MHD_Response *response = MHD_create_response_from_buffer(
+	    body->length, (void *)text_string(body), MHD_RESPMEM_MUST_COPY);
+
+	if (response)
+		note_answer(guest_of(connection), (int64_t)body->length);
+	return queue_answer(connection, status, type, response, fields);
+}
+
+enum MHD_Result gate_stream(struct MHD_Connection *connection, const char *type,
+    MHD_ContentReaderCallback read, void (*cut)(void *context), void *context,
+    const struct gate_field *fields)
+{
+	struct MHD_Response *response =
+	    MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BYTES, read, context, NULL);
+	struct guest *guest = guest_of(connection);
+
+	if (!response)
+		return MHD_NO;
+	note_answer(guest, 0);
+	pthread_mutex_lock(&guest->gate->mutex);
+	guest->then = cut;
+	guest->then_context = context;
+	if (guest->is_cut)
+		resume_guest(guest);
+	pthread_mutex_unlock(&guest->gate->mutex);
+	return queue_answer(connection, MHD_HTTP_OK, type, response, fields);
+}
+
+void gate_stream_goes_on(struct MHD_Connection *connection)
+{
+	struct guest *guest = guest_of(connection);
+
+	pthread_mutex_lock(&guest->gate->mutex);
+	if (!guest->is_cut) {
+		guest->since_ms = clock_ms();
+		guest->until_ms = guest->since_ms + guest->gate->settings.answer_ms;
+	}
+	pthread_mutex_unlock(&guest->gate->mutex);
+}
+
+void gate_stream_over(struct MHD_Connection *connection)
+{
+	struct guest *guest = guest_of(connection);
+
+	pthread_mutex_lock(&guest->gate->mutex);
+	guest->then = NULL;
+	pthread_mutex_unlock(&guest->gate->mutex);
 }
 
 int64_t gate_wrong_token(struct MHD_Connection *connection)

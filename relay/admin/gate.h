@@ -62,9 +62,25 @@ void gate_whole(struct MHD_Connection *connection);
 struct gate_field {
 	const char *name, *value;
 };
-/* Answers, and ends the connection behind it. fields: up to one without a name; NULL: none. */
+/* Answers, with Cache-Control: no-store if no field has another one, and ends the connection.
+ * fields: up to one without a name; NULL: none. */
 enum MHD_Result gate_answer(struct MHD_Connection *connection, unsigned status, const char *type,
     const struct text *body, const struct gate_field *fields);
+
+/*
+ * Answers with a stream: `read` is libmicrohttpd's MHD_ContentReaderCallback. `cut` is called, once
+ * at most and by any thread, when the gate ends the connection, which may be suspended.
+ */
+enum MHD_Result gate_stream(struct MHD_Connection *connection, const char *type,
+    MHD_ContentReaderCallback read, void (*cut)(void *context), void *context,
+    const struct gate_field *fields);
+/*
+ * For `read`, when it has bytes: the client has read what came before, and has answer_ms again. At
+ * the latest when so much time has passed, there have to be further bytes.
+ */
+void gate_stream_goes_on(struct MHD_Connection *connection);
+/* The stream is completed: `cut` is not called any longer. */
+void gate_stream_over(struct MHD_Connection *connection);
 
 /* The client's address has shown a wrong token: how long its answer is to be delayed. */
 int64_t gate_wrong_token(struct MHD_Connection *connection);

@@ -1,12 +1,17 @@
 #pragma once
 /*
  * The token of a preview: proves to any process with the same tokens of the HTTP interface which
- * selection the preview counted, and when. "UNTIL.AT.COUNT.HMAC". Nothing is kept in memory.
+ * selection the preview counted, and when. "UNTIL.AT.COUNT.SEEN.HMAC". Nothing is kept in memory.
  * Internal to relay/admin.
  */
-#include "config.h"
+#include "signing.h"
 
-enum { PREVIEW_KEY = 32, PREVIEW_TOKEN_SIZE = 160, PREVIEW_VALID_S = 600 };
+enum {
+	PREVIEW_KEY = SIGNING_KEY,
+	PREVIEW_SEEN = 4096, /* with the NUL */
+	PREVIEW_TOKEN_SIZE = 160 + PREVIEW_SEEN,
+	PREVIEW_VALID_S = 600,
+};
 
 struct preview {
 	const char *verb;
@@ -15,12 +20,14 @@ struct preview {
 	int64_t until_s;       /* the token is valid before this time, in s since 1970 */
 	int64_t at_us;         /* when the rows were counted, by the database's clock */
 	int64_t count;
+	char seen[PREVIEW_SEEN]; /* the snapshot in which they were counted; "": none */
 };
 
-/*
- * The key is a digest of all tokens of the configuration in any order: every process that serves
- * the interface has them, and nobody else has them all.
+/* Notes a snapshot. Of one that is too long, only the transactions before all open ones are seen.
  */
+void preview_note_snapshot(struct preview *preview, const char *snapshot);
+
+/* A digest of all tokens of the configuration. */
 void preview_key(const struct config *config, unsigned char ret_key[PREVIEW_KEY]);
 
 void preview_token_write(const unsigned char key[PREVIEW_KEY], const struct preview *preview,

@@ -1,3 +1,7 @@
+/*
+ * call_parse takes a command line apart, word by word: parse_global takes what is allowed anywhere,
+ * parse_command the name, parse_option and add_argument the rest.
+ */
 #include "call.h"
 
 #include <assert.h>
@@ -117,7 +121,18 @@ static bool parse_option(struct call *call, int argc, char *const *argv, int *at
 	return check_value(option, call->options[place], err);
 }
 
-/* --config and --help, which are allowed anywhere. *ret_taken false: the word is something else. */
+static const struct {
+	const char *name, *value;
+	size_t offset;
+} globals[] = {
+    {"--config", "FILE", offsetof(struct call, config)},
+    {"--server", "URL", offsetof(struct call, server)},
+    {"--token-file", "FILE", offsetof(struct call, token_file)},
+    {"--server-ca", "FILE", offsetof(struct call, server_ca)},
+};
+
+/* The globals and --help, which are allowed anywhere. *ret_taken false: the word is something else.
+ */
 static bool parse_global(
     struct call *call, int argc, char *const *argv, int *at, bool *ret_taken, struct err *err)
 {
@@ -126,15 +141,21 @@ static bool parse_global(
 	*ret_taken = true;
 	if (text_equal(word, "--help") || text_equal(word, "-h")) {
 		call->help = true;
-	} else if (text_starts(word, "--config=")) {
-		call->config = word + strlen("--config=");
-	} else if (text_equal(word, "--config")) {
-		if (*at + 1 >= argc)
-			return err_set(err, ERR_REJECT, "--config wants a value: FILE");
-		call->config = argv[++*at];
-	} else {
-		*ret_taken = false;
+		return true;
 	}
+	for (size_t i = 0; i < sizeof globals / sizeof *globals; i++) {
+		const char **value = (const char **)((char *)call + globals[i].offset);
+		size_t length = strlen(globals[i].name);
+
+		if (!text_starts(word, globals[i].name) || (word[length] && word[length] != '='))
+			continue;
+		if (!word[length] && *at + 1 >= argc)
+			return err_set(err, ERR_REJECT, "%s wants a value: %s", globals[i].name,
+			    globals[i].value);
+		*value = word[length] ? word + length + 1 : argv[++*at];
+		return true;
+	}
+	*ret_taken = false;
 	return true;
 }
 
@@ -234,6 +255,11 @@ int64_t call_number(const struct call *call, const char *option, int64_t otherwi
 	if (value && !text_to_int64(value, INT64_MIN, INT64_MAX, &number))
 		assert(!"the range was checked when the command line was parsed");
 	return number;
+}
+
+bool call_has_option(const struct command *command, const char *option)
+{
+	return option_place(command, option, strlen(option)) >= 0;
 }
 
 bool call_flag(const struct call *call, const char *option)

@@ -25,6 +25,7 @@
 	X(partition_make)                                                                          \
 	X(partition_drop)                                                                          \
 	X(partition_restore)                                                                       \
+	X(message_find)                                                                            \
 	X(parked_list)                                                                             \
 	X(parked_show)                                                                             \
 	X(parked_retry)                                                                            \

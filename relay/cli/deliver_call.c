@@ -1,11 +1,15 @@
 #include "deliver_call.h"
 
 #include <stdio.h>
+#include "server.h"
 #include "session.h"
 
 bool deliver_call_ask(const struct call *call, const char *path, const json_t *order,
     json_t **ret_answer, struct err *err)
 {
+	if (server_is_used(call))
+		return server_ask(call, path, order, ret_answer, err);
+
 	OWNED(owned_config_destroy) struct config *config = session_config(call, err);
 
 	return config && deliver_client_ask(config, path, order, ret_answer, err);
@@ -86,5 +90,6 @@ int deliver_call_operate(const struct call *call, const char *verb)
 
 const struct command_option deliver_operate_options[] = {
     {"reason", "TEXT", "The reason, for the log. Required."},
+    SERVER_OPTIONS,
     {0},
 };

@@ -1,6 +1,7 @@
 #include "field.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "cleanup.h"
 
@@ -11,12 +12,69 @@ const char *field_or_dash(const struct pg_result *rows, int i, int column)
 	return pg_is_null(rows, i, column) ? "-" : pg_value(rows, i, column);
 }
 
+const char *field_member(const json_t *object, const char *name)
+{
+	const char *value = json_string_value(json_object_get(object, name));
+
+	return value ? value : "-";
+}
+
 void field_print_json(const char *before, json_t *object, size_t flags, const char *after)
 {
 	fputs(before, stdout);
 	json_dumpf(object, stdout, flags);
 	fputs(after, stdout);
 	json_decref(object);
+}
+
+int64_t field_number(const json_t *object, const char *name)
+{
+	const json_t *value = json_object_get(object, name);
+	const char *text = json_string_value(value);
+
+	return text ? strtoll(text, NULL, 10) : json_integer_value(value);
+}
+
+static void print_member(const char *name, const json_t *value, int depth);
+
+static void print_members(const json_t *value, int depth)
+{
+	const json_t *member;
+	const char *name;
+	size_t i;
+
+	json_object_foreach((json_t *)value, name, member)
+	{
+		print_member(name, member, depth);
+	}
+	json_array_foreach(value, i, member)
+	{
+		print_member("-", member, depth);
+	}
+}
+
+static void print_member(const char *name, const json_t *value, int depth)
+{
+	OWNED(text_finish) struct text line = {0};
+	char *other;
+
+	if (json_is_null(value))
+		return;
+	text_addf(&line, "%*s%-14s ", 2 * depth, "", name);
+	if (json_is_object(value) || json_is_array(value)) {
+		puts(text_string(&line));
+		print_members(value, depth + 1);
+		return;
+	}
+	other = json_is_string(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY);
+	text_add_line(&line, other ? other : json_string_value(value));
+	free(other);
+	puts(text_string(&line));
+}
+
+void field_print_object(const json_t *object)
+{
+	print_members(object, 0);
 }
 
 void field_print(const char *name, const char *value)

@@ -265,7 +265,9 @@ const char help_introduction[] =
     "the file that `--config` or `OUTBOX_RELAY_CONFIG` names, and from the environment "
     "([configuration](configuration.md)). Without a command the program prints a short "
     "usage and exits with 64. `-h`, `--help` and `help` print help, `-v`, `--version` "
-    "and `version` print the version, and both exit with 0.\n";
+    "and `version` print the version, and both exit with 0. Commands that have `--server URL` "
+    "can send their request to the [HTTP interface](api.md#the-command-line) of a relay "
+    "instead of the database.\n";
 
 void help_markdown(struct text *out)
 {

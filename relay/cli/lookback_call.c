@@ -5,6 +5,7 @@
 #include "cleanup.h"
 #include "confirm.h"
 #include "lookback_print.h"
+#include "lookback_server.h"
 #include "session.h"
 
 enum { SAMPLE = 10 };
@@ -93,7 +94,7 @@ const char *lookback_call_first_option(const struct call *call)
 
 /* --- `lookback commit`, `rollback` and `retry` ----------------------------------------------- */
 
-static bool check_selection(
+bool lookback_call_check(
     const struct call *call, const struct lookback_selection *selection, struct err *err)
 {
 	bool all = call_flag(call, "all"), named = selection->id_count > 0;
@@ -180,8 +181,8 @@ static bool order_about_selected(const struct call *call, struct lookback_select
 {
 	OWNED(lookback_order_finish) struct lookback_order order = {0};
 
-	if (!check_selection(call, selection, err) || !lookback_call_choose(call, selection, err) ||
-	    !confirm_check(call, err))
+	if (!lookback_call_check(call, selection, err) ||
+	    !lookback_call_choose(call, selection, err) || !confirm_check(call, err))
 		return false;
 	lookback_order_init(&order, selection, verb);
 	return confirm_and_carry_out(call, &order, err);
@@ -207,6 +208,8 @@ static bool retry_selected(
 
 int lookback_call_order(const struct call *call, enum lookback_verb verb)
 {
+	if (server_is_used(call))
+		return lookback_server_order(call, verb);
 	return lookback_call_run(call, verb == LOOKBACK_COMMIT     ? commit_selected
 				       : verb == LOOKBACK_ROLLBACK ? roll_back_selected
 								   : retry_selected);
@@ -217,5 +220,6 @@ const struct command_option lookback_order_options[] = {
     LOOKBACK_SELECTION_OPTIONS,
     CONFIRM_OPTIONS,
     LOOKBACK_POSTGRES_OPTION,
+    SERVER_OPTIONS,
     {0},
 };

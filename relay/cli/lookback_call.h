@@ -33,6 +33,10 @@ bool lookback_call_choose(
 /* The first of these options that is given; NULL: none. */
 const char *lookback_call_first_option(const struct call *call);
 
+/* Do the ids, --all and the options of an order fit together? */
+bool lookback_call_check(const struct call *call, const struct lookback_selection *selection,
+    struct err *err) MUST_CHECK;
+
 /* The body of `lookback commit`, `rollback` and `retry`. Returns the exit status. */
 int lookback_call_order(const struct call *call, enum lookback_verb verb);
 extern const struct command_option lookback_order_options[];

@@ -5,6 +5,7 @@
 #include "cleanup.h"
 #include "confirm.h"
 #include "parked_print.h"
+#include "parked_server.h"
 #include "session.h"
 
 enum { SAMPLE = 10, WAIT_S = 30 };
@@ -73,8 +74,12 @@ static bool print_parked_sample(const struct parked_request *request, struct err
 
 	if (!rows)
 		return false;
-	for (int i = 0; i < pg_rows(rows); i++)
-		parked_add_row(&out, rows, i);
+	for (int i = 0; i < pg_rows(rows); i++) {
+		json_t *row = parked_row_json(rows, i);
+
+		parked_add_row(&out, row);
+		json_decref(row);
+	}
 	fputs(text_string(&out), stdout);
 	if (request->addressed > SAMPLE)
 		puts("…");
@@ -92,9 +97,9 @@ static bool confirm_request(
 	return confirm_call(call, question, err);
 }
 
-static void print_noted(const struct call *call, const struct parked_request *request)
+void parked_print_noted(const struct call *call, int64_t id, const char *word)
 {
-	printf("request %" PRId64 ": the %s is noted", request->id, request->word);
+	printf("request %" PRId64 ": the %s is noted", id, word);
 	puts(call_flag(call, "wait")
 		 ? ""
 		 : "; the owner of each shard carries it out (parked list shows how far it is)");
@@ -155,8 +160,13 @@ static bool confirm_and_note(
 	    !parked_request_note(request, confirm_reason(call), NULL, err))
 		return false;
 
-	print_noted(call, request);
+	parked_print_noted(call, request->id, request->word);
 	return !call_flag(call, "wait") || wait_for_owner(call, request, err);
+}
+
+bool parked_call_check(const struct call *call, struct err *err)
+{
+	return check_parked_choice(call, err) && check_request_way(call, err);
 }
 
 static bool request_of_parked(
@@ -164,9 +174,8 @@ static bool request_of_parked(
 {
 	OWNED(parked_request_finish) struct parked_request request = {0};
 
-	if (!check_parked_choice(call, err) ||
-	    !parked_choose(parked, call->arguments, call->argument_count, true, err) ||
-	    !check_request_way(call, err))
+	if (!parked_call_check(call, err) ||
+	    !parked_choose(parked, call->arguments, call->argument_count, true, err))
 		return false;
 	parked_request_init(&request, parked, verb);
 	return confirm_and_note(call, &request, err);
@@ -184,6 +193,8 @@ static bool skip_parked(const struct call *call, struct parked *parked, struct e
 
 int parked_call_request(const struct call *call, enum parked_verb verb)
 {
+	if (server_is_used(call))
+		return parked_server_request(call, verb);
 	return parked_call_run(call, verb == PARKED_RETRY ? retry_parked : skip_parked);
 }
 
@@ -193,5 +204,6 @@ const struct command_option parked_request_options[] = {
     {"wait", NULL, "Waits until the request is carried out."},
     {"timeout", "SECONDS", "Timeout of --wait (default 30).", 1, 86400},
     PARKED_PUBLISHER_OPTION,
+    SERVER_OPTIONS,
     {0},
 };

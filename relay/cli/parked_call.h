@@ -23,6 +23,10 @@ int parked_call_run(const struct call *call,
 	"itself; state=waiting|dead|stalled|free|behind; ids=10..20, with both ids. A range may "  \
 	"be open at one end.\n"
 
+/* Do the options and arguments of such a call fit together? */
+bool parked_call_check(const struct call *call, struct err *err) MUST_CHECK;
+void parked_print_noted(const struct call *call, int64_t id, const char *word);
+
 /* The body of `parked retry` and `parked skip`. Returns the exit status. */
 int parked_call_request(const struct call *call, enum parked_verb verb);
 extern const struct command_option parked_request_options[];

@@ -1,20 +1,47 @@
 #include "parked_print.h"
 
-#include "cleanup.h"
+#include <inttypes.h>
+#include <stdio.h>
 #include "field.h"
 
-void parked_add_row(struct text *out, const struct pg_result *rows, int i)
+void parked_add_row(struct text *out, const json_t *row)
 {
-	bool is_text;
-	owned_text char *key = pg_is_null(rows, i, PARKED_KEY)
-				   ? xstrdup("-")
-				   : field_bytes(pg_value(rows, i, PARKED_KEY), false, &is_text);
-
-	text_addf(out, "id %s  %s  key=%s  %s  attempts=%s  next=%s  parked=%s  request=%s  error=",
-	    pg_value(rows, i, PARKED_ID), pg_value(rows, i, PARKED_TOPIC), key,
-	    pg_value(rows, i, PARKED_STATE), pg_value(rows, i, PARKED_ATTEMPTS),
-	    field_or_dash(rows, i, PARKED_NEXT_AT), pg_value(rows, i, PARKED_SINCE),
-	    field_or_dash(rows, i, PARKED_REQUEST));
-	text_add_line(out, field_or_dash(rows, i, PARKED_ERROR));
+	text_addf(out,
+	    "id %s  %s  key=%s  %s  attempts=%" JSON_INTEGER_FORMAT
+	    "  next=%s  parked=%s  request=%s  error=",
+	    field_member(row, "id"), field_member(row, "topic"), field_member(row, "key"),
+	    field_member(row, "state"), json_integer_value(json_object_get(row, "attempts")),
+	    field_member(row, "next_at"), field_member(row, "parked_at"),
+	    field_member(row, "request"));
+	text_add_line(out, field_member(row, "error"));
 	text_add(out, "\n");
+}
+
+void parked_print_totals_json(const int64_t counts[PARKED_STATES])
+{
+	printf("\n],\"totals\":{");
+	for (int i = 0; i < PARKED_STATES; i++)
+		printf("%s\"%s\":\"%" PRId64 "\"", i ? "," : "", parked_states[i], counts[i]);
+	puts("}}");
+}
+
+void parked_print_totals(
+    const char *publisher, bool chosen, int64_t shown, const int64_t counts[PARKED_STATES])
+{
+	int64_t total = 0;
+
+	for (int i = 0; i < PARKED_STATES; i++)
+		total += counts[i];
+	if (total == 0) {
+		printf("nothing%s is parked in publisher %s\n", chosen ? " that matches" : "",
+		    publisher);
+		return;
+	}
+	printf("%" PRId64 " parked in publisher %s:", total, publisher);
+	for (int i = 0; i < PARKED_STATES; i++)
+		printf(" %" PRId64 " %s%s", counts[i], parked_states[i],
+		    i < PARKED_STATES - 1 ? "," : "");
+	if (shown < total)
+		printf("; %" PRId64 " of them are shown", shown);
+	puts("");
 }

@@ -1,7 +1,14 @@
 #pragma once
 /* Parked rows as people read them. */
+#include "parked.h"
 #include "parked_row.h"
 #include "text.h"
 
-/* One line. */
-void parked_add_row(struct text *out, const struct pg_result *rows, int i);
+/* One line. row: as parked_row_json makes it. */
+void parked_add_row(struct text *out, const json_t *row);
+
+/* How many rows of each state there are. chosen: terms chose among them. */
+void parked_print_totals(
+    const char *publisher, bool chosen, int64_t shown, const int64_t counts[PARKED_STATES]);
+/* The end of a list and of its object: ],"totals":{…}} */
+void parked_print_totals_json(const int64_t counts[PARKED_STATES]);

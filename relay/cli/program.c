@@ -84,5 +84,14 @@ int program_main(int argc, char **argv)
 		err_set(&err, ERR_REJECT, "name a command");
 		return usage_error(&call, &err);
 	}
+	if ((call.server || call.token_file || call.server_ca) &&
+	    !call_has_option(call.command, "server")) {
+		err_set(&err, ERR_REJECT, "%s has no option '--%s': it works without a relay",
+		    call.command->name,
+		    call.server       ? "server"
+		    : call.token_file ? "token-file"
+				      : "server-ca");
+		return usage_error(&call, &err);
+	}
 	return close_output(call.command->run(&call));
 }

@@ -292,20 +292,6 @@ static json_t *shard_with_rate_json(const struct status_shard *shard)
 	return object;
 }
 
-static json_t *lookback_json(const struct status_lookback *lookback)
-{
-	json_t *object = json_object();
-
-	json_object_set_new(object, "section", json_string(lookback->section));
-	json_object_set_new(object, "type", json_string(lookback->type));
-	json_object_set_new(object, "overdue", status_int64_json(lookback->overdue));
-	json_object_set_new(object, "parked", status_int64_json(lookback->parked));
-	json_object_set_new(object, "oldest_age_ms", status_int64_json(lookback->oldest_age_ms));
-	json_object_set_new(object, "conflicts", status_int64_json(lookback->conflicts));
-	json_object_set_new(object, "unprepared", status_int64_json(lookback->unprepared));
-	return object;
-}
-
 static json_t *partition_json(const struct status_partition *partition)
 {
 	json_t *object = json_object();
@@ -346,7 +332,7 @@ static json_t *database_json(const struct status_postgres *database)
 	for (int i = 0; i < database->scheduled_count; i++)
 		json_array_append_new(scheduled, status_scheduled_json(&database->scheduled[i]));
 	for (int i = 0; i < database->lookback_count; i++)
-		json_array_append_new(lookbacks, lookback_json(&database->lookbacks[i]));
+		json_array_append_new(lookbacks, status_lookback_json(&database->lookbacks[i]));
 	json_object_set_new(object, "name", json_string(database->section->name));
 	json_object_set_new(object, "place", json_string(database->place));
 	json_object_set_new(

@@ -15,7 +15,8 @@
  * OUTBOX_RELAY_<SECTION>_<NAME>_<KEY> for a named one that the file declares; upper case, dots and
  * dashes as underscores. It wins over the file. DATABASE_URL, else libpq's PG* variables, serve
  * when no dsn is given for "main". An OUTBOX_RELAY_ variable that matches no row is an error, like
- * an unknown key; OUTBOX_RELAY_CONFIG and OUTBOX_RELAY_FAULT* are not settings and are left alone.
+ * an unknown key; OUTBOX_RELAY_CONFIG, _SERVER*, _TOKEN* and _FAULT* are not settings and are left
+ * alone.
  *
  * Secrets: dsn_file and its like, and any librdkafka property with _file behind it, name a file
  * that holds the value; a relative path is in $CREDENTIALS_DIRECTORY when that is set. No value of
@@ -198,6 +199,11 @@ struct config_api {
 	struct config_server_tls tls;
 	int64_t max_body;
 	int64_t arrival_ms; /* maximum time for a whole request to arrive */
+	int console;        /* 1: pages for a browser, which logs in with a token */
+	char *public_url;   /* "https://relay.example": what browsers call; "": as they call it */
+	char *session_key;  /* signs sessions; "": a key that is made from the tokens */
+	int64_t session_idle_ms, session_max_ms; /* a session ends after so long without a request,
+						    and so long after its login */
 };
 
 struct config {

@@ -21,6 +21,48 @@ static bool check_server_tls(const struct config_source *source, enum config_kin
 	    tls->certificate[0] ? "tls_key" : "tls_certificate");
 }
 
+/* "https://relay.example:8443"; one slash may follow. */
+static bool is_origin(const char *url)
+{
+	owned_text char *host = NULL, *port = NULL, *address = NULL;
+	const char *at = text_starts(url, "https://")  ? url + strlen("https://")
+			 : text_starts(url, "http://") ? url + strlen("http://")
+						       : "";
+	size_t length = strcspn(at, "/?#@ ");
+	const char *colon = memrchr(at, ':', length);
+	struct err ignored;
+
+	if (length == 0 || (at[length] && !text_equal(at + length, "/")))
+		return false;
+	/* a port is optional here, and an address of IPv6 has colons of its own */
+	address = xformat("%.*s%s", (int)length, at,
+	    colon && !memchr(colon, ']', (size_t)(at + length - colon)) ? "" : ":443");
+	return listen_address_parse(address, &host, &port, &ignored);
+}
+
+enum { SESSION_KEY_LENGTH = 32 };
+
+static bool check_console(
+    const struct config_api *api, const struct config_source *source, struct err *err)
+{
+	size_t length = strlen(api->session_key);
+
+	if (api->public_url[0] && !is_origin(api->public_url))
+		return config_source_refuse(err, source, CONFIG_API, NULL, "public_url",
+		    "%s is not scheme, host and port alone; write for example "
+		    "https://relay.example",
+		    api->public_url);
+	/* Messages never show the key. */
+	if (length > 0 && length < SESSION_KEY_LENGTH)
+		return config_source_refuse(err, source, CONFIG_API, NULL, "session_key",
+		    "the key has %zu characters and needs %d; make one with: openssl rand -hex 32",
+		    length, SESSION_KEY_LENGTH);
+	if (api->session_idle_ms > api->session_max_ms)
+		return config_source_refuse(err, source, CONFIG_API, NULL, "session_idle",
+		    "a session ends earlier by session_max; raise session_max, or lower this");
+	return true;
+}
+
 static bool has_token(const struct config *config)
 {
 	for (int i = 0; i < config->token_count; i++)
@@ -175,7 +217,7 @@ bool config_api_finish(
 	if (!check_listens(config, source, err) ||
 	    !check_server_tls(source, CONFIG_API, &config->api.tls, err) ||
 	    !check_server_tls(source, CONFIG_ADMIN, &config->admin_tls, err) ||
-	    !finish_api(config, source, err))
+	    !check_console(&config->api, source, err) || !finish_api(config, source, err))
 		return false;
 	if (config->admin_listen[0] && !is_loopback(config->admin_listen) && !config->admin_remote)
 		return config_source_refuse(err, source, CONFIG_ADMIN, NULL, "listen",

@@ -9,7 +9,8 @@
 static const char prefix[] = "OUTBOX_RELAY_";
 
 /* Variables that the program itself reads, or the fault points of a test build. */
-static const char *const reserved[] = {"OUTBOX_RELAY_CONFIG", "OUTBOX_RELAY_FAULT",
+static const char *const reserved[] = {"OUTBOX_RELAY_CONFIG", "OUTBOX_RELAY_SERVER",
+    "OUTBOX_RELAY_SERVER_CA", "OUTBOX_RELAY_TOKEN", "OUTBOX_RELAY_TOKEN_FILE", "OUTBOX_RELAY_FAULT",
     "OUTBOX_RELAY_FAULT_LIST", "OUTBOX_RELAY_FAULT_STOP", "OUTBOX_RELAY_FAULT_TRACE"};
 
 static bool is_reserved_variable(const char *variable)

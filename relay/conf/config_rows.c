@@ -607,6 +607,29 @@ const struct config_row config_rows[] = {
 		    "closed."},
 	{API(max_body), .type = CONFIG_BYTES, .default_value = "8MiB", .low = 1024, .high = 256 * MIB,
 		.help = "Maximum size of a request."},
+	{API(console), .type = CONFIG_CHOICE, .default_value = "yes", .choices = answers,
+		.help = "Whether the interface has the console: pages for a browser at /console/, "
+			"where an operator logs in with a token of a [token] section."},
+	{API(public_url), .type = CONFIG_TEXT, .default_value = "",
+		.help = "URL at which browsers reach the interface behind a proxy, for example "
+			"https://relay.example. Requests of the console must come from pages of "
+			"this URL, its host is one of the names of host, and with https the "
+			"browser sends its session over TLS only. Empty: the address that the "
+			"browser calls."},
+	{API(session_key), .type = CONFIG_TEXT, .default_value = "", .reloadable = true,
+		.help = "Secret of at least 32 characters that signs sessions of the console. "
+			"Processes with one secret accept each other's sessions, and a change ends "
+			"all sessions. Empty: made from all tokens, so that any change of a token "
+			"ends all sessions."},
+	{CONFIG_API, "session_key_file", CONFIG_FILE, .default_value = "", .reloadable = true,
+		.help = "File that holds the session_key; use it instead of session_key."},
+	{CONFIG_API, "session_idle", CONFIG_DURATION, offsetof(struct config, api.session_idle_ms),
+		"1h", MINUTE, 7 * DAY,
+		.help = "A session ends after this time without a request. A visible page of the "
+			"console sends requests."},
+	{CONFIG_API, "session_max", CONFIG_DURATION, offsetof(struct config, api.session_max_ms),
+		"12h", MINUTE, 30 * DAY,
+		.help = "A session ends this time after its login."},
 
 	{CONFIG_ADMIN, "listen", CONFIG_ADDRESS, offsetof(struct config, admin_listen), "",
 		.help = "Address of the endpoint: host:port, or a port on 127.0.0.1, for example "

@@ -28,6 +28,7 @@
 #include "delivers.h"
 #include "doctor.h"
 #include "publishers.h"
+#include "replays.h"
 #include "epoch_check.h"
 #include "kafka_conf.h"
 #include "upkeep_worker.h"
@@ -79,8 +80,9 @@ struct daemon {
 	struct upkeep_worker **upkeep_workers;  /* as config->postgres; NULL: nothing uses it */
 	struct doorbell **doorbells;            /* the same for publishers; NULL with --drain */
 	struct publishers *publishers;
-	struct lookbacks *lookbacks;                  /* NULL: none, or not with --drain */
-	struct delivers *delivers;                    /* the same */
+	struct replays **replays;    /* as config->postgres; NULL: no publisher, or with --drain */
+	struct lookbacks *lookbacks; /* NULL: none, or not with --drain */
+	struct delivers *delivers;   /* the same */
 	struct listener admin_listener, api_listener; /* until admin and api take them over */
 	struct admin *admin;
 	struct api *api;       /* NULL: [api] does not listen */
@@ -438,6 +440,23 @@ static bool publishes_from(const struct config *config, const struct postgres_se
 	return false;
 }
 
+/* Replays that the HTTP interface has noted. A drain ends with its own messages. */
+static bool start_replays(struct daemon *daemon, struct err *err)
+{
+	const struct config *config = daemon->config;
+
+	daemon->replays = xcalloc((size_t)config->postgres_count, sizeof(void *));
+	for (int i = 0; i < config->postgres_count && !daemon->options->drain; i++) {
+		if (!publishes_from(config, &config->postgres[i]))
+			continue;
+		daemon->replays[i] =
+		    replays_start(config, &config->postgres[i], daemon->topic_metadata, err);
+		if (!daemon->replays[i])
+			return false;
+	}
+	return true;
+}
+
 /* A drain ends when everything is published: it never sleeps. */
 static bool start_doorbells(struct daemon *daemon, struct err *err)
 {
@@ -467,10 +486,17 @@ static bool start_admin(struct daemon *daemon, struct err *err)
 
 static bool start_api(struct daemon *daemon, struct err *err)
 {
+	const struct api_parts parts = {.config = daemon->config,
+	    .process = daemon->owner,
+	    .topic_metadata = daemon->topic_metadata,
+	    .delivers = daemon->delivers ? delivers_sections(daemon->delivers) : NULL,
+	    .ready = is_daemon_ready,
+	    .context = daemon,
+	    .checks = doctor_report_json};
+
 	if (daemon->config->api.listen[0] == '\0')
 		return true;
-	daemon->api = api_start(&daemon->api_listener, daemon->config, daemon->topic_metadata,
-	    daemon->delivers ? delivers_sections(daemon->delivers) : NULL, doctor_report_json, err);
+	daemon->api = api_start(&daemon->api_listener, &parts, err);
 	if (daemon->api)
 		log_info("api_listens", {"address", LOG_TEXT(api_address(daemon->api))});
 	return daemon->api != NULL;
@@ -552,7 +578,7 @@ static bool start_daemon(struct daemon *daemon, struct checks *checks, struct er
 
 	/* The API comes after the sections that it shows and pauses; publishers come last. */
 	if (!start_lookbacks(daemon, err) || !start_delivers(daemon, err) ||
-	    !start_api(daemon, err))
+	    !start_api(daemon, err) || !start_replays(daemon, err))
 		return false;
 	atomic_store(&daemon->turn_ms, clock_ms());
 	atomic_store(&daemon->has_begun, true);
@@ -673,6 +699,8 @@ static void begin_daemon_stop(struct daemon *daemon)
 		lookbacks_stop(daemon->lookbacks);
 	if (daemon->delivers)
 		delivers_stop(daemon->delivers);
+	for (int i = 0; i < daemon->config->postgres_count; i++)
+		replays_stop(daemon->replays ? daemon->replays[i] : NULL);
 	for (int i = 0; i < daemon->config->postgres_count; i++)
 		if (daemon->upkeep_workers[i])
 			upkeep_worker_stop(daemon->upkeep_workers[i]);
@@ -834,6 +862,8 @@ static void finish_daemon(struct daemon *daemon)
 		lookbacks_stop(daemon->lookbacks);
 	lookbacks_destroy(daemon->lookbacks);
 	publishers_destroy(daemon->publishers);
+	for (int i = 0; daemon->replays && i < config->postgres_count; i++)
+		replays_destroy(daemon->replays[i]);
 
 	for (int i = 0; daemon->upkeep_workers && i < config->postgres_count; i++)
 		if (daemon->upkeep_workers[i]) {
@@ -849,6 +879,7 @@ static void finish_daemon(struct daemon *daemon)
 
 	if (daemon->checks_epochs)
 		pthread_join(daemon->epoch_check, NULL);
+	free(daemon->replays);
 	free(daemon->doorbells);
 	free(daemon->upkeep_workers);
 	free(daemon->topic_checks);

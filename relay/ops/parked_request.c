@@ -1,3 +1,6 @@
+/*
+ * Requests about parked rows: [refusals] and the count come first, then [noting it], and waiting.
+ */
 #include "parked_request.h"
 
 #include <inttypes.h>
@@ -23,6 +26,7 @@ void parked_request_init(
 void parked_request_finish(struct parked_request *request)
 {
 	free(request->chosen);
+	free(request->snapshot);
 }
 
 /* --- refusals -------------------------------------------------------------------------------- */
@@ -134,6 +138,8 @@ bool parked_request_count(struct parked_request *request, struct err *err)
 	request->more = text_equal(pg_value(row, 0, 4), "t");
 	request->about = pg_int(row, 0, 5);
 	request->at_us = pg_int(row, 0, 6);
+	free(request->snapshot);
+	request->snapshot = xstrdup(pg_value(row, 0, 7));
 	/* a named id that cannot be changed refuses the call; rows found by terms are left out */
 	return request->parked->id_count > 0 ? check_parked_ids(request, err)
 					     : check_terms(request, err);
@@ -173,10 +179,13 @@ static bool note_once(
 {
 	const struct parked *parked = request->parked;
 	owned_text char *about = xformat("%" PRId64, request->about);
+	owned_text char *total =
+	    xformat("%" PRId64, request->seen ? request->shown : request->addressed);
 	const struct pg_param params[] = {{parked->publisher->name}, {request->word},
-	    {request->chosen}, {reason}, {about}, {caller}};
+	    {request->chosen}, {reason}, {about}, {caller}, {total}, {request->more ? "f" : "t"},
+	    {request->seen}};
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *row = parked_query(request->parked, sql_parked_request, params, 6, err);
+	struct pg_result *row = parked_query(request->parked, sql_parked_request, params, 9, err);
 
 	if (!row)
 		return false;

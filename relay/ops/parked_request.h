@@ -19,9 +19,14 @@ struct parked_request {
 	 * by reason those that it cannot
 	 */
 	int64_t matching, addressed, behind, free;
-	bool more;     /* counted among the first PARKED_COUNTED rows; there are others */
-	int64_t about; /* rows that the owner looks through; an estimate when `more` */
-	int64_t at_us; /* when they were counted, by the database's clock */
+	bool more;      /* counted among the first PARKED_COUNTED rows; there are others */
+	int64_t about;  /* rows that the owner looks through; an estimate when `more` */
+	int64_t at_us;  /* when they were counted, by the database's clock */
+	char *snapshot; /* in which they were counted */
+	/* the snapshot of a preview: rows that changed since are left alone; NULL: there was none
+	 */
+	const char *seen;
+	int64_t shown; /* the number of rows that it showed */
 	int64_t id;    /* by parked_request_note: of outbox.audit */
 };
 

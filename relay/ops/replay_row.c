@@ -40,8 +40,8 @@ static char *replay_owner_name(void)
 	return xformat("%s:%d", host, (int)getpid());
 }
 
-bool replay_create(
-    struct replay *replay, struct pg *pg, int64_t low_id, const char *reason, struct err *err)
+bool replay_create(struct replay *replay, struct pg *pg, int64_t low_id, const char *reason,
+    const char *caller, struct err *err)
 {
 	owned_text char *filter = replay_filter_json(&replay->filter);
 	owned_text char *rate = replay->rate ? xformat("%" PRId64, replay->rate) : NULL;
@@ -49,15 +49,16 @@ bool replay_create(
 	owned_text char *high = xformat("%" PRId64, replay->upto_id);
 	owned_text char *total = xformat("%" PRId64, replay->total);
 	owned_text char *nonce = xformat("%" PRId64, replay->nonce = clock_random());
-	owned_text char *owner = replay_owner_name();
-	owned_text char *lease = xformat("%" PRId64, replay->publisher->lease_ms);
+	owned_text char *owner = replay->by_relay ? xstrdup("") : replay_owner_name();
+	owned_text char *lease =
+	    xformat("%" PRId64, replay->by_relay ? 0 : replay->publisher->lease_ms);
 	const struct pg_param params[] = {{reason}, {replay->publisher->name}, {filter},
 	    {replay->target}, {rate}, {replay->snapshot}, {replay->shards}, {replay->acked},
 	    {replay->windows}, {replay->acked_ids}, {low}, {high}, {total}, {nonce}, {owner},
-	    {lease}};
+	    {lease}, {caller}, {replay->by_relay ? "t" : "f"}};
 	int64_t now = clock_ms();
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *row = query_replay(replay, pg, sql_replay_create, params, 16, err);
+	struct pg_result *row = query_replay(replay, pg, sql_replay_create, params, 18, err);
 
 	if (!row)
 		return false;
@@ -139,6 +140,8 @@ static bool judge_taken(const struct replay *replay, const struct pg_result *row
 		    "replay %" PRId64 " was made in another database cluster, and its snapshot "
 		    "means nothing in this copy: make another one",
 		    replay->id);
+	if (text_equal(outcome, "stopped"))
+		return err_set(err, ERR_FENCED, "replay %" PRId64 " was stopped", replay->id);
 	return err_set(err, ERR_REJECT,
 	    "there is no replay %" PRId64 "; `outbox-relay replay --list` shows them", replay->id);
 }
@@ -150,6 +153,7 @@ static bool judge_taken(const struct replay *replay, const struct pg_result *row
 bool replay_take(struct replay *replay, struct pg *pg, const struct config *config, struct err *err)
 {
 	int64_t id = replay->id, rate = replay->rate, now;
+	bool by_relay = replay->by_relay;
 
 	if (!read_replay_row(replay, pg, config, err))
 		return false;
@@ -158,13 +162,14 @@ bool replay_take(struct replay *replay, struct pg *pg, const struct config *conf
 	owned_text char *nonce = xformat("%" PRId64, replay->nonce = clock_random());
 	owned_text char *owner = replay_owner_name();
 	owned_text char *lease = xformat("%" PRId64, replay->publisher->lease_ms);
-	const struct pg_param params[] = {{id_text}, {nonce}, {owner}, {lease}};
+	const struct pg_param params[] = {
+	    {id_text}, {nonce}, {owner}, {lease}, {by_relay ? "t" : "f"}};
 
 	/* before the statement: the lease begins in the database later, so it cannot end earlier
 	 * there */
 	now = clock_ms();
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *row = query_replay(replay, pg, sql_replay_take, params, 4, err);
+	struct pg_result *row = query_replay(replay, pg, sql_replay_take, params, 5, err);
 	struct replay taken;
 
 	if (!row || !judge_taken(replay, row, err))
@@ -174,6 +179,7 @@ bool replay_take(struct replay *replay, struct pg *pg, const struct config *conf
 	replay_init(&taken, replay->publisher);
 	taken.id = id;
 	taken.rate = rate;
+	taken.by_relay = by_relay;
 	taken.nonce = replay->nonce;
 	taken.noted_ms = now;
 	replay_finish(replay);
@@ -182,17 +188,18 @@ bool replay_take(struct replay *replay, struct pg *pg, const struct config *conf
 }
 
 bool replay_note(struct replay *replay, struct pg *pg, int64_t last_id, int64_t done,
-    const char *state, struct err *err)
+    const char *state, const char *error, struct err *err)
 {
 	owned_text char *id = xformat("%" PRId64, replay->id);
 	owned_text char *nonce = xformat("%" PRId64, replay->nonce);
 	owned_text char *last = xformat("%" PRId64, last_id);
 	owned_text char *count = xformat("%" PRId64, done);
 	owned_text char *lease = xformat("%" PRId64, replay->publisher->lease_ms);
-	const struct pg_param params[] = {{id}, {nonce}, {last}, {count}, {state}, {lease}};
+	const struct pg_param params[] = {
+	    {id}, {nonce}, {last}, {count}, {state}, {lease}, {error}};
 	int64_t now = clock_ms();
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *row = query_replay(replay, pg, sql_replay_note, params, 6, err);
+	struct pg_result *row = query_replay(replay, pg, sql_replay_note, params, 7, err);
 
 	if (!row)
 		return false;
@@ -200,7 +207,8 @@ bool replay_note(struct replay *replay, struct pg *pg, int64_t last_id, int64_t 
 	/* the nonce did not match: notes of this process must not overwrite those of the new one */
 	if (pg_int(row, 0, 0) == 0)
 		return err_set(err, ERR_FENCED,
-		    "replay %s was taken by another process, which goes on with it; "
+		    "replay %s was taken by another process, which goes on with it, or was "
+		    "cancelled; "
 		    "`outbox-relay replay --list` shows which",
 		    id);
 	replay->last_id = last_id;

@@ -20,6 +20,7 @@ struct replay {
 	int64_t last_id;                            /* acknowledged up to here, as noted */
 	int64_t total, done;
 	int64_t nonce;
+	bool by_relay;    /* a relay carries it out, and another one after it */
 	int64_t noted_ms; /* clock_ms before the last note was sent: the lease counts from here */
 };
 
@@ -47,9 +48,12 @@ void replay_plan_finish(struct replay_plan *plan);
 bool replay_plan_make(
     struct replay *replay, struct pg *pg, struct replay_plan *ret_plan, struct err *err) MUST_CHECK;
 
-/* Writes the row; this process has the replay from here on. */
+/*
+ * Writes the row; this process has the replay from here on. With by_relay no process has it, and a
+ * relay takes it. caller: as in outbox.audit; NULL: none.
+ */
 bool replay_create(struct replay *replay, struct pg *pg, int64_t low_id, const char *reason,
-    struct err *err) MUST_CHECK;
+    const char *caller, struct err *err) MUST_CHECK;
 /*
  * Reads replay->id and takes it. Its publisher must be one of the configuration, in the database of
  * replay->publisher. ERR_FENCED: another process has it; ERR_REJECT: there is nothing to go on
@@ -58,11 +62,12 @@ bool replay_create(struct replay *replay, struct pg *pg, int64_t low_id, const c
 bool replay_take(
     struct replay *replay, struct pg *pg, const struct config *config, struct err *err) MUST_CHECK;
 /*
- * state: "running" renews the lease, "stopped" and "finished" give it back. ERR_FENCED: another
- * process took it.
+ * state: "running" renews the lease, "stopped" and "finished" give it back; "released": another
+ * relay may go on at once. error: why; NULL: none. ERR_FENCED: another process took it, or somebody
+ * cancelled it.
  */
 bool replay_note(struct replay *replay, struct pg *pg, int64_t last_id, int64_t done,
-    const char *state, struct err *err) MUST_CHECK;
+    const char *state, const char *error, struct err *err) MUST_CHECK;
 
 /* The script of one page of at most `rows` rows behind `after`; the caller frees. */
 char *replay_page_script(const struct replay *replay, int64_t after, int64_t rows);

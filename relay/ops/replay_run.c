@@ -1,6 +1,6 @@
 /*
  * The loop of a replay: read pages of rows, send at the given rate, store progress each second
- * under a lease, and stop on a signal. Begin at replay_run.
+ * under a lease, and stop on a signal or when a relay has to. Begin at replay_run.
  */
 #include "replay_run.h"
 
@@ -32,8 +32,8 @@ struct run {
 	struct replay_send *send;
 	struct replay_pages pages;
 	const struct progress_watch *watch;
-	const char *what; /* for the watch */
-	int signals;
+	const char *what;      /* for the watch */
+	int signals, stop_fd;  /* one of them; -1: none */
 	int64_t done_before;   /* what other runs acknowledged */
 	int64_t noted;         /* rows of this run that were acknowledged at the last note */
 	int64_t due_us;        /* the next record, with a rate */
@@ -64,12 +64,13 @@ static void have_sent(struct run *run, int64_t count)
 
 /* --- notes ----------------------------------------------------------------------------------- */
 
-static bool note_replay_progress(struct run *run, const char *state, struct err *err)
+static bool note_replay_progress(
+    struct run *run, const char *state, const char *error, struct err *err)
 {
 	struct replay_send_state now = replay_send_state(run->send);
 
 	if (!replay_note(
-		run->replay, run->pg, now.last_id, run->done_before + now.done, state, err))
+		run->replay, run->pg, now.last_id, run->done_before + now.done, state, error, err))
 		return false;
 	run->noted = now.acknowledged;
 	return true;
@@ -94,7 +95,7 @@ static bool note_if_due(struct run *run, struct err *err)
 	    now.acknowledged - run->noted <
 		(publisher_settings_in_flight(run->replay->publisher) + 1) / 2)
 		return true;
-	return note_replay_progress(run, "running", err);
+	return note_replay_progress(run, "running", NULL, err);
 }
 
 /* --- a turn ---------------------------------------------------------------------------------- */
@@ -107,8 +108,13 @@ static bool has_lease(const struct run *run)
 static void look_for_signal(struct run *run)
 {
 	struct signalfd_siginfo signal;
+	struct pollfd stop = {.fd = run->stop_fd, .events = POLLIN};
 
-	if (read(run->signals, &signal, sizeof signal) == sizeof signal && !run->stop_ms)
+	if (run->stop_ms)
+		return;
+	/* the descriptor belongs to other waits as well: it stays readable */
+	if (run->stop_fd >= 0 ? poll(&stop, 1, 0) > 0
+			      : read(run->signals, &signal, sizeof signal) == sizeof signal)
 		run->stop_ms = clock_ms() + LAST_REPORTS_MS;
 }
 
@@ -162,7 +168,10 @@ static int64_t replay_wait_ms(const struct run *run)
 static void wait_for_something(const struct run *run)
 {
 	struct pollfd wanted[] = {
-	    {.fd = run->signals, .events = POLLIN},
+	    {.fd = run->stop_ms        ? -1
+		   : run->stop_fd >= 0 ? run->stop_fd
+				       : run->signals,
+		.events = POLLIN},
 	    {.fd = replay_send_fd(run->send), .events = POLLIN},
 	    {.fd = run->pages.copying ? pg_fd(run->pages.pg) : -1,
 		.events = run->pages.copying ? pg_events(run->pages.pg) : 0},
@@ -193,8 +202,9 @@ static bool work_until_over(struct run *run, struct err *err)
 		wait_for_something(run);
 	}
 	if (!run->stop_ms)
-		return note_replay_progress(run, "finished", err);
-	return note_replay_progress(run, "stopped", err) &&
+		return note_replay_progress(run, "finished", NULL, err);
+	return note_replay_progress(
+		   run, run->replay->by_relay ? "released" : "stopped", NULL, err) &&
 	       err_set(err, ERR_RETRY, "stopped by a signal");
 }
 
@@ -204,7 +214,7 @@ static bool say_how_to_go_on(const struct run *run, struct err *err)
 	owned_text char *why = xstrdup(err->message);
 
 	/* the other process goes on: nothing is to be resumed */
-	if (err->kind == ERR_FENCED)
+	if (err->kind == ERR_FENCED || replay->by_relay)
 		return false;
 	return err_set(err, err->kind,
 	    "replay %" PRId64 ": %s; %" PRId64 " of %" PRId64
@@ -215,11 +225,13 @@ static bool say_how_to_go_on(const struct run *run, struct err *err)
 static void give_back_replay(struct run *run, const struct err *why)
 {
 	struct err ignored; /* the first error is reported */
+	bool goes_on = run->replay->by_relay && why->kind != ERR_REJECT;
 
 	/* a note of a fenced process would be refused; on a broken connection nothing can be
 	 * noted, and the lease runs out by itself */
 	if (why->kind != ERR_FENCED && pg_state(run->pg) == PG_IDLE)
-		note_replay_progress(run, "stopped", &ignored);
+		note_replay_progress(run, goes_on ? "released" : "stopped",
+		    run->stop_ms ? NULL : why->message, &ignored);
 }
 
 static int make_signals(void)
@@ -233,9 +245,9 @@ static int make_signals(void)
 }
 
 bool replay_run(struct replay *replay, struct pg *pg, struct topic_metadata *metadata,
-    const struct progress_watch *watch, struct err *err)
+    const struct progress_watch *watch, int stop_fd, struct err *err)
 {
-	owned_fd int signals = make_signals();
+	owned_fd int signals = stop_fd < 0 ? make_signals() : -1;
 	owned_text char *what = xformat("published of %" PRId64, replay->total);
 	OWNED(owned_pg_destroy)
 	struct pg *reader = database_connect(replay->publisher->postgres, err);
@@ -249,6 +261,7 @@ bool replay_run(struct replay *replay, struct pg *pg, struct topic_metadata *met
 	    .watch = watch,
 	    .what = what,
 	    .signals = signals,
+	    .stop_fd = stop_fd,
 	    .done_before = replay->done,
 	    .due_us = clock_us(),
 	    .seen_ms = clock_ms()};

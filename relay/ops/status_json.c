@@ -85,3 +85,17 @@ json_t *status_scheduled_json(const struct status_scheduled *scheduled)
 	json_object_set_new(object, "next_ms", status_int64_json(scheduled->next_ms));
 	return object;
 }
+
+json_t *status_lookback_json(const struct status_lookback *lookback)
+{
+	json_t *object = json_object();
+
+	json_object_set_new(object, "section", json_string(lookback->section));
+	json_object_set_new(object, "type", json_string(lookback->type));
+	json_object_set_new(object, "overdue", status_int64_json(lookback->overdue));
+	json_object_set_new(object, "parked", status_int64_json(lookback->parked));
+	json_object_set_new(object, "oldest_age_ms", status_int64_json(lookback->oldest_age_ms));
+	json_object_set_new(object, "conflicts", status_int64_json(lookback->conflicts));
+	json_object_set_new(object, "unprepared", status_int64_json(lookback->unprepared));
+	return object;
+}

@@ -11,3 +11,4 @@ json_t *status_lines_json(const char *lines); /* an array of texts */
 json_t *status_shard_json(const struct status_shard *shard);
 json_t *status_parked_json(const struct status_parked *parked);
 json_t *status_scheduled_json(const struct status_scheduled *scheduled);
+json_t *status_lookback_json(const struct status_lookback *lookback);

@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "admin_client.h"
@@ -15,13 +16,26 @@
 #include "database.h"
 #include "sql_files.h"
 
-/* Maximum number of unpublished rows, and of parked ones, that are counted one by one. */
-#define COUNT_BOUND "100000"
+/* The bound of a report that sets none. */
+enum { COUNT_BOUND = 100000 };
 
 enum { ADMIN_MS = 2000, MESSAGES = 0 /* in partition_tables */ };
 
 /* SQLSTATE of a lock_timeout. */
 #define LOCK_TIMEOUT "55P03"
+
+/* As text, for a parameter of a query. */
+struct bound {
+	char text[24];
+};
+static struct bound count_bound(const struct status_postgres *database)
+{
+	struct bound bound;
+
+	snprintf(bound.text, sizeof bound.text, "%" PRId64,
+	    database->count_bound ? database->count_bound : COUNT_BOUND);
+	return bound;
+}
 
 static void read_backlog(struct status_shard *shard, const struct pg_result *row)
 {
@@ -37,7 +51,8 @@ static bool count_shard_backlog(struct pg *pg, const struct status_postgres *dat
     struct status_shard *shard, struct err *err)
 {
 	owned_text char *number = xformat("%d", shard->shard);
-	const struct pg_param params[] = {{shard->publisher}, {number}, {COUNT_BOUND}};
+	const struct bound bound = count_bound(database);
+	const struct pg_param params[] = {{shard->publisher}, {number}, {bound.text}};
 	OWNED(owned_pg_result_destroy) struct pg_result *row = NULL;
 
 	if (!pg_script(pg, sql_backlog_begin, err))
@@ -110,7 +125,8 @@ static bool count_shard_backlogs(struct pg *pg, struct status_postgres *database
 
 static bool read_parked_counts(struct pg *pg, struct status_postgres *database, struct err *err)
 {
-	const struct pg_param params[] = {{COUNT_BOUND}};
+	const struct bound bound = count_bound(database);
+	const struct pg_param params[] = {{bound.text}};
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *rows =
 	    database_query(pg, database->section, sql_parked_states, params, 1, err);
@@ -134,7 +150,8 @@ static bool read_parked_counts(struct pg *pg, struct status_postgres *database, 
 
 static bool read_scheduled(struct pg *pg, struct status_postgres *database, struct err *err)
 {
-	const struct pg_param params[] = {{COUNT_BOUND}};
+	const struct bound bound = count_bound(database);
+	const struct pg_param params[] = {{bound.text}};
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *rows =
 	    database_query(pg, database->section, sql_scheduled_states, params, 1, err);
@@ -280,7 +297,8 @@ static void add_lookback_wait(struct text *waits, const struct pg_result *rows, 
 
 static bool read_waits(struct pg *pg, struct status_postgres *database, struct err *err)
 {
-	const struct pg_param params[] = {{COUNT_BOUND}};
+	const struct bound bound = count_bound(database);
+	const struct pg_param params[] = {{bound.text}};
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *parked =
 	    database_query(pg, database->section, sql_waits_parked, params, 1, err);
@@ -303,7 +321,7 @@ struct part {
 	bool reads_messages; /* a lock of that table keeps all such parts from being read */
 };
 
-/* Those of publishers come first. */
+/* Those of publishers come first, then that of the look-back. */
 static const struct part parts[] = {
     {read_shards, sql_status_begin, false},
     {find_carried, sql_status_begin, true},
@@ -316,7 +334,7 @@ static const struct part parts[] = {
     {read_message_ids, sql_status_begin, true},
     {read_waits, sql_status_begin, false},
 };
-enum { PARTS = sizeof parts / sizeof *parts, PUBLISHER_PARTS = 5 };
+enum { PARTS = sizeof parts / sizeof *parts, PUBLISHER_PARTS = 5, OVERVIEW_PARTS };
 
 static bool read_report_part(
     struct pg *pg, struct status_postgres *database, const struct part *part, struct err *err)
@@ -385,12 +403,22 @@ static void explain_unknown(struct status_postgres *database)
 	}
 }
 
-bool status_publishers_take(struct pg *pg, struct status_postgres *database, struct err *err)
+static bool take_parts(struct pg *pg, struct status_postgres *database, int count, struct err *err)
 {
-	if (!read_report_parts(pg, database, PUBLISHER_PARTS, err))
+	if (!read_report_parts(pg, database, count, err))
 		return false;
 	explain_unknown(database);
 	return true;
+}
+
+bool status_publishers_take(struct pg *pg, struct status_postgres *database, struct err *err)
+{
+	return take_parts(pg, database, PUBLISHER_PARTS, err);
+}
+
+bool status_overview_take(struct pg *pg, struct status_postgres *database, struct err *err)
+{
+	return take_parts(pg, database, OVERVIEW_PARTS, err);
 }
 
 static void report_database(
@@ -403,8 +431,7 @@ static void report_database(
 	for (int i = 0; i < PARTITION_TABLES; i++)
 		database->default_rows[i] = -1;
 	database->place = xstrdup(pg ? pg_place(pg) : "");
-	if (pg && read_report_parts(pg, database, PARTS, &err)) {
-		explain_unknown(database);
+	if (pg && take_parts(pg, database, PARTS, &err)) {
 		database->error = xstrdup("");
 	} else {
 		database->error = xstrdup(err.message);

@@ -57,9 +57,14 @@ struct status_partition {
 struct status_postgres {
 	const struct postgres_settings *section;
 	const char *publisher; /* only its shards are read; NULL: those of all publishers */
-	char *place;           /* "host:port/db"; "" when it does not answer */
-	char *error;           /* why nothing more is known; "" */
-	int exit_status;       /* of that error */
+	/*
+	 * Maximum number of unpublished rows of a shard, and of parked and scheduled rows of a
+	 * publisher, that are counted one by one; 0: 100,000
+	 */
+	int64_t count_bound;
+	char *place;     /* "host:port/db"; "" when it does not answer */
+	char *error;     /* why nothing more is known; "" */
+	int exit_status; /* of that error */
 	struct status_shard *shards;
 	int shard_count;
 	struct text waits;   /* lines: why messages are parked and ids are undecided */
@@ -103,5 +108,8 @@ void status_report_finish(struct status_report *report);
  * publisher, the caller has set. False: the session may be within a transaction that failed.
  */
 bool status_publishers_take(
+    struct pg *pg, struct status_postgres *database, struct err *err) MUST_CHECK;
+/* The same, and the look-back. */
+bool status_overview_take(
     struct pg *pg, struct status_postgres *database, struct err *err) MUST_CHECK;
 void status_postgres_finish(struct status_postgres *database);

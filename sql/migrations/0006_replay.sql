@@ -7,6 +7,7 @@ create table outbox.replay (
 	id bigint generated always as identity primary key, -- the value of the header outbox-replay
 	created_at timestamptz not null default clock_timestamp(),
 	asked_by text not null default session_user,
+	caller text, -- as in outbox.audit
 	reason text,
 	publisher text collate "C" not null,     -- whose cluster and settings are used
 	filter jsonb not null,              -- {"ids": "10..20", "topic": "orders"}; {}: all
@@ -30,14 +31,23 @@ create table outbox.replay (
 	owner text not null,
 	lease_until timestamptz not null,
 	noted_at timestamptz not null default clock_timestamp(),
+	-- a relay carries it out, another one after the end of the lease; false: the process of a command does
+	by_relay boolean not null default false,
+	begun_at timestamptz not null default clock_timestamp(), -- of the newest run, as is the next
+	begun_done bigint not null default 0,
+	error text,
 	system_identifier bigint not null
 ) with (fillfactor = 50); -- updated once a second: an update should find room on its page
+
+create index replay_newest on outbox.replay (created_at);
+create index replay_running on outbox.replay (id) where state = 'running';
 
 comment on table outbox.replay is 'Replays: messages that an operator publishes again (`outbox-relay replay`). A row '
 	'is the replay''s progress, lease and fence.';
 comment on column outbox.replay.id is 'Number of the replay, sent as the header outbox-replay.';
 comment on column outbox.replay.created_at is 'Time at which the replay was created.';
 comment on column outbox.replay.asked_by is 'Database user who requested it.';
+comment on column outbox.replay.caller is 'Caller of the HTTP interface who requested it. null: there was none.';
 comment on column outbox.replay.reason is 'Reason that the user gave.';
 comment on column outbox.replay.publisher is 'Publisher whose Kafka cluster and settings are used.';
 comment on column outbox.replay.filter is 'Which messages, for example {"ids": "10..20", "topic": "orders"}. {}: '
@@ -63,6 +73,10 @@ comment on column outbox.replay.owner is 'Process that sends the messages.';
 comment on column outbox.replay.lease_until is 'End of the owner''s lease. After it another process may continue the '
 	'replay.';
 comment on column outbox.replay.noted_at is 'Time of the last update.';
+comment on column outbox.replay.by_relay is 'Whether a relay sends the messages. Otherwise a command does.';
+comment on column outbox.replay.begun_at is 'Time at which the newest owner began.';
+comment on column outbox.replay.begun_done is 'Number of messages that Kafka had acknowledged at that time.';
+comment on column outbox.replay.error is 'Error that ended the newest run, or that delays it.';
 comment on column outbox.replay.system_identifier is 'System identifier of the database cluster in which the replay '
 	'was created.';
 
@@ -75,26 +89,27 @@ begin
 end
 $$;
 
--- A new replay, owned by its maker. Returns its id.
+-- A new replay, owned by its maker, or by the first relay that takes it (new_by_relay). Returns its id.
 create function outbox.replay_create(new_reason text, of_publisher text, new_filter jsonb, new_target text,
 	new_rate int, new_snapshot pg_snapshot, of_shards int, of_acked pg_snapshot[],
 	of_windows pg_snapshot[], of_acked_ids bigint[], low_id bigint, high_id bigint, rows bigint,
-	new_nonce bigint, new_owner text, lease_ms bigint) returns bigint language plpgsql volatile
+	new_nonce bigint, new_owner text, lease_ms bigint, new_caller text default null,
+	new_by_relay boolean default false) returns bigint language plpgsql volatile
 	set search_path = pg_catalog, pg_temp as $$
 declare
 	new_id bigint;
 begin
 	perform outbox.replay_durable();
 	insert into outbox.replay (reason, publisher, filter, target, rate, snapshot, shards, acked, windows,
-		acked_ids, upto_id, last_id, total, nonce, owner, lease_until, system_identifier)
+		acked_ids, upto_id, last_id, total, nonce, owner, lease_until, caller, by_relay, system_identifier)
 	values (new_reason, of_publisher, new_filter, new_target, new_rate, new_snapshot, of_shards, of_acked,
 		of_windows, of_acked_ids, high_id, low_id - 1, rows, new_nonce, new_owner,
-		clock_timestamp() + lease_ms * interval '1 ms',
+		clock_timestamp() + lease_ms * interval '1 ms', new_caller, new_by_relay,
 		outbox.system_identifier())
 	returning replay.id into new_id;
 	if new_reason ~ '[^[:space:]]' then
-		insert into outbox.audit (verb, publisher, target, reason)
-		values ('replay', of_publisher, jsonb_build_object('replay', new_id, 'filter', new_filter,
+		insert into outbox.audit (caller, verb, publisher, target, reason)
+		values (new_caller, 'replay', of_publisher, jsonb_build_object('replay', new_id, 'filter', new_filter,
 			'topic', new_target, 'rows', rows), new_reason);
 	end if;
 	return new_id;
@@ -103,9 +118,9 @@ $$;
 
 -- Takes a replay that no process runs. outcome: 'taken', 'held' (by holder, for wait_ms at most),
 -- 'finished', 'elsewhere' (made in another database cluster, whose transaction ids mean nothing here),
--- 'absent'.
+-- 'stopped' (a relay takes only what is to be carried out by a relay), 'absent'.
 create function outbox.replay_take(of_replay bigint, new_nonce bigint, new_owner text, lease_ms bigint,
-	out outcome text, out holder text, out wait_ms bigint) language plpgsql volatile
+	new_by_relay boolean default false, out outcome text, out holder text, out wait_ms bigint) language plpgsql volatile
 	set search_path = pg_catalog, pg_temp as $$
 declare
 	found_row outbox.replay;
@@ -117,6 +132,8 @@ begin
 		outcome := 'absent';
 	elsif found_row.state = 'finished' then
 		outcome := 'finished';
+	elsif new_by_relay and not (found_row.by_relay and found_row.state = 'running') then
+		outcome := 'stopped';
 	elsif found_row.system_identifier <> outbox.system_identifier()
 		-- without pg_control_system() a dump copies the stored identifier as well
 		or outbox.system_identifier() < 0 and exists (select from outbox.progress p where p.written_elsewhere) then
@@ -127,6 +144,7 @@ begin
 	else
 		outcome := 'taken';
 		update outbox.replay r set nonce = new_nonce, owner = new_owner, state = 'running',
+			by_relay = new_by_relay, begun_at = clock_timestamp(), begun_done = r.done,
 			noted_at = clock_timestamp(),
 			lease_until = clock_timestamp() + lease_ms * interval '1 ms'
 			where r.id = of_replay;
@@ -134,14 +152,16 @@ begin
 end
 $$;
 
--- Stores progress and renews the lease; any state but 'running' ends the lease. False: another process
--- took the replay, or it is not in this database.
+-- Stores progress and renews the lease; any state except 'running' ends the lease. 'released': another relay
+-- may continue at once. False: another process took the replay, somebody cancelled it, or it is not in this
+-- database.
 create function outbox.replay_note(of_replay bigint, of_nonce bigint, upto bigint, rows bigint,
-	new_state text, lease_ms bigint) returns boolean language plpgsql volatile
+	new_state text, lease_ms bigint, new_error text default null) returns boolean language plpgsql volatile
 	set search_path = pg_catalog, pg_temp as $$
 begin
 	perform outbox.replay_durable();
-	update outbox.replay r set last_id = upto, done = rows, state = new_state,
+	update outbox.replay r set last_id = upto, done = rows,
+		state = case new_state when 'released' then 'running' else new_state end, error = new_error,
 		noted_at = clock_timestamp(), lease_until = clock_timestamp()
 			+ case when new_state = 'running' then lease_ms else 0 end * interval '1 ms'
 		where r.id = of_replay and r.nonce = of_nonce;
@@ -162,5 +182,52 @@ begin
 			using errcode = 'OR001', hint = '`outbox-relay replay --list` shows who has it';
 	end if;
 	lock table outbox.message in access share mode;
+end
+$$;
+
+-- Stops a replay; its owner finds out at its next note. outcome: 'cancelled', 'ended' (it does not run), 'absent'.
+create function outbox.replay_cancel(of_replay bigint, new_reason text, new_caller text, out outcome text,
+	out audit_id bigint) language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+declare
+	found_row outbox.replay;
+begin
+	perform outbox.replay_durable();
+	select r.* into found_row from outbox.replay r where r.id = of_replay for update;
+	outcome := case when found_row.id is null then 'absent' when found_row.state = 'running' then 'cancelled'
+		else 'ended' end;
+	if outcome = 'cancelled' then
+		-- a nonce that no owner has
+		update outbox.replay r set state = 'stopped', nonce = (random() * 9e18)::bigint,
+			lease_until = clock_timestamp(), noted_at = clock_timestamp()
+			where r.id = of_replay;
+		insert into outbox.audit (caller, verb, publisher, target, reason)
+		values (new_caller, 'cancel', found_row.publisher, jsonb_build_object('replay', of_replay), new_reason)
+		returning id into audit_id;
+	end if;
+end
+$$;
+
+-- Lets a relay continue a replay that was stopped, or whose process ended. outcome: 'resumed', 'running', 'finished',
+-- 'elsewhere' as outbox.replay_take, 'absent'.
+create function outbox.replay_resume(of_replay bigint, new_reason text, new_caller text, out outcome text,
+	out audit_id bigint) language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+declare
+	found_row outbox.replay;
+begin
+	perform outbox.replay_durable();
+	select r.* into found_row from outbox.replay r where r.id = of_replay for update;
+	outcome := case when found_row.id is null then 'absent'
+		when found_row.state = 'finished' then 'finished'
+		when found_row.system_identifier <> outbox.system_identifier() then 'elsewhere'
+		when found_row.state = 'running' and (found_row.by_relay or found_row.lease_until > clock_timestamp())
+			then 'running' else 'resumed' end;
+	if outcome = 'resumed' then
+		update outbox.replay r set state = 'running', by_relay = true, nonce = (random() * 9e18)::bigint,
+			error = null, lease_until = clock_timestamp(), noted_at = clock_timestamp()
+			where r.id = of_replay;
+		insert into outbox.audit (caller, verb, publisher, target, reason)
+		values (new_caller, 'resume', found_row.publisher, jsonb_build_object('replay', of_replay), new_reason)
+		returning id into audit_id;
+	end if;
 end
 $$;

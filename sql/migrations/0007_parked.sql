@@ -51,6 +51,7 @@ create table outbox.parked (
 	parked_at  timestamptz not null default clock_timestamp(),
 	request_id bigint,               -- in outbox.audit: the retry that reset its attempts
 	txid       xid8        not null default pg_current_xact_id(), -- transaction that parked it
+	changed    xid8        not null default pg_current_xact_id(), -- newest one that changed error and attempts
 	was_id     bigint,               -- id of the message, if the row got another one (outbox.kept_rows)
 	digest     bigint generated always as (outbox.parked_digest(topic, key)) stored,
 	primary key (id, publisher)
@@ -96,6 +97,7 @@ comment on column outbox.parked.next_at is 'Time of the next attempt.';
 comment on column outbox.parked.parked_at is 'Time at which it was parked.';
 comment on column outbox.parked.request_id is 'Id in outbox.audit of the retry that reset its attempts.';
 comment on column outbox.parked.txid is 'Id of the transaction that parked it.';
+comment on column outbox.parked.changed is 'Id of the newest transaction that changed its error and attempts.';
 comment on column outbox.parked.was_id is 'Original id of the message, if the row got another one.';
 comment on column outbox.parked.digest is 'Identifies the queue of its topic and key; computed by '
 	'outbox.parked_digest.';
@@ -139,6 +141,10 @@ create table outbox.parked_request (
 	filter       jsonb       not null, -- outbox.parked_is
 	asked        pg_snapshot not null default pg_current_snapshot(), -- only rows that are visible in it match
 	asked_at     timestamptz not null default clock_timestamp(),
+	-- the snapshot in which a preview showed the rows: rows that changed since are left alone; null: no preview
+	seen         pg_snapshot,
+	total        bigint,               -- rows that the request addressed; null: they were not counted
+	is_exact     boolean     not null default true, -- false: further rows were not counted
 	about        bigint      not null, -- rows of the publisher at that time, an estimate if they are many
 	last_id      bigint      not null default 0, -- rows up to this id were examined
 	-- Rows of a window that is not published to its end cannot be skipped yet: the lowest id and tick of
@@ -152,11 +158,19 @@ create table outbox.parked_request (
 	refused      bigint      not null default 0, -- number of retried rows that were refused at the first attempt
 	refused_id   bigint,
 	error        text,
+	changed      bigint      not null default 0, -- rows that changed since the preview, and the last one's id
+	changed_id   bigint      not null default 0,
+	begun_at     timestamptz not null default clock_timestamp(), -- or resumed; and rows done by that time
+	begun_done   bigint      not null default 0,
+	noted_at     timestamptz not null default clock_timestamp(),
 	ended_at     timestamptz,
+	is_cancelled boolean     not null default false,
 	primary key (publisher, shard, id)
 );
 
 create index parked_request_open on outbox.parked_request (publisher, shard, id) where ended_at is null;
+create index parked_request_ids on outbox.parked_request (id, shard);
+create index parked_request_newest on outbox.parked_request (asked_at) where shard = 0; -- every request has it
 
 comment on table outbox.parked_request is 'Retries and skips of parked messages that operators requested, with their '
 	'progress. There is one row for each shard.';
@@ -167,6 +181,10 @@ comment on column outbox.parked_request.verb is 'retry or skip.';
 comment on column outbox.parked_request.filter is 'Which parked messages, as JSON (outbox.parked_is).';
 comment on column outbox.parked_request.asked is 'Only messages that are visible in this snapshot match.';
 comment on column outbox.parked_request.asked_at is 'Time of the request.';
+comment on column outbox.parked_request.seen is 'Snapshot in which a preview showed the messages. Messages that changed '
+	'since then are left alone. null: there was no preview.';
+comment on column outbox.parked_request.total is 'Number of messages that the request addressed.';
+comment on column outbox.parked_request.is_exact is 'false: further messages were not counted.';
 comment on column outbox.parked_request.about is 'Number of parked messages of the publisher at that time; an '
 	'estimate if there are many.';
 comment on column outbox.parked_request.last_id is 'Messages up to this id were examined.';
@@ -181,7 +199,15 @@ comment on column outbox.parked_request.refused is 'Number of retried messages t
 	'attempt.';
 comment on column outbox.parked_request.refused_id is 'Id of one of them.';
 comment on column outbox.parked_request.error is 'Kafka''s error for that message.';
-comment on column outbox.parked_request.ended_at is 'Time at which the request was completed. null: it is open.';
+comment on column outbox.parked_request.changed is 'Number of messages that were left alone because they changed since '
+	'the preview.';
+comment on column outbox.parked_request.changed_id is 'Largest id of them.';
+comment on column outbox.parked_request.begun_at is 'Time at which the request was made, or resumed.';
+comment on column outbox.parked_request.begun_done is 'Number of messages retried or skipped by that time.';
+comment on column outbox.parked_request.noted_at is 'Time of the last progress.';
+comment on column outbox.parked_request.ended_at is 'Time at which the request was completed or cancelled. null: it is '
+	'open.';
+comment on column outbox.parked_request.is_cancelled is 'Whether an operator cancelled the request.';
 
 create function outbox.largest(ids bigint[]) returns bigint language plpgsql immutable parallel safe as $$
 begin
@@ -199,6 +225,8 @@ create table outbox.skipped (
 
 create index on outbox.skipped (publisher);
 create index on outbox.skipped (last_id);
+-- Was this message skipped? Requests overlap, so that neither end of a batch tells.
+create index on outbox.skipped using gin (ids);
 
 comment on table outbox.skipped is 'Ids of the messages that operators had skipped, so that `outbox-relay verify` '
 	'does not report them as lost.';
@@ -366,13 +394,14 @@ begin
 
 	-- capped exponential, between half of it and the whole
 	with changed as (
-		update outbox.parked p set (error, stalled, attempts, state, next_at) = (
+		update outbox.parked p set (error, stalled, attempts, state, next_at, changed) = (
 			select noted.error, noted.stalled,
 				p.attempts + case when noted.stalled is null then 1 else 0 end,
 				case when noted.stalled is not null then 'stalled'
 					when noted.dead or p.attempts + 1 >= max_attempts then 'dead' else 'waiting' end,
 				clock_timestamp() + (0.5 + random() / 2) * interval '1 ms'
-					* least(max_ms, first_ms * 2 ^ least(p.attempts, 40))
+					* least(max_ms, first_ms * 2 ^ least(p.attempts, 40)),
+				pg_current_xact_id()
 			from (
 				select r ->> 2 as error, (r ->> 4)::int as stalled, (r ->> 5)::boolean as dead
 				from (select by_id -> p.id::text as r) n) noted)
@@ -536,13 +565,15 @@ declare
 	request outbox.parked_request;
 	ids bigint[];
 	upto bigint;
-	seen int;
+	examined int;
 	ends boolean;
+	changed_ids bigint[];
 begin
+	-- locked, so that nobody cancels it during this batch
 	select r.* into request from outbox.parked_request r
 		where r.publisher = of_publisher and r.shard = of_shard and r.ended_at is null
 			and (r.waits_for is null or r.waits_for <= first_tick)
-		order by r.verb = 'skip' desc, r.id limit 1;
+		order by r.verb = 'skip' desc, r.id limit 1 for no key update;
 	if not found then
 		return;
 	end if;
@@ -552,18 +583,22 @@ begin
 			and c.request_id is distinct from request.id
 			and outbox.parked_may(request.verb, c.state)
 			and outbox.parked_is(c.id, c.topic, c.key, c.error, c.parked_at, c.state,
-				request.filter) as meant
+				request.filter) as matches,
+			request.seen is null or pg_visible_in_snapshot(c.changed, request.seen) as is_same
 		from outbox.parked_candidates(of_publisher, request.filter, request.last_id, 10 * batch) c
 	), numbered as (
-		select j.id, j.tick, j.meant, j.meant and (request.verb = 'retry' or j.tick <= first_tick) as ready,
-			count(*) filter (where j.meant) over (order by j.id) as number
+		select j.id, j.tick, j.matches and j.is_same as meant, j.matches and not j.is_same as is_changed,
+			j.matches and j.is_same and (request.verb = 'retry' or j.tick <= first_tick) as ready,
+			count(*) filter (where j.matches) over (order by j.id) as number
 		from judged j
 	)
 	select array_agg(n.id) filter (where n.ready), max(n.id), count(*),
+			-- a later pass meets them again
+			array_agg(n.id order by n.id) filter (where n.is_changed and n.id > request.changed_id),
 			count(*) < 10 * batch and count(*) = (select count(*) from judged),
 			least(request.left_id, min(n.id) filter (where n.meant and not n.ready)),
 			least(request.left_tick, min(n.tick) filter (where n.meant and not n.ready))
-		into ids, upto, seen, ends, request.left_id, request.left_tick
+		into ids, upto, examined, changed_ids, ends, request.left_id, request.left_tick
 		from numbered n where n.number <= batch;
 
 	update outbox.parked_request r set last_id = case when ends and request.left_id is not null
@@ -571,13 +606,15 @@ begin
 		left_id = case when not ends then request.left_id end,
 		left_tick = case when not ends then request.left_tick end,
 		waits_for = case when ends then request.left_tick end,
-		looked = r.looked + seen, done = r.done + coalesce(cardinality(ids), 0),
+		looked = r.looked + examined, done = r.done + coalesce(cardinality(ids), 0),
+		changed = r.changed + coalesce(cardinality(changed_ids), 0),
+		changed_id = coalesce(changed_ids[cardinality(changed_ids)], r.changed_id), noted_at = clock_timestamp(),
 		ended_at = case when ends and request.left_id is null then clock_timestamp() end
 	where r.publisher = of_publisher and r.shard = of_shard and r.id = request.id;
 
 	if request.verb = 'retry' then
 		update outbox.parked p set state = 'waiting', attempts = 0, next_at = clock_timestamp(),
-			request_id = request.id
+			request_id = request.id, changed = pg_current_xact_id()
 		where p.publisher = of_publisher and p.id = any (ids);
 	elsif cardinality(ids) > 0 then
 		insert into outbox.skipped (publisher, request_id, ids) values (of_publisher, request.id, ids);
@@ -750,7 +787,7 @@ comment on function outbox.parked_may(text, text) is 'Returns whether an operato
 -- So many rows of a publisher behind `after`, by id, among which a filter finds its own.
 create function outbox.parked_candidates(of_publisher text, chosen jsonb, after bigint, most bigint)
 returns table (id bigint, shard int, topic text, key bytea, state text, error text, parked_at timestamptz,
-	tick bigint, request_id bigint, txid xid8) language plpgsql stable
+	tick bigint, request_id bigint, txid xid8, changed xid8) language plpgsql stable
 	set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
@@ -760,14 +797,14 @@ declare
 begin
 	if chosen -> 'ids' is null then
 		return query select p.id, p.shard, p.topic, p.key, p.state, p.error, p.parked_at, p.tick,
-				p.request_id, p.txid
+				p.request_id, p.txid, p.changed
 			from outbox.parked p where p.publisher = of_publisher and p.id > from_id and p.id <= to_id
 				and p.tick >= 0
 			order by p.id limit most;
 	else
 		ids := array(select x::bigint from jsonb_array_elements_text(chosen -> 'ids') x);
 		return query select p.id, p.shard, p.topic, p.key, p.state, p.error, p.parked_at, p.tick,
-				p.request_id, p.txid
+				p.request_id, p.txid, p.changed
 			from outbox.parked p where p.publisher = of_publisher and p.id > after and p.id = any (ids)
 			order by p.id limit most;
 	end if;
@@ -791,9 +828,10 @@ comment on function outbox.parked_request_of(text, int, bigint, text, bytea, tex
 
 -- Notes what an operator asks for: 'retry' or 'skip'. All named ids must exist, allow the request and have no
 -- other one, or the call fails with OR002. about: the number of examined rows, as `outbox-relay parked list`
--- shows it. caller: as in outbox.audit.
+-- shows it. caller: as in outbox.audit. total, exact, seen: as in outbox.parked_request.
 create function outbox.parked_request(of_publisher text, new_verb text, chosen jsonb, new_reason text,
-	new_about bigint, new_caller text default null, out audit_id bigint) language plpgsql volatile
+	new_about bigint, new_caller text default null, new_total bigint default null, new_exact boolean default true,
+	new_seen pg_snapshot default null, out audit_id bigint) language plpgsql volatile
 	set search_path = pg_catalog, pg_temp as $$
 declare
 	publisher_shards int;
@@ -819,32 +857,83 @@ begin
 	insert into outbox.audit (caller, verb, publisher, target, reason)
 	values (new_caller, new_verb, of_publisher, jsonb_build_object('filter', chosen), new_reason)
 	returning id into audit_id;
-	insert into outbox.parked_request (id, publisher, shard, verb, filter, about)
-	select audit_id, of_publisher, n, new_verb, chosen, new_about
+	insert into outbox.parked_request (id, publisher, shard, verb, filter, about, total, is_exact, seen)
+	select audit_id, of_publisher, n, new_verb, chosen, new_about, new_total, new_exact, new_seen
 	from outbox.shard_numbers(publisher_shards) n;
 end
 $$;
 
--- After a change of the number of shards: each new shard gets the open requests, from the progress of the
--- slowest old shard.
+-- Cancels an open request, between two batches of each owner. outcome: 'cancelled', 'ended', 'absent'.
+create function outbox.parked_request_cancel(of_id bigint, new_reason text, new_caller text, out outcome text,
+	out audit_id bigint) language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+declare
+	of_publisher text := (select r.publisher from outbox.parked_request r where r.id = of_id limit 1);
+begin
+	perform outbox.replay_durable();
+	perform outbox.require_read_committed();
+	-- comes first: see outbox.parked_request
+	update outbox.publisher s set requests = s.requests + 1 where s.name = of_publisher;
+	update outbox.parked_request r set ended_at = clock_timestamp(), is_cancelled = true
+		where r.id = of_id and r.ended_at is null;
+	outcome := case when of_publisher is null then 'absent' when found then 'cancelled' else 'ended' end;
+	if outcome = 'cancelled' then
+		insert into outbox.audit (caller, verb, publisher, target, reason)
+		values (new_caller, 'cancel', of_publisher, jsonb_build_object('request', of_id), new_reason)
+		returning id into audit_id;
+	end if;
+end
+$$;
+
+-- Opens a cancelled request again; it goes on where it was. outcome: 'resumed', 'running', 'finished', 'absent'.
+create function outbox.parked_request_resume(of_id bigint, new_reason text, new_caller text, out outcome text,
+	out audit_id bigint) language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+declare
+	of_publisher text := (select r.publisher from outbox.parked_request r where r.id = of_id limit 1);
+begin
+	perform outbox.replay_durable();
+	perform outbox.require_read_committed();
+	update outbox.publisher s set requests = s.requests + 1 where s.name = of_publisher;
+	update outbox.parked_request r set ended_at = null, is_cancelled = false, begun_at = clock_timestamp(),
+			begun_done = r.done, noted_at = clock_timestamp()
+		where r.id = of_id and r.is_cancelled;
+	outcome := case when of_publisher is null then 'absent' when found then 'resumed'
+		when exists (select from outbox.parked_request r where r.id = of_id and r.ended_at is null) then 'running'
+		else 'finished' end;
+	if outcome = 'resumed' then
+		insert into outbox.audit (caller, verb, publisher, target, reason)
+		values (new_caller, 'resume', of_publisher, jsonb_build_object('request', of_id), new_reason)
+		returning id into audit_id;
+	end if;
+end
+$$;
+
+-- After a change of the number of shards: each new shard gets the open and the cancelled requests, from the
+-- progress of the slowest old shard.
 create function outbox.parked_requests_split(of_publisher text, new_shards int) returns void
 language sql volatile as $$
 	with old as (
 		delete from outbox.parked_request r where r.publisher = of_publisher and r.id in (
-			select o.id from outbox.parked_request o where o.publisher = of_publisher and o.ended_at is null)
+			select o.id from outbox.parked_request o
+			where o.publisher = of_publisher and (o.ended_at is null or o.is_cancelled))
 		returning r.*
 	), sums as (
 		select o.id, o.verb, o.filter, (array_agg(o.asked))[1] as asked, min(o.asked_at) as asked_at, max(o.about) as about,
-			min(least(o.last_id, o.left_id - 1)) filter (where o.ended_at is null) as last_id,
+			min(least(o.last_id, o.left_id - 1)) filter (where o.ended_at is null or o.is_cancelled) as last_id,
 			min(o.looked) as looked, sum(o.done) as done, sum(o.published) as published,
-			sum(o.refused) as refused, min(o.refused_id) as refused_id, min(o.error) as error
+			sum(o.refused) as refused, min(o.refused_id) as refused_id, min(o.error) as error,
+			(array_agg(o.seen))[1] as seen, max(o.total) as total, bool_and(o.is_exact) as is_exact,
+			sum(o.changed) as changed, max(o.changed_id) as changed_id, max(o.begun_at) as begun_at,
+			sum(o.begun_done) as begun_done, bool_or(o.is_cancelled) as is_cancelled, max(o.ended_at) as ended_at
 		from old o group by o.id, o.verb, o.filter
 	)
 	insert into outbox.parked_request (id, publisher, shard, verb, filter, asked, asked_at, about, last_id,
-		looked, done, published, refused, refused_id, error)
+		looked, done, published, refused, refused_id, error, seen, total, is_exact, changed, changed_id, begun_at,
+		begun_done, is_cancelled, ended_at)
 	select s.id, of_publisher, n, s.verb, s.filter, s.asked, s.asked_at, s.about, s.last_id,
 		s.looked, case when n = 0 then s.done else 0 end,
 		case when n = 0 then s.published else 0 end, case when n = 0 then s.refused else 0 end,
-		case when n = 0 then s.refused_id end, case when n = 0 then s.error end
+		case when n = 0 then s.refused_id end, case when n = 0 then s.error end, s.seen, s.total, s.is_exact,
+		case when n = 0 then s.changed else 0 end, s.changed_id, s.begun_at, case when n = 0 then s.begun_done else 0 end, s.is_cancelled,
+		case when s.is_cancelled then s.ended_at end
 	from sums s cross join outbox.shard_numbers(new_shards) n
 $$;

@@ -28,8 +28,8 @@ create table outbox.scheduled (
 
 -- The due rows of all ids, of a region (2^22 ids) and of a block (2^12 ids). outbox.scheduled_walk says why.
 -- Their conditions are true for every row, and keep other queries from these indexes: see outbox.parked.
-create index scheduled_due on outbox.scheduled (publisher, shard, deliver_at) include (id, tick)
-	where tick >= 0;
+-- Operators' lists are in the order of the first one: many rows may have one deliver_at, so it has the id as well.
+create index scheduled_due on outbox.scheduled (publisher, shard, deliver_at, id) include (tick) where tick >= 0;
 create index scheduled_regions on outbox.scheduled (publisher, shard, (id >> 22), deliver_at) include (id, tick)
 	where (id >> 22) is not null;
 create index scheduled_blocks on outbox.scheduled (publisher, shard, (id >> 12), deliver_at) include (id, tick)
@@ -396,6 +396,9 @@ begin
 end
 $$;
 
+comment on function outbox.message_id_at(timestamptz) is 'Returns an id of outbox.message at most a hundred ids before the '
+	'messages of this time.';
+
 -- The state of a message, for its writer: a row for each publisher; no row if no such message was committed. An id
 -- that outbox.publish or the table made says when it was made. For an id of another kind the caller says when the
 -- message was written. As its definer, since a writer may not read the table.
@@ -433,3 +436,191 @@ comment on function outbox.message_state_of(uuid, timestamptz) is 'Returns the s
 	'`around`: the time at which the message was written, within a minute. Required unless the event id is a version 7 '
 	'UUID, which contains the time at which it was made.';
 revoke execute on function outbox.message_state_of(uuid, timestamptz) from public;
+
+-- Finds messages without an index on event ids, topics or keys, which would cost every writer: those with this event id, or
+-- with this topic and key, that were created in [from_at, to_at) and have an id behind after_id, at most `most`, by id. The
+-- last row has no id: upto_id is the id up to which messages were examined, and `over` says whether all of them were.
+-- The search stops after about within_ms, however many messages there are.
+--
+-- It goes by steps of ids, which become larger while they are quick. Ids that are far apart, as after a setval, cost one
+-- probe. message_id_at is right to a hundred ids, and messages may have drawn their ids in another order than their times.
+create function outbox.message_scan(of_event_id uuid, of_topic text, of_key bytea, from_at timestamptz,
+	to_at timestamptz, after_id bigint, most int, within_ms int)
+returns table (id bigint, created_at timestamptz, upto_id bigint, over boolean)
+language plpgsql volatile set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+#variable_conflict use_column
+declare
+	until timestamptz := clock_timestamp() + within_ms * interval '1 ms';
+	step_began timestamptz;
+	last_id bigint := outbox.message_id_at(to_at) + 1000;
+	of_bucket smallint := outbox.bucket_of(null, of_key);
+	step bigint := 1000;
+	at_id bigint;
+	next_id bigint;
+	finished boolean;
+begin
+	at_id := greatest(after_id, outbox.message_id_at(from_at) - 1000);
+	loop
+		step_began := clock_timestamp();
+		finished := true;
+		next_id := (select m.id from outbox.message m where m.id > at_id and m.id <= last_id
+			and m.created_at >= from_at and m.created_at < to_at order by m.id limit 1);
+		exit when next_id is null;
+		finished := false;
+		exit when most <= 0 or step_began > until;
+		for id, created_at in
+			select m.id, m.created_at from outbox.message m
+			where of_event_id is not null and m.id >= next_id and m.id < next_id + step and m.id <= last_id
+				and m.created_at >= from_at and m.created_at < to_at and m.event_id = of_event_id
+			union all
+			select m.id, m.created_at from outbox.message m
+			where of_event_id is null and m.id >= next_id and m.id < next_id + step and m.id <= last_id
+				and m.created_at >= from_at and m.created_at < to_at and m.bucket = of_bucket
+				and m.topic = of_topic and outbox.published_bytes(m.key, m.key_bytes) = of_key
+			order by 1
+		loop
+			-- messages that share an id are never on two pages
+			exit when most <= 0 and id <> at_id;
+			at_id := id;
+			most := most - 1;
+			return next;
+		end loop;
+		if most > 0 then
+			at_id := next_id + step - 1;
+		end if;
+		step := case when clock_timestamp() - step_began < interval '30 ms' then least(step * 2, 200000)
+			else greatest(step / 2, 1000) end;
+	end loop;
+	id := null;
+	created_at := null;
+	upto_id := at_id;
+	over := finished;
+	return next;
+end
+$$;
+comment on function outbox.message_scan(uuid, text, bytea, timestamptz, timestamptz, bigint, int, int) is
+	'Finds messages by event id, or by topic and key, in a range of time; for `outbox-relay message find`.';
+
+-- Where a message is by a shard's log. stage: waiting (no window has it yet), open (a window that is not settled up to it)
+-- or settled (Kafka acknowledged it, or it was parked or scheduled). tick is the number of its window; opened_n and
+-- settled_n are the log rows that opened the window and that settled the message in it. null: the log does not reach back
+-- to log_from, or it did not happen yet.
+--
+-- Both happen once and stay, so they are found by halving the range of all rows. Rows of another cluster say nothing.
+create function outbox.message_windows(of_publisher text, of_shard int, of_txid xid8, of_id bigint,
+	out stage text, out tick bigint, out opened_n bigint, out opened_at timestamptz, out settled_n bigint,
+	out settled_at timestamptz, out log_from timestamptz)
+language plpgsql stable set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+#variable_conflict use_column
+declare
+	newest outbox.log;
+	l outbox.log;
+	low bigint;
+	high bigint;
+	happened boolean;
+begin
+	select r.* into newest from outbox.log r where r.publisher = of_publisher and r.shard = of_shard
+		order by r.n desc limit 1;
+	select r.* into l from outbox.log r where r.publisher = of_publisher and r.shard = of_shard
+		order by r.n limit 1;
+	log_from := l.written_at;
+	stage := case
+		when pg_visible_in_snapshot(of_txid, newest.ticks[1]) or cardinality(newest.ticks) > 1
+			and pg_visible_in_snapshot(of_txid, newest.ticks[2]) and of_id <= newest.acked_id then 'settled'
+		when pg_visible_in_snapshot(of_txid, newest.ticks[cardinality(newest.ticks)]) then 'open'
+		else 'waiting' end;
+
+	-- it happened with the row `high` or before, and not yet with `low`
+	low := l.n - 1;
+	high := newest.n;
+	while stage <> 'waiting' and high - low > 1 loop
+		select r.* into l from outbox.log r where r.publisher = of_publisher and r.shard = of_shard
+			and r.n = low + (high - low) / 2;
+		happened := l.system_identifier = newest.system_identifier
+			and pg_visible_in_snapshot(of_txid, l.ticks[cardinality(l.ticks)]);
+		low := case when happened then low else low + (high - low) / 2 end;
+		high := case when happened then l.n else high end;
+	end loop;
+	select r.n, r.written_at, r.first_tick + cardinality(r.ticks) - 1 into opened_n, opened_at, tick
+		from outbox.log r where r.publisher = of_publisher and r.shard = of_shard and r.n = high
+			and stage <> 'waiting'
+			and exists (select from outbox.log b where b.publisher = of_publisher and b.shard = of_shard and b.n = low);
+
+	high := newest.n;
+	while stage = 'settled' and high - low > 1 loop
+		select r.* into l from outbox.log r where r.publisher = of_publisher and r.shard = of_shard
+			and r.n = low + (high - low) / 2;
+		happened := l.system_identifier = newest.system_identifier
+			and (pg_visible_in_snapshot(of_txid, l.ticks[1]) or cardinality(l.ticks) > 1
+				and pg_visible_in_snapshot(of_txid, l.ticks[2]) and of_id <= l.acked_id);
+		low := case when happened then low else low + (high - low) / 2 end;
+		high := case when happened then l.n else high end;
+	end loop;
+	select r.n, r.written_at into settled_n, settled_at
+		from outbox.log r where r.publisher = of_publisher and r.shard = of_shard and r.n = high
+			and stage = 'settled'
+			and exists (select from outbox.log b where b.publisher = of_publisher and b.shard = of_shard and b.n = low);
+end
+$$;
+comment on function outbox.message_windows(text, int, xid8, bigint) is 'Returns the window of a message in a shard, and '
+	'the rows of outbox.log that opened and settled it.';
+
+-- When a shard had noted the acknowledgement of the record with this position; null: the log does not reach back to it. A
+-- parked or scheduled message is published in another window than its own, which its record names.
+create function outbox.message_acknowledged(of_publisher text, of_shard int, of_tick bigint, of_id bigint)
+returns timestamptz
+language plpgsql stable set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+	l outbox.log;
+	high bigint := (select r.n from outbox.log r where r.publisher = of_publisher and r.shard = of_shard
+		order by r.n desc limit 1);
+	low bigint := (select r.n - 1 from outbox.log r where r.publisher = of_publisher and r.shard = of_shard
+		order by r.n limit 1);
+	first bigint := low + 1;
+begin
+	high := high + 1; -- it happened before this row, and not yet with `low`
+	while high - low > 1 loop
+		select r.* into l from outbox.log r where r.publisher = of_publisher and r.shard = of_shard
+			and r.n = low + (high - low) / 2;
+		if l.first_tick >= of_tick or l.first_tick = of_tick - 1 and l.acked_id >= of_id then
+			high := l.n;
+		else
+			low := low + (high - low) / 2;
+		end if;
+	end loop;
+	return (select r.written_at from outbox.log r where r.publisher = of_publisher and r.shard = of_shard
+		and r.n = high and high > first);
+end
+$$;
+comment on function outbox.message_acknowledged(text, int, bigint, bigint) is 'Returns when the log noted the '
+	'acknowledgement of the record with this position.';
+
+-- Did this replay select the message? The filter is that of outbox.replay.
+create function outbox.replay_has(r outbox.replay, of_id bigint, of_created_at timestamptz, of_event_id uuid,
+	of_topic text, of_key bytea, of_txid xid8, of_bucket smallint) returns boolean
+language plpgsql stable set search_path = pg_catalog, pg_temp set timezone = 'UTC' as $$
+declare
+	ids text[] := string_to_array(r.filter ->> 'ids', '..');
+	created text[] := string_to_array(r.filter ->> 'created', '..');
+	place int := outbox.bucket_shard(of_bucket, r.shards) + 1;
+begin
+	return of_id <= r.upto_id and pg_visible_in_snapshot(of_txid, r.snapshot)
+		and (ids is null or of_id >= coalesce(nullif(ids[1], '')::bigint, 1)
+			and of_id <= coalesce(nullif(ids[cardinality(ids)], '')::bigint, r.upto_id))
+		and (created is null or of_created_at >= coalesce(nullif(created[1], '')::timestamptz, '-infinity')
+			and of_created_at < coalesce(nullif(created[2], '')::timestamptz, 'infinity'))
+		and (r.filter ->> 'topic' is null or r.filter ->> 'topic' = of_topic)
+		and (r.filter ->> 'key' is null or (r.filter ->> 'key')::bytea = of_key)
+		and (r.filter ->> 'event-id' is null or (r.filter ->> 'event-id')::uuid = of_event_id)
+		and (r.acked is null or pg_visible_in_snapshot(of_txid, r.acked[place])
+			or of_id <= r.acked_ids[place] and pg_visible_in_snapshot(of_txid, r.windows[place]));
+end
+$$;
+comment on function outbox.replay_has(outbox.replay, bigint, timestamptz, uuid, text, bytea, xid8, smallint) is
+	'Returns whether a replay selected a message.';
+revoke execute on function outbox.message_scan(uuid, text, bytea, timestamptz, timestamptz, bigint, int, int),
+	outbox.message_windows(text, int, xid8, bigint), outbox.message_acknowledged(text, int, bigint, bigint),
+	outbox.replay_has(outbox.replay, bigint, timestamptz, uuid, text, bytea, xid8, smallint) from public;

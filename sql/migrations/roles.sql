@@ -81,8 +81,9 @@ grant select, insert, update, delete on outbox.lookback_overdue to outbox_relay;
 grant insert on outbox.log to outbox_relay;
 -- the database fills in the user and the time of the request
 grant select, insert (reason, publisher, filter, target, rate, snapshot, shards, acked, windows, acked_ids,
-	upto_id, last_id, total, nonce, owner, lease_until, system_identifier),
-	update (last_id, done, state, nonce, owner, lease_until, noted_at) on outbox.replay
+	upto_id, last_id, total, nonce, owner, lease_until, caller, by_relay, system_identifier),
+	update (last_id, done, state, nonce, owner, lease_until, noted_at, by_relay, begun_at, begun_done, error)
+	on outbox.replay
 	to outbox_relay;
 grant select, insert on outbox.skipped, outbox.renumbered to outbox_relay;
 grant select, insert, update, delete on outbox.parked, outbox.parked_request, outbox.scheduled,
@@ -98,7 +99,7 @@ grant select on outbox.publisher, outbox.log, outbox.destination, outbox.progres
 	outbox.replay, outbox.audit, outbox.migration, outbox.parked_request,
 	outbox.skipped, outbox.renumbered, outbox.archive to outbox_reader;
 grant select (publisher, shard, id, created_at, event_id, topic, key, headers, partition, state, error,
-	stalled, attempts, next_at, parked_at, tick, request_id, digest, txid, was_id) on outbox.parked to outbox_reader;
+	stalled, attempts, next_at, parked_at, tick, request_id, digest, txid, changed, was_id) on outbox.parked to outbox_reader;
 grant select (publisher, shard, id, created_at, event_id, topic, key, headers, partition, deliver_at, tick,
 	was_id) on outbox.scheduled to outbox_reader;
 grant select (txid, id, created_at) on outbox.message_default to outbox_reader;
@@ -119,4 +120,8 @@ grant execute on function outbox.partitioned(), outbox.partitions(text), outbox.
 	outbox.parked_is(bigint, text, bytea, text, timestamptz, text, jsonb),
 	outbox.parked_may(text, text), outbox.parked_candidates(text, jsonb, bigint, bigint),
 	outbox.parked_request_of(text, int, bigint, text, bytea, text, timestamptz, text, xid8),
-	outbox.lookback_is(outbox.lookback_overdue, jsonb), outbox.message_ids() to outbox_reader;
+	outbox.lookback_is(outbox.lookback_overdue, jsonb), outbox.message_ids(),
+	outbox.message_id_at(timestamptz), outbox.bucket_of(text, bytea),
+	outbox.message_scan(uuid, text, bytea, timestamptz, timestamptz, bigint, int, int),
+	outbox.message_windows(text, int, xid8, bigint), outbox.message_acknowledged(text, int, bigint, bigint),
+	outbox.replay_has(outbox.replay, bigint, timestamptz, uuid, text, bytea, xid8, smallint) to outbox_reader;

@@ -207,7 +207,7 @@ def test_a_role_may_do_what_is_its_own(refusing_api, verb, allowed):
 
 
 def test_what_is_no_path_no_method_or_no_json_is_told_so(refusing_api):
-    for path in ("/", "/v1/lookback/", "/v1/lookback/orders", "/v1/lookback/orders/",
+    for path in ("/v1", "/v1/lookback/", "/v1/lookback/orders", "/v1/lookback/orders/",
                  "/v1/lookback//1", "/v2/lookback/orders/1", "/metrics"):
         answer = refusing_api.request("GET", path)
         assert (answer.status, answer.code) == (404, "not_found"), path

@@ -4,6 +4,7 @@ Counted in buffers, not in milliseconds: a statement that walks through the publ
 thousands. Also on a table that was never analyzed, since that is what a new partition is.
 """
 
+import datetime
 import re
 
 import pytest
@@ -174,3 +175,51 @@ def test_a_tick_that_asks_what_is_due_beside_many_parked_rows(table):
     assert table.touched("SELECT count(*) FROM outbox.parked WHERE attempts = 0") > 200
     assert table.touched(*table.ticks.tick_call(may_list=True)) < 100
     table.cursor.execute("TRUNCATE outbox.parked")
+
+
+def asked(name, *values):
+    """(statement, values) of sql/queries/NAME.sql."""
+    with open(f"{QUERIES}/{name}.sql") as text:
+        statement = re.sub(r"^--.*\n", "", text.read(), flags=re.MULTILINE).replace("%", "%%")
+    return (re.sub(r"\$(\d+)", r"%(p\1)s", statement), {f"p{number}": value for number, value in enumerate(values, 1)})
+
+
+@pytest.fixture
+def kept(table):
+    """Parked, scheduled and skipped messages beside the others."""
+    table.cursor.execute(
+        "INSERT INTO outbox.parked (publisher, shard, id, created_at, event_id, topic, key, tick, state, attempts, next_at)"
+        " SELECT 'ticks', 0, i, now(), gen_random_uuid(), 't', 'k', 0, 'behind', 1, now() FROM generate_series(1, 20000) i")
+    table.cursor.execute(
+        "INSERT INTO outbox.scheduled (publisher, shard, id, created_at, event_id, topic, key, tick, deliver_at)"
+        " SELECT 'ticks', 0, i, now(), gen_random_uuid(), 't', 'k', 0, now() FROM generate_series(20001, 40000) i")
+    table.cursor.execute(
+        "WITH asked AS (INSERT INTO outbox.audit (verb, target, reason) VALUES ('skip', '{}', 'x') RETURNING id)"
+        " INSERT INTO outbox.skipped (publisher, request_id, ids)"
+        " SELECT 'ticks', asked.id, array(SELECT 100000 + i * 500 + g FROM generate_series(1, 500) g)"
+        " FROM asked, generate_series(1, 1000) i")
+    yield
+    table.cursor.execute("TRUNCATE outbox.parked, outbox.scheduled, outbox.skipped")
+
+
+@pytest.mark.parametrize("id", [100, 30_000, 50_000, 150_000])  # parked, scheduled, published, skipped
+def test_the_search_for_a_message(table, kept, id):
+    table.cursor.execute("SELECT id, created_at, event_id::text, topic, key, txid::text, bucket FROM outbox.message"
+                         " WHERE id >= %s ORDER BY id LIMIT 1", (id,))
+    id, at, event_id, topic, key, txid, bucket = table.cursor.fetchone()
+    assert table.touched("SELECT count(*) FROM outbox.skipped WHERE 1 = any (ids)") > 100
+    assert table.touched(*asked("message_rows", id, None)) < 150
+    assert table.touched(*asked("message_rows", id, at)) < 150
+    assert table.touched(*asked("message_places", id, at, event_id, topic, key.encode(), txid, bucket)) < 1000
+    assert table.touched(*asked("message_bracket", "ticks", 0, topic, 0, table.ticks.n)) < 150
+    assert table.touched(*asked("message_scan", event_id, None, None, at, at + datetime.timedelta(milliseconds=5), 0, 10, 60_000)) < 5000
+    assert table.found == 2
+
+
+def test_the_search_by_topic_and_key_reads_no_messages_of_other_keys(table):
+    """Only the index, which has the bucket of the key."""
+    day = datetime.timedelta(days=1)
+    table.cursor.execute("SELECT min(created_at), max(created_at), count(*) FROM outbox.message")
+    first, last, count = table.cursor.fetchone()
+    assert table.touched(*asked("message_scan", None, "t", b"no such key", first - day, last + day, 0, 10, 60_000)) < count / 60
+    assert table.found == 1

@@ -174,7 +174,8 @@ def asked(verb, chosen=lambda session: {}):
 def request_of_ids(session):
     """An operator's request that names ids."""
     ids = session.parked if session.parked[1] else session.fill(5 * FEW, session.execute)[0]
-    return numbered("parked_request", "ticks", "skip", json.dumps({"ids": list(few(ids))}), "ticket 7", 0, "alice")
+    return numbered("parked_request", "ticks", "skip", json.dumps({"ids": list(few(ids))}), "ticket 7", 0, "alice", 1,
+                    True, None)
 
 
 def guarded(name, *values):

@@ -20,7 +20,7 @@ declare -A packages=(
 	[build]="gcc libc6-dev meson ninja-build pkg-config python3 libpq-dev librdkafka-dev
 		libssl-dev libcurl4-openssl-dev libc-ares-dev libevent-dev libjansson-dev libinih-dev uthash-dev
 		libprotobuf-c-dev protobuf-c-compiler libmicrohttpd-dev libxxhash-dev libhiredis-dev libzstd-dev zlib1g-dev
-		libjemalloc-dev libcmocka-dev"
+		libjemalloc-dev libjs-chart.js libcmocka-dev"
 	[postgres]="postgresql-15 postgresql-client-15 python3-psycopg2"
 	[redis]="redis-tools python3-redis python3-venv ca-certificates"
 	[rabbitmq]="rabbitmq-server librabbitmq-dev python3-pika"
@@ -34,6 +34,7 @@ declare -A packages=(
 	[ruby]="ruby ruby-pg ruby-sequel ruby-activerecord"
 	[go]="golang-go ca-certificates"
 	[rust]="rustc-web cargo-web libc6-dev gcc pkg-config librdkafka-dev" # rustc itself is too old
+	[browser]="chromium chromium-driver python3-selenium fonts-dejavu-core"
 	[figures]="graphviz fonts-dejavu-core" # only docs/figures/draw
 	[filters]="golang-go openjdk-17-jdk-headless maven ca-certificates"
 	[packages]="dpkg-dev debhelper lintian mmdebstrap debian-archive-keyring git buildah podman runc"

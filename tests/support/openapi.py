@@ -20,13 +20,14 @@ def document():
 
 @functools.cache
 def _templates():
-    """(regular expression, template), those without variables and longer ones first. The last variable may contain slashes."""
+    """(regular expression, template), those without variables first, and those that end with one last: it may contain slashes."""
     def expression(template):
         words = re.split(r"\{\w+\}", template)
         return re.compile("([^/]+)".join(map(re.escape, words[:-1])) + ("(.+)" if len(words) > 1 else "")
                           + re.escape(words[-1]))
 
-    return [(expression(template), template) for template in sorted(document()["paths"], key=lambda path: (path.count("{"), -len(path)))]
+    return [(expression(template), template) for template in sorted(document()["paths"],
+                                                                   key=lambda path: (path.endswith("}"), path.count("{")))]
 
 
 def template_of(path):

@@ -10,7 +10,8 @@
 #include "text.h"
 
 static const unsigned char key[PREVIEW_KEY] = "a key of 32 bytes, 32 of them..";
-static const struct preview made = {"retry", "main", "{\"state\":\"dead\"}", 1600, 5000000, 7};
+static const struct preview made = {
+    "retry", "main", "{\"state\":\"dead\"}", 1600, 5000000, 7, "10:20:10,15"};
 
 /* "": the token is good. */
 static const char *check(const unsigned char *with, const char *token, const struct preview *asked,
@@ -18,7 +19,7 @@ static const char *check(const unsigned char *with, const char *token, const str
 {
 	static struct refusal refusal;
 
-	*ret = (struct preview){asked->verb, asked->publisher, asked->selection, 0, 0, 0};
+	*ret = (struct preview){asked->verb, asked->publisher, asked->selection, 0, 0, 0, ""};
 	return preview_token_check(with, token, ret, now, &refusal) ? "" : refusal.code;
 }
 
@@ -33,6 +34,7 @@ static void test_a_token_says_what_was_counted(void **state)
 	assert_int_equal(found.count, 7);
 	assert_int_equal(found.at_us, 5000000);
 	assert_int_equal(found.until_s, 1600);
+	assert_string_equal(found.seen, "10:20:10,15");
 }
 
 static void test_the_longest_token_fits(void **state)
@@ -42,9 +44,25 @@ static void test_the_longest_token_fits(void **state)
 
 	(void)state;
 	longest.until_s = longest.at_us = longest.count = INT64_MAX;
+	memset(longest.seen, '7', PREVIEW_SEEN - 1);
+	longest.seen[PREVIEW_SEEN - 1] = '\0';
 	preview_token_write(key, &longest, token);
 	assert_string_equal(check(key, token, &longest, 1000, &found), "");
 	assert_int_equal(found.count, INT64_MAX);
+	assert_string_equal(found.seen, longest.seen);
+}
+
+static void test_a_long_snapshot_is_cut_to_what_is_certainly_seen(void **state)
+{
+	char snapshot[PREVIEW_SEEN + 100] = "17:99:";
+	struct preview preview = made;
+
+	(void)state;
+	preview_note_snapshot(&preview, "17:99:18,19");
+	assert_string_equal(preview.seen, "17:99:18,19");
+	memset(snapshot + 6, '1', PREVIEW_SEEN);
+	preview_note_snapshot(&preview, snapshot);
+	assert_string_equal(preview.seen, "17:17:");
 }
 
 static void test_a_token_expires(void **state)
@@ -60,10 +78,12 @@ static void test_a_token_expires(void **state)
 
 static void test_a_token_is_for_one_verb_publisher_and_selection(void **state)
 {
-	static const struct preview others[] = {{"skip", "main", "{\"state\":\"dead\"}", 0, 0, 0},
-	    {"retry", "other", "{\"state\":\"dead\"}", 0, 0, 0},
-	    {"retry", "main", "{\"state\":\"free\"}", 0, 0, 0}, {"retry", "main", "{}", 0, 0, 0},
-	    {"retry\nmain", "", "{\"state\":\"dead\"}", 0, 0, 0}};
+	static const struct preview others[] = {
+	    {"skip", "main", "{\"state\":\"dead\"}", 0, 0, 0, ""},
+	    {"retry", "other", "{\"state\":\"dead\"}", 0, 0, 0, ""},
+	    {"retry", "main", "{\"state\":\"free\"}", 0, 0, 0, ""},
+	    {"retry", "main", "{}", 0, 0, 0, ""},
+	    {"retry\nmain", "", "{\"state\":\"dead\"}", 0, 0, 0, ""}};
 	char token[PREVIEW_TOKEN_SIZE];
 	struct preview found;
 
@@ -77,7 +97,9 @@ static void test_a_token_is_for_one_verb_publisher_and_selection(void **state)
 static void test_a_forged_token_is_refused(void **state)
 {
 	static const char *const forged[] = {"", ".", "...", "1.2.3.", "x", "1600.5000000.7",
-	    "99999999999999999999.1.1.0", "-1.1.1.0", "1600.5000000.7.00", "ü.1.1.1"};
+	    "99999999999999999999.1.1.0", "-1.1.1.0", "1600.5000000.7.00",
+	    "1600.5000000.7.10:20:10,15", "1600.5000000.7.10:20:10,15.00", "1600.5000000.7.x.00",
+	    "ü.1.1.1"};
 	char token[PREVIEW_TOKEN_SIZE], changed[PREVIEW_TOKEN_SIZE];
 	struct preview found;
 
@@ -134,6 +156,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_a_token_says_what_was_counted),
 	    cmocka_unit_test(test_the_longest_token_fits),
+	    cmocka_unit_test(test_a_long_snapshot_is_cut_to_what_is_certainly_seen),
 	    cmocka_unit_test(test_a_token_expires),
 	    cmocka_unit_test(test_a_token_is_for_one_verb_publisher_and_selection),
 	    cmocka_unit_test(test_a_forged_token_is_refused),

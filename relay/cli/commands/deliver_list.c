@@ -2,6 +2,7 @@
 #include "commands.h"
 #include "deliver_call.h"
 #include "field.h"
+#include "server.h"
 #include "session.h"
 
 static void print_section(const json_t *section)
@@ -46,6 +47,7 @@ static int run_deliver_list(const struct call *call)
 
 static const struct command_option deliver_list_options[] = {
     {"json", NULL, "Prints a JSON object."},
+    SERVER_OPTIONS,
     {0},
 };
 

@@ -4,6 +4,7 @@
 #include "field.h"
 #include "lookback_call.h"
 #include "lookback_print.h"
+#include "lookback_server.h"
 #include "sql_files.h"
 
 enum { PAGE = 500, STATES = 3, LIST_PLACE = SELECTION_COLUMNS };
@@ -179,6 +180,8 @@ static bool list_lookback_ids(
 
 static int run_lookback_list(const struct call *call)
 {
+	if (server_is_used(call))
+		return lookback_server_list(call);
 	return lookback_call_run(call, list_lookback_ids);
 }
 
@@ -188,6 +191,7 @@ static const struct command_option lookback_list_options[] = {
     {"json", NULL, "One JSON object; 64-bit numbers are strings."},
     {"limit", "N", "Shows at most N rows; the totals count all.", 1, INT64_MAX},
     LOOKBACK_POSTGRES_OPTION,
+    SERVER_OPTIONS,
     {0},
 };
 

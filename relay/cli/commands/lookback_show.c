@@ -7,6 +7,7 @@
 #include "field.h"
 #include "lookback_call.h"
 #include "lookback_print.h"
+#include "lookback_server.h"
 #include "sql_files.h"
 
 /* Columns of lookback_show.sql behind those of enum lookback_selection_column. */
@@ -364,12 +365,15 @@ static bool show_lookback_id(
 
 static int run_lookback_show(const struct call *call)
 {
+	if (server_is_used(call))
+		return lookback_server_show(call);
 	return lookback_call_run(call, show_lookback_id);
 }
 
 static const struct command_option lookback_show_options[] = {
     {"json", NULL, "One JSON object; 64-bit numbers are strings."},
     LOOKBACK_POSTGRES_OPTION,
+    SERVER_OPTIONS,
     {0},
 };
 

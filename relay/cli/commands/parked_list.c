@@ -4,6 +4,7 @@
 #include "field.h"
 #include "parked_call.h"
 #include "parked_print.h"
+#include "parked_server.h"
 #include "sql_files.h"
 
 enum { PAGE = 500 };
@@ -14,16 +15,19 @@ struct listing {
 	int64_t left, shown; /* rows that may still be shown, and that were */
 };
 
-static void print_parked_row(struct listing *listing, const struct pg_result *rows, int i)
+/* Takes the row over. */
+static void print_parked_row(struct listing *listing, json_t *row)
 {
 	OWNED(text_finish) struct text line = {0};
 
-	if (!listing->json) {
-		parked_add_row(&line, rows, i);
+	if (listing->json) {
+		field_print_json(listing->shown ? ",\n" : "\n", row, JSON_COMPACT, "");
+	} else {
+		parked_add_row(&line, row);
 		fputs(line.data, stdout);
-		return;
+		json_decref(row);
 	}
-	field_print_json(listing->shown ? ",\n" : "\n", parked_row_json(rows, i), JSON_COMPACT, "");
+	listing->shown++;
 }
 
 /* Reads and prints a page at a time, so that memory does not grow with the number of rows. */
@@ -45,8 +49,8 @@ static bool print_parked_rows(struct listing *listing, const char *chosen, struc
 		if (!rows)
 			return false;
 		count = pg_rows(rows);
-		for (int i = 0; i < count; i++, listing->shown++)
-			print_parked_row(listing, rows, i);
+		for (int i = 0; i < count; i++)
+			print_parked_row(listing, parked_row_json(rows, i));
 		/* by id and not by an offset: rows that leave meanwhile do not shift the next
 		 * page */
 		if (count > 0)
@@ -54,37 +58,6 @@ static bool print_parked_rows(struct listing *listing, const char *chosen, struc
 		listing->left -= count;
 	} while (count == PAGE && listing->left > 0 && !ferror(stdout));
 	return true;
-}
-
-/* --- how many of each state ------------------------------------------------------------------ */
-
-static void print_parked_totals_json(const int64_t counts[PARKED_STATES])
-{
-	printf("\n],\"totals\":{");
-	for (int i = 0; i < PARKED_STATES; i++)
-		printf("%s\"%s\":\"%" PRId64 "\"", i ? "," : "", parked_states[i], counts[i]);
-	puts("}}");
-}
-
-static void print_parked_totals(const struct listing *listing, const int64_t counts[PARKED_STATES])
-{
-	int64_t total = 0;
-
-	for (int i = 0; i < PARKED_STATES; i++)
-		total += counts[i];
-	if (total == 0) {
-		printf("nothing%s is parked in publisher %s\n",
-		    json_object_size(listing->parked->chosen) > 0 ? " that matches" : "",
-		    listing->parked->publisher->name);
-		return;
-	}
-	printf("%" PRId64 " parked in publisher %s:", total, listing->parked->publisher->name);
-	for (int i = 0; i < PARKED_STATES; i++)
-		printf(" %" PRId64 " %s%s", counts[i], parked_states[i],
-		    i < PARKED_STATES - 1 ? "," : "");
-	if (listing->shown < total)
-		printf("; %" PRId64 " of them are shown", listing->shown);
-	puts("");
 }
 
 /* --- requests of operators ------------------------------------------------------------------- */
@@ -170,18 +143,21 @@ static bool list_parked_rows(const struct call *call, struct parked *parked, str
 	if (!print_parked_rows(&listing, chosen, err))
 		return false;
 	if (!listing.json)
-		print_parked_totals(&listing, counts);
+		parked_print_totals(parked->publisher->name, json_object_size(parked->chosen) > 0,
+		    listing.shown, counts);
 	else
 		printf("\n],\"requests\":[");
 	if (!print_requests(&listing, err))
 		return false;
 	if (listing.json)
-		print_parked_totals_json(counts);
+		parked_print_totals_json(counts);
 	return true;
 }
 
 static int run_parked_list(const struct call *call)
 {
+	if (server_is_used(call))
+		return parked_server_list(call);
 	return parked_call_run(call, list_parked_rows);
 }
 
@@ -189,6 +165,7 @@ static const struct command_option parked_list_options[] = {
     {"json", NULL, "One JSON object; 64-bit numbers are strings."},
     {"limit", "N", "Shows at most N rows; the totals count all.", 1, INT64_MAX},
     PARKED_PUBLISHER_OPTION,
+    SERVER_OPTIONS,
     {0},
 };
 

@@ -1,6 +1,7 @@
 #include <stdio.h>
 #include "commands.h"
 #include "field.h"
+#include "server.h"
 #include "session.h"
 #include "sql_files.h"
 
@@ -47,14 +48,55 @@ static bool list_publishers(struct session *session, struct err *err)
 	return true;
 }
 
+/* The line of a shard, from GET /v1/publishers. */
+static void print_shard_line(const json_t *shard)
+{
+	const json_t *split = json_object_get(shard, "split_to");
+	const char *owner = json_string_value(json_object_get(shard, "owner"));
+
+	printf("%s/%" JSON_INTEGER_FORMAT " of %" JSON_INTEGER_FORMAT,
+	    field_member(shard, "publisher"), json_integer_value(json_object_get(shard, "shard")),
+	    json_integer_value(json_object_get(shard, "shards")));
+	if (json_is_integer(split))
+		printf(", being split to %" JSON_INTEGER_FORMAT, json_integer_value(split));
+	printf("  %s%s\n", owner ? "owned by " : "nobody's", owner ? owner : "");
+}
+
+static int list_over_server(const struct call *call)
+{
+	json_t *answer = NULL;
+	const json_t *publisher, *shard;
+	struct err err;
+	size_t i, k;
+
+	if (!server_ask(call, "/v1/publishers", NULL, &answer, &err))
+		return session_failed(&err);
+	if (call_flag(call, "json")) {
+		field_print_json("", answer, JSON_INDENT(1), "\n");
+		return 0;
+	}
+	json_array_foreach(json_object_get(answer, "publishers"), i, publisher)
+	{
+		json_array_foreach(json_object_get(publisher, "shards"), k, shard)
+		{
+			print_shard_line(shard);
+		}
+	}
+	json_decref(answer);
+	return 0;
+}
+
 static int run_publisher_list(const struct call *call)
 {
+	if (server_is_used(call))
+		return list_over_server(call);
 	return session_run(call, NULL, list_publishers);
 }
 
 static const struct command_option publisher_list_options[] = {
     {"json", NULL, "Prints a JSON array with an object for each shard."},
     SESSION_POSTGRES_OPTION,
+    SERVER_OPTIONS,
     {0},
 };
 

@@ -257,7 +257,7 @@ static bool send_replay(struct replaying *replaying, struct err *err)
 	struct progress_watch watch = progress_watch(&progress);
 
 	print_begin(replay);
-	if (!replay_run(replay, replaying->pg, replaying->metadata, &watch, err))
+	if (!replay_run(replay, replaying->pg, replaying->metadata, &watch, -1, err))
 		return false;
 	print_end(replay);
 	return true;
@@ -286,7 +286,7 @@ static bool begin_replay(struct replaying *replaying, struct err *err)
 	/* written last: a replay that cannot begin leaves no row */
 	if (!replay_create(replay, replaying->pg, replaying->plan.low_id,
 		call_flag(call, "all") ? confirm_reason(call) : call_text(call, "reason", NULL),
-		err))
+		NULL, err))
 		return false;
 	print_gone(replaying);
 	return send_replay(replaying, err);

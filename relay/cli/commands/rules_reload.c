@@ -1,6 +1,7 @@
 #include <stdio.h>
 #include "commands.h"
 #include "deliver_call.h"
+#include "server.h"
 #include "session.h"
 
 static bool reload_section(const struct call *call, const char *section, struct err *err)
@@ -20,9 +21,30 @@ static bool reload_section(const struct call *call, const char *section, struct 
 	return done;
 }
 
+/* Those that run in the process at --server. */
+static bool reload_over_server(const struct call *call, struct err *err)
+{
+	json_t *answer = NULL;
+	const json_t *section;
+	bool done = server_ask(call, "/v1/deliver", NULL, &answer, err);
+	size_t i;
+
+	json_array_foreach(json_object_get(answer, "sections"), i, section)
+	{
+		done = done && reload_section(call,
+				   json_string_value(json_object_get(section, "section")), err);
+	}
+	json_decref(answer);
+	return done;
+}
+
 static bool reload_sections(const struct call *call, struct err *err)
 {
 	const char *name = call_text(call, "section", NULL);
+
+	if (server_is_used(call))
+		return name ? reload_section(call, name, err) : reload_over_server(call, err);
+
 	OWNED(owned_config_destroy) struct config *config = session_config(call, err);
 
 	if (!config)
@@ -46,6 +68,7 @@ static int run_rules_reload(const struct call *call)
 
 static const struct command_option rules_reload_options[] = {
     {"section", "NAME", "Reloads the rules of this [deliver] section only."},
+    SERVER_OPTIONS,
     {0},
 };
 

@@ -9,11 +9,13 @@
 #include <string.h>
 #include <unistd.h>
 #include "checks.h"
+#include "clock.h"
 #include "commands.h"
 #include "kafka_conf.h"
 #include "logging.h"
 #include "session.h"
 #include "status_report_print.h"
+#include "status_server.h"
 
 DEFINE_OWNED(struct topic_metadata, topic_metadata_destroy)
 
@@ -91,16 +93,6 @@ static void print_report(const struct status_report *report, bool json)
 		print_text(report);
 }
 
-static void print_header(const struct status_report *report, int64_t interval_s)
-{
-	char at[MOMENT_SIZE];
-
-	moment_format(report->taken_wall_us, at);
-	if (isatty(STDOUT_FILENO))
-		fputs("\033[H\033[2J", stdout);
-	printf("outbox-relay status  %s  every %lld s\n\n", at, (long long)interval_s);
-}
-
 /* --- why Kafka takes no message --------------------------------------------------------------- */
 
 static bool is_waiting(const struct status_postgres *database)
@@ -172,11 +164,52 @@ static int worst_exit_status(const struct status_report *report)
 	return 0;
 }
 
-/* Runs until a signal, or until the reader of the output is gone. */
-static int watch_status(const struct config *config, bool json, int64_t interval_s)
+/* A round prints the status once. */
+struct watch {
+	const struct call *call;
+	const struct config *config;
+	struct status_report before;
+	int64_t interval_s;
+	int status; /* exit status of the last round */
+};
+
+static void print_watch_header(const struct watch *watch, int64_t wall_us)
 {
-	const struct timespec pause = {.tv_sec = (time_t)interval_s};
-	struct status_report before = {0}, report;
+	char at[MOMENT_SIZE];
+
+	if (watch->interval_s == 0 || call_flag(watch->call, "json"))
+		return;
+	moment_format(wall_us, at);
+	if (isatty(STDOUT_FILENO))
+		fputs("\033[H\033[2J", stdout);
+	printf("outbox-relay status  %s  every %lld s\n\n", at, (long long)watch->interval_s);
+}
+
+static void print_database_round(struct watch *watch)
+{
+	struct status_report report;
+
+	take_report(&report, watch->config);
+	status_report_compare(&report, &watch->before);
+	print_watch_header(watch, report.taken_wall_us);
+	print_report(&report, call_flag(watch->call, "json"));
+	watch->status = worst_exit_status(&report);
+	status_report_finish(&watch->before);
+	watch->before = report;
+}
+
+static void print_server_round(struct watch *watch)
+{
+	struct err err;
+
+	print_watch_header(watch, clock_wall_us());
+	watch->status = status_server_print(watch->call, &err) ? 0 : session_failed(&err);
+}
+
+/* Runs until a signal, or until the reader of the output is gone. */
+static void watch_status(struct watch *watch, void (*print_round)(struct watch *watch))
+{
+	const struct timespec pause = {.tv_sec = (time_t)watch->interval_s};
 	sigset_t ends;
 
 	sigemptyset(&ends);
@@ -184,42 +217,42 @@ static int watch_status(const struct config *config, bool json, int64_t interval
 	sigaddset(&ends, SIGTERM);
 	pthread_sigmask(SIG_BLOCK, &ends, NULL);
 	do {
-		take_report(&report, config);
-		status_report_compare(&report, &before);
-		if (!json)
-			print_header(&report, interval_s);
-		print_report(&report, json);
-		if (!json && !isatty(STDOUT_FILENO))
+		print_round(watch);
+		if (!call_flag(watch->call, "json") && !isatty(STDOUT_FILENO))
 			putchar('\n');
 		fflush(stdout);
-		status_report_finish(&before);
-		before = report;
 	} while (!ferror(stdout) && sigtimedwait(&ends, NULL, &pause) < 0);
-	status_report_finish(&before);
-	return 0;
+	watch->status = 0;
+}
+
+static int print_status(struct watch *watch, void (*print_round)(struct watch *watch))
+{
+	if (watch->interval_s > 0)
+		watch_status(watch, print_round);
+	else
+		print_round(watch);
+	status_report_finish(&watch->before);
+	return watch->status;
 }
 
 static int run_status(const struct call *call)
 {
+	struct watch watch = {.call = call,
+	    .interval_s = call_flag(call, "watch") ? call_number(call, "interval", 2) : 0};
 	struct err err;
+
+	if (server_is_used(call))
+		return print_status(&watch, print_server_round);
+
 	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
-	struct status_report report;
-	int status;
 
 	if (!config)
 		return session_failed(&err);
-
 	/* the report names unreachable brokers itself; librdkafka's warnings would break its
 	 * lines */
 	log_configure(LOG_LEVEL_ERROR, config->log_format);
-	if (call_flag(call, "watch"))
-		return watch_status(
-		    config, call_flag(call, "json"), call_number(call, "interval", 2));
-	take_report(&report, config);
-	print_report(&report, call_flag(call, "json"));
-	status = worst_exit_status(&report);
-	status_report_finish(&report);
-	return status;
+	watch.config = config;
+	return print_status(&watch, print_database_round);
 }
 
 static const struct command_option status_options[] = {
@@ -228,6 +261,7 @@ static const struct command_option status_options[] = {
 	"Repeats, with the time and each shard's rate; in colours on a terminal, unless NO_COLOR "
 	"is set."},
     {"interval", "SECONDS", "Pause between two rounds of --watch (default 2).", 1, 3600},
+    SERVER_OPTIONS,
     {0},
 };
 
@@ -257,7 +291,9 @@ const struct command command_status = {
 	"listens there, which name the record that stopped a publisher and the reason. The "
 	"metrics since the start of that relay follow: sources of look-back decisions, answers "
 	"of businesses, circuit breakers of their hosts, and the figures of each [deliver] "
-	"section.\n",
+	"section.\n"
+	"With --server, the command prints the overview of that relay: publishers, look-back, "
+	"[deliver] sections and alerts in some lines each. --json then prints GET /v1/overview.\n",
     .options = status_options,
     .example = "outbox-relay status --watch --interval 5",
     .run = run_status,

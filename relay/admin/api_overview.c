@@ -1,0 +1,210 @@
+/*
+ * All on one page: the process, each database, publisher, look-back type and [deliver] section in
+ * one line, and the alarms. The databases say the same in every process; rates, alarms and
+ * [deliver] sections are of this one.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include "api_arguments.h"
+#include "api_look.h"
+#include "api_watch.h"
+#include "api_worker.h"
+#include "cleanup.h"
+#include "clock.h"
+#include "moment.h"
+#include "status_json.h"
+
+/* --- the process ----------------------------------------------------------------------------- */
+
+static json_t *roles_json(const struct api *api)
+{
+	const struct config *config = api_config(api);
+	json_t *roles = json_array();
+
+	if (config->publisher_count > 0)
+		json_array_append_new(roles, json_string("publisher"));
+	if (config->lookback_count > 0)
+		json_array_append_new(roles, json_string("lookback"));
+	if (api_parts_of(api)->delivers)
+		json_array_append_new(roles, json_string("deliver"));
+	return roles;
+}
+
+/*
+ * `checks` has the lines of /readyz?verbose: "[+] …" is well, "[-] …" keeps the process unready.
+ * They are about all publishers and sections, so that a token with a limit does not get them.
+ */
+static json_t *process_json(const struct api_call *call)
+{
+	const struct api *api = call->api;
+	const struct api_parts *parts = api_parts_of(api);
+	OWNED(text_finish) struct text report = {0};
+	bool ready = parts->ready(parts->context, &report);
+	int64_t started_us = api_started_us(api);
+	char started[MOMENT_SIZE];
+
+	moment_format(started_us, started);
+	return json_pack("{s:s, s:s, s:s, s:o, s:o, s:b, s:o}", "name", parts->process, "version",
+	    RELAY_VERSION, "started", started, "uptime_s",
+	    status_int64_json((clock_wall_us() - started_us) / 1000000), "roles", roles_json(api),
+	    "ready", ready, "checks",
+	    api_is_limited(call) ? json_null() : status_lines_json(text_string(&report)));
+}
+
+/* --- one line each --------------------------------------------------------------------------- */
+
+struct shard_sum {
+	int shards, owned;
+	bool elsewhere, exact;
+	int64_t unpublished, oldest_age_ms; /* -1: unknown */
+	json_t *owners;
+};
+
+static void add_shard(struct shard_sum *sum, const struct status_shard *shard)
+{
+	bool known = shard->unpublished >= 0 && sum->unpublished >= 0;
+
+	sum->shards++;
+	sum->elsewhere |= shard->elsewhere;
+	sum->exact &= known && !shard->more;
+	sum->unpublished = known ? sum->unpublished + shard->unpublished : -1;
+	if (shard->oldest_age_ms > sum->oldest_age_ms)
+		sum->oldest_age_ms = shard->oldest_age_ms;
+	if (!shard->owner[0])
+		return;
+	sum->owned++;
+	for (size_t i = 0; i < json_array_size(sum->owners); i++)
+		if (text_equal(json_string_value(json_array_get(sum->owners, i)), shard->owner))
+			return;
+	json_array_append_new(sum->owners, json_string(shard->owner));
+}
+
+static struct shard_sum sum_shards(const struct status_postgres *database, const char *publisher)
+{
+	struct shard_sum sum = {.exact = true, .oldest_age_ms = -1, .owners = json_array()};
+
+	for (int i = 0; i < database->shard_count; i++)
+		if (text_equal(database->shards[i].publisher, publisher))
+			add_shard(&sum, &database->shards[i]);
+	return sum;
+}
+
+static json_t *rate_json(const struct api *api, const char *publisher)
+{
+	double rate = history_newest(
+	    api_watch_history(api_watch_of(api)), "relay_published_total", publisher);
+
+	return isnan(rate) ? json_null() : json_real(rate);
+}
+
+static json_t *publisher_line(const struct api *api, const struct status_postgres *database,
+    const struct status_parked *parked)
+{
+	const char *name = parked->publisher;
+	const struct status_scheduled *scheduled = NULL;
+	struct shard_sum sum = sum_shards(database, name);
+
+	for (int i = 0; i < database->scheduled_count; i++)
+		if (text_equal(database->scheduled[i].publisher, name))
+			scheduled = &database->scheduled[i];
+	return json_pack("{s:s, s:s, s:s, s:i, s:i, s:o, s:b, s:o, s:b, s:o, s:o, s:o, s:o}",
+	    "name", name, "postgres", database->section->name, "source", "database", "shards",
+	    sum.shards, "owned", sum.owned, "owners", sum.owners, "elsewhere", sum.elsewhere,
+	    "unpublished", status_known_json(sum.unpublished), "unpublished_exact", sum.exact,
+	    "oldest_age_ms", status_known_json(sum.oldest_age_ms), "parked",
+	    status_parked_json(parked), "scheduled",
+	    scheduled ? status_scheduled_json(scheduled) : json_null(), "published_per_s",
+	    rate_json(api, name));
+}
+
+struct overview {
+	struct api_call *call;
+	json_t *postgres, *publishers, *lookback, *alerts;
+};
+
+/* What no metric of a single process shows: a shard that nobody owns. */
+static void add_ownerless(const struct overview *overview, const struct status_shard *shard)
+{
+	owned_text char *text = xformat(
+	    "no process publishes shard %d of publisher %s", shard->shard, shard->publisher);
+	owned_text char *number = xformat("%d", shard->shard);
+
+	json_array_insert_new(overview->alerts, 0,
+	    alarm_json("OutboxPublisherWithoutOwner", "critical", clock_wall_us(),
+		json_pack("{s:s, s:s}", "publisher", shard->publisher, "shard", number), 0, text));
+}
+
+static void add_overview_database(
+    const struct overview *overview, const struct status_postgres *database)
+{
+	const struct api_call *call = overview->call;
+
+	for (int i = 0; i < database->parked_count; i++)
+		if (api_may_see_publisher(call, database->parked[i].publisher))
+			json_array_append_new(overview->publishers,
+			    publisher_line(call->api, database, &database->parked[i]));
+	for (int i = 0; i < database->shard_count; i++)
+		if (!database->shards[i].owner[0] &&
+		    api_may_see_publisher(call, database->shards[i].publisher))
+			add_ownerless(overview, &database->shards[i]);
+	for (int i = 0; i < database->lookback_count; i++) {
+		const struct status_lookback *lookback = &database->lookbacks[i];
+
+		if (config_token_has_type(&call->caller->token, lookback->section, lookback->type))
+			json_array_append_new(overview->lookback, status_lookback_json(lookback));
+	}
+}
+
+/* --- the call -------------------------------------------------------------------------------- */
+
+static bool read_overview(struct pg *pg, void *context, struct err *err)
+{
+	struct status_postgres *database = context;
+	const struct status_postgres asked = {.section = database->section};
+
+	if (status_overview_take(pg, database, err))
+		return true;
+	status_postgres_finish(database);
+	*database = asked;
+	return false;
+}
+
+static void ask_for_overview(
+    struct overview *overview, struct api_worker *worker, const struct postgres_settings *section)
+{
+	OWNED(status_postgres_finish) struct status_postgres database = {.section = section};
+	struct err err;
+	bool done = api_worker_query(worker, section, read_overview, &database, &err);
+
+	if (done)
+		add_overview_database(overview, &database);
+	else
+		api_log_database_error(overview->call, &err);
+	json_array_append_new(overview->postgres,
+	    api_postgres_json(
+		&database, done ? NULL : "the database does not answer; the relay's log says why"));
+}
+
+static void run_overview(struct api_call *call, struct api_worker *worker)
+{
+	const struct config *config = api_config(call->api);
+	struct overview overview = {.call = call,
+	    .postgres = json_array(),
+	    .publishers = json_array(),
+	    .lookback = json_array(),
+	    .alerts =
+		alarms_json(api_watch_alarms(api_watch_of(call->api)), api_may_see_labels, call)};
+
+	for (int i = 0; i < config->postgres_count; i++)
+		ask_for_overview(&overview, worker, &config->postgres[i]);
+	api_answer(call, 200,
+	    json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "process", process_json(call), "postgres",
+		overview.postgres, "publishers", overview.publishers, "lookback", overview.lookback,
+		"deliver", api_deliver_sections(call), "alerts", overview.alerts));
+}
+
+void api_overview_begin(struct api_call *call)
+{
+	if (api_arguments_check(call, NULL, 0))
+		api_worker_run(call, run_overview);
+}

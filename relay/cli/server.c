@@ -1,0 +1,237 @@
+#include "server.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "cleanup.h"
+#include "http_client.h"
+
+enum { ANSWER_MS = 30000, MOST_BYTES = 64 << 20, TOKEN_BYTES = 4096 };
+
+/* --- where and as whom ----------------------------------------------------------------------- */
+
+static const char *given_or_variable(const char *given, const char *variable)
+{
+	const char *value = given ? given : getenv(variable);
+
+	return value && *value ? value : NULL;
+}
+
+static const char *server_url(const struct call *call)
+{
+	return given_or_variable(call->server, "OUTBOX_RELAY_SERVER");
+}
+
+bool server_is_used(const struct call *call)
+{
+	return server_url(call) != NULL;
+}
+
+/* The first line of the file. NULL: an error. The caller frees. */
+static char *read_token_file(const char *path, struct err *err)
+{
+	FILE *file = fopen(path, "re");
+	char line[TOKEN_BYTES];
+	bool done;
+
+	if (!file) {
+		err_set(err, ERR_CONFIG, "--token-file %s: %s", path, strerror(errno));
+		return NULL;
+	}
+	done = fgets(line, sizeof line, file) != NULL;
+	fclose(file);
+	line[done ? strcspn(line, "\r\n") : 0] = '\0';
+	if (line[0])
+		return xstrdup(line);
+	err_set(err, ERR_CONFIG, "--token-file %s: its first line has no token", path);
+	return NULL;
+}
+
+/* NULL: an error. The caller frees. */
+static char *server_token(const struct call *call, struct err *err)
+{
+	const char *file = given_or_variable(call->token_file, "OUTBOX_RELAY_TOKEN_FILE");
+	const char *token = getenv("OUTBOX_RELAY_TOKEN");
+
+	if (file)
+		return read_token_file(file, err);
+	if (token && *token)
+		return xstrdup(token);
+	err_set(err, ERR_CONFIG,
+	    "--server needs a token of a [token] section of that relay: name its file with "
+	    "--token-file, or set OUTBOX_RELAY_TOKEN");
+	return NULL;
+}
+
+/* "https://relay.example.com:9188", without a path. NULL: an error. The caller frees. */
+static char *base_of_url(const char *url, struct err *err)
+{
+	const char *rest = strstr(url, "://");
+	size_t length = strlen(url);
+
+	while (length > 0 && url[length - 1] == '/')
+		length--;
+	if (rest && (text_starts(url, "http://") || text_starts(url, "https://")) && rest[3] &&
+	    rest[3] != '/' && !strpbrk(rest + 3, "?#@"))
+		return xformat("%.*s", (int)length, url);
+	err_set(err, ERR_REJECT,
+	    "--server %.200s is no address of a relay: write http:// or https://, its name, and "
+	    "the port of [api] listen, as in https://relay.example.com:9188",
+	    url);
+	return NULL;
+}
+
+/* --- the request ----------------------------------------------------------------------------- */
+
+struct server_request {
+	char *url, *bearer, *body;
+	const char *ca;
+};
+
+static void server_request_finish(struct server_request *request)
+{
+	free(request->url);
+	free(request->bearer);
+	free(request->body);
+}
+
+static bool prepare_server_request(struct server_request *request, const struct call *call,
+    const char *path, const json_t *body, struct err *err)
+{
+	owned_text char *base = base_of_url(server_url(call), err);
+	owned_text char *token = base ? server_token(call, err) : NULL;
+
+	if (!token)
+		return false;
+	request->url = xformat("%s%s", base, path);
+	request->bearer = xformat("Bearer %s", token);
+	request->body = body ? json_dumps(body, JSON_COMPACT) : NULL;
+	request->ca = given_or_variable(call->server_ca, "OUTBOX_RELAY_SERVER_CA");
+	return true;
+}
+
+static bool send_server_request(
+    struct http_client *client, const struct server_request *request, struct err *err)
+{
+	const struct http_tls tls = {.ca_file = request->ca, .ca_key = "--server-ca"};
+	const struct http_header headers[] = {{"Authorization", request->bearer},
+	    {"Accept", "application/json"}, {"Content-Type", "application/json"}};
+
+	return http_client_send(client,
+	    &(struct http_request){.method = request->body ? HTTP_POST : HTTP_GET,
+		.protocol = HTTP_1_1,
+		.url = request->url,
+		.headers = headers,
+		.header_count = request->body ? 3 : 2,
+		.body = request->body,
+		.body_length = request->body ? strlen(request->body) : 0,
+		.tls = &tls,
+		.limits = {.timeout_ms = ANSWER_MS,
+		    .connect_timeout_ms = ANSWER_MS / 3,
+		    .max_body = MOST_BYTES,
+		    .max_headers = 1 << 20}},
+	    err);
+}
+
+/* --- the answer ------------------------------------------------------------------------------ */
+
+static enum err_kind kind_of_status(int status)
+{
+	if (status == 401 || status == 403)
+		return ERR_DENIED;
+	if (status == 429 || status == 502 || status == 503 || status == 504)
+		return ERR_RETRY;
+	return status >= 500 ? ERR_FATAL : ERR_REJECT;
+}
+
+static bool judge_server_answer(
+    const struct call *call, int status, const json_t *answer, struct err *err)
+{
+	const char *detail = json_string_value(json_object_get(answer, "detail"));
+
+	if (status >= 200 && status < 300 && answer)
+		return true;
+	if (!detail)
+		return err_set(err, kind_of_status(status),
+		    "%s answers with status %d, and not as a relay does: is it the address of its "
+		    "[api] listen?",
+		    server_url(call), status);
+	return err_set(err, kind_of_status(status), "the relay refuses: %s", detail);
+}
+
+static bool take_server_answer(const struct call *call, const struct http_response *response,
+    json_t **ret_answer, struct err *err)
+{
+	json_t *answer;
+
+	if (response->failure)
+		return err_set(err, ERR_RETRY, "no answer from the relay: %s", response->error);
+	answer = json_loadb(response->body, response->body_length, 0, NULL);
+	if (judge_server_answer(call, response->status, answer, err)) {
+		*ret_answer = answer;
+		return true;
+	}
+	json_decref(answer);
+	return false;
+}
+
+static bool exchange_with_server(struct http_client *client, const struct call *call,
+    const struct server_request *request, json_t **ret_answer, struct err *err)
+{
+	struct http_response *response;
+	bool done;
+
+	if (!send_server_request(client, request, err))
+		return false;
+	response = http_client_wait(client);
+	done = take_server_answer(call, response, ret_answer, err);
+	http_client_release(client, response);
+	return done;
+}
+
+bool server_ask(const struct call *call, const char *path, const json_t *body, json_t **ret_answer,
+    struct err *err)
+{
+	OWNED(server_request_finish) struct server_request request = {0};
+	struct http_networks anywhere = {0};
+	struct http_client *client;
+	bool done;
+
+	if (!prepare_server_request(&request, call, path, body, err) ||
+	    !http_networks_parse("0.0.0.0/0, ::/0", &anywhere, err))
+		return false;
+	client = http_client_create_single(&anywhere, err);
+	done = client && exchange_with_server(client, call, &request, ret_answer, err);
+	http_client_destroy(client);
+	http_networks_finish(&anywhere);
+	return done;
+}
+
+/* --- paths ----------------------------------------------------------------------------------- */
+
+static void add_encoded(struct text *path, const char *value, const char *kept)
+{
+	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+				    "-._~";
+
+	for (; *value; value++) {
+		if (strchr(plain, *value) || strchr(kept, *value))
+			text_append(path, value, 1);
+		else
+			text_addf(path, "%%%02X", (unsigned char)*value);
+	}
+}
+
+void server_add_argument(struct text *path, const char *name, const char *value)
+{
+	if (!value)
+		return;
+	text_addf(path, "%c%s=", strchr(text_string(path), '?') ? '&' : '?', name);
+	add_encoded(path, value, "");
+}
+
+void server_add_name(struct text *path, const char *name)
+{
+	add_encoded(path, name, "/");
+}

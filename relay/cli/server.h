@@ -1,0 +1,41 @@
+#pragma once
+/*
+ * Commands that a relay carries out over its HTTP interface (docs/reference/api.md) instead of a
+ * database: with --server URL, or the variable OUTBOX_RELAY_SERVER.
+ *
+ *   if (server_is_used(call))
+ *       return server_ask(call, "/v1/parked?limit=10", NULL, &answer, err) && …
+ */
+#include <jansson.h>
+#include "call.h"
+#include "errors.h"
+#include "text.h"
+
+/* The rows of a command that has --server. The command line takes them anywhere. */
+#define SERVER_OPTIONS                                                                             \
+	{"server", "URL",                                                                          \
+	    "Sends the request to the HTTP interface of this relay, which needs no access to the " \
+	    "database (default: OUTBOX_RELAY_SERVER)."},                                           \
+	    {"token-file", "FILE",                                                                 \
+		"File with the token for --server (default: OUTBOX_RELAY_TOKEN_FILE, else the "    \
+		"token in OUTBOX_RELAY_TOKEN)."},                                                  \
+	{                                                                                          \
+		"server-ca", "FILE",                                                               \
+		    "Certificate authorities (PEM) of --server (default: OUTBOX_RELAY_SERVER_CA, " \
+		    "else those of the system)."                                                   \
+	}
+
+bool server_is_used(const struct call *call);
+
+/*
+ * Sends a request: a GET, or a POST if there is a body, which is borrowed. True: the status is 200
+ * or 202, and the caller owns *ret_answer. Else the error has the detail of the relay's answer;
+ * ERR_REJECT: the same request fails again; ERR_RETRY: it may succeed later.
+ */
+bool server_ask(const struct call *call, const char *path, const json_t *body, json_t **ret_answer,
+    struct err *err) MUST_CHECK;
+
+/* Appends "?name=value" or "&name=value", encoded. NULL: nothing is appended. */
+void server_add_argument(struct text *path, const char *name, const char *value);
+/* Appends a part of a path, encoded, with its slashes. */
+void server_add_name(struct text *path, const char *name);

@@ -1,0 +1,56 @@
+// The [deliver] sections of the process that answers: pause, resume, reload of the rules.
+import { get, mayDo, post } from "./api.js";
+import { onEvents } from "./stream.js";
+import { address, badge, every, facts, h, loadInto, number, verbDialog } from "./view.js";
+
+const VERBS = {
+	pause: { title: "Pause", text: "This process takes no new messages of the section until somebody resumes it, or until the process ends." },
+	resume: { title: "Resume", text: "This process takes messages of the section again." },
+	reload_rules: { title: "Reload the rules", text: "This process reads the rules of the section again. Wrong rules are refused, and the old ones stay." },
+};
+
+function operate(section, verb, done) {
+	const { title, text } = VERBS[verb];
+	return verbDialog({
+		title: `${title}: ${section}`, verb: title, done,
+		prepare: async () => ({ nodes: h("p", {}, text) }),
+		run: async reason => {
+			const answer = await post("/v1/deliver/operate", { verb, section, reason });
+			return h("p", {}, "rules" in answer ? `${answer.section} has ${number(answer.rules)} rules now.` : `${answer.section} is ${answer.paused ? "paused" : "running"}.`);
+		},
+	});
+}
+
+function stateBadges(section) {
+	return [section.works ? badge("good", "works") : badge("bad", "does not work"), " ",
+		section.paused ? badge("warn", "paused") : null, " ",
+		section.breaker !== "closed" ? badge("bad", `circuit breaker ${section.breaker}`) : null];
+}
+
+function sectionCard(section, done) {
+	const button = verb => h("button", { type: "button", onclick: () => operate(section.section, verb, done) }, VERBS[verb].title);
+	return h("section", { class: "card" },
+		h("h2", {}, section.section), h("p", {}, stateBadges(section)),
+		section.error ? h("p", { class: "long" }, badge("bad", "error"), ` ${section.error}`) : null,
+		section.last_error ? h("p", { class: "long" }, badge("warn", "last error"), ` ${section.last_error}`) : null,
+		facts([["Assigned partitions", number(section.partitions)], ["Blocked partitions", number(section.blocked)],
+			["Messages in memory", number(section.messages)], ["In progress", number(section.in_progress)],
+			["Handled since the start", number(section.handled)], ["Dead letters since the start", h("a", { href: address(["dead-letters"], { section: section.section }) }, number(section.dead_letters))]]),
+		mayDo("operate") ? h("div", { class: "buttons" }, button(section.paused ? "resume" : "pause"), button("reload_rules")) : null);
+}
+
+export const sidecars = {
+	title: "Sidecars",
+	async render({ root, signal, refresh }) {
+		const place = h("div", { class: "cards" });
+		root.append(h("p", { class: "muted" }, "The [deliver] sections of the process that answered. Another process has figures of its own."), place);
+		const load = async () => {
+			const { sections } = await get("/v1/deliver", {}, signal);
+			return sections.length > 0 ? sections.map(section => sectionCard(section, refresh)) : h("p", { class: "muted" }, "This process runs no [deliver] section that your token may see.");
+		};
+		await loadInto(place, signal, load);
+		const redraw = () => { if (!place.contains(document.activeElement) && !document.querySelector("dialog")) loadInto(place, signal, load); };
+		every(5000, signal, redraw);
+		onEvents(["deliver"], signal, redraw);
+	},
+};

@@ -1,0 +1,262 @@
+// Elements, formats and parts that pages share. Texts from outside become text nodes only.
+import { Problem } from "./api.js";
+
+// --- elements ---------------------------------------------------------------------------------
+
+/** h("a", {href: "#/", class: "x", onclick: f}, "text", element, …) */
+export function h(name, attributes = {}, ...children) {
+	const element = document.createElement(name);
+	for (const [key, value] of Object.entries(attributes)) {
+		if (value === null || value === undefined || value === false)
+			continue;
+		if (key.startsWith("on"))
+			element.addEventListener(key.slice(2), value);
+		else
+			element.setAttribute(key, value === true ? "" : String(value));
+	}
+	add(element, children);
+	return element;
+}
+
+export function add(element, children) {
+	for (const child of children.flat(Infinity))
+		if (child !== null && child !== undefined && child !== false)
+			element.append(child instanceof Node ? child : document.createTextNode(String(child)));
+	return element;
+}
+
+export function fill(element, ...children) {
+	element.replaceChildren();
+	return add(element, children);
+}
+
+// --- formats ----------------------------------------------------------------------------------
+
+/** 64-bit numbers come as strings; null: unknown. */
+export function number(value) {
+	if (value === null || value === undefined)
+		return "unknown";
+	return (typeof value === "string" ? BigInt(value) : value).toLocaleString();
+}
+
+/** "1 row", "2 rows" */
+export function counted(value, one, many = `${one}s`) {
+	return `${number(value)} ${Number(value) === 1 ? one : many}`;
+}
+
+export function duration(milliseconds) {
+	if (milliseconds === null || milliseconds === undefined)
+		return "unknown";
+	const ms = Number(milliseconds);
+	if (ms < 1000)
+		return `${ms} ms`;
+	const units = [[86400e3, "d"], [3600e3, "h"], [60e3, "min"], [1e3, "s"]];
+	const [size, unit] = units.find(([least]) => ms >= least);
+	const amount = ms / size;
+	return `${amount < 10 && unit !== "s" ? amount.toFixed(1) : Math.floor(amount)} ${unit}`;
+}
+
+/** A moment in the viewer's zone, with UTC on hover. */
+export function when(text) {
+	if (!text)
+		return "";
+	const moment = new Date(text);
+	const local = moment.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
+	return h("time", { datetime: text, title: `${moment.toISOString().replace("T", " ").replace(".000", "").replace("Z", "")} UTC` }, local);
+}
+
+/** The value of <input type="datetime-local"> in UTC, and back. */
+export function toUtc(local) {
+	return local ? new Date(local).toISOString() : "";
+}
+
+export function toLocal(utc) {
+	const moment = new Date(utc);
+	if (!utc || Number.isNaN(moment.getTime()))
+		return "";
+	return new Date(moment - moment.getTimezoneOffset() * 60000).toISOString().slice(0, 19);
+}
+
+// --- addresses --------------------------------------------------------------------------------
+
+/** "#/parked/17?publisher=main": every view has an address that can be shared. */
+export function address(path, parameters = {}) {
+	const query = new URLSearchParams();
+	for (const [name, value] of Object.entries(parameters))
+		if (value !== undefined && value !== null && value !== "")
+			query.append(name, value);
+	const text = query.toString();
+	return `#/${path.map(encodeURIComponent).join("/")}${text ? `?${text}` : ""}`;
+}
+
+// --- problems ---------------------------------------------------------------------------------
+
+const NEXT = {
+	forbidden: "Log out, and log in with a token that has the role.",
+	out_of_scope: "Choose a publisher, section or type that your token is for.",
+	no_database: "The other pages may work meanwhile. Try again when the database answers.",
+	busy: "Try again in a moment.",
+	ending: "Try again in a moment: another process may take over.",
+	changed: "Make a new preview and look at it.",
+	token_expired: "Make a new preview and look at it.",
+	wrong_csrf_token: "Reload the page.",
+};
+
+/** What failed and what to do next; announced, and put where the reader is looking. */
+export function problemBox(problem, again = null) {
+	if (!(problem instanceof Problem)) {
+		console.error(problem);
+		problem = new Problem(0, "The console has an error",
+			`${problem.message}. Reload the page; report it with this text if it comes back.`);
+	}
+	return h("div", { class: "problem", role: "alert" },
+		h("strong", {}, problem.title),
+		h("p", {}, problem.detail, NEXT[problem.code] ? ` ${NEXT[problem.code]}` : ""),
+		problem.request ? h("p", { class: "small" }, "Request ", h("code", {}, problem.request), ", as in the log of the relay.") : null,
+		again ? h("button", { type: "button", onclick: again }, "Try again") : null);
+}
+
+/** Shows what load() gives; a problem is shown in its place. */
+export async function loadInto(element, signal, load) {
+	if (!element.hasChildNodes())
+		fill(element, h("p", { class: "muted" }, "Loading …"));
+	try {
+		const made = await load();
+		if (!signal.aborted)
+			fill(element, made);
+	} catch (problem) {
+		if (!signal.aborted && problem.status !== 401)
+			fill(element, problemBox(problem, () => loadInto(element, signal, load)));
+	}
+}
+
+/** Calls again while the page is seen: a hidden page costs the relay nothing. */
+export function every(milliseconds, signal, refresh) {
+	const timer = setInterval(() => {
+		if (!document.hidden)
+			refresh();
+	}, milliseconds);
+	signal.addEventListener("abort", () => clearInterval(timer));
+}
+
+// --- parts ------------------------------------------------------------------------------------
+
+/** columns: [{title, cell: row => node, narrow: class}] */
+export function table(caption, columns, rows, empty = "There is nothing here.") {
+	if (rows.length === 0)
+		return h("p", { class: "muted" }, empty);
+	return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+		h("table", {},
+			h("caption", { class: "hidden" }, caption),
+			h("thead", {}, h("tr", {}, columns.map(column => h("th", { scope: "col", class: column.kind }, column.title)))),
+			h("tbody", {}, rows.map(row => h("tr", {}, columns.map(column =>
+				h("td", { "data-title": column.label || (typeof column.title === "string" ? column.title : ""), class: column.kind }, column.cell(row))))))));
+}
+
+export function facts(pairs) {
+	return h("dl", { class: "facts" }, pairs.filter(Boolean).map(([name, value]) =>
+		h("div", {}, h("dt", {}, name), h("dd", {}, value === "" || value === null || value === undefined ? "none" : value))));
+}
+
+export function badge(kind, text) {
+	return h("span", { class: `badge ${kind}` }, text);
+}
+
+/** label: text; input: element. */
+export function field(label, input, hint = null) {
+	return h("label", { class: "field" }, h("span", {}, label), input, hint ? h("small", {}, hint) : null);
+}
+
+export function input(name, value, more = {}) {
+	return h("input", { name, value: value || "", autocomplete: "off", spellcheck: "false", ...more });
+}
+
+export function select(name, value, choices) {
+	return h("select", { name }, choices.map(choice => {
+		const [key, text] = Array.isArray(choice) ? choice : [choice, choice];
+		return h("option", { value: key, selected: key === (value || "") }, text);
+	}));
+}
+
+/** A form whose fields become the parameters of the address. */
+export function filterForm(path, fields, convert = {}) {
+	return h("form", {
+		class: "filters", role: "search",
+		onsubmit: event => {
+			event.preventDefault();
+			const parameters = {};
+			for (const [name, value] of new FormData(event.target))
+				parameters[name] = convert[name] ? convert[name](value) : value.trim();
+			location.hash = address(path, parameters);
+		},
+	}, fields, h("div", { class: "buttons" },
+		h("button", { type: "submit", class: "primary" }, "Show"),
+		h("a", { class: "button", href: address(path) }, "Clear")));
+}
+
+/** Links to the first and the next page; the browser's own Back goes back. */
+export function pager(path, parameters, name, next) {
+	if (!parameters[name] && !next)
+		return null;
+	return h("nav", { class: "pager", "aria-label": "Pages" },
+		parameters[name] ? h("a", { class: "button", href: address(path, { ...parameters, [name]: "" }) }, "First page") : null,
+		next ? h("a", { class: "button", href: address(path, { ...parameters, [name]: next }) }, "Next page") : null);
+}
+
+/**
+ * A dialog for a verb: shows what it would change, asks for a reason, carries it out, shows the
+ * result or the problem. prepare(): nodes and what run needs. run(reason, prepared): nodes.
+ */
+export function verbDialog({ title, verb, danger = false, prepare, run, done = () => {} }) {
+	const body = h("div", {});
+	const dialog = h("dialog", { "aria-labelledby": "dialog-title", onclose: () => dialog.remove() },
+		h("h2", { id: "dialog-title" }, title), body);
+
+	const close = text => h("button", { type: "button", onclick: () => dialog.close() }, text);
+
+	function finish(nodes) {
+		const button = h("button", { type: "button", class: "primary", onclick: () => { dialog.close(); done(); } }, "Close");
+		fill(body, h("div", { role: "status", class: "result" }, nodes), h("div", { class: "buttons" }, button));
+		button.focus();
+	}
+
+	function ask(shown, prepared) {
+		const reason = h("textarea", { name: "reason", rows: "2", maxlength: "500", required: true });
+		const problems = h("div", {});
+		const confirm = h("button", { type: "submit", class: danger ? "danger" : "primary" }, verb);
+		const form = h("form", {
+			onsubmit: async event => {
+				event.preventDefault();
+				confirm.disabled = true;
+				fill(problems);
+				try {
+					finish(await run(reason.value, prepared));
+				} catch (problem) {
+					confirm.disabled = false;
+					// after a changed selection only a new preview helps
+					fill(problems, problemBox(problem, ["changed", "token_expired", "bad_token"].includes(problem.code) ? load : null));
+				}
+			},
+		}, shown, field("Reason, for the readers of the audit", reason), problems,
+		h("div", { class: "buttons" }, confirm, close("Cancel")));
+		fill(body, form);
+		reason.focus();
+	}
+
+	async function load() {
+		fill(body, h("p", { class: "muted", role: "status" }, "Loading …"));
+		try {
+			const prepared = await prepare();
+			if (prepared.nothing)
+				fill(body, prepared.nodes, h("div", { class: "buttons" }, close("Close")));
+			else
+				ask(prepared.nodes, prepared);
+		} catch (problem) {
+			fill(body, problemBox(problem, load), h("div", { class: "buttons" }, close("Close")));
+		}
+	}
+
+	document.body.append(dialog);
+	dialog.showModal();
+	return load();
+}

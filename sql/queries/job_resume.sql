@@ -1,0 +1,4 @@
+-- $1 is replay boolean, $2 id bigint, $3 reason text, $4 caller text
+select c.outcome, c.audit_id from outbox.replay_resume($2::bigint, $3::text, $4::text) c where $1::boolean
+union all
+select c.outcome, c.audit_id from outbox.parked_request_resume($2::bigint, $3::text, $4::text) c where not $1::boolean
