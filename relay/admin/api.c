@@ -86,6 +86,7 @@ struct api {
 	int open; /* calls whose request has arrived and whose answer is not out */
 	bool ending;
 	unsigned char preview_key[PREVIEW_KEY];
+	struct api_preflight preflight;
 };
 
 static const struct api_verb verbs[] = {
@@ -104,6 +105,8 @@ static const struct api_verb verbs[] = {
     {"deliver_operate", "POST", "/v1/deliver/operate", ROLE_OPERATE, 0, api_deliver_operate_begin,
 	NULL, NULL},
     {"parked", "GET", "/v1/parked", ROLE_READ, 0, api_parked_begin, NULL, api_parked_forget},
+    {"preflight", "GET", "/v1/preflight", ROLE_READ, 0, api_preflight_begin, NULL,
+	api_preflight_forget},
     {"overview", "GET", "/v1/overview", ROLE_READ, 0, api_overview_begin, NULL, NULL},
     {"series", "GET", "/v1/series", ROLE_READ, 0, api_series_begin, NULL, NULL},
     {"events", "GET", "/v1/events", ROLE_READ, 0, api_events_begin, NULL, api_events_forget},
@@ -129,6 +132,14 @@ static const struct api_verb verbs[] = {
 	api_jobs_forget, .names = 1, .tail = "/resume"},
     {"audit", "GET", "/v1/audit", ROLE_READ, 0, api_audit_begin, NULL, api_audit_forget},
     {"publishers", "GET", "/v1/publishers", ROLE_READ, 0, api_publishers_begin, NULL, NULL},
+    {"publisher_pause", "POST", "/v1/publishers/", ROLE_OPERATE, 0, api_publisher_pause_begin, NULL,
+	api_publisher_order_forget, .names = 1, .tail = "/pause"},
+    {"publisher_resume", "POST", "/v1/publishers/", ROLE_OPERATE, 0, api_publisher_resume_begin,
+	NULL, api_publisher_order_forget, .names = 1, .tail = "/resume"},
+    {"publisher_split", "POST", "/v1/publishers/", ROLE_DECIDE, 0, api_publisher_split_begin, NULL,
+	api_publisher_order_forget, .names = 1, .tail = "/split"},
+    {"publisher_rebase", "POST", "/v1/publishers/", ROLE_DECIDE, 0, api_publisher_rebase_begin,
+	NULL, api_publisher_order_forget, .names = 1, .tail = "/rebase"},
     {"publisher", "GET", "/v1/publishers/", ROLE_READ, 0, api_publisher_begin, NULL, NULL,
 	.names = 1},
     {"parked_preview", "POST", "/v1/parked/preview", ROLE_OPERATE | ROLE_DECIDE, 0,
@@ -188,6 +199,11 @@ struct api_database *api_database_of(
 struct api_workers *api_workers_of(const struct api *api)
 {
 	return api->workers;
+}
+
+struct api_preflight *api_preflight(struct api *api)
+{
+	return &api->preflight;
 }
 
 struct api_workers *api_readers_of(const struct api *api)
@@ -772,6 +788,8 @@ static struct api *create_api(const struct api_parts *parts)
 	api->senders = xcalloc((size_t)config->kafka_count, sizeof(void *));
 	api->databases = xcalloc((size_t)config->postgres_count, sizeof(void *));
 	pthread_mutex_init(&api->mutex, NULL);
+	api->preflight.check = parts->checks;
+	pthread_mutex_init(&api->preflight.mutex, NULL);
 	pthread_condattr_init(&attributes);
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
 	pthread_cond_init(&api->answered, &attributes);
@@ -881,5 +899,7 @@ void api_stop(struct api *api)
 	route_destroy(api->route);
 	pthread_cond_destroy(&api->answered);
 	pthread_mutex_destroy(&api->mutex);
+	pthread_mutex_destroy(&api->preflight.mutex);
+	json_decref(api->preflight.report);
 	free(api);
 }

@@ -2,6 +2,7 @@
 /* One request of the HTTP interface, shared by api.c and the files of its verbs. */
 #include <jansson.h>
 #include <microhttpd.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include "api.h"
 #include "api_auth.h"
@@ -110,6 +111,25 @@ void api_dead_letters_begin(struct api_call *call);
 void api_redrive_preview_begin(struct api_call *call);
 void api_redrive_begin(struct api_call *call);
 void api_dead_letters_forget(struct api_call *call);
+/* api_publisher_orders.c */
+void api_publisher_pause_begin(struct api_call *call);
+void api_publisher_resume_begin(struct api_call *call);
+void api_publisher_split_begin(struct api_call *call);
+void api_publisher_rebase_begin(struct api_call *call);
+void api_publisher_order_forget(struct api_call *call);
+/* api_preflight.c */
+void api_preflight_begin(struct api_call *call);
+void api_preflight_forget(struct api_call *call);
+/* The last report of the checks. */
+struct api_preflight {
+	api_checks *check;
+	pthread_mutex_t mutex;
+	/* guarded by the mutex */
+	json_t *report; /* NULL: none yet */
+	int64_t until_ms, at_us, took_ms;
+	const struct api_call *runs; /* the call that makes the checks now; NULL: none */
+};
+struct api_preflight *api_preflight(struct api *api);
 /* api_actions.c */
 void api_audit_begin(struct api_call *call);
 void api_audit_forget(struct api_call *call);

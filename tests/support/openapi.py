@@ -26,7 +26,7 @@ def _templates():
         return re.compile("([^/]+)".join(map(re.escape, words[:-1])) + ("(.+)" if len(words) > 1 else "")
                           + re.escape(words[-1]))
 
-    return [(expression(template), template) for template in sorted(document()["paths"], 
+    return [(expression(template), template) for template in sorted(document()["paths"],
                                                                    key=lambda path: (path.endswith("}"), path.count("{")))]
 
 
