@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include "api_export.h"
 #include "api_private.h"
 #include "api_session.h"
 #include "api_watch.h"
@@ -85,6 +86,7 @@ struct api {
 	int open; /* calls whose request has arrived and whose answer is not out */
 	bool ending;
 	unsigned char preview_key[PREVIEW_KEY];
+	struct api_preflight preflight;
 };
 
 static const struct api_verb verbs[] = {
@@ -103,6 +105,8 @@ static const struct api_verb verbs[] = {
     {"deliver_operate", "POST", "/v1/deliver/operate", ROLE_OPERATE, 0, api_deliver_operate_begin,
 	NULL, NULL},
     {"parked", "GET", "/v1/parked", ROLE_READ, 0, api_parked_begin, NULL, api_parked_forget},
+    {"preflight", "GET", "/v1/preflight", ROLE_READ, 0, api_preflight_begin, NULL,
+	api_preflight_forget},
     {"overview", "GET", "/v1/overview", ROLE_READ, 0, api_overview_begin, NULL, NULL},
     {"series", "GET", "/v1/series", ROLE_READ, 0, api_series_begin, NULL, NULL},
     {"events", "GET", "/v1/events", ROLE_READ, 0, api_events_begin, NULL, api_events_forget},
@@ -128,6 +132,14 @@ static const struct api_verb verbs[] = {
 	api_jobs_forget, .names = 1, .tail = "/resume"},
     {"audit", "GET", "/v1/audit", ROLE_READ, 0, api_audit_begin, NULL, api_audit_forget},
     {"publishers", "GET", "/v1/publishers", ROLE_READ, 0, api_publishers_begin, NULL, NULL},
+    {"publisher_pause", "POST", "/v1/publishers/", ROLE_OPERATE, 0, api_publisher_pause_begin, NULL,
+	api_publisher_order_forget, .names = 1, .tail = "/pause"},
+    {"publisher_resume", "POST", "/v1/publishers/", ROLE_OPERATE, 0, api_publisher_resume_begin,
+	NULL, api_publisher_order_forget, .names = 1, .tail = "/resume"},
+    {"publisher_split", "POST", "/v1/publishers/", ROLE_DECIDE, 0, api_publisher_split_begin, NULL,
+	api_publisher_order_forget, .names = 1, .tail = "/split"},
+    {"publisher_rebase", "POST", "/v1/publishers/", ROLE_DECIDE, 0, api_publisher_rebase_begin,
+	NULL, api_publisher_order_forget, .names = 1, .tail = "/rebase"},
     {"publisher", "GET", "/v1/publishers/", ROLE_READ, 0, api_publisher_begin, NULL, NULL,
 	.names = 1},
     {"parked_preview", "POST", "/v1/parked/preview", ROLE_OPERATE | ROLE_DECIDE, 0,
@@ -189,6 +201,11 @@ struct api_workers *api_workers_of(const struct api *api)
 	return api->workers;
 }
 
+struct api_preflight *api_preflight(struct api *api)
+{
+	return &api->preflight;
+}
+
 struct api_workers *api_readers_of(const struct api *api)
 {
 	return api->readers;
@@ -228,9 +245,12 @@ struct deliver *api_deliver(const struct api *api, int place)
 
 void api_answer(struct api_call *call, unsigned status, json_t *value)
 {
-	char *text = json_dumps(value, JSON_COMPACT);
+	char *text = NULL;
 
 	call->status = status;
+	if (call->export && status < 400)
+		return api_export_take(call, value);
+	text = json_dumps(value, JSON_COMPACT);
 	text_clear(&call->answer);
 	text_addf(&call->answer, "%s\n", text ? text : "{}");
 	free(text);
@@ -260,6 +280,10 @@ const char *api_request_header(const struct api_call *call, const char *name)
 
 const char *api_argument(const struct api_call *call, const char *name)
 {
+	const char *value;
+
+	if (api_export_argument(call, name, &value))
+		return value;
 	return MHD_lookup_connection_value(call->connection, MHD_GET_ARGUMENT_KIND, name);
 }
 
@@ -573,6 +597,8 @@ static enum MHD_Result respond_to_call(struct api_call *call)
 		api_add_field(call, "Retry-After", retry_after);
 	if (call->cookie)
 		api_add_field(call, "Set-Cookie", call->cookie);
+	if (call->export && call->status < 400)
+		return api_export_respond(call);
 	if (call->streams)
 		return api_events_respond(call, call->fields);
 	return gate_answer(
@@ -595,6 +621,8 @@ static void on_whole(struct api_call *call)
 		api_refuse(call, 503, "ending",
 		    "the relay is stopping; try again, another one may have started already");
 	call->rests = false; /* it rested if its head was refused late */
+	if (!call->status)
+		api_export_begin(call);
 	if (!call->status)
 		call->verb->begin(call);
 }
@@ -652,7 +680,7 @@ static void count_call(const struct api_call *call, bool was_read)
 
 	metric_add(METRIC_LABELLED(metrics->requests, verb, code), 1);
 	/* A stream lasts as long as its client likes. */
-	if (!call->streams)
+	if (!call->streams && !call->export)
 		metric_observe(METRIC_LABELLED(metrics->duration, verb), took, 1);
 	log_debug("api_request", {"verb", LOG_TEXT(verb)}, {"status", LOG_INT(call->status)},
 	    {"request", LOG_TEXT(call->request_id)}, {"us", LOG_INT((int64_t)(took * 1e6))});
@@ -669,6 +697,7 @@ static void on_completed(void *context, struct MHD_Connection *connection, void 
 		return;
 	count_call(call, how == MHD_REQUEST_TERMINATED_COMPLETED_OK);
 	/* No suspended connection is completed, so no other thread has the call now. */
+	api_export_forget(call);
 	if (call->work)
 		call->verb->forget(call);
 	drop_body(call);
@@ -759,6 +788,8 @@ static struct api *create_api(const struct api_parts *parts)
 	api->senders = xcalloc((size_t)config->kafka_count, sizeof(void *));
 	api->databases = xcalloc((size_t)config->postgres_count, sizeof(void *));
 	pthread_mutex_init(&api->mutex, NULL);
+	api->preflight.check = parts->checks;
+	pthread_mutex_init(&api->preflight.mutex, NULL);
 	pthread_condattr_init(&attributes);
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
 	pthread_cond_init(&api->answered, &attributes);
@@ -868,5 +899,7 @@ void api_stop(struct api *api)
 	route_destroy(api->route);
 	pthread_cond_destroy(&api->answered);
 	pthread_mutex_destroy(&api->mutex);
+	pthread_mutex_destroy(&api->preflight.mutex);
+	json_decref(api->preflight.report);
 	free(api);
 }

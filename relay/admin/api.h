@@ -18,6 +18,7 @@
  * 10 s, a request within [api] arrival; an answer comes within 10 s of a request that is there (a
  * question to the database: 20 s) and is read within 30 s.
  */
+#include <jansson.h>
 #include "admin.h"
 #include "topic_metadata.h"
 #include "config.h"
@@ -27,6 +28,9 @@
 struct api;
 
 extern const struct metric_table api_metric_table;
+
+/* Makes all checks of the configuration: {"failed", "complete", "findings"}. Blocks for seconds. */
+typedef json_t *api_checks(const struct config *config);
 
 /* The parts of the process that the interface shows and uses. They outlive the interface. */
 struct api_parts {
@@ -38,6 +42,7 @@ struct api_parts {
 	/* As of admin_callbacks: is the process ready? */
 	admin_probe *ready;
 	void *context;
+	api_checks *checks;
 };
 
 /*

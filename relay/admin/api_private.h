@@ -2,6 +2,7 @@
 /* One request of the HTTP interface, shared by api.c and the files of its verbs. */
 #include <jansson.h>
 #include <microhttpd.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include "api.h"
 #include "api_auth.h"
@@ -110,6 +111,25 @@ void api_dead_letters_begin(struct api_call *call);
 void api_redrive_preview_begin(struct api_call *call);
 void api_redrive_begin(struct api_call *call);
 void api_dead_letters_forget(struct api_call *call);
+/* api_publisher_orders.c */
+void api_publisher_pause_begin(struct api_call *call);
+void api_publisher_resume_begin(struct api_call *call);
+void api_publisher_split_begin(struct api_call *call);
+void api_publisher_rebase_begin(struct api_call *call);
+void api_publisher_order_forget(struct api_call *call);
+/* api_preflight.c */
+void api_preflight_begin(struct api_call *call);
+void api_preflight_forget(struct api_call *call);
+/* The last report of the checks. */
+struct api_preflight {
+	api_checks *check;
+	pthread_mutex_t mutex;
+	/* guarded by the mutex */
+	json_t *report; /* NULL: none yet */
+	int64_t until_ms, at_us, took_ms;
+	const struct api_call *runs; /* the call that makes the checks now; NULL: none */
+};
+struct api_preflight *api_preflight(struct api *api);
 /* api_actions.c */
 void api_audit_begin(struct api_call *call);
 void api_audit_forget(struct api_call *call);
@@ -123,6 +143,7 @@ void api_events_begin(struct api_call *call);
 enum MHD_Result api_events_respond(struct api_call *call, const struct gate_field *fields);
 void api_events_forget(struct api_call *call);
 
+struct api_export;
 enum { API_FIELDS = 16 };
 
 struct api_call {
@@ -135,14 +156,15 @@ struct api_call {
 	char request_id[65];
 	int64_t begun_us;
 	struct text body;
-	int64_t held;     /* bytes that the call counts towards all bodies */
-	int64_t taken;    /* bytes of the body that came */
-	bool is_whole;    /* the request is there */
-	bool streams;     /* the answer is a stream of events */
-	bool rests;       /* begin called api_wait; other threads leave it as it is */
-	atomic_int left;  /* parts that other threads still work on */
-	unsigned status;  /* of the answer; 0: none yet */
-	int64_t delay_ms; /* how long the answer to a wrong token is held back */
+	int64_t held;              /* bytes that the call counts towards all bodies */
+	int64_t taken;             /* bytes of the body that came */
+	bool is_whole;             /* the request is there */
+	bool streams;              /* the answer is a stream of events */
+	struct api_export *export; /* the answer is a file; NULL: it is not (api_export.h) */
+	bool rests;                /* begin called api_wait; other threads leave it as it is */
+	atomic_int left;           /* parts that other threads still work on */
+	unsigned status;           /* of the answer; 0: none yet */
+	int64_t delay_ms;          /* how long the answer to a wrong token is held back */
 	struct text answer;
 	const char *media_type;               /* of the answer; NULL: JSON */
 	struct gate_field fields[API_FIELDS]; /* of the answer; the last one has no name */

@@ -145,6 +145,11 @@ void api_worker_run(
 	api_part_done(call);
 }
 
+void api_worker_interrupts(struct api_worker *worker, bool on)
+{
+	pg_interrupt_by(on ? worker->limit_fd : -1);
+}
+
 bool api_worker_pass(struct api_call *call, struct api_workers *workers,
     void (*run)(struct api_call *call, struct api_worker *worker))
 {

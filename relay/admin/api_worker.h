@@ -31,6 +31,9 @@ void api_workers_destroy(struct api_workers *workers); /* after api_workers_end;
 void api_worker_run(
     struct api_call *call, void (*run)(struct api_call *call, struct api_worker *worker));
 
+/* While off, the thread's blocking calls are not ended by the call's limit. `run` sets it back. */
+void api_worker_interrupts(struct api_worker *worker, bool on);
+
 /* --- for `run` ------------------------------------------------------------------------------- */
 
 /*

@@ -17,6 +17,8 @@
 	X(publisher_list)                                                                          \
 	X(publisher_create)                                                                        \
 	X(publisher_split)                                                                         \
+	X(publisher_pause)                                                                         \
+	X(publisher_resume)                                                                        \
 	X(publisher_rebase)                                                                        \
 	X(publisher_drop)                                                                          \
 	X(partition_list)                                                                          \

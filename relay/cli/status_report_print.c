@@ -81,6 +81,8 @@ static void print_shard(const struct status_shard *shard, struct text *out)
 	    shard->n, shard->epoch);
 	if (shard->split_to)
 		text_addf(out, ", being split to %d", shard->split_to);
+	if (shard->paused_at[0])
+		text_addf(out, ", paused since %s", shard->paused_at);
 	text_add(out, "\n");
 }
 

@@ -26,6 +26,7 @@
 #include "config.h"
 #include "deliver_check.h"
 #include "delivers.h"
+#include "doctor.h"
 #include "publishers.h"
 #include "replays.h"
 #include "epoch_check.h"
@@ -490,7 +491,8 @@ static bool start_api(struct daemon *daemon, struct err *err)
 	    .topic_metadata = daemon->topic_metadata,
 	    .delivers = daemon->delivers ? delivers_sections(daemon->delivers) : NULL,
 	    .ready = is_daemon_ready,
-	    .context = daemon};
+	    .context = daemon,
+	    .checks = doctor_report_json};
 
 	if (daemon->config->api.listen[0] == '\0')
 		return true;

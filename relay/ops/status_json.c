@@ -41,6 +41,8 @@ json_t *status_shard_json(const struct status_shard *shard)
 	json_object_set_new(
 	    object, "split_to", shard->split_to ? json_integer(shard->split_to) : json_null());
 	json_object_set_new(
+	    object, "paused_at", shard->paused_at[0] ? json_string(shard->paused_at) : json_null());
+	json_object_set_new(
 	    object, "owner", shard->owner[0] ? json_string(shard->owner) : json_null());
 	json_object_set_new(object, "elsewhere", json_boolean(shard->elsewhere));
 	json_object_set_new(

@@ -84,6 +84,7 @@ static void read_shard(struct status_shard *shard, const struct pg_result *rows,
 
 	/* the row keeps the last owner's name; after its lease nobody owns the shard */
 	shard->owner = xstrdup(shard->lease_left_ms > 0 ? pg_value(rows, i, 6) : "");
+	shard->paused_at = xstrdup(pg_is_null(rows, i, 11) ? "" : pg_value(rows, i, 11));
 	shard->unknown = xstrdup("");
 }
 
@@ -396,6 +397,7 @@ static void explain_unknown(struct status_postgres *database)
 
 		if (shard->unpublished >= 0)
 			continue;
+		free(shard->paused_at);
 		free(shard->unknown);
 		shard->unknown = xformat("%.*s", (int)strcspn(lines, "\n"), lines);
 	}

@@ -125,6 +125,9 @@ begin
 		raise exception 'publisher % does not exist', of_publisher;
 	elsif publisher_row.split_to is not null then
 		raise exception 'publisher % is being split already', of_publisher;
+	elsif publisher_row.paused_at is not null then
+		raise exception 'publisher % is paused: a split publishes up to a common snapshot', of_publisher
+			using hint = format('run `outbox-relay publisher resume %s` first', of_publisher);
 	elsif publisher_row.shards = publisher_split_begin.shards then
 		raise exception 'publisher % has % shards as it is', of_publisher, publisher_row.shards;
 	end if;
@@ -205,6 +208,36 @@ begin
 end
 $$;
 
+-- Pauses a publisher, or resumes it: owners heed it within a second, by their next tick. A paused shard keeps its
+-- lease, its open windows and its records; those that Kafka has already are noted. Does nothing and returns null if
+-- the publisher is paused, or not paused, already; otherwise the id of the row in outbox.audit. new_caller: as in
+-- outbox.audit.
+create function outbox.publisher_pause(of_publisher text, pauses boolean, new_reason text, new_caller text default null)
+returns bigint language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+	set row_security = off as $$
+declare
+	publisher_row outbox.publisher;
+	audit_id bigint;
+begin
+	perform outbox.replay_durable();
+	select s.* into publisher_row from outbox.publisher s where s.name = of_publisher for update;
+	if publisher_row.name is null then
+		raise exception 'publisher % does not exist', of_publisher;
+	elsif pauses and publisher_row.split_to is not null then
+		raise exception 'publisher % is being split: the split must end first', of_publisher
+			using hint = format('wait, or run `outbox-relay publisher split %s --cancel`', of_publisher);
+	elsif pauses = (publisher_row.paused_at is not null) then
+		return null;
+	end if;
+	update outbox.publisher s set paused_at = case when pauses then clock_timestamp() end
+		where s.name = of_publisher;
+	insert into outbox.audit (caller, verb, publisher, target, reason)
+	values (new_caller, case when pauses then 'pause' else 'resume' end, of_publisher, '{}', new_reason)
+	returning id into audit_id;
+	return audit_id;
+end
+$$;
+
 create function outbox.publisher_drop(of_publisher text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 	set row_security = off as $$
@@ -227,6 +260,6 @@ $$;
 revoke execute on function
 	outbox.publisher_create(text, int, text), outbox.publisher_split_begin(text, int),
 	outbox.publisher_split_bound(text), outbox.publisher_split_cancel(text), outbox.publisher_split_finish(text),
-	outbox.publisher_drop(text) from public;
+	outbox.publisher_pause(text, boolean, text, text), outbox.publisher_drop(text) from public;
 
 select outbox.publisher_create('main', 1, 'beginning');

@@ -271,8 +271,8 @@ $$;
 --
 -- Fails with lock_not_available, and unique_violation if a publisher is owned after all: then nothing
 -- has changed.
-create function outbox.rebase(new_reason text, new_identity boolean, out audit_id bigint,
-	out restamped bigint)
+create function outbox.rebase(new_reason text, new_identity boolean, new_caller text default null,
+	out audit_id bigint, out restamped bigint)
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp set lock_timeout = '10s' set row_security = off as $$
 declare
@@ -338,10 +338,10 @@ begin
 		-- partitions, and skip all records that the original wrote after the copy
 		delete from outbox.destination;
 	end if;
-	insert into outbox.audit (verb, target, reason)
-	values ('rebase', target || jsonb_build_object('rows', restamped), new_reason)
+	insert into outbox.audit (caller, verb, target, reason)
+	values (new_caller, 'rebase', target || jsonb_build_object('rows', restamped), new_reason)
 	returning id into audit_id;
 end
 $$;
 
-revoke execute on function outbox.rebase(text, boolean) from public;
+revoke execute on function outbox.rebase(text, boolean, text) from public;

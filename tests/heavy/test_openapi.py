@@ -18,12 +18,18 @@ def test_the_description_is_valid():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def names_of(row):
+    """What follows the path of a row of the table: {}/{} for two names."""
+    names, ends = re.search(r"\.names = (\d)", row), re.search(r'\.tail = "([^"]+)"', row)
+    return "/".join(["{}"] * int(names[1]) if names else []) + (ends[1] if ends else "")
+
+
 def test_it_has_every_route_with_its_roles():
     source = (ROOT / "relay/admin/api.c").read_text(encoding="utf-8")
     # pages of the console are no part of the interface
-    routes = {(method.lower(), path): {role.strip().removeprefix("ROLE_").lower() for role in roles.split("|")} - {"0"}
-              for method, path, roles in re.findall(
-                  r'\{"(?!console_page)\w+", "(GET|POST|DELETE)", "([^"]+)",\s*([A-Z_|\s]+|0),', source)}
-    shown = {(method, path.partition("{")[0]): set(operation["x-roles"])
+    rows = re.findall(r'\{"(?!console_page)\w+", "(GET|POST|DELETE)", "([^"]+)",\s*([A-Z_|\s]+|0),([^}]*)\}', source)
+    routes = {(method.lower(), path + names_of(rest)): {role.strip().removeprefix("ROLE_").lower() for role in roles.split("|")} - {"0"}
+              for method, path, roles, rest in rows}
+    shown = {(method, re.sub(r"\{\w+\}", "{}", path)): set(operation["x-roles"])
              for path, operations in openapi.document()["paths"].items() for method, operation in operations.items()}
     assert len(routes) > 10 and shown == routes

@@ -1,5 +1,6 @@
 """Verbs of operators over the HTTP interface on all that matches: a preview shows it, and its token is the order."""
 
+import json
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -10,8 +11,10 @@ import pytest
 from support import sidecar
 from support.api import CALLERS, CONFIG, OPERATE, READ, caller, start_api
 from support.application import Application
+from support.auditor import count_records
 from support.inbox import produce
 from support.process import free_port, wait_for
+from support.relay import run_command
 
 RETRY = "token-of-one-who-may-retry"
 DECIDE = "token-of-one-who-may-decide"
@@ -278,3 +281,132 @@ def test_without_kafka_dead_letters_are_refused_in_bounded_time(make_relay, topi
     assert {answer.status for answer in answers} == {503} and time.monotonic() - begun < 20
     assert {answer.code for answer in answers} == {"no_kafka", "busy"}
     assert api.request("GET", "/v1/deliver").status == 200
+
+
+# --- publishers -----------------------------------------------------------------------------------
+
+LIMITED = "token-of-one-with-other-publishers"
+
+
+@pytest.fixture
+def publishers(make_relay, topic, tmp_path, database):
+    """The api of a relay with the publishers main and other."""
+    assert run_command(["publisher", "create", "other"], {"DATABASE_URL": database.dsn})[0] == 0
+    relay, api = start_api(make_relay, tmp_path, OPERATE, '[publisher "main"]\n[publisher "other"]\n' + CALLERS
+                           + caller("bob", RETRY, "operate") + caller("carol", DECIDE, "decide")
+                           + caller("frank", LIMITED, "read, operate, decide", publishers="other"))
+    api.relay = relay.wait_ready()
+    return api
+
+
+def instruct(api, path, status=200, **body):
+    answer = api.request("POST", f"/v1/publishers/{path}", body)
+    assert answer.status == status, answer.text
+    return answer.json if status == 200 else answer.code
+
+
+def test_a_publisher_is_paused_and_resumed(publishers, database, kafka, topic):
+    done = instruct(publishers, "main/pause", reason="ticket 7")
+    assert done == {"publisher": "main", "paused": True, "changed": True, "audit": done["audit"]}
+    assert instruct(publishers, "main/pause", reason="ticket 7") == {
+        "publisher": "main", "paused": True, "changed": False, "audit": None}
+    publishers.relay.wait_for(lambda: publishers.relay.metric("relay_paused", publisher="main") == 1, 5, "a paused shard")
+    (shard,) = publishers.request("GET", "/v1/publishers/main").json["shards"]
+    assert shard["paused_at"].endswith("Z")
+    (shard,) = publishers.request("GET", "/v1/publishers/other").json["shards"]
+    assert shard["paused_at"] is None
+    database.execute("insert into outbox.message (topic, key, payload) values (%s, 'k', '{}')", [topic])
+    wait_for(lambda: count_records(kafka.bootstrap, [topic]) == 1, 60, "the record of the other publisher")
+    assert instruct(publishers.as_(RETRY), "main/resume", reason="ticket 8")["paused"] is False
+    wait_for(lambda: count_records(kafka.bootstrap, [topic]) == 2, 60, "the record after the pause")
+    assert database.execute("select caller, verb, publisher, reason from outbox.audit order by id") == [
+        ("alice", "pause", "main", "ticket 7"), ("bob", "resume", "main", "ticket 8")]
+
+
+def test_a_publisher_is_split(publishers, database):
+    assert instruct(publishers, "main/split", shards=3, reason="ticket 7") == {"publisher": "main", "shards": 3, "audit": "1"}
+    assert len(publishers.request("GET", "/v1/publishers/main").json["shards"]) == 3
+    assert instruct(publishers, "main/split", 409, shards=3, reason="again") == "not_applicable"
+    assert instruct(publishers.as_(DECIDE), "main/split", cancel=True, reason="none is open")["shards"] is None
+    assert database.execute("select caller, verb, publisher, target from outbox.audit order by id") == [
+        ("alice", "split", "main", {"shards": 3}), ("alice", "split", "main", {"shards": 3}),
+        ("carol", "split cancel", "main", {})]
+
+
+def test_a_split_that_cannot_end_is_cancelled(publishers, database, topic):
+    # the shard waits for a topic that does not exist, so it does not come to the common end
+    database.execute("insert into outbox.message (topic, key, payload) values (%s, 'k', '{}')", [f"{topic}.missing"])
+    publishers.relay.wait_for(lambda: publishers.relay.metric("relay_missing_topic", publisher="main") == 1, 60, "a wait")
+    answer = publishers.request("POST", "/v1/publishers/main/split", {"shards": 2, "reason": "ticket 7"})
+    assert (answer.status, answer.code) == (409, "not_applicable"), answer.text
+    assert "cancelled, it goes on as before" in answer.json["detail"]
+    assert database.execute("select shards, split_to from outbox.publisher where name = 'main'") == [(1, None)]
+
+
+def test_a_rebase_needs_its_question_answered(publishers, database):
+    plan = instruct(publishers, "main/rebase", dry_run=True)
+    assert {row["publisher"] for row in plan["plan"]} >= {"main", "other"} and plan["audit"] is None and plan["dry_run"]
+    for body in ({}, {"confirm": "yes"}, {"confirm": "Rebase main?"}):
+        assert instruct(publishers, "main/rebase", 400, reason="r", **body) == "bad_value"
+    confirm = "Rebase all publishers?"
+    assert instruct(publishers, "main/rebase", 409, reason="r", confirm=confirm) == "not_applicable"  # several publishers
+    # nothing was carried here, and owners are alive
+    assert instruct(publishers, "main/rebase", 409, reason="r", confirm=confirm, all=True) == "not_applicable"
+    assert instruct(publishers, "main/rebase", 409, reason="r", confirm=confirm, all=True, new_identity=True) == "not_applicable"
+    assert instruct(publishers.as_(LIMITED), "other/rebase", 403, dry_run=True) == "out_of_scope"
+    # the session that was refused holds no lock
+    assert instruct(publishers, "main/pause", reason="r")["changed"]
+    assert database.execute("select verb from outbox.audit") == [("pause",)]
+
+
+@pytest.mark.parametrize("path, body, status, code", [
+    ("main/pause", {}, 400, "bad_value"), ("main/pause", {"reason": "r", "topic": "x"}, 400, "unknown_field"),
+    ("nobody/pause", {"reason": "r"}, 404, "unknown_publisher"), ("main/stop", {"reason": "r"}, 405, None),
+    ("main/split", {"reason": "r"}, 400, "bad_value"), ("main/split", {"reason": "r", "shards": 0}, 400, "bad_value"),
+    ("main/split", {"reason": "r", "shards": 65}, 400, "bad_value"), ("main/split", {"reason": "r", "shards": "2"}, 400, "bad_value"),
+    ("main/split", {"reason": "r", "shards": 2, "cancel": True}, 400, "bad_value"),
+    ("main/split", {"reason": "r", "cancel": False}, 400, "bad_value"), ("main/split", {"shards": 2}, 400, "bad_value"),
+    ("main/rebase", {"dry_run": "yes"}, 400, "wrong_type"), ("main/resume", {"reason": 7}, 400, "wrong_type")])
+def test_an_order_about_a_publisher_that_is_wrong_is_refused(publishers, database, path, body, status, code):
+    answer = publishers.request("POST", f"/v1/publishers/{path}", body)
+    assert answer.status == status and (code is None or answer.code == code), answer.text
+    assert database.execute("select count(*) from outbox.audit") == [(0,)]
+
+
+def test_orders_about_publishers_need_their_role_and_scope(publishers):
+    for token, path, body, status in [
+            (READ, "main/pause", {"reason": "r"}, 403), (DECIDE, "main/pause", {"reason": "r"}, 403),
+            (RETRY, "main/split", {"reason": "r", "shards": 1}, 403), (RETRY, "main/rebase", {"dry_run": True}, 403),
+            (LIMITED, "main/resume", {"reason": "r"}, 403), (LIMITED, "other/resume", {"reason": "r"}, 200),
+            (RETRY, "main/resume", {"reason": "r"}, 200), (DECIDE, "main/rebase", {"dry_run": True}, 200)]:
+        answer = publishers.as_(token).request("POST", f"/v1/publishers/{path}", body)
+        assert answer.status == status, (token, path, answer.text)
+
+
+# --- checks ---------------------------------------------------------------------------------------
+
+def test_the_findings_of_the_checks_are_shown(publishers, database, kafka):
+    answer = publishers.request("GET", "/v1/preflight").json
+    assert answer["complete"] and answer["checked_at"].endswith("Z") and answer["took_ms"] >= 0
+    found = json.loads(run_command(["doctor", "--json"], publishers.relay.settings)[1])
+    places = {finding["place"] for finding in answer["findings"]}
+    assert places == {finding["place"] for finding in found} and "postgres main" in places
+    # a problem shows with its cure; the findings of the last seconds serve until then
+    database.execute("delete from outbox.log where publisher = 'other'")
+    database.execute("delete from outbox.publisher where name = 'other'")
+    assert publishers.request("GET", "/v1/preflight").json["checked_at"] == answer["checked_at"]
+
+    def missing():
+        shown = publishers.request("GET", "/v1/preflight").json
+        return shown["failed"] and [finding["cure"] for finding in shown["findings"] if finding["severity"] == "fail"]
+
+    assert any("publisher create other" in cure for cure in wait_for(missing, 60, "the next checks"))
+
+
+def test_one_call_at_a_time_makes_the_checks(publishers):
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: publishers.request("GET", "/v1/preflight"), range(8)))
+    made = {answer.json["checked_at"] for answer in answers if answer.status == 200}
+    assert len(made) == 1 and {answer.code for answer in answers if answer.status != 200} <= {"busy"}
+    assert publishers.as_(LIMITED).request("GET", "/v1/preflight").code == "out_of_scope"
+    assert publishers.as_(RETRY).request("GET", "/v1/preflight").code == "forbidden"

@@ -26,7 +26,7 @@ def _templates():
         return re.compile("([^/]+)".join(map(re.escape, words[:-1])) + ("(.+)" if len(words) > 1 else "")
                           + re.escape(words[-1]))
 
-    return [(expression(template), template) for template in sorted(document()["paths"], 
+    return [(expression(template), template) for template in sorted(document()["paths"],
                                                                    key=lambda path: (path.endswith("}"), path.count("{")))]
 
 
@@ -60,6 +60,6 @@ def check(method, path, status, headers, text):
         content = response["content"]
     media = headers["Content-Type"]
     assert media in content, (method, path, status, media)
-    if text:  # HEAD has none
+    if text and not media.startswith("text/csv"):  # HEAD has none
         jsonschema.Draft202012Validator({**content[media]["schema"], "components": document()["components"]}).validate(
             json.loads(text))

@@ -381,6 +381,19 @@ static void fault_falls(struct world *world, void *object, int64_t number)
 		process_fault(world, process);
 }
 
+/* An operator pauses the publisher for a while. It is not paused when the faults end. */
+static void operator_pauses(struct world *world, void *object, int64_t pauses)
+{
+	(void)object;
+	world->database.publisher_paused = pauses && world->phase == BUSY;
+	world->bell_disturbed_us = world->now; /* messages wait for the end of the pause */
+	world_trace(world, "the publisher is %s", pauses ? "paused" : "resumed");
+	world->result.publisher_pauses += world->database.publisher_paused;
+	if (world->phase == BUSY || pauses)
+		world_after(world, world_between(world, 10 * MS, 3000 * MS), operator_pauses, NULL,
+		    !pauses);
+}
+
 /* --- the end ------------------------------------------------------------------------------------
  */
 
@@ -623,6 +636,9 @@ struct simulator_result simulator_run(const struct simulator_options *options)
 	bell_start(world);
 	look(world, NULL, 0);
 	fault_falls(world, NULL, 0);
+	if (options->seed % 4 == 0 && !world->plan.bell_alone)
+		world_after(
+		    world, world_between(world, 10 * MS, 3000 * MS), operator_pauses, NULL, true);
 	while (world->phase != DONE && !world->result.failure[0]) {
 		struct event event = next_event(world);
 		world->now = event.at;

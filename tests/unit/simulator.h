@@ -47,7 +47,8 @@ struct simulator_result {
 	int64_t rows;      /* committed */
 	int64_t records;   /* written by the brokers */
 	int64_t duplicates;
-	int64_t disturbances; /* shards taken unreleased, producers made anew, log rows lost */
+	int64_t disturbances;     /* shards taken unreleased, producers made anew, log rows lost */
+	int64_t publisher_pauses; /* by an operator */
 	int64_t kills, pauses, takeovers, producers, refusals, unsure, epochs, failovers;
 	int64_t renewals, cancelled; /* log rows that did nothing else; statements */
 	int64_t skipped;             /* rows that a tail showed */

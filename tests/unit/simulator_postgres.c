@@ -1162,7 +1162,7 @@ static void statement_inserts(struct world *world, void *object, int64_t number)
 		assign_xid(world, request->row->transaction);
 	}
 	if (request->kind == ASK_TICK && world->options.reader == READER_TICK_TOO_LATE && !number &&
-	    !request->lists)
+	    !request->lists && !request->publisher_paused)
 		look_for_window(world, request);
 	struct log_row *there = log_row_at(world, request->n);
 	if (there && there->transaction->state == RUNNING) { /* waits for its end */
@@ -1215,6 +1215,7 @@ static void take_begins(struct world *world, struct request *request)
 		      newest->work.done<world->database.asked, .requests = world->database.asked,
 			  .scheduled = newest->parked_count> 0,
 	    .deaths = {newest->deaths.owners, newest->deaths.alone},
+	    .paused = world->database.publisher_paused,
 	};
 	if (!newest->released && newest->owner != request->owner) {
 		struct deaths *deaths = &request->take.deaths;
@@ -1301,8 +1302,16 @@ static void tick_begins(struct world *world, struct request *request)
 		return;
 	request->due_ms = -1;
 	request->asked = world->database.asked;
-	look_for_listed(world, request);
-	if (request->lists) {
+	request->publisher_paused = world->database.publisher_paused;
+	if (request->publisher_paused) {
+		request->due = request->previous->due;
+		request->looked_us = 0;
+	} else {
+		look_for_listed(world, request);
+	}
+	if (request->publisher_paused) {
+		request->listed_in = NULL;
+	} else if (request->lists) {
 		request->looked_us = 0; /* it did not look at the table */
 	} else {
 		request->listed_in = NULL;
@@ -1311,7 +1320,7 @@ static void tick_begins(struct world *world, struct request *request)
 	bool goes_on = tick->may_list && request->due.id != request->previous->due.id &&
 		       request->due.id < INT64_MAX;
 	if (!request->opens && !tick->must_write && !goes_on) {
-		request->verdict = STREAM_IDLE;
+		request->verdict = request->publisher_paused ? STREAM_SPLITTING : STREAM_IDLE;
 		answer(world, request);
 		return;
 	}

@@ -357,7 +357,8 @@ static void take_answered(
 static void tick_answered(
     struct world *world, struct process *process, const struct request *request)
 {
-	process->seen = request->verdict == STREAM_IDLE ? request->snapshot : NULL;
+	bool searched = request->verdict == STREAM_IDLE && request->tick.may_open;
+	process->seen = searched ? request->snapshot : NULL;
 	if (request->tick.may_open)
 		process->looked_us = request->looked_us;
 	if (request->tick.new_epoch && request->verdict == STREAM_NOTED)
@@ -372,6 +373,8 @@ static void tick_answered(
 	}
 	if (request->verdict != STREAM_FENCED)
 		stream_parked_news(process->stream, now_ms(world), request->asked, request->due_ms);
+	if (request->verdict != STREAM_FENCED)
+		stream_pause(process->stream, request->publisher_paused);
 	if (request->tick.may_list || request->tick.parks)
 		stream_worked(process->stream, now_ms(world), world_between(world, 1, 60));
 	stream_ticked(process->stream, now_ms(world), request->verdict);

@@ -220,6 +220,7 @@ struct database {
 		int key;          /* -1: all rows */
 	} requests[REQUESTS_MAX]; /* of operators */
 	int asked;
+	bool publisher_paused; /* by an operator */
 };
 
 enum request_kind {
@@ -254,7 +255,7 @@ struct request {
 	} * recovered;            /* stalled no more */
 	int recovered_count, recovered_looked;
 	const struct snapshot *last_seen;
-	bool begun, dropped;
+	bool begun, dropped, publisher_paused;
 	bool cancelled; /* it ends without effect, unless it commits already */
 	int64_t sent_us;
 	/* on the server */

@@ -1131,6 +1131,81 @@ static void a_look_during_a_split_says_nothing_of_the_end(void **state)
 	stream_destroy(stream);
 }
 
+/* A pause that is seen with progress to note: rows in memory, pages and windows wait for its end.
+ */
+static void a_paused_stream_sends_and_reads_nothing_and_loses_nothing(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_with_rows(2); /* row 1 is acknowledged, 2 is not sent yet */
+	stream_pause(stream, true);
+	expect_none_sent(stream, 10);
+	assert_true(stream_status(stream, 10).paused);
+
+	expect_call(stream, 10, STREAM_TICK);
+	stream_pause(stream, true);
+	stream_ticked(stream, 10, STREAM_SPLITTING);
+
+	/* progress is noted */
+	struct stream_tick tick = expect_call(stream, 250, STREAM_TICK);
+	assert_true(tick.must_write);
+	assert_false(tick.may_list);
+	stream_pause(stream, true);
+	stream_ticked(stream, 250, STREAM_NOTED);
+	assert_int_equal(stream_status(stream, 250).records, 1);
+	assert_false(stream_status(stream, 250).caught_up);
+
+	/* then a look each half second, whatever the poll interval is */
+	assert_in_range(stream_wait(stream, 250), 510, 750);
+	tick = expect_call(stream, 750, STREAM_TICK);
+	assert_false(tick.must_write);
+	stream_pause(stream, true);
+	stream_ticked(stream, 750, STREAM_SPLITTING);
+	assert_int_equal(stream_wait(stream, 750), 1250);
+
+	expect_call(stream, 1250, STREAM_TICK);
+	stream_pause(stream, false);
+	stream_ticked(stream, 1250, STREAM_IDLE);
+	expect_sent(stream, 1250, 2);
+	stream_destroy(stream);
+}
+
+static void a_window_of_a_paused_stream_is_read_after_the_pause(void **state)
+{
+	(void)state;
+	struct stream *stream = owner_of(1);
+	stream_pause(stream, true);
+	assert_false(stream_read_call(stream, 10).wanted);
+
+	/* it may open no other window meanwhile, and asks for the end of the pause alone */
+	assert_false(expect_call(stream, 10, STREAM_TICK).may_open);
+	stream_pause(stream, true);
+	stream_ticked(stream, 10, STREAM_SPLITTING);
+	assert_int_equal(stream_wait(stream, 10), 510);
+
+	assert_false(expect_call(stream, 510, STREAM_TICK).may_open);
+	stream_pause(stream, false);
+	stream_ticked(stream, 510, STREAM_IDLE);
+	assert_true(stream_read_call(stream, 510).wanted);
+	stream_destroy(stream);
+}
+
+static void a_new_owner_of_a_paused_shard_sends_nothing_before_its_first_tick(void **state)
+{
+	(void)state;
+	struct stream *stream = stream_create(&settings);
+	const struct stream_taken taken = {.n = 5,
+	    .epoch = 77,
+	    .former_epoch = 77,
+	    .first_tick = 40,
+	    .windows = 1,
+	    .paused = true};
+	expect_call(stream, 0, STREAM_TAKE);
+	stream_taken(stream, 0, &taken);
+	assert_false(stream_read_call(stream, 0).wanted);
+	assert_true(stream_status(stream, 0).paused);
+	stream_destroy(stream);
+}
+
 /* Nobody stops a drain, so it notes its last records without waiting for the ack interval. */
 static void a_drain_notes_its_last_records_at_once(void **state)
 {
@@ -1337,6 +1412,7 @@ static void add_result(struct simulator_result *sum, const struct simulator_resu
 	sum->duplicates += result->duplicates;
 	sum->kills += result->kills;
 	sum->pauses += result->pauses;
+	sum->publisher_pauses += result->publisher_pauses;
 	sum->takeovers += result->takeovers;
 	sum->producers += result->producers;
 	sum->refusals += result->refusals;
@@ -1358,7 +1434,8 @@ static void print_sum(int64_t seeds, const struct simulator_result *sum)
 {
 	print_message(
 	    "%lld seeds: %lld rows, %lld records, %lld of them duplicates; %lld kills, "
-	    "%lld pauses, %lld take-overs, %lld producers, %lld refusals, %lld lost "
+	    "%lld pauses, %lld of them of the publisher by an operator, %lld take-overs, %lld "
+	    "producers, %lld refusals, %lld lost "
 	    "answers, %lld epochs, %lld failovers; %lld rows found in tails, %lld of lost "
 	    "histories, %lld passes that ended early; %lld topics closed; %lld statements "
 	    "cancelled, %lld renewals alone, %lld of them of sleepers that found nothing changed; "
@@ -1366,7 +1443,8 @@ static void print_sum(int64_t seeds, const struct simulator_result *sum)
 	    "of "
 	    "transactions\n",
 	    (long long)seeds, (long long)sum->rows, (long long)sum->records,
-	    (long long)sum->duplicates, (long long)sum->kills, (long long)sum->pauses,
+	    (long long)sum->duplicates, (long long)sum->kills,
+	    (long long)(sum->pauses + sum->publisher_pauses), (long long)sum->publisher_pauses,
 	    (long long)sum->takeovers, (long long)sum->producers, (long long)sum->refusals,
 	    (long long)sum->unsure, (long long)sum->epochs, (long long)sum->failovers,
 	    (long long)sum->skipped, (long long)sum->rewinds, (long long)sum->passes,
@@ -1579,6 +1657,9 @@ int main(void)
 		after_an_hour_of_silence_the_first_record_of_a_partition_goes_alone_again),
 	    cmocka_unit_test(a_failed_page_is_asked_again_after_a_while),
 	    cmocka_unit_test(a_look_during_a_split_says_nothing_of_the_end),
+	    cmocka_unit_test(a_paused_stream_sends_and_reads_nothing_and_loses_nothing),
+	    cmocka_unit_test(a_window_of_a_paused_stream_is_read_after_the_pause),
+	    cmocka_unit_test(a_new_owner_of_a_paused_shard_sends_nothing_before_its_first_tick),
 	    cmocka_unit_test(a_drain_notes_its_last_records_at_once),
 	    cmocka_unit_test(what_was_read_without_contents_is_never_sent),
 	    cmocka_unit_test(a_row_that_is_yet_to_come_has_not_outlived_a_renewal),

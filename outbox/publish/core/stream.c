@@ -239,6 +239,8 @@ static bool stays_full(const struct stream *stream, int64_t now)
 {
 	bool moves = record_queue_under_way(stream->queue) || now - stream->moved_at < STILL_MS ||
 		     now - stream->rows_at < STILL_MS;
+	if (stream->paused)
+		return false;
 	return record_queue_is_full(stream->queue) || stream->window_count >= MAX_WINDOWS ||
 	       (!stream_has_page_room(stream) && !moves);
 }
@@ -272,6 +274,7 @@ struct stream_status stream_status(const struct stream *stream, int64_t now)
 	    .caught_up = stream->state == STREAM_OWNER && stream->found_nothing &&
 			 stream->window_count == 0 && !stream_has_progress(stream) &&
 			 stream->list_at > now,
+	    .paused = stream->state == STREAM_OWNER && stream->paused,
 	    .deaths = stream->guard.active ? stream->guard.deaths.owners : 0,
 	    .refused = record_queue_is_stopped(queue),
 	    .refusals = record_queue_refusals(queue),

@@ -136,6 +136,7 @@ struct stream_taken {
 	bool scheduled;      /* the shard has scheduled rows */
 	int64_t requests;
 	struct deaths deaths;
+	bool paused; /* by an operator: see stream_pause */
 };
 /* Answers of TAKE. */
 void stream_taken(struct stream *stream, int64_t now, const struct stream_taken *taken);
@@ -148,7 +149,7 @@ enum stream_verdict {
 	STREAM_DROPPED, /* the publisher is gone or has another number of shards: stop permanently
 			 */
 	STREAM_IDLE,
-	STREAM_SPLITTING, /* idle, but the call looks for no window until a split is over */
+	STREAM_SPLITTING, /* idle, but no window opens before a split or a pause is over */
 	STREAM_NOTED,
 	STREAM_ROWS, /* followed by stream_row for each row, then stream_rows_end */
 	STREAM_PAGES,
@@ -164,6 +165,13 @@ void stream_unparked(struct stream *stream, int64_t digest);
 void stream_recovered(struct stream *stream, const char *topic, size_t topic_length,
     int32_t partition, int64_t last_id);
 void stream_parked_news(struct stream *stream, int64_t now, int64_t requests, int64_t due_ms);
+/*
+ * Does an operator pause the publisher, as a TICK's answer says? Call it before stream_ticked.
+ * While paused, the stream opens no window, reads no page and sends no record. It keeps what it has
+ * read, notes what Kafka acknowledges, renews its lease, and looks every half second for the end of
+ * the pause.
+ */
+void stream_pause(struct stream *stream, bool paused);
 /*
  * How long a TICK that parked, freed, listed, retried, skipped or removed rows took in the server,
  * up to its commit. Call it before stream_ticked. It adjusts the batch of the next TICK (BATCH_MS
@@ -430,6 +438,7 @@ struct stream_status {
 	int stalls;            /* stalled partitions and topics: their records are parked */
 	int64_t oldest_due_us; /* due time of the oldest unacknowledged row in memory; 0: none */
 	bool caught_up;        /* the last look found nothing, and all records are covered */
+	bool paused;           /* by an operator */
 	int64_t deaths;        /* deaths of owners; 0: the poison guard is not active */
 	bool refused;          /* stopped by a record that Kafka refuses */
 	int64_t refusals;      /* records that were refused and parked */

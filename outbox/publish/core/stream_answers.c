@@ -14,6 +14,7 @@ enum {
 	BATCH_MS = 10,       /* target time of a tick's work with kept back rows */
 	RETRY_FIRST_MS = 50, /* delay after a failed call, doubled up to RETRY_MAX_MS */
 	RETRY_MAX_MS = 1000,
+	PAUSED_LOOK_MS = 500,
 	RECENTLY_MS = 100, /* the poll stays busy for this time after rows were seen */
 	OPEN_WINDOW_MS =
 	    60,          /* outbox.listed_wait of a row whose window is open, and the way back */
@@ -71,6 +72,7 @@ void stream_taken(struct stream *stream, int64_t now, const struct stream_taken 
 	stream->check_at = now + stream->settings.topic_idle_ms;
 	record_queue_taken(stream->queue, now, taken->n);
 	stream->requests = taken->requests;
+	stream->paused = taken->paused;
 	stream->list_at = taken->parked || taken->scheduled ? now : INT64_MAX;
 	stream->inherited_tick = taken->first_tick + taken->windows;
 	record_queue_keys_taken(stream->queue, taken->parked, stream->inherited_tick);
@@ -158,6 +160,11 @@ void stream_poll_at(struct stream *stream, int64_t now, int64_t at)
 static void schedule_poll(struct stream *stream, int64_t now, bool found)
 {
 	const struct stream_settings *settings = &stream->settings;
+
+	if (stream->paused) {
+		stream_poll_at(stream, now, now + PAUSED_LOOK_MS);
+		return;
+	}
 	if (found) {
 		stream->rows_at = now;
 		stream->poll_interval = settings->poll_busy_ms;
@@ -192,7 +199,8 @@ void stream_ticked(struct stream *stream, int64_t now, enum stream_verdict verdi
 		return;
 	}
 
-	bool looked = stream->call.tick.may_open;
+	/* In a pause no TICK looks for rows. */
+	bool looked = stream->call.tick.may_open && !stream->paused;
 	bool listed = verdict == STREAM_LISTED;
 	bool rows = verdict == STREAM_ROWS || (listed && stream->call.tick.max_rows > 0);
 	bool found = rows || listed || verdict == STREAM_PAGES;
@@ -225,6 +233,9 @@ void stream_ticked(struct stream *stream, int64_t now, enum stream_verdict verdi
 		/* A drain ends with a look that wrote nothing either. */
 		stream->found_nothing =
 		    verdict == STREAM_IDLE || (verdict == STREAM_NOTED && !stream->settings.drains);
+	} else if (stream->paused) {
+		schedule_poll(stream, now, false);
+		stream->found_nothing = false;
 	}
 	if (rows)
 		stream->rows = ROWS_WHOLE;
@@ -284,6 +295,11 @@ void stream_parked_news(struct stream *stream, int64_t now, int64_t requests, in
 	if (requests != stream->requests)
 		stream->list_at = now;
 	stream->requests = requests;
+}
+
+void stream_pause(struct stream *stream, bool paused)
+{
+	stream->paused = paused;
 }
 
 /*

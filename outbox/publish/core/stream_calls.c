@@ -187,7 +187,8 @@ bool stream_has_left_found_windows(const struct stream *stream)
  */
 static bool may_list(const struct stream *stream)
 {
-	return !stream->listed_tick && stream->first_tick >= stream->inherited_tick;
+	return !stream->paused && !stream->listed_tick &&
+	       stream->first_tick >= stream->inherited_tick;
 }
 
 /* --- calls ----------------------------------------------------------------------------------- */
@@ -203,7 +204,7 @@ static struct poison_guard_row next_guard_row(struct stream *stream, int64_t now
 	    .renews = renewal_is_due(stream, now),
 	    .renews_alone = !notes,
 	    .reading = stream->rows != ROWS_NONE,
-	    .stuck = record_queue_count(stream->queue) &&
+	    .stuck = record_queue_count(stream->queue) && !stream->paused &&
 		     now - stream->marked_at > stream->settings.stall_after_ms,
 	    .first_tick = stream->first_tick + (notes ? stream_published_windows(stream) : 0),
 	};
@@ -264,7 +265,8 @@ static struct stream_tick tick_call(struct stream *stream, int64_t now)
 	/* A shard that dozes looks when it renews its lease, and so looks less often besides. */
 	tick.may_open =
 	    may && (now >= look_due(stream) || tick.may_list || (stream->dozes && tick.must_write));
-	if (!tick.may_open && !tick.must_write)
+	bool asks = stream->paused && now >= look_due(stream);
+	if (!tick.may_open && !tick.must_write && !asks)
 		return tick;
 
 	bool dozes = stream->dozes;
@@ -470,6 +472,8 @@ int64_t stream_log_call_due(struct stream *stream, int64_t now)
 		due =
 		    earlier_of(due, look_due(stream) < stream->strange_until ? stream->strange_until
 									     : look_due(stream));
+	if (stream->paused)
+		due = earlier_of(due, look_due(stream));
 	if (stream_has_progress(stream))
 		due = earlier_of(due,
 		    stream->progress_at ? stream->progress_at + settings->ack_interval_ms : now);

@@ -121,6 +121,7 @@ struct stream {
 	bool hurries;       /* stream_hurry was called since the last look was sent */
 	struct stream_looks looks;
 	enum expected_rows rows;
+	bool paused;   /* by an operator, as of the last TICK or TAKE */
 	bool stopping; /* stream_stop was called; an owner notes what it has sent before it ends */
 	int64_t stop_by;
 	int64_t published, published_bytes;

@@ -73,7 +73,7 @@ bool stream_has_page_room(const struct stream *stream)
 
 bool stream_wants_page(const struct stream *stream, int64_t now)
 {
-	return stream->state == STREAM_OWNER && !stream->stopping &&
+	return stream->state == STREAM_OWNER && !stream->stopping && !stream->paused &&
 	       !record_queue_is_stopped(stream->queue) && stream_has_page_room(stream) &&
 	       !stream_lease_is_over(stream, now) && stream_reading_window(stream) &&
 	       (!stream->guard.active || poison_guard_reads(&stream->guard));

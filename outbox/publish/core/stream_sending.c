@@ -91,7 +91,10 @@ bool stream_send(struct stream *stream, int64_t now, struct stream_record *ret_r
 	bool idle = record_queue_under_way(stream->queue) == 0;
 	if (!stream_is_in_transaction(stream))
 		stream->transaction_records = stream->transaction_bytes = 0;
-	bool sends = record_queue_send(stream->queue, now, stream->stopping, ret_record);
+	/* A stream that stops only fills gaps in front of records that Kafka has. */
+	bool may_send = !stream->paused || stream->stopping;
+	bool sends =
+	    may_send && record_queue_send(stream->queue, now, stream->stopping, ret_record);
 	stream_pass_acked(stream); /* rows that Kafka has already */
 
 	if (sends && idle)

@@ -57,6 +57,8 @@ static const struct metric_row publish_rows[] = {
 	"errors that name no record.",
 	.alert = "above 0 for minutes: [a topic that answers with "
 		 "errors](../guide/parked.md#a-topic-that-answers-with-errors)"},
+    {"relay_paused", METRIC_GAUGE, STATUS(paused),
+	"1 while an operator pauses the publisher (`outbox-relay publisher pause`)."},
     {"relay_open_windows", METRIC_GAUGE, STATUS(windows),
 	"Open windows: not all of their rows are acknowledged."},
     {"relay_in_flight", METRIC_GAUGE, STATUS(in_flight),

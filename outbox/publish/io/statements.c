@@ -514,6 +514,7 @@ static bool answer_take(struct statements *statements, const struct pg_result *r
 	    .scheduled = *pg_value(result, 0, 11) != 0,
 	    .requests = pg_int8(result, 0, 12),
 	    .deaths = {.owners = pg_int4(result, 0, 14), .alone = pg_int4(result, 0, 15)},
+	    .paused = *pg_value(result, 0, 16) != 0,
 	};
 	stream_taken(stream, now, &taken);
 	return true;
@@ -539,7 +540,8 @@ enum {
 	TICK_PARTITION = 9,
 	TICK_REQUESTS = 2 + MESSAGE_FIELDS,
 	TICK_DUE,
-	TICK_TOOK
+	TICK_TOOK,
+	TICK_PAUSED
 };
 
 static void tell_recovered(const struct pg_result *result, int row, struct stream *stream)
@@ -566,6 +568,8 @@ static void tell_parked(
 		    pg_is_null(result, verdict_row, TICK_DUE)
 			? -1
 			: pg_int8(result, verdict_row, TICK_DUE));
+	if (!pg_is_null(result, verdict_row, TICK_PAUSED))
+		stream_pause(stream, *pg_value(result, verdict_row, TICK_PAUSED) != 0);
 	if (!pg_is_null(result, verdict_row, TICK_TOOK))
 		stream_worked(stream, now, pg_int8(result, verdict_row, TICK_TOOK));
 }
@@ -583,7 +587,9 @@ static bool answer_tick(struct statements *statements, const struct pg_result *r
 		return err_set(err, ERR_FATAL, "the function tick answered '%s'", text);
 
 	free(statements->seen);
-	statements->seen = verdicts[i].verdict == STREAM_IDLE && !pg_is_null(result, last, 1)
+	/* A TICK that only asks for the end of a pause has searched nothing. */
+	statements->seen = verdicts[i].verdict == STREAM_IDLE && statements->call.may_open &&
+				   !pg_is_null(result, last, 1)
 			       ? xstrdup(pg_value(result, last, 1))
 			       : NULL;
 	tell_parked(result, last, stream, now);
@@ -701,9 +707,9 @@ static const char *expected_shape(const struct statements *statements, bool *ret
 
 	switch (statements->call.call) {
 	case STREAM_TAKE:
-		return "tllllitlllbbltii";
+		return "tllllitlllbbltiib";
 	case STREAM_TICK:
-		return "ttlxxtxxxixxxlll";
+		return "ttlxxtxxxixxxlllb";
 	case STREAM_RENEW:
 		return "tt";
 	case STREAM_DESTINATIONS:

@@ -11,11 +11,12 @@ static void print_publishers_json(const struct pg_result *rows)
 
 	for (int i = 0; i < pg_rows(rows); i++)
 		json_array_append_new(list,
-		    json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "publisher", field_json(rows, i, 0),
-			"shard", field_json_number(rows, i, 1), "shards",
+		    json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "publisher",
+			field_json(rows, i, 0), "shard", field_json_number(rows, i, 1), "shards",
 			field_json_number(rows, i, 2), "split_to", field_json_number(rows, i, 3),
-			"owner", pg_int(rows, i, 7) > 0 ? field_json(rows, i, 6) : json_null(),
-			"identity", field_json(rows, i, 10)));
+			"paused_at", field_json(rows, i, 11), "owner",
+			pg_int(rows, i, 7) > 0 ? field_json(rows, i, 6) : json_null(), "identity",
+			field_json(rows, i, 10)));
 	field_print_json("", list, JSON_INDENT(1), "\n");
 }
 
@@ -37,12 +38,12 @@ static bool list_publishers(struct session *session, struct err *err)
 		/* the row keeps the last owner, also after its lease has run out */
 		bool alive = pg_int(rows, i, 7) > 0;
 
-		printf("%s/%s of %s%s%s  %s%s  identity %s\n", pg_value(rows, i, 0),
+		printf("%s/%s of %s%s%s%s  %s%s  identity %s\n", pg_value(rows, i, 0),
 		    pg_value(rows, i, 1), pg_value(rows, i, 2),
 		    pg_is_null(rows, i, 3) ? "" : ", being split to ",
 		    pg_is_null(rows, i, 3) ? "" : pg_value(rows, i, 3),
-		    alive ? "owned by " : "nobody's", alive ? pg_value(rows, i, 6) : "",
-		    pg_value(rows, i, 10));
+		    pg_is_null(rows, i, 11) ? "" : ", paused", alive ? "owned by " : "nobody's",
+		    alive ? pg_value(rows, i, 6) : "", pg_value(rows, i, 10));
 	}
 	return true;
 }

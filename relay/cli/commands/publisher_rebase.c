@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include "commands.h"
 #include "confirm.h"
+#include "publisher_orders.h"
 #include "session.h"
 #include "sql_files.h"
 #include "text.h"
@@ -43,11 +44,9 @@ static void print_publisher(const struct pg_result *plan, int row, bool new_iden
 
 static bool print_plan(const struct session *session, struct err *err)
 {
-	OWNED(owned_pg_result_destroy) struct pg_result *plan = NULL;
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *plan = publisher_rebase_plan(session->pg, session->postgres, err);
 
-	if (!pg_script(session->pg, sql_rebase_begin, err))
-		return false;
-	plan = database_query(session->pg, session->postgres, sql_rebase_plan, NULL, 0, err);
 	for (int i = 0; plan && i < pg_rows(plan); i++)
 		if (pg_is_null(plan, i, 0))
 			printf("rows that every publisher has published, and that only get another "
@@ -55,30 +54,19 @@ static bool print_plan(const struct session *session, struct err *err)
 			    pg_value(plan, i, 2));
 		else
 			print_publisher(plan, i, call_flag(session->call, "new-identity"));
-	return plan && pg_script(session->pg, "commit", err);
+	return plan != NULL;
 }
 
 static bool carry_out(const struct session *session, struct err *err)
 {
-	bool new_identity = call_flag(session->call, "new-identity");
-	const struct pg_param params[] = {
-	    {confirm_reason(session->call)}, {new_identity ? "t" : "f"}};
-	OWNED(owned_pg_result_destroy) struct pg_result *done = NULL;
+	struct publisher_rebase order = {.reason = confirm_reason(session->call),
+	    .new_identity = call_flag(session->call, "new-identity")};
 
-	if (!pg_script(session->pg, sql_rebase_begin, err))
+	if (!publisher_rebase(session->pg, session->postgres, &order, err))
 		return false;
-	done = database_query(session->pg, session->postgres, sql_rebase, params, 2, err);
-	/* 55P03: a lock; 23505: a row of the log was written meanwhile. Both pass by themselves */
-	if (!done && (text_equal(pg_sqlstate(session->pg), "55P03") ||
-			 text_equal(pg_sqlstate(session->pg), "23505")))
-		return err_set(err, ERR_RETRY,
-		    "upkeep or another session holds the table or the log; nothing was changed: "
-		    "repeat the call");
-	if (!done || !pg_script(session->pg, "commit", err))
-		return false;
-	printf("rebased: rows with another transaction id: %s; every publisher has a new epoch%s "
-	       "(outbox.audit %s)\n",
-	    pg_value(done, 0, 1), new_identity ? " and a new identity" : "", pg_value(done, 0, 0));
+	printf("rebased: rows with another transaction id: %" PRId64
+	       "; every publisher has a new epoch%s (outbox.audit %" PRId64 ")\n",
+	    order.restamped, order.new_identity ? " and a new identity" : "", order.audit);
 	return true;
 }
 
@@ -90,7 +78,7 @@ static bool rebase_all(struct session *session, struct err *err)
 		return false;
 	if (dry)
 		return print_plan(session, err);
-	if (!sure && (!print_plan(session, err) || !confirm_ask("Rebase all publishers?", err)))
+	if (!sure && (!print_plan(session, err) || !confirm_ask(publisher_rebase_question, err)))
 		return false;
 	return carry_out(session, err);
 }

@@ -1,39 +1,16 @@
-/*
- * A split drains all shards of a publisher to one snapshot and then gives it another number of
- * shards. The three calls are transactions of their own (sql/migrations/0005_publishers.sql);
- * whatever ends the waiting early cancels the split, so that the publisher goes on as before.
- */
+/* Shows the progress of a split, and cancels it at a signal (publisher_split.c does the rest). */
 #include <inttypes.h>
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
 #include "clock.h"
 #include "commands.h"
+#include "publisher_split.h"
 #include "session.h"
-#include "sql_files.h"
 #include "text.h"
 
-enum { LOOK_MS = 200, TIMEOUT_S = 300, OWNERS_MS = 10000, OWNERS_LOOK_MS = 100 };
-
-struct split {
-	struct session *session;
-	const char *publisher, *shards;
-};
-
-static bool call_sql(
-    struct split *split, const char *sql, int params, int64_t *ret_value, struct err *err)
-{
-	const struct pg_param values[] = {{split->publisher}, {split->shards}};
-	OWNED(owned_pg_result_destroy)
-	struct pg_result *result =
-	    database_query(split->session->pg, split->session->postgres, sql, values, params, err);
-
-	if (result && ret_value)
-		*ret_value = pg_int(result, 0, 0);
-	return result != NULL;
-}
+enum { TIMEOUT_S = 300, OWNERS_MS = 10000 };
 
 static void show_split_progress(int64_t behind, int64_t since)
 {
@@ -52,107 +29,15 @@ static void show_split_progress(int64_t behind, int64_t since)
 }
 
 /* True: a signal came instead. */
-static bool pause_or_signal(const sigset_t *ends)
+static bool pause_or_signal(void *context, int64_t behind, int64_t since, int ms)
 {
-	const struct timespec pause = {0, LOOK_MS * 1000000L};
+	const struct timespec pause = {0, ms * 1000000L};
 
-	return sigtimedwait(ends, NULL, &pause) > 0;
+	show_split_progress(behind, since);
+	return sigtimedwait(context, NULL, &pause) > 0;
 }
 
-/*
- * An owner that renews its lease while the first rows of the new shards are written takes the same
- * number (23505), and somebody else may hold a lock of the log (55P03). Either way nothing was
- * changed, and *behind is as before: the next look may find the way clear.
- */
-static bool try_to_finish(struct split *split, int64_t *behind, struct err *err)
-{
-	if (call_sql(split, sql_publisher_split_finish, 1, behind, err))
-		return true;
-	return err->kind == ERR_FENCED || text_equal(pg_sqlstate(split->session->pg), "55P03");
-}
-
-static bool wait_for_common_end(
-    struct split *split, int64_t timeout_s, const sigset_t *ends, struct err *err)
-{
-	int64_t since = clock_ms(), behind = 1;
-
-	while (try_to_finish(split, &behind, err)) {
-		/* the call that found none behind has also begun the new shards */
-		if (behind == 0)
-			return true;
-		show_split_progress(behind, since);
-		if (pause_or_signal(ends))
-			return err_set(err, ERR_RETRY, "interrupted");
-		if (clock_ms() - since >= timeout_s * 1000)
-			return err_set(err, ERR_RETRY,
-			    "%" PRId64 " shard%s did not come to the common end within %" PRId64
-			    " s; every shard needs a running relay",
-			    behind, behind == 1 ? "" : "s", timeout_s);
-	}
-	return false;
-}
-
-/* Uses a new connection if the old one failed. */
-static bool cancel_split(struct split *split, struct err *err)
-{
-	struct err failed;
-
-	if (call_sql(split, sql_publisher_split_cancel, 1, NULL, &failed))
-		return err_prefix(
-		    err, "split of publisher %s cancelled, it goes on as before", split->publisher);
-
-	/* the connection may be the reason of the failure; an open split would stop the
-	 * publisher */
-	pg_destroy(split->session->pg);
-	split->session->pg = database_connect(split->session->postgres, &failed);
-	if (split->session->pg && call_sql(split, sql_publisher_split_cancel, 1, NULL, &failed))
-		return err_prefix(
-		    err, "split of publisher %s cancelled, it goes on as before", split->publisher);
-	return err_prefix(err,
-	    "publisher %s opens no new window until `outbox-relay publisher split %s --cancel` is "
-	    "run",
-	    split->publisher, split->publisher);
-}
-
-/*
- * Columns of status.sql: publisher, shard, shards, split_to, n, epoch, owner, lease_left_ms.
- * *ret_unowned: a shard that nobody owns; -1: none.
- */
-static bool find_unowned(struct split *split, int64_t *ret_unowned, struct err *err)
-{
-	OWNED(owned_pg_result_destroy)
-	struct pg_result *rows =
-	    database_query(split->session->pg, split->session->postgres, sql_status, NULL, 0, err);
-
-	*ret_unowned = -1;
-	for (int i = 0; rows && i < pg_rows(rows); i++)
-		if (text_equal(pg_value(rows, i, 0), split->publisher) && pg_int(rows, i, 7) == 0)
-			*ret_unowned = pg_int(rows, i, 1);
-	return rows != NULL;
-}
-
-/* Relays that have just started, or split the publisher before, take their shards one after the
- * other.
- */
-static bool check_owned(struct split *split, struct err *err)
-{
-	int64_t until = clock_ms() + OWNERS_MS;
-	int64_t unowned;
-
-	do {
-		if (!find_unowned(split, &unowned, err))
-			return false;
-		if (unowned < 0)
-			return true;
-		poll(NULL, 0, OWNERS_LOOK_MS);
-	} while (clock_ms() < until);
-	return err_set(err, ERR_RETRY,
-	    "nobody owns shard %lld of publisher %s: a split needs running relays, which bring all "
-	    "shards to one end",
-	    (long long)unowned, split->publisher);
-}
-
-static bool split_publisher(struct split *split, int64_t timeout_s, struct err *err)
+static bool split_publisher(struct publisher_split *split, struct err *err)
 {
 	sigset_t ends;
 	bool done;
@@ -162,36 +47,39 @@ static bool split_publisher(struct split *split, int64_t timeout_s, struct err *
 	sigaddset(&ends, SIGTERM);
 	/* a signal between begin and end would leave the split open: it is read while waiting */
 	pthread_sigmask(SIG_BLOCK, &ends, NULL);
-	/* without owners no shard could reach the common end, and the split would only time out */
-	if (!check_owned(split, err) || !call_sql(split, sql_publisher_split_begin, 2, NULL, err))
-		return false;
-	done = call_sql(split, sql_publisher_split_bound, 1, NULL, err) &&
-	       wait_for_common_end(split, timeout_s, &ends, err);
+	split->wait = pause_or_signal;
+	split->context = &ends;
+	done = publisher_split_run(split, err);
 	if (isatty(STDOUT_FILENO))
 		printf("\r\033[K");
-
-	/* from the begin on every failure cancels, or the publisher would open no new window */
-	return done || cancel_split(split, err);
+	return done;
 }
 
 static bool split_or_cancel(struct session *session, struct err *err)
 {
 	const struct call *call = session->call;
-	struct split split = {session, call->arguments[0], call_text(call, "shards", NULL)};
+	struct publisher_split split = {.postgres = session->postgres,
+	    .pg = session->pg,
+	    .publisher = call->arguments[0],
+	    .shards = (int)call_number(call, "shards", 0),
+	    .owners_ms = OWNERS_MS,
+	    .timeout_ms = call_number(call, "timeout", TIMEOUT_S) * 1000};
+	bool done;
 
 	if (call_flag(call, "cancel")) {
-		if (!call_sql(&split, sql_publisher_split_cancel, 1, NULL, err))
+		if (!publisher_split_cancel(&split, err))
 			return false;
 		printf("publisher %s: its split has ended\n", split.publisher);
 		return true;
 	}
 	if (!split.shards)
 		return err_set(err, ERR_REJECT, "say into how many: --shards N");
-	if (!split_publisher(&split, call_number(call, "timeout", TIMEOUT_S), err))
-		return false;
-	printf("publisher %s has %s shard%s now; running relays go on with them\n", split.publisher,
-	    split.shards, text_equal(split.shards, "1") ? "" : "s");
-	return true;
+	done = split_publisher(&split, err);
+	session->pg = split.pg;
+	if (done)
+		printf("publisher %s has %d shard%s now; running relays go on with them\n",
+		    split.publisher, split.shards, split.shards == 1 ? "" : "s");
+	return done;
 }
 
 static int run_publisher_split(const struct call *call)
