@@ -136,7 +136,19 @@ def test_ten_tabs_share_the_session(browser, world):
     for page in ["overview", "parked", "publishers", "jobs", "lookback", "sidecars", "audit", "scheduled", "overview"]:
         browser.driver.switch_to.new_window("tab")
         browser.open(f"{world.url}#/{page}").see("Log out")
-    for handle in browser.driver.window_handles:
+    # and a stream of events that reaches each of them; with one for each tab, the seventh tab would get no answer
+    handles = browser.driver.window_handles
+    for handle in handles:
+        browser.driver.switch_to.window(handle)
+        browser.script("window.heard = []; window.addEventListener('relay-event', event => window.heard.push(event.detail.event))")
+    order = {"verb": "pause", "section": "billing", "reason": "a test"}
+    assert world.api.request("POST", "/v1/deliver/operate", order).status == 200
+    for handle in handles:
+        browser.driver.switch_to.window(handle)
+        wait_for(lambda: "deliver" in browser.script("return window.heard"), 60, "the event in each tab")
+    assert world.api.request("POST", "/v1/deliver/operate", {**order, "verb": "resume"}).status == 200
+    assert len(handles) == 10
+    for handle in handles:
         browser.driver.switch_to.window(handle)
         browser.driver.refresh()
         browser.see("Log out")
