@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include "api_export.h"
 #include "api_private.h"
 #include "api_session.h"
 #include "api_watch.h"
@@ -244,9 +245,12 @@ struct deliver *api_deliver(const struct api *api, int place)
 
 void api_answer(struct api_call *call, unsigned status, json_t *value)
 {
-	char *text = json_dumps(value, JSON_COMPACT);
+	char *text = NULL;
 
 	call->status = status;
+	if (call->export && status < 400)
+		return api_export_take(call, value);
+	text = json_dumps(value, JSON_COMPACT);
 	text_clear(&call->answer);
 	text_addf(&call->answer, "%s\n", text ? text : "{}");
 	free(text);
@@ -276,6 +280,10 @@ const char *api_request_header(const struct api_call *call, const char *name)
 
 const char *api_argument(const struct api_call *call, const char *name)
 {
+	const char *value;
+
+	if (api_export_argument(call, name, &value))
+		return value;
 	return MHD_lookup_connection_value(call->connection, MHD_GET_ARGUMENT_KIND, name);
 }
 
@@ -589,6 +597,8 @@ static enum MHD_Result respond_to_call(struct api_call *call)
 		api_add_field(call, "Retry-After", retry_after);
 	if (call->cookie)
 		api_add_field(call, "Set-Cookie", call->cookie);
+	if (call->export && call->status < 400)
+		return api_export_respond(call);
 	if (call->streams)
 		return api_events_respond(call, call->fields);
 	return gate_answer(
@@ -611,6 +621,8 @@ static void on_whole(struct api_call *call)
 		api_refuse(call, 503, "ending",
 		    "the relay is stopping; try again, another one may have started already");
 	call->rests = false; /* it rested if its head was refused late */
+	if (!call->status)
+		api_export_begin(call);
 	if (!call->status)
 		call->verb->begin(call);
 }
@@ -668,7 +680,7 @@ static void count_call(const struct api_call *call, bool was_read)
 
 	metric_add(METRIC_LABELLED(metrics->requests, verb, code), 1);
 	/* A stream lasts as long as its client likes. */
-	if (!call->streams)
+	if (!call->streams && !call->export)
 		metric_observe(METRIC_LABELLED(metrics->duration, verb), took, 1);
 	log_debug("api_request", {"verb", LOG_TEXT(verb)}, {"status", LOG_INT(call->status)},
 	    {"request", LOG_TEXT(call->request_id)}, {"us", LOG_INT((int64_t)(took * 1e6))});
@@ -685,6 +697,7 @@ static void on_completed(void *context, struct MHD_Connection *connection, void 
 		return;
 	count_call(call, how == MHD_REQUEST_TERMINATED_COMPLETED_OK);
 	/* No suspended connection is completed, so no other thread has the call now. */
+	api_export_forget(call);
 	if (call->work)
 		call->verb->forget(call);
 	drop_body(call);

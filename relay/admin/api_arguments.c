@@ -31,6 +31,8 @@ static enum MHD_Result check_argument(
 	int place = 0;
 
 	(void)kind;
+	if (check->call->export && text_equal(name, "format"))
+		return MHD_YES;
 	while (place < check->count && !text_equal(check->names[place], name))
 		place++;
 	if (place == check->count) {
@@ -111,7 +113,7 @@ const struct publisher_settings *api_named_publisher(struct api_call *call, cons
 		    "the configuration has no [publisher \"%.60s\"]; GET /v1/publishers lists them",
 		    name);
 	else
-		api_refuse(call, 400, "bad_value",
+		api_refuse(call, 409, "ambiguous",
 		    "the configuration has %d publishers: name one with publisher",
 		    config->publisher_count);
 	return NULL;
@@ -133,7 +135,7 @@ const struct postgres_settings *api_named_postgres(struct api_call *call, const 
 		api_refuse(call, 404, "unknown_section",
 		    "the configuration has no [postgres \"%.60s\"]", name);
 	else
-		api_refuse(call, 400, "bad_value",
+		api_refuse(call, 409, "ambiguous",
 		    "the configuration has %d [postgres] sections: name one with postgres",
 		    config->postgres_count);
 	return NULL;

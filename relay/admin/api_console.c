@@ -18,7 +18,7 @@
 static const struct gate_field page_fields[] = {
     {"Content-Security-Policy",
 	"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
-	"connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; "
+	"connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'; "
 	"frame-ancestors 'none'"},
     {"X-Frame-Options", "DENY"}, {"Referrer-Policy", "same-origin"},
     {"Cross-Origin-Opener-Policy", "same-origin"}, {"Cross-Origin-Resource-Policy", "same-origin"},

@@ -87,8 +87,11 @@ static const struct config_deliver *dead_letter_section(struct api_call *call, c
 	if (!found && name)
 		api_refuse(call, 404, "unknown_section",
 		    "the configuration has no [deliver \"%.60s\"]", name);
+	else if (count == 0)
+		api_refuse(call, 404, "unknown_section",
+		    "no [deliver] section of the configuration has a dead_letter_topic");
 	else if (count != 1)
-		api_refuse(call, 400, "bad_value",
+		api_refuse(call, 409, "ambiguous",
 		    "%d [deliver] sections have a dead_letter_topic: name one with section", count);
 	else if (!config_token_has_section(&call->caller->token, found->name))
 		api_refuse_scope(call, "the section", found->name);

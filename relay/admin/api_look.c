@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 #include "api_look.h"
+#include "api_arguments.h"
 #include "cleanup.h"
 #include "clock.h"
 #include "sql_files.h"
@@ -156,24 +157,20 @@ const struct postgres_settings *api_look_postgres(
 	return postgres;
 }
 
-/*
- * The filter from the arguments that outbox.lookback_is takes. NULL: one of them is no text, and
- * the call was refused. Without that member the filter would match more rows than requested.
- */
+static const char *const list_arguments[] = {"state", "type", "section", "service", "limit"};
+enum { LIST_ARGUMENTS = sizeof list_arguments / sizeof *list_arguments };
+
+/* The filter from the arguments that outbox.lookback_is takes: all but the limit. */
 static char *filter_of_arguments(struct api_call *call)
 {
-	static const char *const names[] = {"state", "type", "section", "service"};
 	json_t *object = json_object();
 	char *text;
 
-	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-		const char *value = api_argument(call, names[i]);
+	for (int i = 0; i < LIST_ARGUMENTS - 1; i++) {
+		const char *value = api_argument(call, list_arguments[i]);
 
-		if (value && json_object_set_new(object, names[i], json_string(value)) != 0) {
-			json_decref(object);
-			api_refuse(call, 400, "bad_value", "%s is not UTF-8", names[i]);
-			return NULL;
-		}
+		if (value)
+			json_object_set_new(object, list_arguments[i], json_string(value));
 	}
 
 	text = json_dumps(object, JSON_COMPACT);
@@ -190,14 +187,14 @@ void api_list_begin(struct api_call *call)
 	struct api_question *question;
 	int64_t most = LIMIT;
 
+	if (!api_arguments_check(call, list_arguments, LIST_ARGUMENTS))
+		return;
 	if (state && !text_equal(state, "overdue") && !text_equal(state, "parked"))
 		return api_refuse(call, 400, "bad_value", "state is neither overdue nor parked");
 	if (limit && !text_to_int64(limit, 1, MOST_ROWS, &most))
 		return api_refuse(
 		    call, 400, "bad_value", "limit is no number from 1 to %d", MOST_ROWS);
 	filter = filter_of_arguments(call);
-	if (!filter)
-		return;
 	postgres = api_look_postgres(call, type, section);
 	if (!postgres)
 		return;

@@ -105,7 +105,10 @@ static bool read_message_arguments(struct api_call *call, struct message_call *a
 	struct err err;
 
 	if (!message_question_read(&words, &asked->question, &err)) {
-		api_refuse(call, 400, "bad_value", "%s", err.message);
+		if (asked->question.conflicts)
+			api_refuse(call, 409, "conflicting_arguments", "%s", err.message);
+		else
+			api_refuse(call, 400, "bad_value", "%s", err.message);
 		return false;
 	}
 	asked->question.publishers = &call->caller->token.publishers;

@@ -143,6 +143,7 @@ void api_events_begin(struct api_call *call);
 enum MHD_Result api_events_respond(struct api_call *call, const struct gate_field *fields);
 void api_events_forget(struct api_call *call);
 
+struct api_export;
 enum { API_FIELDS = 16 };
 
 struct api_call {
@@ -155,14 +156,15 @@ struct api_call {
 	char request_id[65];
 	int64_t begun_us;
 	struct text body;
-	int64_t held;     /* bytes that the call counts towards all bodies */
-	int64_t taken;    /* bytes of the body that came */
-	bool is_whole;    /* the request is there */
-	bool streams;     /* the answer is a stream of events */
-	bool rests;       /* begin called api_wait; other threads leave it as it is */
-	atomic_int left;  /* parts that other threads still work on */
-	unsigned status;  /* of the answer; 0: none yet */
-	int64_t delay_ms; /* how long the answer to a wrong token is held back */
+	int64_t held;              /* bytes that the call counts towards all bodies */
+	int64_t taken;             /* bytes of the body that came */
+	bool is_whole;             /* the request is there */
+	bool streams;              /* the answer is a stream of events */
+	struct api_export *export; /* the answer is a file; NULL: it is not (api_export.h) */
+	bool rests;                /* begin called api_wait; other threads leave it as it is */
+	atomic_int left;           /* parts that other threads still work on */
+	unsigned status;           /* of the answer; 0: none yet */
+	int64_t delay_ms;          /* how long the answer to a wrong token is held back */
 	struct text answer;
 	const char *media_type;               /* of the answer; NULL: JSON */
 	struct gate_field fields[API_FIELDS]; /* of the answer; the last one has no name */

@@ -44,6 +44,8 @@ static const struct row rows[] = {
     {"method_not_allowed", 405, "The path does not take this method"},
     {"id_taken", 409, "Another message has the id"},
     {"decided_meanwhile", 409, "Another decision came first"},
+    {"conflicting_arguments", 409, "The arguments do not go together"},
+    {"ambiguous", 409, "The configuration has several, and the request names none"},
     {"changed", 409, "More matches now than the preview showed"},
     {"bad_token", 409, "The token of the preview does not fit the request"},
     {"token_expired", 409, "The token of the preview has expired"},

@@ -48,7 +48,7 @@ static bool read_series_range(struct api_call *call, struct history_range *range
 	if (!read_second(call, "from", &range->from))
 		return false;
 	if (range->from >= range->to || range->to - range->from > HISTORY_SECONDS) {
-		api_refuse(call, 400, "bad_value",
+		api_refuse(call, 409, "conflicting_arguments",
 		    "from is to be before to, by %d seconds at most: older figures are in "
 		    "Prometheus",
 		    HISTORY_SECONDS);
@@ -69,7 +69,7 @@ void api_series_begin(struct api_call *call)
 		return;
 	if (!name &&
 	    (api_argument(call, "from") || api_argument(call, "to") || api_argument(call, "step")))
-		return api_refuse(call, 400, "bad_value",
+		return api_refuse(call, 409, "conflicting_arguments",
 		    "from, to and step need a name; GET /v1/series without arguments lists the "
 		    "names");
 	if (!name)

@@ -60,7 +60,7 @@ async function read(wanted, signal) {
 		.map(series => ({ label: labelText(series.labels, wanted.metrics[answer.name]), points: series.points.map(point => (point === null ? null : point * wanted.scale)) })));
 	const [{ from, step, series }] = answers;
 	const begin = new Date(from).getTime();
-	const times = (series.length > 0 ? series[0].points : []).map((_, i) => new Date(begin + i * step * 1000).toLocaleTimeString());
+	const times = (series.length > 0 ? series[0].points : []).map((_, i) => new Date(begin + i * step * 1000).toLocaleTimeString(undefined, { timeStyle: "short" }));
 	return { times, lines: lines.slice(0, MOST_LINES), left: Math.max(0, lines.length - MOST_LINES) };
 }
 
@@ -83,7 +83,7 @@ function makeChart(Chart, canvas, unit) {
 			animation: false, responsive: true, maintainAspectRatio: false, locale: navigator.language,
 			interaction: { mode: "index", intersect: false }, plugins: { legend: { position: "bottom", labels: { boxWidth: 12 } } },
 			scales: {
-				x: { ticks: { maxTicksLimit: 4, maxRotation: 0 }, grid: {} },
+				x: { ticks: { maxTicksLimit: 3, maxRotation: 0 }, grid: {} },
 				y: { beginAtZero: true, ticks: { maxTicksLimit: 5 }, grid: {}, title: { display: true, text: unit } },
 			},
 		},

@@ -99,7 +99,8 @@ function showFrame() {
 	main = h("main", { id: "main", tabindex: "-1" });
 	fill(app,
 		h("header", {},
-			h("a", { class: "brand", href: address(["overview"]) }, h("img", { src: "icon.svg", alt: "", width: "24", height: "24" }), "outbox-relay"),
+			h("a", { class: "brand", href: address(["overview"]), "aria-label": "outbox-relay" },
+				h("img", { src: "icon.svg", alt: "", width: "24", height: "24" }), h("span", {}, "outbox-relay")),
 			h("nav", { "aria-label": "Pages of the console" }, h("ul", {}, Object.entries(PAGES).map(([name, page]) =>
 				h("li", {}, h("a", { href: address([name]), "data-page": name }, page.title))))),
 			h("div", { class: "user" },

@@ -90,7 +90,7 @@ export const deadLetters = {
 	async render({ root, parameters, signal, refresh }) {
 		const place = h("div", {});
 		root.append(filterForm(["dead-letters"], [
-			field("Section", input("section", parameters.section), "Needed if several have a dead-letter topic"),
+			field("Section", input("section", parameters.section, { placeholder: "of [deliver]" })),
 			field("Message", input("id", parameters.id)), field("Key", input("key", parameters.key)), field("Topic", input("topic", parameters.topic)),
 			field("Reason has", input("reason", parameters.reason)),
 			field("From", h("input", { name: "from", type: "datetime-local", step: "1", value: toLocal(parameters.from) })),

@@ -117,7 +117,7 @@ export const overview = {
 	title: "Overview",
 	async render({ root, signal }) {
 		const now = h("div", {}), cards = h("div", { class: "cards" }), drawn = h("div", { class: "cards" }), source = h("div", {});
-		root.append(now, cards, drawn, source);
+		root.append(now, drawn, cards, source);
 		const load = async () => {
 			const answer = await get("/v1/overview", {}, signal);
 			fill(cards, answer.publishers.map(publisherCard), answer.lookback.map(lookbackCard), answer.deliver.map(sidecarCard));

@@ -75,12 +75,12 @@ export const where = {
 		root.append(form, place);
 		await loadInto(form, signal, async () => [
 			filterForm(["where"], [await databaseField(parameters, signal), field("Id", input("id", parameters.id, { inputmode: "numeric" })),
-				field("or event id", input("event_id", parameters.event_id), "The header outbox-id of the record"),
+				field("or event id", input("event_id", parameters.event_id)),
 				field("or topic", input("topic", parameters.topic)), field("and key", input("key", parameters.key)),
 				field("Written from", h("input", { name: "from", type: "datetime-local", step: "1", value: toLocal(parameters.from) })),
 				field("until before", h("input", { name: "to", type: "datetime-local", step: "1", value: toLocal(parameters.to) }))],
 			{ from: toUtc, to: toUtc }),
-			h("p", { class: "small muted" }, "A search by topic and key needs both times: the table has no index on keys.")]);
+			h("p", { class: "small muted" }, "The event id is the header outbox-id of the record. A search by topic and key needs both times: the table has no index on keys.")]);
 		if (!parameters.id && !parameters.event_id && !parameters.topic)
 			return;
 		await loadInto(place, signal, async () => {

@@ -34,10 +34,12 @@ void message_question_finish(struct message_question *question)
 	free(question->to_at);
 }
 
-static bool check_words(const struct message_words *words, struct err *err)
+static bool check_words(
+    const struct message_words *words, struct message_question *question, struct err *err)
 {
 	bool by_key = words->topic || words->key;
 
+	question->conflicts = true;
 	if (!words->id + !words->event_id + !by_key != 2)
 		return err_set(err, ERR_REJECT,
 		    "%s: give id, or event_id, or topic and key with from and to",
@@ -58,6 +60,7 @@ static bool check_words(const struct message_words *words, struct err *err)
 		    "%s is missing: give the range of time in which the message was written, for "
 		    "example from=2026-01-02T03:00:00Z and to=2026-01-02T04:00:00Z",
 		    words->from ? "to" : "from");
+	question->conflicts = false;
 	return true;
 }
 
@@ -91,7 +94,8 @@ static bool read_message_range(
 	if (!read_moment_word("from", words->from, &question->from_at, &from_us, err) ||
 	    !read_moment_word("to", words->to, &question->to_at, &to_us, err))
 		return false;
-	return from_us < to_us ||
+	question->conflicts = from_us >= to_us;
+	return !question->conflicts ||
 	       err_set(err, ERR_REJECT,
 		   "from=%.40s is not before to=%.40s: the earlier time comes first, and to is not "
 		   "part of the range",
@@ -113,7 +117,8 @@ static bool read_event_word(
 		    "event_id=%.60s is no UUID: write it as 0190a3f7-0b1d-7c55-9f43-6a2d1e0c7b90, "
 		    "the value of a record's header outbox-id",
 		    word);
-	if (!has_range && !is_version_7(word))
+	question->conflicts = !has_range && !is_version_7(word);
+	if (question->conflicts)
 		return err_set(err, ERR_REJECT,
 		    "event_id=%s does not say when it was made, as one of version 7 does: give the "
 		    "range of time in which the message was written with from and to",
@@ -128,7 +133,7 @@ bool message_question_read(
 	struct message_question *question = ret_question;
 
 	question->limit = MESSAGE_ROWS;
-	if (!check_words(words, err) ||
+	if (!check_words(words, question, err) ||
 	    !read_number_word("id", words->id, 1, INT64_MAX, &question->id, err) ||
 	    !read_number_word("limit", words->limit, 1, MESSAGE_MOST_ROWS, &question->limit, err) ||
 	    !read_number_word("after", words->after, 0, INT64_MAX, &question->after, err) ||

@@ -18,6 +18,7 @@ struct message_question {
 	char *topic, *key;                    /* NULL: not by topic and key; the key as \x00ff */
 	char *from_at, *to_at;                /* RFC 3339; NULL: no range */
 	int64_t limit, after;                 /* with topic and key; after: an id */
+	bool conflicts;                       /* each word is right, but not with the others */
 	bool payload;                         /* shows payload and headers */
 	const struct config_list *publishers; /* only these; count 0: all */
 };

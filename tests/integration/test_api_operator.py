@@ -147,7 +147,7 @@ def test_of_several_publishers_one_is_named(make_api, database):
     assert run_command(["publisher", "create", "orders"], {"DATABASE_URL": database.dsn})[0] == 0
     api = make_api('[publisher "main"]\n[publisher "orders"]\n')
     answer = get(api, "/v1/parked")
-    assert (answer.status, answer.code) == (400, "bad_value") and "2 publishers" in answer.json["detail"]
+    assert (answer.status, answer.code) == (409, "ambiguous") and "2 publishers" in answer.json["detail"]
     assert get(api, "/v1/parked", publisher="orders").json["publisher"] == "orders"
 
 

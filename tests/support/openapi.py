@@ -60,6 +60,6 @@ def check(method, path, status, headers, text):
         content = response["content"]
     media = headers["Content-Type"]
     assert media in content, (method, path, status, media)
-    if text:  # HEAD has none
+    if text and not media.startswith("text/csv"):  # HEAD has none
         jsonschema.Draft202012Validator({**content[media]["schema"], "components": document()["components"]}).validate(
             json.loads(text))
