@@ -86,7 +86,7 @@ void api_preflight_begin(struct api_call *call)
 	/* while new checks run, the last ones are the best that is known */
 	if (preflight->report && (runs || clock_ms() < preflight->until_ms))
 		answer = preflight_answer(preflight);
-	else
+	else if (!runs)
 		preflight->runs = call;
 	pthread_mutex_unlock(&preflight->mutex);
 
