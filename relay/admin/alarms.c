@@ -141,7 +141,7 @@ struct tracked {
 	int64_t rose_us; /* when the value was last seen to be greater than before */
 };
 
-/* What a rule says of a series, from its first look on. */
+/* The state of a rule for one series. */
 struct alarm {
 	const struct alarm_rule *rule;
 	int tracked; /* place in the list */
@@ -197,7 +197,7 @@ static bool is_rule_about(const struct alarm_rule *rule, const struct metric_vie
 	       (!rule->label || (value && text_equal(value, rule->value)));
 }
 
-/* Of the series that is about to be the last of the list. */
+/* The rule is about the series that track_series is about to add. */
 static void add_alarm(struct alarms *alarms, const struct alarm_rule *rule)
 {
 	alarms->alarms =

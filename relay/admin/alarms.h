@@ -32,6 +32,6 @@ typedef bool alarms_scope(const char *publisher, const char *section, void *cont
  * "pending": true for less time than the rule wants.
  */
 json_t *alarms_json(struct alarms *alarms, alarms_scope *is_in_scope, void *context);
-/* One more of the same form: what the caller has found. labels: taken over. */
+/* One more of the same form, for an alert that the caller found. labels: taken over. */
 json_t *alarm_json(const char *name, const char *severity, int64_t since_us, json_t *labels,
     double value, const char *text);

@@ -122,7 +122,7 @@ struct overview {
 	json_t *postgres, *publishers, *lookback, *alerts;
 };
 
-/* What no metric of a single process shows: a shard that nobody owns. */
+/* A shard that nobody owns: no metric of a single process shows it. */
 static void add_ownerless(const struct overview *overview, const struct status_shard *shard)
 {
 	owned_text char *text = xformat(

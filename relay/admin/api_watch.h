@@ -1,7 +1,7 @@
 #pragma once
 /*
- * What the interface knows of its own process: the series of the last 15 minutes, the alarms, and
- * the events for GET /v1/events. A thread of its own looks at the process once a second. Internal
+ * The figures of this process: the series of the last 15 minutes, the alarms, and the events for
+ * GET /v1/events. A thread of its own looks at the process once a second. Internal
  * to relay/admin.
  */
 #include "alarms.h"

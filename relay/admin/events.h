@@ -1,7 +1,7 @@
 #pragma once
 /*
- * What happens in the process, for the streams of GET /v1/events: a ring of the newest events, and
- * the streams that read it. Internal to relay/admin. Any thread may call any function.
+ * The streams of GET /v1/events, and the ring of the newest events that they read. Internal to
+ * relay/admin. Any thread may call any function.
  *
  * A stream is read by its connection's thread in event_stream_read, and rests while there is
  * nothing to send. events_turn wakes it: for new events, for a heartbeat, and at the end.

@@ -70,7 +70,7 @@ enum { QUANTILES = sizeof quantiles / sizeof *quantiles };
 struct kept_series {
 	const struct kept_metric *kept;
 	struct metric_view view;
-	float *rows; /* HISTORY_SECONDS points; of a histogram so many for each quantile */
+	float *rows; /* HISTORY_SECONDS points; a histogram has as many for each quantile */
 	double before;
 	uint64_t counts[MOST_BUCKETS];
 };

@@ -23,7 +23,9 @@ struct preview {
 	char seen[PREVIEW_SEEN]; /* the snapshot in which they were counted; "": none */
 };
 
-/* Notes a snapshot. Of one that is too long, only the transactions before all open ones are seen.
+/*
+ * Notes a snapshot. If its text is too long, the token keeps a snapshot that sees less: only the
+ * transactions before the oldest open one.
  */
 void preview_note_snapshot(struct preview *preview, const char *snapshot);
 

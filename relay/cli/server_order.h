@@ -18,8 +18,8 @@ struct server_order {
 };
 
 /*
- * The call has the options of confirm.h. *ret_answer: of the order, owned by the caller; NULL
- * after --dry-run.
+ * The call has the options of confirm.h. The caller owns *ret_answer, the answer to the order;
+ * it is NULL after --dry-run.
  */
 bool server_order_send(const struct call *call, const struct server_order *order,
     json_t **ret_answer, struct err *err) MUST_CHECK;

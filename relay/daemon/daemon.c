@@ -80,9 +80,10 @@ struct daemon {
 	struct upkeep_worker **upkeep_workers;  /* as config->postgres; NULL: nothing uses it */
 	struct doorbell **doorbells;            /* the same for publishers; NULL with --drain */
 	struct publishers *publishers;
-	struct replays **replays;    /* as config->postgres; NULL: no publisher, or with --drain */
-	struct lookbacks *lookbacks; /* NULL: none, or not with --drain */
-	struct delivers *delivers;   /* the same */
+	struct replays *
+	    *replays; /* as config->postgres; NULL: no publisher, no [api], or --drain */
+	struct lookbacks *lookbacks;                  /* NULL: none, or not with --drain */
+	struct delivers *delivers;                    /* the same */
 	struct listener admin_listener, api_listener; /* until admin and api take them over */
 	struct admin *admin;
 	struct api *api;       /* NULL: [api] does not listen */
@@ -440,13 +441,18 @@ static bool publishes_from(const struct config *config, const struct postgres_se
 	return false;
 }
 
-/* Replays that the HTTP interface has noted. A drain ends with its own messages. */
+/*
+ * Replays that the HTTP interface has noted. They take a session to each database, so only a
+ * process with an interface of its own carries them out. A drain ends with its own messages.
+ */
 static bool start_replays(struct daemon *daemon, struct err *err)
 {
 	const struct config *config = daemon->config;
 
+	if (config->api.listen[0] == '\0' || daemon->options->drain)
+		return true;
 	daemon->replays = xcalloc((size_t)config->postgres_count, sizeof(void *));
-	for (int i = 0; i < config->postgres_count && !daemon->options->drain; i++) {
+	for (int i = 0; i < config->postgres_count; i++) {
 		if (!publishes_from(config, &config->postgres[i]))
 			continue;
 		daemon->replays[i] =
