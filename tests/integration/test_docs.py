@@ -226,7 +226,7 @@ def test_every_key_of_a_configuration_in_a_page_exists():
 def test_the_page_of_the_interface_has_each_verb_with_its_roles():
     source = (DOCS.parent / "relay/admin/api.c").read_text(encoding="utf-8")
     verbs = {(method, path, frozenset(role.strip().removeprefix("ROLE_").lower() for role in roles.split("|")))
-             for method, path, roles in re.findall(r'\{"\w+", "(GET|POST)", "([^"]+)", ([A-Z_| ]+),', source)}
+             for method, path, roles in re.findall(r'\{"\w+", "(GET|POST)", "([^"]+)",\s*([A-Z_|\s]+),', source)}
     shown = {(method, path, frozenset(roles.split(", "))) for method, path, roles in re.findall(
         r"^\| `(GET|POST) ([^`?{]+)[^`]*` \| ([a-z, ]+) \|", page("reference/api.md"), re.MULTILINE)}
     assert len(verbs) >= 8 and shown == verbs
