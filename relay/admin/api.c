@@ -105,6 +105,7 @@ static const struct api_verb verbs[] = {
     {"deliver_operate", "POST", "/v1/deliver/operate", ROLE_OPERATE, 0, api_deliver_operate_begin,
 	NULL, NULL},
     {"parked", "GET", "/v1/parked", ROLE_READ, 0, api_parked_begin, NULL, api_parked_forget},
+    {"dedup", "GET", "/v1/dedup", ROLE_READ, 0, api_dedup_begin, NULL, NULL},
     {"preflight", "GET", "/v1/preflight", ROLE_READ, 0, api_preflight_begin, NULL,
 	api_preflight_forget},
     {"overview", "GET", "/v1/overview", ROLE_READ, 0, api_overview_begin, NULL, NULL},

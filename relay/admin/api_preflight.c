@@ -53,9 +53,7 @@ static void run_preflight(struct api_call *call, struct api_worker *worker)
 /* The findings are about all sections. */
 static bool may_see_preflight(struct api_call *call)
 {
-	const struct config_token *token = &call->caller->token;
-
-	if (token->publishers.count + token->sections.count + token->types.count == 0)
+	if (!api_is_limited(call))
 		return true;
 	api_refuse_scope(call, "all of", "the checks");
 	return false;

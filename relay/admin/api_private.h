@@ -134,6 +134,8 @@ struct api_preflight *api_preflight(struct api *api);
 void api_audit_begin(struct api_call *call);
 void api_audit_forget(struct api_call *call);
 
+/* api_dedup.c */
+void api_dedup_begin(struct api_call *call);
 /* api_overview.c */
 void api_overview_begin(struct api_call *call);
 /* api_series.c */

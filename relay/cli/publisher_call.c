@@ -2,27 +2,36 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include "cleanup.h"
+#include "field.h"
 #include "publisher_orders.h"
+#include "server.h"
 #include "session.h"
 #include "text.h"
+
+/* audit 0: nothing was changed. */
+static void print_paused(const char *publisher, bool paused, int64_t audit)
+{
+	const char *state = paused ? "paused" : "not paused";
+
+	if (audit)
+		printf("publisher %s is %s (outbox.audit %" PRId64
+		       "); running relays heed it within a second\n",
+		    publisher, state, audit);
+	else
+		printf("publisher %s was %s already: nothing was changed\n", publisher, state);
+}
 
 static bool pause_or_resume(struct session *session, bool pauses, struct err *err)
 {
 	const struct publisher_pause order = {.publisher = session->call->arguments[0],
 	    .reason = call_text(session->call, "reason", ""),
 	    .pauses = pauses};
-	const char *state = pauses ? "paused" : "not paused";
 	int64_t audit;
 
 	if (!publisher_pause(session->pg, session->postgres, &order, &audit, err))
 		return false;
-	if (audit)
-		printf("publisher %s is %s (outbox.audit %" PRId64
-		       "); running relays heed it within a second\n",
-		    order.publisher, state, audit);
-	else
-		printf(
-		    "publisher %s was %s already: nothing was changed\n", order.publisher, state);
+	print_paused(order.publisher, pauses, audit);
 	return true;
 }
 
@@ -42,13 +51,47 @@ static bool check_pause_reason(const struct call *call, struct err *err)
 	       err_set(err, ERR_REJECT, "say why: --reason TEXT is kept in outbox.audit");
 }
 
+bool publisher_call_send(
+    const struct call *call, const char *order, json_t *body, json_t **ret_answer, struct err *err)
+{
+	OWNED(text_finish) struct text path = {0};
+	const char *reason = call_text(call, "reason", "");
+	bool done;
+
+	json_object_set_new(body, "reason", json_string(reason));
+	text_add(&path, "/v1/publishers/");
+	server_add_name(&path, call->arguments[0]);
+	text_addf(&path, "/%s", order);
+	done = json_object_get(body, "reason")
+		   ? server_ask(call, text_string(&path), body, ret_answer, err)
+		   : err_set(err, ERR_REJECT, "the reason is not UTF-8");
+	json_decref(body);
+	return done;
+}
+
+static int pause_over_server(const struct call *call, bool pauses)
+{
+	json_t *answer = NULL;
+	struct err err;
+
+	if (!check_pause_reason(call, &err) ||
+	    !publisher_call_send(call, pauses ? "pause" : "resume", json_object(), &answer, &err))
+		return session_failed(&err);
+	print_paused(call->arguments[0], pauses, field_number(answer, "audit"));
+	json_decref(answer);
+	return 0;
+}
+
 int publisher_call_pause(const struct call *call, bool pauses)
 {
+	if (server_is_used(call))
+		return pause_over_server(call, pauses);
 	return session_run(call, check_pause_reason, pauses ? pause_named : resume_named);
 }
 
 const struct command_option publisher_pause_options[] = {
     {"reason", "TEXT", "The reason, stored in outbox.audit."},
     SESSION_POSTGRES_OPTION,
+    SERVER_OPTIONS,
     {0},
 };

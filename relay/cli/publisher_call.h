@@ -1,7 +1,15 @@
 #pragma once
-/* What the commands `publisher pause` and `publisher resume` share. */
+/* Shared by the commands `publisher pause`, `resume` and `split`. */
+#include <jansson.h>
 #include "call.h"
 #include "command.h"
+
+/*
+ * POST /v1/publishers/NAME/order to --server, with --reason. Takes the body over; the caller owns
+ * *ret_answer.
+ */
+bool publisher_call_send(const struct call *call, const char *order, json_t *body,
+    json_t **ret_answer, struct err *err) MUST_CHECK;
 
 int publisher_call_pause(const struct call *call, bool pauses);
 extern const struct command_option publisher_pause_options[];

@@ -73,6 +73,29 @@ static bool confirm_order(const struct call *call, const struct server_order *or
 	return confirm_call(call, question, err);
 }
 
+/* The last answer replaces the first one at *answer; its `sent` becomes the sum of all. */
+static bool repeat_order(const struct call *call, const struct server_order *order,
+    const json_t *body, json_t **answer, struct err *err)
+{
+	int64_t sent = field_number(*answer, "sent");
+
+	while (field_number(*answer, "left") > 0) {
+		const char *error = json_string_value(json_object_get(*answer, "error"));
+		json_t *next;
+
+		if (error)
+			return err_set(
+			    err, ERR_RETRY, "%" PRId64 " went back, then: %s", sent, error);
+		if (!server_ask(call, order->path, body, &next, err))
+			return err_prefix(err, "%" PRId64 " went back, then", sent);
+		json_decref(*answer);
+		*answer = next;
+		sent += field_number(next, "sent");
+	}
+	json_object_set_new(*answer, "sent", json_integer(sent));
+	return true;
+}
+
 static bool carry_order_out(const struct call *call, const struct server_order *order,
     const json_t *preview, json_t **ret_answer, struct err *err)
 {
@@ -86,7 +109,8 @@ static bool carry_order_out(const struct call *call, const struct server_order *
 	/* named rows need no token: the order is about these and no others */
 	if (!order->ids)
 		json_object_set(body, "token", token);
-	done = server_ask(call, order->path, body, ret_answer, err);
+	done = server_ask(call, order->path, body, ret_answer, err) &&
+	       (!order->repeats || repeat_order(call, order, body, ret_answer, err));
 	json_decref(body);
 	return done;
 }

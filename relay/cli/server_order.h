@@ -15,6 +15,7 @@ struct server_order {
 	const json_t *ids; /* NULL: `filter` chooses */
 	const json_t *filter;
 	void (*add_row)(struct text *out, const json_t *row); /* a line of the sample */
+	bool repeats; /* each answer has `sent` and `left`: the order is sent until none is left */
 };
 
 /*

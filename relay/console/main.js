@@ -4,10 +4,12 @@ import { add, address, field, fill, h, problemBox, when } from "./view.js";
 import { listen } from "./stream.js";
 import { audit } from "./page_audit.js";
 import { deadLetters } from "./page_dead_letters.js";
+import { dedup } from "./page_dedup.js";
 import { jobs } from "./page_jobs.js";
 import { lookback } from "./page_lookback.js";
 import { overview } from "./page_overview.js";
 import { parked } from "./page_parked.js";
+import { preflight } from "./page_preflight.js";
 import { publishers } from "./page_publishers.js";
 import { scheduled } from "./page_scheduled.js";
 import { sidecars } from "./page_sidecars.js";
@@ -15,7 +17,7 @@ import { where } from "./page_where.js";
 
 // In the order of the navigation. A page has a title and render({root, path, parameters, signal}).
 const PAGES = {
-	overview, publishers, where, parked, scheduled, jobs, lookback, sidecars, "dead-letters": deadLetters, audit,
+	overview, publishers, where, parked, scheduled, jobs, lookback, sidecars, "dead-letters": deadLetters, dedup, preflight, audit,
 };
 
 const app = document.getElementById("app");

@@ -1,7 +1,7 @@
 // Publishers with their shards: who owns them, and what is not published yet.
-import { get } from "./api.js";
+import { get, mayDo, post } from "./api.js";
 import { onEvents } from "./stream.js";
-import { address, badge, counted, duration, every, facts, h, loadInto, number, table } from "./view.js";
+import { address, badge, counted, duration, every, facts, h, loadInto, number, table, verbDialog, when } from "./view.js";
 
 /** Number of unpublished rows, and how sure it is. */
 function unpublishedText(shard) {
@@ -53,15 +53,37 @@ const COLUMNS = [
 	{ title: "Epoch", kind: "number", cell: shard => number(shard.epoch) },
 ];
 
-function publisherCard(publisher) {
+const VERBS = {
+	pause: { title: "Pause", text: "Its relays send nothing more until somebody resumes it, also after a restart. Messages wait in the table, and each key keeps its order." },
+	resume: { title: "Resume", text: "Its relays publish again, from where they paused." },
+};
+
+function operate(publisher, verb, done) {
+	const { title, text } = VERBS[verb];
+	return verbDialog({
+		title: `${title}: ${publisher}`, verb: title, done,
+		prepare: async () => ({ nodes: h("p", {}, text) }),
+		run: async reason => {
+			const answer = await post(`/v1/publishers/${encodeURIComponent(publisher)}/${verb}`, { reason });
+			return h("p", {}, `${answer.publisher} is ${answer.paused ? "paused" : "publishing"}${answer.changed ? "" : ", as it was before"}.`);
+		},
+	});
+}
+
+function publisherCard(publisher, done) {
+	const paused = (publisher.shards || []).map(shard => shard.paused_at).find(Boolean);
+	const verb = paused ? "resume" : "pause";
 	const unknown = (publisher.shards || []).map(shard => shard.unknown).find(Boolean);
 	return h("section", { class: "card" },
 		h("h2", {}, h("a", { href: address(["publishers", publisher.name]) }, publisher.name)),
 		publisher.configured ? null : h("p", {}, badge("warn", "not configured"), " This process has no [publisher] section of the name."),
+		paused ? h("p", {}, badge("warn", "paused"), " since ", when(paused)) : null,
 		unknown ? h("p", {}, badge("warn", "figures are missing"), ` ${unknown}`) : null,
 		facts([["Database", `[postgres "${publisher.postgres}"]`], ["Parked", parkedLinks(publisher)],
 			["Scheduled", scheduledText(publisher.scheduled)], ["Source of the figures", publisher.source]]),
-		publisher.shards ? table(`Shards of ${publisher.name}`, COLUMNS, publisher.shards) : h("p", { class: "muted" }, "The shards are unknown."));
+		publisher.shards ? table(`Shards of ${publisher.name}`, COLUMNS, publisher.shards) : h("p", { class: "muted" }, "The shards are unknown."),
+		publisher.configured && mayDo("operate") ? h("div", { class: "buttons" },
+			h("button", { type: "button", onclick: () => operate(publisher.name, verb, done) }, VERBS[verb].title)) : null);
 }
 
 /** Names of the publishers of the configuration that the caller may see. */
@@ -77,20 +99,20 @@ export function databaseNotes(databases) {
 
 export const publishers = {
 	title: "Publishers",
-	async render({ root, heading, path, signal }) {
+	async render({ root, heading, path, signal, refresh }) {
 		const place = h("div", {});
 		root.append(place);
 		const load = async () => {
 			if (path.length > 0) {
 				heading.textContent = `Publisher ${path[0]}`;
-				return publisherCard(await get(`/v1/publishers/${encodeURIComponent(path[0])}`, {}, signal));
+				return publisherCard(await get(`/v1/publishers/${encodeURIComponent(path[0])}`, {}, signal), refresh);
 			}
 			const answer = await get("/v1/publishers", {}, signal);
-			return [databaseNotes(answer.postgres), answer.publishers.map(publisherCard),
+			return [databaseNotes(answer.postgres), answer.publishers.map(publisher => publisherCard(publisher, refresh)),
 				answer.publishers.length === 0 ? h("p", { class: "muted" }, "There is no publisher here that your token may see.") : null];
 		};
 		await loadInto(place, signal, load);
-		const redraw = () => { if (!place.contains(document.activeElement)) loadInto(place, signal, load); };
+		const redraw = () => { if (!place.contains(document.activeElement) && !document.querySelector("dialog")) loadInto(place, signal, load); };
 		every(5000, signal, redraw);
 		onEvents(["shard"], signal, redraw);
 	},

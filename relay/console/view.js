@@ -44,6 +44,21 @@ export function counted(value, one, many = `${one}s`) {
 	return `${number(value)} ${Number(value) === 1 ? one : many}`;
 }
 
+/** "1.5 MiB" */
+export function bytes(value) {
+	if (value === null || value === undefined)
+		return "unknown";
+	const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+	const place = Math.min(Math.max(Math.floor(Math.log2(Math.max(Number(value), 1)) / 10), 0), units.length - 1);
+	const amount = Number(value) / 1024 ** place;
+	return `${place > 0 && amount < 10 ? amount.toFixed(1) : Math.round(amount)} ${units[place]}`;
+}
+
+/** A rate of 0 to 1, as "0.1 %" */
+export function share(rate) {
+	return rate === null || rate === undefined ? "unknown" : `${Number((rate * 100).toPrecision(3))} %`;
+}
+
 export function duration(milliseconds) {
 	if (milliseconds === null || milliseconds === undefined)
 		return "unknown";

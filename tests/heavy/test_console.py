@@ -19,7 +19,8 @@ from support.process import wait_for
 PAGES = {"overview": "Latency, 99th percentile", "publishers": "Shards of main", "where?id={id}": "Publisher main",
          "parked": "Parked messages of main", "parked/{id}": "Message size too large", "scheduled": "Scheduled messages of main",
          "jobs": "Progress", "lookback": "Overdue and parked ids", "lookback/orders/1": "Prepared",
-         "sidecars": "billing", "dead-letters": "Dead letters of billing", "audit": "Actions of operators"}
+         "sidecars": "billing", "dead-letters": "Dead letters of billing", "dedup": "Planned ids",
+         "preflight": "Checked at", "audit": "Actions of operators"}
 
 
 # --- what can be seen -----------------------------------------------------------------------------

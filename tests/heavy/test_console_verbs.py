@@ -81,6 +81,18 @@ def test_a_sidecar_is_paused_and_resumed(browser, world):
     browser.press("Reload the rules").fill("Reason", "none").press("Reload the rules").see("0 rules").press("Close")
 
 
+def test_a_publisher_is_paused_and_resumed(browser, world):
+    def is_paused():
+        return world.execute("SELECT paused_at IS NOT NULL FROM outbox.publisher WHERE name = 'main'") == [(True,)]
+
+    browser.go("#/publishers/main").press("Pause").fill("Reason", "the ledger is moved").press("Pause").see("main is paused.")
+    browser.press("Close").see("paused", "since", "Resume")
+    assert is_paused()
+    browser.press("Resume").fill("Reason", "it is back").press("Resume").see("main is publishing.").press("Close").see("Pause")
+    assert not is_paused()
+    assert ("alice", "it is back") in world.execute("SELECT caller, reason FROM outbox.audit")
+
+
 def test_ids_that_match_are_asked_at_once(browser, world):
     browser.go("#/lookback?type=orders").press("Ask now: all that match …").see("Match", "The ids that have waited longest")
     browser.fill("Reason", "the shop is back").press("Ask now").see("Done for").press("Close")

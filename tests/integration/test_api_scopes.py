@@ -156,6 +156,7 @@ REQUESTS = [
     ("POST", "/v1/replays", {"filter": {}, "token": "x", "reason": "x"}, {"operate"}),
     ("GET", "/v1/deliver", None, {"read"}),
     ("POST", "/v1/deliver/operate", {"verb": "pause", "section": "a", "reason": "x"}, {"operate"}),
+    ("GET", "/v1/dedup", None, {"read"}),
     ("GET", "/v1/overview", None, {"read"}),
     ("GET", "/v1/series", None, {"read"}),
     ("HEAD", "/v1/events", None, {"read"}),  # a stream has no end

@@ -139,6 +139,27 @@ def test_the_role_fits_the_verb_of_the_preview(api):
         assert answer.status == status, (token, verb, answer.text)
 
 
+# --- dedup ----------------------------------------------------------------------------------------
+
+def test_dedup_shows_what_was_planned_and_what_is_observed(make_relay, kafka, topic, tmp_path):
+    with Application(lambda _: 200) as application:
+        sections = sidecar.configuration(kafka.bootstrap, topic, tmp_path / "state", application.url, {})
+        _, api = start_api(make_relay, tmp_path, OPERATE, sections + '[deliver "other"]\nurl = http://127.0.0.1:9/\n'
+                           + f"topics = {topic}\ngroup = other\nwithout_id = process\n" + caller("erin", RETRY, "read", sections="other"))
+        for _ in range(2):
+            produce(kafka.bootstrap, topic, [(f"id-{n}", "k", "{}") for n in range(10)])
+        shown = wait_for(lambda: (one := api.request("GET", "/v1/dedup").json)["sections"][0]["duplicates"] == "10" and one,
+                         what="the duplicates")
+        billing, other = shown["sections"]
+        assert (billing["section"], billing["runs"], billing["alarms"], billing["sub_slices"]) == ("billing", True, "0", "0")
+        planned = billing["planned"]
+        assert (planned["store"], planned["ids"], planned["target_rate"], planned["window_ms"]) == ("bloom", "100000", 0.001, "3600000")
+        assert 0 <= billing["observed_rate"] <= 1 and int(billing["memory_bytes"]) > 0
+        assert (other["section"], other["planned"]) == ("other", None)
+        assert [row["section"] for row in api.as_(RETRY).request("GET", "/v1/dedup").json["sections"]] == ["other"]
+        assert api.request("GET", "/v1/dedup?x=1").status == 400
+
+
 # --- dead letters ---------------------------------------------------------------------------------
 
 SEES = "token-of-one-who-may-see-payloads"
@@ -238,6 +259,24 @@ def test_dead_letters_go_back_by_place_and_by_preview(make_letters, kafka, topic
         assert all(len(application.of(f"bad-{n}")) == 2 for n in range(COUNT))
     assert database.execute("select verb, caller, reason, target ->> 'rows' from outbox.audit order by id") == [
         ("redrive", "alice", "ticket 6", "1"), ("redrive", "alice", "ticket 7", str(COUNT - 1))]
+
+
+def test_dead_letters_go_back_by_a_command_with_the_address_of_the_relay(make_letters):
+    with Application(lambda _: 422) as application:
+        api = make_letters(application, count=5)
+        letters(api)
+
+        def command(*words):
+            return run_command(["deliver", "redrive", "billing", "--server", f"http://127.0.0.1:{api.port}", *words],
+                               {"OUTBOX_RELAY_TOKEN": RETRY})
+
+        shown = command("--dry-run")
+        assert shown[0] == 0 and shown[1].startswith("redrive of 5 dead letters\n") and "id bad-0, tried 1 times: " in shown[1], shown
+        assert "1 dead letter went back" not in command("--id", "bad-3", "--dry-run")[1]
+        assert command("--id", "bad-3", "--yes")[0] == 65  # without a reason
+        assert command("--limit", "3", "--yes", "--reason", "ticket 7")[0] == 65
+        done = command("--yes", "--reason", "ticket 7")
+        assert done[0] == 0 and "5 dead letters went back" in done[1], done
 
 
 def test_a_redrive_that_is_wrong_is_refused(make_letters):

@@ -40,10 +40,11 @@ def remote(api):
 
 
 @pytest.fixture
-def local(api, database, tmp_path):
+def local(api, database, kafka, tmp_path):
     """The same on the database, with the relay's configuration."""
     return lambda *words: run_command([*words, "--config", str(tmp_path / "relay.ini")], {
-        "DATABASE_URL": database.dsn, "OUTBOX_RELAY_API_LISTEN": f"127.0.0.1:{api.port}"})
+        "DATABASE_URL": database.dsn, "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap,
+        "OUTBOX_RELAY_API_LISTEN": f"127.0.0.1:{api.port}"})
 
 
 @pytest.fixture
@@ -148,6 +149,42 @@ def test_status_and_publishers_of_a_relay(remote, local, api, parked):
     assert listed.strip() in good(local("publisher", "list")) and "owned by" in listed
     assert good(remote("deliver", "list")) == "no [deliver] section runs in that process\n"
     assert good(remote("rules", "reload")) == ""
+
+
+def test_a_publisher_is_paused_split_and_resumed(remote, local, database):
+    assert "publisher main is paused (outbox.audit" in good(remote("publisher", "pause", "main", "--reason", "ticket 7"))
+    assert "was paused already" in good(local("publisher", "pause", "main", "--reason", "ticket 7"))
+    status, _, error = remote("publisher", "split", "main", "--shards", "2", "--reason", "ticket 7")
+    assert status == REFUSED and "is paused" in error
+    assert "is not paused" in good(remote("publisher", "resume", "main", "--reason", "ticket 7"))
+    assert "publisher main has 2 shards now" in good(remote("publisher", "split", "main", "--shards", "2", "--reason", "ticket 7"))
+    assert database.execute("SELECT shards FROM outbox.publisher") == [(2,)]
+    assert remote("publisher", "split", "main")[0] == REFUSED
+    assert [row[0] for row in database.execute("SELECT verb FROM outbox.audit WHERE caller = 'alice' ORDER BY id")
+            if row[0] in ("pause", "resume")] == ["pause", "resume"]
+
+
+def test_a_replay_is_previewed_sent_by_the_relay_and_watched(remote, database, kafka, topic):
+    database.execute("INSERT INTO outbox.message (topic, key, payload_bytes) SELECT %s, n::text, 'x' FROM generate_series(1, 20) n",
+                     (topic,))
+    wait_for(lambda: "0 unpublished" in good(remote("status")), what="the published rows")
+    shown = good(remote("replay", f"topic={topic}", "--dry-run"))
+    assert shown.startswith("replay of 20 rows, ids ") and f"  20 from {topic} to {topic}\n" in shown
+    done = good(remote("replay", f"topic={topic}", *WHY))
+    assert "finished, 20 of 20 rows" in done.splitlines()[-1], done
+    assert "replay-1: finished, 20 of 20 rows" in good(remote("replay", "--list"))
+    assert json.loads(good(remote("replay", "--list", "--json")))[0]["state"] == "finished"
+    for words in (["topic=a b"], ["lost=1"], [], ["topic=nothing-here"], ["topic=a", "topic=b"], ["x"]):
+        assert remote("replay", *words, *WHY)[0] == REFUSED, words
+
+
+def test_the_checks_of_doctor_come_from_the_relay(remote, local):
+    def without_figures(text):
+        return [line for line in text.splitlines() if "undecided" not in line and "rows" not in line]
+
+    status, shown, _ = remote("doctor")
+    assert status in (0, 1) and without_figures(shown) == without_figures(local("doctor")[1])
+    assert {"severity", "place", "finding", "cure"} == set(json.loads(remote("doctor", "--json")[1])[0])
 
 
 # --- what goes wrong ------------------------------------------------------------------------------

@@ -4,6 +4,8 @@
 #include "commands.h"
 #include "confirm.h"
 #include "redrive.h"
+#include "field.h"
+#include "server_order.h"
 #include "session.h"
 
 enum { SHOWN = 20 };
@@ -80,9 +82,74 @@ static bool redrive_all(const struct call *call, struct err *err)
 	return redrive && show_and_redrive(call, redrive, err);
 }
 
+/* --- over --server --------------------------------------------------------------------------- */
+
+static void add_listed_dead_letter(struct text *out, const json_t *row)
+{
+	text_addf(out, "%" JSON_INTEGER_FORMAT "/%s of %s, id %s, tried %s times: ",
+	    json_integer_value(json_object_get(row, "partition")), field_member(row, "offset"),
+	    field_member(row, "topic"), field_member(row, "id"), field_member(row, "attempts"));
+	text_add_line(out, field_member(row, "reason"));
+	text_add(out, "\n");
+}
+
+static bool choose_sent_back(const struct call *call, json_t *filter, struct err *err)
+{
+	static const char *const names[][2] = {{"id", "id"}, {"key", "key"}, {"topic", "topic"},
+	    {"reason", "reason-has"}, {"from", "from"}, {"to", "to"}};
+
+	if (call_flag(call, "limit"))
+		return err_set(err, ERR_REJECT,
+		    "--limit does not go with --server: choose by --id, --key, --topic, "
+		    "--reason-has, --from or --to");
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		const char *value = call_text(call, names[i][1], NULL);
+
+		if (value && json_object_set_new(filter, names[i][0], json_string(value)) != 0)
+			return err_set(err, ERR_REJECT, "--%s is not UTF-8", names[i][1]);
+	}
+	return true;
+}
+
+/* The relay sends one batch for each order, so the order is repeated until nothing is left. */
+static bool redrive_over_server(const struct call *call, const json_t *filter, struct err *err)
+{
+	const struct server_order order = {.preview_path = "/v1/dead-letters/preview",
+	    .path = "/v1/dead-letters/redrive",
+	    .what = "dead letter",
+	    .question = "Send back",
+	    .scope_name = "section",
+	    .scope = call->arguments[0],
+	    .filter = filter,
+	    .add_row = add_listed_dead_letter,
+	    .repeats = true};
+	json_t *answer = NULL;
+
+	if (!server_order_send(call, &order, &answer, err))
+		return false;
+	if (answer)
+		printf("%" PRId64 " dead letters went back\n", field_number(answer, "sent"));
+	json_decref(answer);
+	return true;
+}
+
+static int run_redrive_over_server(const struct call *call)
+{
+	json_t *filter = json_object();
+	struct err err;
+	bool done = confirm_check(call, &err) && choose_sent_back(call, filter, &err) &&
+		    redrive_over_server(call, filter, &err);
+
+	json_decref(filter);
+	return done ? 0 : session_failed(&err);
+}
+
 static int run_deliver_redrive(const struct call *call)
 {
 	struct err err;
+
+	if (server_is_used(call))
+		return run_redrive_over_server(call);
 	/* checked first: reading a long topic only to refuse the call would waste minutes */
 	if (!call_flag(call, "dry-run") && !call_flag(call, "yes") && !confirm_can_ask()) {
 		err_set(&err, ERR_REJECT,
@@ -107,6 +174,8 @@ static const struct command_option deliver_redrive_options[] = {
     {"limit", "N", "Sends at most N, the oldest of each partition first.", 1, INT64_MAX},
     {"dry-run", NULL, "Shows the matching dead letters without sending them."},
     {"yes", NULL, "Does not ask."},
+    {"reason", "TEXT", "With --server: the reason, stored in outbox.audit."},
+    SERVER_OPTIONS,
     {0},
 };
 

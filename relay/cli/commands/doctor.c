@@ -4,24 +4,51 @@
 #include "commands.h"
 #include "doctor.h"
 #include "field.h"
+#include "server.h"
 #include "session.h"
 #include "text.h"
 
-static void print_findings_text(const struct checks *checks)
+/* findings: as doctor_findings_json makes them; taken over. */
+static void print_findings(const struct call *call, json_t *findings)
 {
-	for (int i = 0; i < checks->report.count; i++) {
-		const struct preflight_finding *finding = &checks->report.findings[i];
+	const json_t *finding;
+	size_t i;
 
-		printf("[%s]%*s %s: %s\n", preflight_severity_names[finding->severity],
-		    6 - (int)strlen(preflight_severity_names[finding->severity]), "",
-		    finding->place, finding->what);
-		if (finding->cure[0])
-			printf("%9scure: %s\n", "", finding->cure);
+	if (call_flag(call, "json"))
+		return field_print_json("", findings, JSON_INDENT(1), "\n");
+	json_array_foreach(findings, i, finding)
+	{
+		const char *severity = field_member(finding, "severity");
+		const char *cure = json_string_value(json_object_get(finding, "cure"));
+
+		printf("[%s]%*s %s: %s\n", severity, 6 - (int)strlen(severity), "",
+		    field_member(finding, "place"), field_member(finding, "finding"));
+		if (cure && cure[0])
+			printf("%9scure: %s\n", "", cure);
 	}
+	json_decref(findings);
+}
+
+/* The relay makes the checks, from its machine and with its configuration. */
+static int run_doctor_over_server(const struct call *call)
+{
+	json_t *answer = NULL;
+	struct err err;
+	int status;
+
+	if (!server_ask(call, "/v1/preflight", NULL, &answer, &err))
+		return session_failed(&err);
+	print_findings(call, json_incref(json_object_get(answer, "findings")));
+	status = json_is_true(json_object_get(answer, "failed")) ? EXIT_FOUND : 0;
+	json_decref(answer);
+	return status;
 }
 
 static int run_doctor(const struct call *call)
 {
+	if (server_is_used(call))
+		return run_doctor_over_server(call);
+
 	struct err err;
 	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
 	OWNED(checks_finish) struct checks checks = {0};
@@ -33,10 +60,7 @@ static int run_doctor(const struct call *call)
 	log_configure(LOG_LEVEL_ERROR, config->log_format);
 	checks_init(&checks, config);
 	status = doctor_check(&checks);
-	if (call_flag(call, "json"))
-		field_print_json("", doctor_findings_json(&checks), JSON_INDENT(1), "\n");
-	else
-		print_findings_text(&checks);
+	print_findings(call, doctor_findings_json(&checks));
 
 	/* a check that could not be made comes before a finding: the report is incomplete */
 	return status ? status : doctor_is_failed(&checks) ? EXIT_FOUND : 0;
@@ -44,6 +68,7 @@ static int run_doctor(const struct call *call)
 
 static const struct command_option doctor_options[] = {
     {"json", NULL, "Prints a JSON array of objects {severity, place, finding, cure}."},
+    SERVER_OPTIONS,
     {0},
 };
 

@@ -6,7 +6,9 @@
 #include <unistd.h>
 #include "clock.h"
 #include "commands.h"
+#include "publisher_call.h"
 #include "publisher_split.h"
+#include "server.h"
 #include "session.h"
 #include "text.h"
 
@@ -55,6 +57,17 @@ static bool split_publisher(struct publisher_split *split, struct err *err)
 	return done;
 }
 
+static void print_split(const struct call *call, bool cancels)
+{
+	int shards = (int)call_number(call, "shards", 0);
+
+	if (cancels)
+		printf("publisher %s: its split has ended\n", call->arguments[0]);
+	else
+		printf("publisher %s has %d shard%s now; running relays go on with them\n",
+		    call->arguments[0], shards, text_plural(shards));
+}
+
 static bool split_or_cancel(struct session *session, struct err *err)
 {
 	const struct call *call = session->call;
@@ -69,7 +82,7 @@ static bool split_or_cancel(struct session *session, struct err *err)
 	if (call_flag(call, "cancel")) {
 		if (!publisher_split_cancel(&split, err))
 			return false;
-		printf("publisher %s: its split has ended\n", split.publisher);
+		print_split(call, true);
 		return true;
 	}
 	if (!split.shards)
@@ -77,13 +90,38 @@ static bool split_or_cancel(struct session *session, struct err *err)
 	done = split_publisher(&split, err);
 	session->pg = split.pg;
 	if (done)
-		printf("publisher %s has %d shard%s now; running relays go on with them\n",
-		    split.publisher, split.shards, split.shards == 1 ? "" : "s");
+		print_split(call, false);
 	return done;
+}
+
+/* The relay waits for some seconds, and cancels the split if it has not ended by then. */
+static int split_over_server(const struct call *call)
+{
+	json_t *body = json_object(), *answer = NULL;
+	bool cancels = call_flag(call, "cancel");
+	struct err err;
+
+	if (cancels)
+		json_object_set_new(body, "cancel", json_true());
+	else
+		json_object_set_new(body, "shards", json_integer(call_number(call, "shards", 0)));
+	if (!publisher_call_send(call, "split", body, &answer, &err))
+		return session_failed(&err);
+	json_decref(answer);
+	print_split(call, cancels);
+	return 0;
 }
 
 static int run_publisher_split(const struct call *call)
 {
+	struct err err;
+
+	if (server_is_used(call) && !call_flag(call, "cancel") && !call_flag(call, "shards")) {
+		err_set(&err, ERR_REJECT, "say into how many: --shards N");
+		return session_failed(&err);
+	}
+	if (server_is_used(call))
+		return split_over_server(call);
 	return session_run(call, NULL, split_or_cancel);
 }
 
@@ -92,7 +130,9 @@ static const struct command_option publisher_split_options[] = {
     {"timeout", "SECONDS", "Cancels the split after this time (default 300).", 1, 86400},
     {"cancel", NULL,
 	"Cancels a split whose command was killed: the publisher continues as before."},
+    {"reason", "TEXT", "With --server: the reason, stored in outbox.audit."},
     SESSION_POSTGRES_OPTION,
+    SERVER_OPTIONS,
     {0},
 };
 

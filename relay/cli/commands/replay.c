@@ -13,6 +13,7 @@
 #include "progress.h"
 #include "replay_checks.h"
 #include "replay_run.h"
+#include "replay_server.h"
 #include "session.h"
 #include "sql_files.h"
 #include "term.h"
@@ -314,6 +315,11 @@ static bool list_or_replay(struct replaying *replaying, struct err *err)
 static int run_replay(const struct call *call)
 {
 	struct err err;
+
+	if (server_is_used(call))
+		return check_replay_way(call, &err) ? replay_server_run(call)
+						    : session_failed(&err);
+
 	OWNED(owned_config_destroy) struct config *config = session_config(call, &err);
 	const struct publisher_settings *publisher =
 	    config ? session_publisher(call, config, &err) : NULL;
@@ -348,6 +354,7 @@ static const struct command_option replay_options[] = {
     {"publisher", "NAME",
 	"The publisher whose database, cluster and settings are used (default: the only one of "
 	"the configuration, else \"main\")."},
+    SERVER_OPTIONS,
     {0},
 };
 
