@@ -397,7 +397,6 @@ static void explain_unknown(struct status_postgres *database)
 
 		if (shard->unpublished >= 0)
 			continue;
-		free(shard->paused_at);
 		free(shard->unknown);
 		shard->unknown = xformat("%.*s", (int)strcspn(lines, "\n"), lines);
 	}
@@ -573,6 +572,7 @@ void status_postgres_finish(struct status_postgres *database)
 		free(database->shards[i].publisher);
 		free(database->shards[i].owner);
 		free(database->shards[i].unknown);
+		free(database->shards[i].paused_at);
 	}
 	for (int i = 0; i < database->partition_count; i++)
 		free(database->partitions[i].name);
