@@ -407,11 +407,11 @@ def test_an_event_id_of_another_kind_within_a_range(api, write):
     assert (answer.status, answer.code) == (404, "not_found") and "give that with from and to" in answer.json["detail"]
 
 
-def test_several_messages_with_one_id(api, write, database):
-    """Ids that went back, as after a restore."""
+def test_several_messages_with_one_id(api, write, database, topic):
+    """Ids that went back, as after a restore. The relay raises a sequence that goes back, maybe before the next row."""
     id, event_id = write("k")
-    database.execute("ALTER TABLE outbox.message ALTER COLUMN id RESTART WITH %s" % id)
-    assert write("l")[0] == id
+    database.execute("INSERT INTO outbox.message (id, topic, key, payload_bytes) OVERRIDING SYSTEM VALUE"
+                     " VALUES (%s, %s, 'l', '{}')", (id, topic))
     assert [row["key"] for row in get(api, id=id, offset="no").json["rows"]] == ["k", "l"]
     assert find(api, event_id=event_id, offset="no")["key"] == "k"
 
