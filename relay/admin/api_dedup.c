@@ -1,6 +1,6 @@
 /*
- * The dedup stores of the [deliver] sections: what each was planned for, and what this process
- * observes of it. The database of a shared store is not asked.
+ * The dedup stores of the [deliver] sections: their planned figures, and those that this process
+ * observes. The server of a shared store is not queried.
  */
 #include <math.h>
 #include "api_arguments.h"
