@@ -158,22 +158,6 @@ int parked_server_list(const struct call *call)
 
 /* --- `parked retry` and `parked skip` -------------------------------------------------------- */
 
-/* The job of the request: GET /v1/jobs/parked-17. */
-static bool ask_job(const struct call *call, int64_t id, json_t **ret_job, struct err *err)
-{
-	owned_text char *path = xformat("/v1/jobs/parked-%" PRId64, id);
-
-	return server_ask(call, path, NULL, ret_job, err);
-}
-
-static bool is_job_over(const json_t *job)
-{
-	const char *state = field_member(job, "state");
-
-	return text_equal(state, "finished") || text_equal(state, "cancelled") ||
-	       text_equal(state, "failed");
-}
-
 static bool report_job(const json_t *job, enum parked_verb verb, int64_t id, struct err *err)
 {
 	int64_t done = field_number(job, "done"), refused = field_number(job, "refused");
@@ -188,7 +172,7 @@ static bool report_job(const json_t *job, enum parked_verb verb, int64_t id, str
 		return err_set(err, ERR_REJECT,
 		    "Kafka refused %" PRId64 " of %" PRId64 " row%s again: %s", refused, done,
 		    text_plural(done), field_member(job, "error"));
-	return is_job_over(job) ||
+	return server_job_is_over(job) ||
 	       err_set(err, ERR_RETRY,
 		   "not all rows are %s yet; the request remains: check with `outbox-relay status` "
 		   "that a relay owns the publisher",
@@ -198,14 +182,16 @@ static bool report_job(const json_t *job, enum parked_verb verb, int64_t id, str
 /* Is every retried row published, or refused again? */
 static bool is_settled(const json_t *job, enum parked_verb verb)
 {
-	return is_job_over(job) && (verb == PARKED_SKIP || field_number(job, "published") +
-								   field_number(job, "refused") >=
-							       field_number(job, "done"));
+	return server_job_is_over(job) &&
+	       (verb == PARKED_SKIP ||
+		   field_number(job, "published") + field_number(job, "refused") >=
+		       field_number(job, "done"));
 }
 
 static bool wait_for_job(
     const struct call *call, enum parked_verb verb, int64_t id, struct err *err)
 {
+	owned_text char *name = xformat("parked-%" PRId64, id);
 	int64_t until = clock_ms() + call_number(call, "timeout", WAIT_S) * 1000;
 	const struct timespec pause = {.tv_nsec = LOOK_MS * 1000000L};
 	json_t *job = NULL;
@@ -213,7 +199,7 @@ static bool wait_for_job(
 
 	for (;;) {
 		json_decref(job);
-		if (!ask_job(call, id, &job, err))
+		if (!server_ask_job(call, name, &job, err))
 			return false;
 		if (is_settled(job, verb) || clock_ms() >= until)
 			break;

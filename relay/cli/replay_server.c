@@ -73,27 +73,21 @@ static void print_replay_job(const json_t *job)
 	fflush(stdout);
 }
 
-static bool is_replay_at_end(const json_t *job)
-{
-	return json_is_string(json_object_get(job, "ended_at"));
-}
-
 /* Prints each change. The replay goes on without the command, too. */
 static bool watch_replay(const struct call *call, const char *id, struct err *err)
 {
 	const struct timespec pause = {.tv_nsec = LOOK_MS * 1000000L};
-	owned_text char *path = xformat("/v1/jobs/%s", id);
 	int64_t shown = -1;
 	json_t *job = NULL;
 	bool finished;
 
 	for (;;) {
 		json_decref(job);
-		if (!server_ask(call, path, NULL, &job, err))
+		if (!server_ask_job(call, id, &job, err))
 			return false;
-		if (field_number(job, "done") != shown || is_replay_at_end(job))
+		if (field_number(job, "done") != shown || server_job_is_over(job))
 			print_replay_job(job);
-		if (is_replay_at_end(job))
+		if (server_job_is_over(job))
 			break;
 		shown = field_number(job, "done");
 		nanosleep(&pause, NULL);

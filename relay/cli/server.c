@@ -208,6 +208,18 @@ bool server_ask(const struct call *call, const char *path, const json_t *body, j
 	return done;
 }
 
+bool server_ask_job(const struct call *call, const char *id, json_t **ret_job, struct err *err)
+{
+	owned_text char *path = xformat("/v1/jobs/%s", id);
+
+	return server_ask(call, path, NULL, ret_job, err);
+}
+
+bool server_job_is_over(const json_t *job)
+{
+	return json_is_string(json_object_get(job, "ended_at"));
+}
+
 /* --- paths ----------------------------------------------------------------------------------- */
 
 static void add_encoded(struct text *path, const char *value, const char *kept)

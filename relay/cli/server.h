@@ -35,6 +35,12 @@ bool server_is_used(const struct call *call);
 bool server_ask(const struct call *call, const char *path, const json_t *body, json_t **ret_answer,
     struct err *err) MUST_CHECK;
 
+/* GET /v1/jobs/{id}, such as "replay-3"; the caller owns *ret_job. */
+bool server_ask_job(
+    const struct call *call, const char *id, json_t **ret_job, struct err *err) MUST_CHECK;
+/* Is it finished, cancelled or failed? */
+bool server_job_is_over(const json_t *job);
+
 /* Appends "?name=value" or "&name=value", encoded. NULL: nothing is appended. */
 void server_add_argument(struct text *path, const char *name, const char *value);
 /* Appends a part of a path, encoded, with its slashes. */
