@@ -101,12 +101,9 @@ static json_t *publisher_line(const struct api *api, const struct status_postgre
     const struct status_parked *parked)
 {
 	const char *name = parked->publisher;
-	const struct status_scheduled *scheduled = NULL;
+	const struct status_scheduled *scheduled = status_scheduled_of(database, name);
 	struct shard_sum sum = sum_shards(database, name);
 
-	for (int i = 0; i < database->scheduled_count; i++)
-		if (text_equal(database->scheduled[i].publisher, name))
-			scheduled = &database->scheduled[i];
 	return json_pack("{s:s, s:s, s:s, s:i, s:i, s:o, s:b, s:o, s:b, s:o, s:o, s:o, s:o}",
 	    "name", name, "postgres", database->section->name, "source", "database", "shards",
 	    sum.shards, "owned", sum.owned, "owners", sum.owners, "elsewhere", sum.elsewhere,

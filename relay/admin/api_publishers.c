@@ -24,15 +24,6 @@ static const struct status_parked *parked_of(
 	return NULL;
 }
 
-static const struct status_scheduled *scheduled_of(
-    const struct status_postgres *database, const char *publisher)
-{
-	for (int i = 0; i < database->scheduled_count; i++)
-		if (text_equal(database->scheduled[i].publisher, publisher))
-			return &database->scheduled[i];
-	return NULL;
-}
-
 static json_t *publisher_shards_json(const struct status_postgres *database, const char *publisher)
 {
 	json_t *list = json_array();
@@ -48,7 +39,7 @@ static json_t *publisher_json(
     const struct config *config, const struct status_postgres *database, const char *publisher)
 {
 	const struct status_parked *parked = parked_of(database, publisher);
-	const struct status_scheduled *scheduled = scheduled_of(database, publisher);
+	const struct status_scheduled *scheduled = status_scheduled_of(database, publisher);
 	const struct config_publisher *section = config_find_publisher(config, publisher);
 	json_t *object = json_object();
 

@@ -563,6 +563,15 @@ void status_report_compare(struct status_report *report, const struct status_rep
 		}
 }
 
+const struct status_scheduled *status_scheduled_of(
+    const struct status_postgres *database, const char *publisher)
+{
+	for (int i = 0; i < database->scheduled_count; i++)
+		if (text_equal(database->scheduled[i].publisher, publisher))
+			return &database->scheduled[i];
+	return NULL;
+}
+
 void status_postgres_finish(struct status_postgres *database)
 {
 	text_finish(&database->waits);

@@ -112,4 +112,7 @@ bool status_publishers_take(
 /* The same, and the look-back. */
 bool status_overview_take(
     struct pg *pg, struct status_postgres *database, struct err *err) MUST_CHECK;
+/* NULL: the list could not be read, or has no row of the publisher. */
+const struct status_scheduled *status_scheduled_of(
+    const struct status_postgres *database, const char *publisher);
 void status_postgres_finish(struct status_postgres *database);
