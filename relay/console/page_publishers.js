@@ -23,7 +23,7 @@ function parkedLinks(publisher) {
 	if (links.length === 0)
 		return "none";
 	const joined = links.flatMap((link, i) => (i > 0 ? [", ", link] : [link]));
-	return publisher.parked.exact ? joined : [...joined, " among the first 100,000"];
+	return publisher.parked.exact ? joined : [...joined, " among the first 10,000"];
 }
 
 function scheduledText(scheduled) {
