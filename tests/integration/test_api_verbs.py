@@ -261,6 +261,24 @@ def test_dead_letters_go_back_by_place_and_by_preview(make_letters, kafka, topic
         ("redrive", "alice", "ticket 6", "1"), ("redrive", "alice", "ticket 7", str(COUNT - 1))]
 
 
+def test_orders_to_a_section_are_in_the_audit(make_letters, database):
+    with Application(lambda _: 422) as application:
+        api = make_letters(application, database=True, count=1)
+
+        def operate(verb):
+            answer = api.request("POST", "/v1/deliver/operate", {"verb": verb, "section": "billing", "reason": f"why {verb}"})
+            assert answer.status == 200, answer.text
+            return answer.json
+
+        assert operate("pause") == {"section": "billing", "paused": True, "audit": "1"}
+        assert operate("resume") == {"section": "billing", "paused": False, "audit": "2"}
+        assert operate("reload_rules")["audit"] == "3"
+        process = api.request("GET", "/v1/overview").json["process"]["name"]
+    assert database.execute("select verb, caller, reason, target from outbox.audit order by id") == [
+        (audited, "alice", f"why {verb}", {"section": "billing", "process": process})
+        for verb, audited in (("pause", "deliver pause"), ("resume", "deliver resume"), ("reload_rules", "rules reload"))]
+
+
 def test_dead_letters_go_back_by_a_command_with_the_address_of_the_relay(make_letters):
     with Application(lambda _: 422) as application:
         api = make_letters(application, count=5)
