@@ -204,17 +204,15 @@ static json_t *letter_json(const struct redrive_found *found, bool payloads)
 	json_t *row;
 
 	moment_format_exact(record->timestamp_ms * 1000, time);
-	row = json_pack("{s:i, s:o, s:s, s:o, s:o, s:o, s:o, s:b, s:o}", "partition",
+	row = json_pack("{s:i, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:b, s:o}", "partition",
 	    (int)found->partition, "offset", json_sprintf("%" PRId64, found->offset), "time", time,
-	    "topic", letter_text_json(found->topic), "id", api_text(found->id), "attempts",
+	    "topic", letter_text_json(found->topic), "id", api_text(found->id), "key",
+	    letter_bytes_json(record->key, record->key_length, false), "attempts",
 	    letter_text_json(found->attempts), "reason", letter_text_json(found->reason),
 	    "redriven", found->gone, "bytes", json_sprintf("%zu", record->payload_length));
-	if (payloads) {
-		json_object_set_new(
-		    row, "key", letter_bytes_json(record->key, record->key_length, false));
+	if (payloads)
 		json_object_set_new(row, "payload",
 		    letter_bytes_json(record->payload, record->payload_length, true));
-	}
 	return row;
 }
 
@@ -225,6 +223,7 @@ static bool add_letter_row(void *context, const struct redrive_found *found)
 	if ((int64_t)json_array_size(letters->rows) >= letters->limit ||
 	    letters->bytes >= PAGE_BYTES)
 		return false;
+	letters->bytes += (int64_t)found->record->key_length;
 	if (letters->payloads)
 		letters->bytes += (int64_t)found->record->payload_length;
 	json_array_append_new(letters->rows, letter_json(found, letters->payloads));
