@@ -105,6 +105,8 @@ static const struct api_verb verbs[] = {
     {"deliver_operate", "POST", "/v1/deliver/operate", ROLE_OPERATE, 0, api_deliver_operate_begin,
 	NULL, NULL},
     {"parked", "GET", "/v1/parked", ROLE_READ, 0, api_parked_begin, NULL, api_parked_forget},
+    {"parked_show", "GET", "/v1/parked/", ROLE_READ, 0, api_parked_show_begin, NULL,
+	api_parked_show_forget, .names = 1},
     {"dedup", "GET", "/v1/dedup", ROLE_READ, 0, api_dedup_begin, NULL, NULL},
     {"preflight", "GET", "/v1/preflight", ROLE_READ, 0, api_preflight_begin, NULL,
 	api_preflight_forget},

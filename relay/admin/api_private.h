@@ -75,6 +75,8 @@ void api_messages_forget(struct api_call *call);
 /* api_parked.c */
 void api_parked_begin(struct api_call *call);
 void api_parked_forget(struct api_call *call);
+void api_parked_show_begin(struct api_call *call);
+void api_parked_show_forget(struct api_call *call);
 /* api_parked_request.c */
 void api_parked_preview_begin(struct api_call *call);
 void api_parked_retry_begin(struct api_call *call);

@@ -163,6 +163,7 @@ REQUESTS = [
     ("GET", "/v1/publishers", None, {"read"}),
     ("GET", "/v1/publishers/main", None, {"read"}),
     ("GET", "/v1/parked", None, {"read"}),
+    ("GET", "/v1/parked/1", None, {"read"}),
     ("GET", "/v1/audit", None, {"read"}),
     ("POST", "/v1/parked/preview", {"verb": "retry", "filter": {}}, {"operate", "decide"}),
     ("POST", "/v1/parked/retry", {"ids": ["1"], "reason": "x"}, {"operate"}),

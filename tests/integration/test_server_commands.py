@@ -7,12 +7,13 @@ import json
 
 import pytest
 
-from support.api import CALLERS, CONFIG, OPERATE, READ, prepare, start_api
+from support.api import CALLERS, CONFIG, OPERATE, READ, caller, prepare, start_api
 from support.auditor import payload
 from support.process import free_port, wait_for
 from support.relay import run_command
 
 LIMIT, TOO_LARGE = 60_000, 90_000
+PAYLOADS = "token-with-payloads"
 WHY = ["--reason", "ticket 7", "--yes"]
 USAGE, REFUSED, UNAVAILABLE, DENIED, MISCONFIGURED = 64, 65, 69, 77, 78
 
@@ -22,7 +23,8 @@ def api(make_relay, kafka, topic, tmp_path):
     """A relay that parks what is too large; the token is an operator's."""
     requests = kafka.create_topic(f"{topic}-requests")
     kafka.alter_topic(topic, max_message_bytes=LIMIT)
-    relay, api = start_api(make_relay, tmp_path, OPERATE, CONFIG.format(topic=requests) + CALLERS,
+    relay, api = start_api(make_relay, tmp_path, OPERATE, CONFIG.format(topic=requests) + CALLERS
+                           + caller("eve", PAYLOADS, "read, payload"),
                            publisher_max_attempts=1, publisher_retry_first="100ms")
     api.relay = relay.wait_ready()
     yield api
@@ -77,6 +79,24 @@ def test_parked_rows_are_listed_as_on_the_database(remote, local, parked):
     listed = json.loads(good(remote("parked", "list", "--json")))
     assert listed["rows"] == json.loads(good(local("parked", "list", "--json")))["rows"]
     assert listed["totals"]["dead"] == "5"
+
+
+def test_a_parked_row_is_shown_as_on_the_database(remote, local, parked, api):
+    for words in ([], ["--json"]):
+        for row in (parked[0], parked[1]):
+            assert good(remote("parked", "show", row, *words, token=PAYLOADS)) == good(local("parked", "show", row, *words))
+    shown = good(remote("parked", "show", parked[1], token=PAYLOADS))
+    assert f"waits behind id {parked[0]} (dead), with 0 between them" in shown and "bytes, as text:" in shown
+    hidden = good(remote("parked", "show", parked[1]))
+    assert hidden.endswith("  payload      this login or token may not read payloads\n")
+    assert json.loads(good(remote("parked", "show", parked[1], "--json")))["payload_form"] == "hidden"
+    for words, text in [(["99999"], "is not parked in publisher main"), (["0"], "is no id"), (["x"], "is no id"),
+                        ([parked[0], "--publisher", "nobody"], "no [publisher")]:
+        status, _, error = remote("parked", "show", *words)
+        assert status == REFUSED and text in error, (words, error)
+    for path in ("0", "-1", "x", "9223372036854775808", "1/2", "1?publisher=main&publisher=main", "1?limit=3"):
+        answer = api.request("GET", f"/v1/parked/{path}")
+        assert (answer.status, answer.code) == (400, "bad_value"), (path, answer.text)
 
 
 def test_a_selection_is_shown_and_retried(remote, parked, database, kafka, topic):
