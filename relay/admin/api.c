@@ -100,7 +100,7 @@ static const struct api_verb verbs[] = {
 	api_operate_finish, api_look_forget},
     {"lookback_preview", "POST", "/v1/lookback/preview", ROLE_OPERATE | ROLE_DECIDE, 0,
 	api_lookback_preview_begin, api_lookback_preview_finish, api_look_forget},
-    {"list", "GET", "/v1/lookback", ROLE_READ, 0, api_list_begin, api_look_finish, api_look_forget},
+    {"list", "GET", "/v1/lookback", ROLE_READ, 0, api_list_begin, NULL, api_list_forget},
     {"deliver_list", "GET", "/v1/deliver", ROLE_READ, 0, api_deliver_list_begin, NULL, NULL},
     {"deliver_operate", "POST", "/v1/deliver/operate", ROLE_OPERATE, 0, api_deliver_operate_begin,
 	NULL, NULL},

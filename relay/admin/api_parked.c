@@ -99,17 +99,6 @@ static bool choose_by_arguments(struct api_call *call, struct parked *parked)
 	return true;
 }
 
-static bool read_totals(struct api_call *call, bool *ret_totals)
-{
-	const char *value = api_argument(call, "totals");
-
-	*ret_totals = value && text_equal(value, "yes");
-	if (!value || *ret_totals || text_equal(value, "no"))
-		return true;
-	api_refuse(call, 400, "bad_value", "totals=%.40s is neither yes nor no", value);
-	return false;
-}
-
 void api_parked_begin(struct api_call *call)
 {
 	struct parked_page *page = xcalloc(1, sizeof *page);
@@ -120,7 +109,7 @@ void api_parked_begin(struct api_call *call)
 	if (!api_arguments_check(call, arguments, ARGUMENTS) ||
 	    !api_argument_number(call, "limit", 1, MOST_ROWS, &page->limit) ||
 	    !api_argument_number(call, "after", 0, INT64_MAX, &page->after) ||
-	    !read_totals(call, &page->totals))
+	    !api_argument_yes(call, "totals", &page->totals))
 		return;
 	publisher = api_named_publisher(call, api_argument(call, "publisher"));
 	if (!publisher)

@@ -42,9 +42,11 @@ void api_send_finish(struct api_call *call);
 void api_send_forget(struct api_call *call);
 /* api_look.c */
 void api_show_begin(struct api_call *call);
-void api_list_begin(struct api_call *call);
 void api_look_finish(struct api_call *call);
 void api_look_forget(struct api_call *call);
+/* api_lookback_list.c */
+void api_list_begin(struct api_call *call);
+void api_list_forget(struct api_call *call);
 /* api_operate.c */
 void api_lookback_preview_begin(struct api_call *call);
 void api_lookback_preview_finish(struct api_call *call);

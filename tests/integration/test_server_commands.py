@@ -145,6 +145,25 @@ def undecided(api, database):
     return [f"o/{number}" for number in range(3)]
 
 
+@pytest.mark.parametrize("words", [
+    [], ["--type", "orders"], ["--state", "parked"], ["--section", "orders", "--limit", "2"], ["--error", "0"], ["--service", "none"],
+    ["--from", "2026-01-02"], ["--to", "2026-01-02T03:04:05.25Z"]])
+def test_ids_are_listed_as_on_the_database(remote, local, undecided, words, database):
+    # the relay would call again between the two commands
+    database.execute("UPDATE outbox.lookback_overdue SET state = 'parked', claim = null, last_error = 'Error 0'")
+    assert good(remote("lookback", "list", *words)) == good(local("lookback", "list", *words))
+    assert json.loads(good(remote("lookback", "list", "--json", *words))) == json.loads(
+        good(local("lookback", "list", "--json", *words)))
+
+
+def test_many_ids_are_listed_in_pages(remote, local, api, database):
+    database.execute("""INSERT INTO outbox.lookback_overdue (section, biz_type, biz_id, prepared_at, state, next_check, attempts)
+        SELECT 'orders', 'orders', 'ü, ' || i, now() - i * interval '1 s', 'parked', now(), 1 FROM generate_series(1, 2100) i""")
+    listed = good(remote("lookback", "list"))
+    assert listed == good(local("lookback", "list")) and listed.endswith("0 overdue, 2100 parked\n")
+    assert good(remote("lookback", "list", "--limit", "1001")).endswith("; 1001 of them are shown\n")
+
+
 def test_ids_are_listed_shown_and_decided(remote, undecided, database):
     listed = good(remote("lookback", "list", "--type", "orders"))
     assert all(f"orders {name}  overdue  section=orders" in listed for name in undecided)
@@ -224,7 +243,9 @@ def test_a_wrong_address_or_token_names_the_cure(remote, api, tmp_path):
     fails(REFUSED, "no [publisher", "parked", "list", "--publisher", "nobody")
     fails(USAGE, "migrate up has no option '--server'", "migrate", "up")
     fails(REFUSED, "nothing is stored", "lookback", "show", "orders", "nobody")
-    fails(REFUSED, "does not go with --server", "lookback", "list", "--undecided")
+    for words in (["--undecided"], ["--postgres", "main"]):
+        fails(REFUSED, "does not go with --server", "lookback", "list", *words)
+    fails(REFUSED, "--from", "lookback", "list", "--from", "yesterday")
 
 
 def test_the_token_comes_from_a_file_and_the_address_from_a_variable(api, tmp_path):
