@@ -122,6 +122,15 @@ void api_publisher_resume_begin(struct api_call *call);
 void api_publisher_split_begin(struct api_call *call);
 void api_publisher_rebase_begin(struct api_call *call);
 void api_publisher_order_forget(struct api_call *call);
+/* api_publisher_life.c */
+void api_publisher_create_begin(struct api_call *call);
+void api_publisher_drop_begin(struct api_call *call);
+void api_publisher_life_forget(struct api_call *call);
+/* api_partitions.c */
+void api_partitions_begin(struct api_call *call);
+void api_partition_make_begin(struct api_call *call);
+void api_partition_drop_begin(struct api_call *call);
+void api_partitions_forget(struct api_call *call);
 /* api_preflight.c */
 void api_preflight_begin(struct api_call *call);
 void api_preflight_forget(struct api_call *call);

@@ -1,3 +1,7 @@
+/*
+ * `lookback list` reads pages of GET /v1/lookback, and `lookback show` one id. The orders commit,
+ * rollback and retry name ids, or choose them by a filter with a preview (server_order.h).
+ */
 #include "lookback_server.h"
 
 #include <inttypes.h>
@@ -40,7 +44,7 @@ struct server_ids {
 	const json_t *chosen;
 	bool json;
 	int64_t left, shown;
-	json_t *totals; /* of the first page, as its [postgres] section */
+	json_t *totals; /* of the first page; NULL: it was not read yet */
 };
 
 static bool check_server_listing(const struct call *call, struct err *err)

@@ -50,7 +50,7 @@ void parked_print_totals(
 /* --- one row --------------------------------------------------------------------------------- */
 
 /* A member as text: numbers and objects as JSON. NULL: it is null. The caller frees. */
-static char *member_text(const json_t *object, const char *name)
+static char *parked_member_text(const json_t *object, const char *name)
 {
 	const json_t *value = json_object_get(object, name);
 
@@ -72,7 +72,7 @@ static void print_queue(const json_t *shown)
 	field_print("behind it", field_member(shown, "rows_behind"));
 }
 
-static void print_shown_row(const json_t *shown)
+static void print_parked_fields(const json_t *shown)
 {
 	static const char *const fields[][2] = {{"topic", "topic"}, {"shard", "shard"},
 	    {"partition", "partition"}, {"state", "state"}, {"attempts", "attempts"},
@@ -86,7 +86,7 @@ static void print_shown_row(const json_t *shown)
 	    field_member(shown, "publisher"));
 	field_print("key", key ? key : "none");
 	for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
-		owned_text char *value = member_text(shown, fields[i][1]);
+		owned_text char *value = parked_member_text(shown, fields[i][1]);
 
 		if (value)
 			field_print(fields[i][0], value);
@@ -105,6 +105,6 @@ void parked_print_shown(const struct call *call, json_t *shown)
 		field_print_json("", shown, JSON_COMPACT, "\n");
 		return;
 	}
-	print_shown_row(shown);
+	print_parked_fields(shown);
 	json_decref(shown);
 }

@@ -4,6 +4,7 @@ Each is compared with the same command on the database, which the relay that run
 """
 
 import json
+import re
 
 import pytest
 
@@ -69,6 +70,19 @@ def good(answer):
     status, output, error = answer
     assert status == 0, (status, output, error)
     return output
+
+
+def when_free(run, *words):
+    """The output of a command that may have to be repeated, because upkeep of the relay has the lock now."""
+    answers = [run(*words)]
+
+    def is_done():
+        if answers[-1][0] == UNAVAILABLE and "a lock was not to be had" in answers[-1][2]:
+            answers.append(run(*words))
+        return answers[-1][0] != UNAVAILABLE
+
+    wait_for(is_done, what=lambda: answers[-1])
+    return good(answers[-1])
 
 
 # --- parked rows ----------------------------------------------------------------------------------
@@ -203,6 +217,100 @@ def test_a_publisher_is_paused_split_and_resumed(remote, local, database):
             if row[0] in ("pause", "resume")] == ["pause", "resume"]
 
 
+def test_a_publisher_is_created_and_dropped(remote, local, database, api):
+    assert good(remote("publisher", "create", "late", "--shards", "2", "--start", "now", "--reason", "ticket 7")) == (
+        'publisher late made with 2 shards; publish it with a section [publisher "late"]\n')
+    assert good(local("publisher", "create", "other")).startswith("publisher other made with 1 shard;")
+    for words, text in [(["create", "late", "--reason", "x"], "publisher late exists already in"), (["create", "B!", "--reason", "x"], "no name"),
+                        (["create", "new"], "say why"), (["create", "new", "--reason", " "], "empty"),
+                        (["create", "new", "--start", "2100-01-01", "--reason", "x"], "in the future"),
+                        (["create", "new", "--start", "soon", "--reason", "x"], "--start is neither"),
+                        (["create", "new", "--postgres", "second", "--reason", "x"], "second"),
+                        (["drop", "late"], "say why"), (["drop", "nobody", *WHY], "publisher nobody does not exist"),
+                        (["drop", "late", "--force", "all", *WHY], "--force names what is forced (owned, last, configured)")]:
+        status, _, error = remote("publisher", *words)
+        assert status == REFUSED and text in error, (words, error)
+    assert "--force configured" in remote("publisher", "drop", "main", *WHY)[2]
+    status, _, error = remote("publisher", "drop", "main", "--force", "configured", *WHY)
+    assert (status, "owned by" in error) == (75, True), error
+    assert status == local("publisher", "drop", "main", "--force", "configured", *WHY)[0]
+    for run in (remote, local):
+        assert good(run("publisher", "drop", "late", "--dry-run")) == (
+            "drop of publisher late: its progress is forgotten, and with it go 0 parked and 0 scheduled messages\n"
+            "nothing was changed: --dry-run\n")
+    assert good(remote("publisher", "drop", "late", *WHY)).endswith("publisher late dropped\n")
+    assert good(local("publisher", "drop", "other", *WHY)).endswith("publisher other dropped\n")
+    assert database.execute("SELECT verb, publisher, reason, caller FROM outbox.audit ORDER BY id") == [
+        ("publisher create", "late", "ticket 7", "alice"), ("publisher drop", "late", "ticket 7", "alice"),
+        ("publisher drop", "other", "ticket 7", None)]
+    for path, body, status, code in [
+            ("", {"name": "new", "reason": "x", "shards": 0}, 400, "bad_value"), ("", {"name": "new", "reason": "x", "shards": "1"}, 400, "bad_value"),
+            ("", {"name": "new", "reason": ""}, 400, "bad_value"), ("", {"reason": "x"}, 400, "bad_value"), ("", {"name": 1, "reason": "x"}, 400, "wrong_type"),
+            ("", {"name": "new", "reason": "x", "more": 1}, 400, "unknown_field"), ("/new/drop", {"reason": "x"}, 400, "missing_field"),
+            ("/new/drop", {"reason": "x", "confirm": "Drop publisher main?"}, 409, "conflicting_arguments"),
+            ("/new/drop", {"dry_run": True}, 409, "not_applicable"), ("/new/drop", {"dry_run": True, "force": "last"}, 400, "bad_value"),
+            ("/new/drop", {"dry_run": True, "force": ["last,owned"]}, 400, "bad_value"), ("/B/drop", {"dry_run": True}, 400, "bad_value")]:
+        answer = api.request("POST", f"/v1/publishers{path}", body)
+        assert (answer.status, answer.code) == (status, code), (path, body, answer.text)
+
+
+def test_a_restored_database_is_rebased(remote, local, api, database):
+    for words in (["--all", "--dry-run"], ["main", "--dry-run"], ["main", "--all", "--dry-run"], ["--all", "--new-identity", "--dry-run"]):
+        assert good(remote("publisher", "rebase", *words)) == good(local("publisher", "rebase", *words)), words
+    for words in ([*WHY], ["nobody", *WHY], ["main", "--reason", "x"], ["main"]):
+        assert remote("publisher", "rebase", *words)[0] == local("publisher", "rebase", *words)[0] == REFUSED, words
+    # a relay owns it
+    status, _, error = remote("publisher", "rebase", "main", *WHY)
+    assert (status, local("publisher", "rebase", "main", *WHY)[0]) == (REFUSED, REFUSED), error
+
+
+def test_partitions_are_listed_made_and_dropped(remote, local, api, database):
+    made = when_free(remote, "partition", "make", "--table", "message", "--from", "2020-01-01", "--reason", "ticket 7")
+    assert made == "message: made the partition from 2020-01-01T00:00:00Z\n"
+    again = ["partition", "make", "--table", "message", "--from", "2020-01-01"]
+    assert when_free(remote, *again, "--reason", "x") == when_free(local, *again) == "message: nothing to do, it is there\n"
+    assert when_free(remote, "partition", "make", "--reason", "ticket 7") == when_free(local, "partition", "make")
+    for words in ([], ["--table", "message"], ["--json"]):
+        assert good(remote("partition", "list", *words)) == good(local("partition", "list", *words)), words
+    name = json.loads(good(remote("partition", "list", "--table", "message", "--json")))[0]["partition"]
+    for run in (remote, local):
+        for words in ([], ["--detach"]):
+            shown = good(run("partition", "drop", name, "--dry-run", *words))
+            assert re.fullmatch(rf"{'detach' if words else 'drop'} of {name}: 0 rows from 2020-01-01T00:00:00Z to 2020-01-02T00:00:00Z, "
+                                r"\d+ bytes\nnothing was changed: --dry-run\n", shown)
+    newest = json.loads(good(remote("partition", "list", "--table", "message", "--json")))[1]["partition"]
+    for words in ([newest, "--dry-run"], [newest, *WHY], [name], ["nothing", *WHY], [name, "--force", "all", *WHY], [name, "--force", "", *WHY],
+                  [name, "--yes"]):
+        (status, _, error), (wanted, _, text) = remote("partition", "drop", *words), local("partition", "drop", *words)
+        assert (status, error.replace("the relay refuses: ", "")) == (wanted, text) and status == REFUSED, (words, error)
+    assert good(remote("partition", "drop", name, *WHY)).endswith(f"{name} dropped\n")
+    assert database.execute("SELECT verb, reason, caller FROM outbox.audit ORDER BY id DESC LIMIT 1") == [("partition drop", "ticket 7", "alice")]
+    for words in (["make", "--table", "x", "--reason", "x"], ["make"], ["make", "--from", "soon", "--reason", "x"], ["list", "--table", "x"],
+                  ["list", "--postgres", "second"]):
+        assert remote("partition", *words)[0] == REFUSED, words
+    for method, path, body, status, code in [
+            ("GET", "?table=x", None, 400, "bad_value"), ("GET", "?limit=1", None, 400, "bad_value"), ("GET", "?postgres=second", None, 404, "unknown_section"),
+            ("POST", "", {}, 400, "bad_value"), ("POST", "", {"reason": "x", "table": 1}, 400, "wrong_type"), ("POST", "", {"reason": "x", "table": "x"}, 400, "bad_value"),
+            ("POST", "", {"reason": "x", "from": "soon"}, 400, "bad_value"), ("POST", "", {"reason": "x", "to": "now"}, 400, "unknown_field"),
+            ("POST", f"/{newest}/drop", {"reason": "x"}, 400, "missing_field"), ("POST", f"/{newest}/drop", {"dry_run": 1}, 400, "wrong_type"),
+            ("POST", f"/{newest}/drop", {"reason": "x", "confirm": f"Detach {newest}?"}, 409, "conflicting_arguments"),
+            ("POST", f"/{newest}/drop", {"dry_run": True}, 409, "not_applicable"), ("POST", f"/{name}/drop", {"dry_run": True}, 404, "not_found"),
+            ("POST", f"/{newest}/drop", {"dry_run": True, "force": ["last"]}, 400, "bad_value")]:
+        answer = api.request(method, f"/v1/partitions{path}", body)
+        assert (answer.status, answer.code) == (status, code), (path, body, answer.text)
+
+
+def test_a_partition_that_is_locked_is_left(remote, database):
+    assert when_free(remote, "partition", "make", "--table", "message", "--from", "2020-01-01", "--reason", "x")
+    name = json.loads(good(remote("partition", "list", "--table", "message", "--json")))[0]["partition"]
+    with database.connect() as session, session.cursor() as cursor:
+        cursor.execute("BEGIN")
+        cursor.execute(f"LOCK TABLE outbox.{name} IN SHARE MODE")
+        status, _, error = remote("partition", "drop", name, *WHY)
+        assert status == UNAVAILABLE and "a lock was not to be had" in error, error
+    assert good(remote("partition", "drop", name, *WHY)).endswith(f"{name} dropped\n")
+
+
 def test_a_replay_is_previewed_sent_by_the_relay_and_watched(remote, database, kafka, topic):
     database.execute("INSERT INTO outbox.message (topic, key, payload_bytes) SELECT %s, n::text, 'x' FROM generate_series(1, 20) n",
                      (topic,))
@@ -241,7 +349,11 @@ def test_a_wrong_address_or_token_names_the_cure(remote, api, tmp_path):
     fails(REFUSED, "state=gone is not known", "parked", "list", "state=gone")
     fails(REFUSED, "say why", "parked", "retry", "--all")
     fails(REFUSED, "no [publisher", "parked", "list", "--publisher", "nobody")
-    fails(USAGE, "migrate up has no option '--server'", "migrate", "up")
+    for words, why in [(["migrate", "up"], "migrate up has no option '--server': it needs the login of the schema's owner"),
+                       (["partition", "restore", "x"], "call it on the host that has the archive"), (["run"], "starts the relay on this machine"),
+                       (["verify"], "takes longer than a request may"), (["rules", "check", "x"], "reads a file of this machine"),
+                       (["dedup", "stat", "x"], "GET /v1/dedup"), (["version"], "it works without a relay")]:
+        fails(USAGE, why, *words)
     fails(REFUSED, "nothing is stored", "lookback", "show", "orders", "nobody")
     for words in (["--undecided"], ["--postgres", "main"]):
         fails(REFUSED, "does not go with --server", "lookback", "list", *words)
