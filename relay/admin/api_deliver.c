@@ -115,8 +115,8 @@ static bool note_section_order(struct api_call *call, struct api_worker *worker,
 	const struct section_order *order = call->work;
 	const struct api_audit audit = {.verb = audited_verb(order->verb),
 	    .reason = order->reason,
-	    .target = json_pack("{s:s, s:s}", "section", order->section, "process",
-		api_parts_of(call->api)->process)};
+	    .target = json_pack(
+		"{s:s, s:s}", "section", order->section, "process", api_process(call->api))};
 
 	log_info("deliver_operated", {"verb", LOG_TEXT(order->verb)},
 	    {"section", LOG_TEXT(order->section)}, {"reason", LOG_TEXT(order->reason)},
