@@ -29,7 +29,7 @@ from support.process import end_on_sigterm
 from support.relay import Relay, run_command
 from support.writers import Writers
 
-TEST_LIMIT = 600         # seconds; a hanging test ends the whole run, with all its stacks
+TEST_LIMIT = 600         # seconds; a test that hangs fails
 TEST_LIMIT_FULL = 6 * 3600
 
 _numbers = itertools.count(1)
@@ -111,6 +111,7 @@ def pytest_collection_modifyitems(config, items):
         config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
         items[:] = chosen
     for item in items:
+        item.add_marker(pytest.mark.timeout(limit_of(item), method="signal"))
         mark = item.get_closest_marker("full")
         if mark and not config.option.full:
             item.add_marker(pytest.mark.skip(reason=f"only with --full: {mark.args[0]}"))
@@ -130,12 +131,15 @@ def pytest_keyboard_interrupt():
             os.kill(pid, signal.SIGTERM)
 
 
+def limit_of(item):
+    limit = TEST_LIMIT_FULL if item.config.option.full else TEST_LIMIT
+    return limit + 60 * item.config.option.minutes if "soak" in item.path.parts else limit
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_protocol(item):
-    limit = TEST_LIMIT_FULL if item.config.option.full else TEST_LIMIT
-    if "soak" in item.path.parts:
-        limit += 60 * item.config.option.minutes
-    faulthandler.dump_traceback_later(limit, exit=True, file=_terminal)
+    """What even a signal does not end, in a C library, ends the whole run, with all its stacks."""
+    faulthandler.dump_traceback_later(limit_of(item) + 120, exit=True, file=_terminal)
     yield
     faulthandler.cancel_dump_traceback_later()
 

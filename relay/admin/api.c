@@ -103,7 +103,7 @@ static const struct api_verb verbs[] = {
     {"list", "GET", "/v1/lookback", ROLE_READ, 0, api_list_begin, api_look_finish, api_look_forget},
     {"deliver_list", "GET", "/v1/deliver", ROLE_READ, 0, api_deliver_list_begin, NULL, NULL},
     {"deliver_operate", "POST", "/v1/deliver/operate", ROLE_OPERATE, 0, api_deliver_operate_begin,
-	NULL, NULL},
+	NULL, api_deliver_operate_forget},
     {"parked", "GET", "/v1/parked", ROLE_READ, 0, api_parked_begin, NULL, api_parked_forget},
     {"dedup", "GET", "/v1/dedup", ROLE_READ, 0, api_dedup_begin, NULL, NULL},
     {"preflight", "GET", "/v1/preflight", ROLE_READ, 0, api_preflight_begin, NULL,

@@ -204,17 +204,15 @@ static json_t *letter_json(const struct redrive_found *found, bool payloads)
 	json_t *row;
 
 	moment_format_exact(record->timestamp_ms * 1000, time);
-	row = json_pack("{s:i, s:o, s:s, s:o, s:o, s:o, s:o, s:b, s:o}", "partition",
+	row = json_pack("{s:i, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:b, s:o}", "partition",
 	    (int)found->partition, "offset", json_sprintf("%" PRId64, found->offset), "time", time,
-	    "topic", letter_text_json(found->topic), "id", api_text(found->id), "attempts",
+	    "topic", letter_text_json(found->topic), "id", api_text(found->id), "key",
+	    letter_bytes_json(record->key, record->key_length, false), "attempts",
 	    letter_text_json(found->attempts), "reason", letter_text_json(found->reason),
 	    "redriven", found->gone, "bytes", json_sprintf("%zu", record->payload_length));
-	if (payloads) {
-		json_object_set_new(
-		    row, "key", letter_bytes_json(record->key, record->key_length, false));
+	if (payloads)
 		json_object_set_new(row, "payload",
 		    letter_bytes_json(record->payload, record->payload_length, true));
-	}
 	return row;
 }
 
@@ -225,6 +223,7 @@ static bool add_letter_row(void *context, const struct redrive_found *found)
 	if ((int64_t)json_array_size(letters->rows) >= letters->limit ||
 	    letters->bytes >= PAGE_BYTES)
 		return false;
+	letters->bytes += (int64_t)found->record->key_length;
 	if (letters->payloads)
 		letters->bytes += (int64_t)found->record->payload_length;
 	json_array_append_new(letters->rows, letter_json(found, letters->payloads));
@@ -538,27 +537,17 @@ static void note_unnoted(void *context, int partition)
 static bool audit_redrive(struct api_call *call, struct api_worker *worker,
     const struct letters *letters, int64_t matching, int64_t *ret_id)
 {
-	const struct config *config = api_config(call->api);
 	const struct api_audit audit = {.verb = "redrive",
 	    .reason = json_string_value(letters->reason),
 	    .target = json_pack("{s:s, s:O, s:I}", "section", letters->section->name,
 		letters->places ? "places" : "filter",
 		letters->places ? letters->places : letters->chosen, "rows", (json_int_t)matching)};
-	struct err err;
 
 	log_info("dead_letters_redriven", {"section", LOG_TEXT(letters->section->name)},
 	    {"matching", LOG_INT(matching)}, {"reason", LOG_TEXT(audit.reason)},
 	    {"caller", LOG_TEXT(call->caller->token.name)},
 	    {"request", LOG_TEXT(call->request_id)});
-	/* a configuration that only delivers has no database, and the log has the order */
-	if (config->postgres_count == 0) {
-		json_decref(audit.target);
-		return true;
-	}
-	if (api_audit_add(call, worker, &config->postgres[0], &audit, ret_id, &err))
-		return true;
-	api_refuse_database(call, &err);
-	return false;
+	return api_audit_note(call, worker, &audit, ret_id);
 }
 
 static void send_letters(struct api_call *call, struct api_worker *worker, struct letters *letters)
@@ -594,8 +583,7 @@ static void send_letters(struct api_call *call, struct api_worker *worker, struc
 		"sent", json_sprintf("%" PRId64, redrive_figures(redrive).sent), "left",
 		json_sprintf("%" PRId64, matching - redrive_figures(redrive).sent), "gone_before",
 		json_sprintf("%" PRId64, figures.gone_before), "exact", !figures.late && !unnoted,
-		"error", done ? json_null() : api_text(err.message), "audit",
-		audit ? json_sprintf("%" PRId64, audit) : json_null()));
+		"error", done ? json_null() : api_text(err.message), "audit", api_audit_id(audit)));
 }
 
 static void run_redrive(struct api_call *call, struct api_worker *worker)

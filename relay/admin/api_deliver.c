@@ -1,9 +1,9 @@
 /*
- * The sections of the sidecar in this process: lists their states, and pauses or resumes one,
- * or reloads its rules. Requests are answered at once.
+ * The sections of the sidecar in this process: lists their states, and pauses or resumes one, or
+ * reloads its rules.
  */
 #include <string.h>
-#include "api_private.h"
+#include "api_orders.h"
 #include "cleanup.h"
 #include "logging.h"
 
@@ -47,15 +47,32 @@ void api_deliver_list_begin(struct api_call *call)
 
 /* --- orders --------------------------------------------------------------------------------- */
 
-/* Texts of the body. */
-struct order {
+struct section_order {
+	json_t *body; /* which has the texts */
 	const char *verb, *section, *reason;
+	struct deliver *deliver;
 };
 
-static bool is_valid_order(struct api_call *call, const struct order *order)
+static const struct {
+	const char *verb, *audited;
+} section_verbs[] = {
+    {"pause", "deliver pause"},
+    {"resume", "deliver resume"},
+    {"reload_rules", "rules reload"},
+};
+
+/* NULL: there is no such verb. */
+static const char *audited_verb(const char *verb)
 {
-	if (!text_equal(order->verb, "pause") && !text_equal(order->verb, "resume") &&
-	    !text_equal(order->verb, "reload_rules"))
+	for (size_t i = 0; i < sizeof section_verbs / sizeof *section_verbs; i++)
+		if (text_equal(section_verbs[i].verb, verb))
+			return section_verbs[i].audited;
+	return NULL;
+}
+
+static bool is_valid_order(struct api_call *call, const struct section_order *order)
+{
+	if (!audited_verb(order->verb))
 		api_refuse(
 		    call, 400, "bad_value", "verb is none of pause, resume and reload_rules");
 	else if (!order->section)
@@ -75,61 +92,101 @@ static struct deliver *find_deliver_section(struct api_call *call, const char *n
 	return NULL;
 }
 
-static void reload_rules(struct api_call *call, const struct order *order, struct deliver *deliver)
+static bool may_operate_section(struct api_call *call, struct section_order *order)
 {
+	if (!config_token_has_section(&call->caller->token, order->section)) {
+		api_refuse_scope(call, "the section", order->section);
+		return false;
+	}
+	order->deliver = find_deliver_section(call, order->section);
+	/* The section may run in another process: an order applies to one process only. */
+	if (!order->deliver)
+		api_refuse(call, 404, "not_found",
+		    "no such [deliver] section runs in this process; send the order to the process "
+		    "that runs it");
+	return order->deliver != NULL;
+}
+
+/* False: the call was refused. */
+static bool note_section_order(struct api_call *call, struct api_worker *worker, int64_t *ret_audit)
+{
+	const struct section_order *order = call->work;
+	const struct api_audit audit = {.verb = audited_verb(order->verb),
+	    .reason = order->reason,
+	    .target = json_pack("{s:s, s:s}", "section", order->section, "process",
+		api_parts_of(call->api)->process)};
+
+	log_info("deliver_operated", {"verb", LOG_TEXT(order->verb)},
+	    {"section", LOG_TEXT(order->section)}, {"reason", LOG_TEXT(order->reason)},
+	    {"caller", LOG_TEXT(call->caller->token.name)},
+	    {"request", LOG_TEXT(call->request_id)});
+	return api_audit_note(call, worker, &audit, ret_audit);
+}
+
+static void reload_section_rules(struct api_call *call, struct api_worker *worker)
+{
+	const struct section_order *order = call->work;
 	struct err err;
+	int64_t audit;
 	OWNED(owned_config_destroy)
 	struct config *fresh = config_load(api_config(call->api)->path, &err);
 	const struct config_deliver *section =
 	    fresh ? config_find_deliver(fresh, order->section, &err) : NULL;
 
-	if (!section || !deliver_change_rules(deliver, section, &err))
+	if (!section)
 		return api_refuse(call, 400, "bad_rules", "%s", err.message);
-	log_info("deliver_operated", {"verb", LOG_TEXT(order->verb)},
-	    {"section", LOG_TEXT(order->section)}, {"reason", LOG_TEXT(order->reason)},
-	    {"caller", LOG_TEXT(call->caller->token.name)},
-	    {"request", LOG_TEXT(call->request_id)});
+	if (!note_section_order(call, worker, &audit))
+		return;
+	if (!deliver_change_rules(order->deliver, section, &err))
+		return api_refuse(call, 400, "bad_rules", "%s", err.message);
 	api_answer(call, 200,
-	    json_pack("{s:s, s:i}", "section", order->section, "rules", section->rules.count));
+	    json_pack("{s:s, s:i, s:o}", "section", order->section, "rules", section->rules.count,
+		"audit", api_audit_id(audit)));
 }
 
-static void obey_order(struct api_call *call, const struct order *order)
+static void pause_section(struct api_call *call, struct api_worker *worker)
 {
-	struct deliver *deliver = find_deliver_section(call, order->section);
-	bool pause = text_equal(order->verb, "pause");
+	const struct section_order *order = call->work;
+	const bool pause = text_equal(order->verb, "pause");
+	int64_t audit;
 
-	if (!config_token_has_section(&call->caller->token, order->section))
-		return api_refuse_scope(call, "the section", order->section);
-	/* The section may run in another process: a pause applies to one process only. */
-	if (!deliver)
-		return api_refuse(call, 404, "not_found",
-		    "no such [deliver] section runs in this process; send the order to the process "
-		    "that runs it");
-	if (text_equal(order->verb, "reload_rules"))
-		return reload_rules(call, order, deliver);
-	deliver_pause(deliver, pause);
-	log_info("deliver_operated", {"verb", LOG_TEXT(order->verb)},
-	    {"section", LOG_TEXT(order->section)}, {"reason", LOG_TEXT(order->reason)},
-	    {"caller", LOG_TEXT(call->caller->token.name)},
-	    {"request", LOG_TEXT(call->request_id)});
-	api_answer(call, 200, json_pack("{s:s, s:b}", "section", order->section, "paused", pause));
+	if (!note_section_order(call, worker, &audit))
+		return;
+	deliver_pause(order->deliver, pause);
+	api_answer(call, 200,
+	    json_pack("{s:s, s:b, s:o}", "section", order->section, "paused", pause, "audit",
+		api_audit_id(audit)));
 }
 
-void api_deliver_operate_begin(struct api_call *call)
+static bool read_section_order(struct api_call *call, struct section_order *order)
 {
 	json_t *verb = NULL, *section = NULL, *reason = NULL;
 	const struct api_member members[] = {
 	    {"verb", 's', &verb}, {"section", 's', &section}, {"reason", 's', &reason}};
-	json_t *body = api_read_order(call);
-	struct order order;
 
-	if (!body)
-		return;
-	if (api_read_members(call, body, members, sizeof members / sizeof *members)) {
-		order = (struct order){
-		    json_string_value(verb), json_string_value(section), json_string_value(reason)};
-		if (is_valid_order(call, &order))
-			obey_order(call, &order);
-	}
-	json_decref(body);
+	if (!api_read_members(call, order->body, members, sizeof members / sizeof *members))
+		return false;
+	order->verb = json_string_value(verb);
+	order->section = json_string_value(section);
+	order->reason = json_string_value(reason);
+	return is_valid_order(call, order);
+}
+
+void api_deliver_operate_begin(struct api_call *call)
+{
+	struct section_order *order = xcalloc(1, sizeof *order);
+
+	call->work = order;
+	order->body = api_read_order(call);
+	if (order->body && read_section_order(call, order) && may_operate_section(call, order))
+		api_worker_run(call,
+		    text_equal(order->verb, "reload_rules") ? reload_section_rules : pause_section);
+}
+
+void api_deliver_operate_forget(struct api_call *call)
+{
+	struct section_order *order = call->work;
+
+	json_decref(order->body);
+	free(order);
 }

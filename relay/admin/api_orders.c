@@ -1,5 +1,7 @@
 #include "api_orders.h"
 
+#include <inttypes.h>
+#include "api_look.h"
 #include "cleanup.h"
 #include "database.h"
 #include "sql_files.h"
@@ -47,4 +49,26 @@ bool api_audit_add(struct api_call *call, struct api_worker *worker,
 		return false;
 	*ret_id = order.id;
 	return true;
+}
+
+bool api_audit_note(struct api_call *call, struct api_worker *worker, const struct api_audit *audit,
+    int64_t *ret_id)
+{
+	const struct config *config = api_config(call->api);
+	struct err err;
+
+	*ret_id = 0;
+	if (config->postgres_count == 0) {
+		json_decref(audit->target);
+		return true;
+	}
+	if (api_audit_add(call, worker, &config->postgres[0], audit, ret_id, &err))
+		return true;
+	api_refuse_database(call, &err);
+	return false;
+}
+
+json_t *api_audit_id(int64_t id)
+{
+	return id ? json_sprintf("%" PRId64, id) : json_null();
 }

@@ -72,6 +72,7 @@ void api_deliver_list_begin(struct api_call *call);
 /* The sections that run in this process, in the scope of the caller. */
 json_t *api_deliver_sections(const struct api_call *call);
 void api_deliver_operate_begin(struct api_call *call);
+void api_deliver_operate_forget(struct api_call *call);
 
 /* api_messages.c */
 void api_messages_begin(struct api_call *call);

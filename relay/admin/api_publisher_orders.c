@@ -93,11 +93,6 @@ static void refuse_publisher_order(struct api_call *call, const struct err *err)
 		api_refuse_database(call, err);
 }
 
-static json_t *audit_number(int64_t audit)
-{
-	return audit ? json_sprintf("%" PRId64, audit) : json_null();
-}
-
 /* --- pause and resume ------------------------------------------------------------------------ */
 
 struct publisher_change {
@@ -149,7 +144,7 @@ static void run_pause(struct api_call *call, struct api_worker *worker)
 	log_publisher_order(call, order);
 	api_answer(call, 200,
 	    json_pack("{s:s, s:b, s:b, s:o}", "publisher", order->publisher->name, "paused",
-		order->pauses, "changed", order->audit != 0, "audit", audit_number(order->audit)));
+		order->pauses, "changed", order->audit != 0, "audit", api_audit_id(order->audit)));
 }
 
 static void begin_pause(struct api_call *call, bool pauses)
@@ -225,7 +220,7 @@ static void run_split(struct api_call *call, struct api_worker *worker)
 	api_answer(call, 200,
 	    json_pack("{s:s, s:o, s:o}", "publisher", order->publisher->name, "shards",
 		order->shards ? json_incref(order->shards) : json_null(), "audit",
-		audit_number(order->audit)));
+		api_audit_id(order->audit)));
 }
 
 void api_publisher_split_begin(struct api_call *call)
@@ -314,7 +309,7 @@ static void run_rebase(struct api_call *call, struct api_worker *worker)
 	api_answer(call, 200,
 	    json_pack("{s:b, s:O, s:o, s:o}", "dry_run", dry, "plan", order->plan, "rows",
 		dry ? json_null() : json_sprintf("%" PRId64, order->restamped), "audit",
-		audit_number(order->audit)));
+		api_audit_id(order->audit)));
 }
 
 void api_publisher_rebase_begin(struct api_call *call)

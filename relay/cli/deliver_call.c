@@ -66,9 +66,8 @@ static bool operate_section(const struct call *call, const char *verb, struct er
 	json_t *order, *answer = NULL;
 	bool done;
 
-	/* the process logs it: nothing else records why a section was paused */
 	if (reason[0] == '\0')
-		return err_set(err, ERR_REJECT, "--reason is missing: say why, for the log");
+		return err_set(err, ERR_REJECT, "--reason is missing: say why, for the audit");
 	order = json_pack("{s:s, s:s, s:s}", "verb", verb, "section", section, "reason", reason);
 	if (!order)
 		return err_set(err, ERR_REJECT, "the name or the reason is not UTF-8");
@@ -89,7 +88,7 @@ int deliver_call_operate(const struct call *call, const char *verb)
 }
 
 const struct command_option deliver_operate_options[] = {
-    {"reason", "TEXT", "The reason, for the log. Required."},
+    {"reason", "TEXT", "The reason, for the audit. Required."},
     SERVER_OPTIONS,
     {0},
 };

@@ -73,6 +73,7 @@ function listNodes(parameters, answer, refresh) {
 		mayDo("operate") ? { title: h("span", { class: "hidden" }, "Chosen"), cell: box } : null,
 		{ title: "Place", cell: row => `${row.partition}:${row.offset}` },
 		{ title: "Message", kind: "long", cell: row => row.id },
+		{ title: "Key", kind: "long", cell: row => row.key ?? "" },
 		{ title: "Topic", kind: "long", cell: row => row.topic || "" },
 		{ title: "Reason", kind: "long", cell: row => row.reason || "" },
 		{ title: "Attempts", kind: "number", cell: row => row.attempts || "" },

@@ -257,13 +257,15 @@ static bool begin_line_transaction(
     struct transport *transport, struct line *line, int64_t now_ms, struct err *err)
 {
 	int64_t left = line->asked->expires_at - now_ms;
-	char limit[24];
+	char limit[24], idle_limit[24];
 	const struct script_place places[] = {
 	    {"access", transport->check->read_only ? "read only" : "read write", true},
-	    {"limit_ms", limit, true}, {0}};
+	    {"limit_ms", limit, true}, {"idle_limit_ms", idle_limit, true}, {0}};
 
 	/* For the server, 0 would be no limit. */
-	snprintf(limit, sizeof limit, "%" PRId64, left > 1 ? left : 1);
+	left = left > 1 ? left : 1;
+	snprintf(limit, sizeof limit, "%" PRId64, left);
+	snprintf(idle_limit, sizeof idle_limit, "%" PRId64, left + GRACE_MS);
 	owned_text char *script = script_fill(sql_check_begin, places);
 	line->stage = BEGINS;
 	line->gives_up_at = line->asked->expires_at + GRACE_MS;

@@ -5,8 +5,10 @@ verbs.
 CONSOLE_PICTURES=docs/figures pytest tests/heavy/test_console.py -k pictures    # writes the pictures of the documentation
 """
 
+import math
 import os
 import pathlib
+import time
 
 from selenium.webdriver.common.keys import Keys
 
@@ -50,6 +52,7 @@ def test_every_page_at_both_widths_and_in_both_themes(browser, world, full):
             browser.go(f"#/{page}").see("Log out")
             wait_for(lambda: text in browser.script("return document.body.textContent"), what=f"{page}: {text}")
             assert not browser.is_too_wide(), (page, size)
+            found += [f"{page} {size}: {each} leaves its box" for each in browser.overflowing()]
             found += [f"{page} {size} {theme}: {each}" for each in browser.violations()]
     assert found == []
 
@@ -184,6 +187,7 @@ def test_no_page_of_another_origin_shows_the_console(browser, world, tmp_path):
 # --- pictures -------------------------------------------------------------------------------------
 
 TALL = WIDE[0], 1300
+LINES_S = 480
 PICTURES = [("overview", "#/overview", TALL, "light"), ("parked", "#/parked", WIDE, "dark"),
             ("where", "#/where?id={id}", (WIDE[0], 680), "light"), ("phone", "#/overview", NARROW, "dark")]
 
@@ -191,12 +195,16 @@ PICTURES = [("overview", "#/overview", TALL, "light"), ("parked", "#/parked", WI
 def test_pictures_of_the_pages(browser, world, tmp_path):
     folder = pathlib.Path(os.environ.get("CONSOLE_PICTURES") or tmp_path)
     folder.mkdir(parents=True, exist_ok=True)
-    # an error that reads well, and lines for the charts
+    # an error that reads well, and lines for the charts: some minutes of them for the pictures that are kept
     world.words["error"] = "the ledger is closed"
     produce(world.bootstrap, world.delivered, [("two", "two", "{}")])
-    world.execute("INSERT INTO outbox.message (topic, key, payload) SELECT %s, i::text, '{}' FROM generate_series(1, 20000) i",
-                  (world.topic,))
-    wait_for(lambda: world.relay.metric("relay_published_total") >= 20_000, what="published messages")
+    begun, written = time.monotonic(), 0
+    while written == 0 or "CONSOLE_PICTURES" in os.environ and time.monotonic() - begun < LINES_S:
+        rows = round(60 + 40 * math.sin((time.monotonic() - begun) / 30)) + 40 * (written // 100 % 7 == 0)
+        world.execute("INSERT INTO outbox.message (topic, key, payload) SELECT %s, i::text, '{}' FROM generate_series(1, %s) i",
+                      (world.topic, rows))
+        written += rows
+        wait_for(lambda: world.relay.metric("relay_published_total") >= written, what="published messages")
     wait_for(lambda: "ledger" in world.api.request("GET", "/v1/deliver").json["sections"][0]["last_error"], what="another error")
     for name, fragment, size, theme in PICTURES:
         browser.resize(size)

@@ -28,7 +28,10 @@ def api(make_relay, database, kafka, topic, tmp_path):
     relay, api = start_api(make_relay, tmp_path, READ, CALLERS + LIMITED + SECTION.format(topic=requests))
     api.relay = relay.wait_ready()
     wait_for(lambda: [line["owned"] for line in get(api, "/v1/overview")["publishers"]] == [1, 1], what="both shards")
-    wait_for(lambda: len(get(api, "/v1/series?name=relay_open_windows")["series"]) == 2, what="a second of both")
+    with contextlib.closing(Stream(api, last=f"0@{get(api, '/v1/overview')['process']['name']}")) as events:
+        taken = set()
+        while len(taken) < 2:  # what the process lost before it said that it had it is no event
+            taken.add(events.until("shard")["publisher"])
     yield api
     kafka.delete_topic(requests)
 
@@ -205,7 +208,7 @@ def test_a_range_of_long_ago_is_unknown(api):
 # --- events ---------------------------------------------------------------------------------------
 
 class Stream:
-    """Events of GET /v1/events: next() is (event, data), (None, comment) for a comment."""
+    """Events of GET /v1/events: next() is (event, data), (None, comment) for a comment. Heartbeats would go on for ever."""
 
     def __init__(self, api, token=None, last=None):
         self.connection = http.client.HTTPConnection("127.0.0.1", api.port, timeout=30)
@@ -213,10 +216,12 @@ class Stream:
         self.connection.request("GET", "/v1/events", headers=headers)
         self.answer = self.connection.getresponse()
         self.id = None
+        self.ends = time.monotonic() + 60
 
     def next(self):
         event = data = comment = None
         while True:
+            assert time.monotonic() < self.ends, "the event has not come"
             line = self.answer.readline().decode()
             if not line:
                 raise EOFError

@@ -237,10 +237,11 @@ def test_who_waits_too_long_for_a_connection_was_never_sent(make_asker, answers_
     numbers = [asker.send("order", str(number)) for number in range(20)]
     answers = [asker.answer(number) for number in numbers]
     sent = [answer for answer in answers if answer["failure"] == "timeout"]
-    # a connection that is free again in the last moment may take one more
-    assert answers[:len(sent)] == sent and 1 <= len(sent) <= 8
-    for answer in answers[len(sent):]:
-        assert_undecided(answer, "queue_timeout", sent=False, reached=False)
+    # four connections; one that is free again in the last moment may take one more
+    assert answers[0] in sent and len(sent) <= 8
+    for answer in answers:
+        if answer not in sent:
+            assert_undecided(answer, "queue_timeout", sent=False, reached=False)
 
 
 # --- reading and writing ---------------------------------------------------------------------

@@ -206,5 +206,10 @@ class Browser:
         return [entry["message"] for entry in self.driver.get_log("browser")
                 if entry["level"] == "SEVERE" and "Failed to load resource" not in entry["message"]]
 
+    def overflowing(self):
+        """Texts that leave their box, and so may cover others."""
+        return self.script("""return [...document.querySelectorAll("main dd, main dt, main td, main li, main button")]
+            .filter(each => each.scrollWidth > each.clientWidth + 1 && each.clientWidth > 0).map(each => each.textContent)""")
+
     def is_too_wide(self):
         return self.script("return document.documentElement.scrollWidth > innerWidth")

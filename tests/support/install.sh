@@ -39,7 +39,7 @@ declare -A packages=(
 	[filters]="golang-go openjdk-17-jdk-headless maven ca-certificates"
 	[packages]="dpkg-dev debhelper lintian mmdebstrap debian-archive-keyring git buildah podman runc"
 	[versions]="patchelf debian-archive-keyring xz-utils python3-venv"
-	[tools]="ccache systemd zstd spin mandoc zsh fish python3-pytest python3-pytest-xdist python3-jsonschema python3-yaml python3-grpcio python3-protobuf protobuf-compiler
+	[tools]="ccache systemd zstd spin mandoc zsh fish python3-pytest python3-pytest-xdist python3-pytest-timeout python3-jsonschema python3-yaml python3-grpcio python3-protobuf protobuf-compiler
 		libpostgresql-jdbc-java
 		clang-format-14 pgbouncer curl tzdata apache2-utils python3-venv"
 )
