@@ -42,7 +42,9 @@ json_t *api_deliver_sections(const struct api_call *call)
 
 void api_deliver_list_begin(struct api_call *call)
 {
-	api_answer(call, 200, json_pack("{s:o}", "sections", api_deliver_sections(call)));
+	api_answer(call, 200,
+	    json_pack("{s:s, s:o}", "source", api_process(call->api), "sections",
+		api_deliver_sections(call)));
 }
 
 /* --- orders --------------------------------------------------------------------------------- */
