@@ -13,13 +13,14 @@ const struct unit units_none[] = {{"", 1}, {NULL}};
 
 enum units_result units_parse(const char *text, const struct unit *units, int64_t *ret_number)
 {
-	size_t digits = strspn(text, "0123456789");
+	size_t digits = strspn(text, "0123456789"), zeros = strspn(text, "0");
 	char figures[20];
 
 	if (digits == 0)
 		return UNITS_MALFORMED;
-	snprintf(figures, sizeof figures, "%.*s", (int)digits, text);
-	if (digits > 18 || !text_to_int64(figures, 0, INT64_MAX, ret_number))
+	/* a zero in front, so that a number of zeros alone has a digit */
+	snprintf(figures, sizeof figures, "0%.*s", (int)(digits - zeros), text + zeros);
+	if (digits - zeros > 18 || !text_to_int64(figures, 0, INT64_MAX, ret_number))
 		return UNITS_TOO_LARGE;
 	while (units->word && strcmp(units->word, text + digits) != 0)
 		units++;

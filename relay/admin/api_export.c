@@ -230,7 +230,7 @@ void api_export_begin(struct api_call *call)
 		return api_refuse(
 		    call, 400, "bad_value", "format=%.40s is neither csv nor json", format);
 	if (api_argument(call, "limit"))
-		return api_refuse(call, 400, "bad_value",
+		return api_refuse(call, 409, "conflicting_arguments",
 		    "limit does not go with format: a file has all rows of the list");
 
 	call->export = xcalloc(1, sizeof *call->export);

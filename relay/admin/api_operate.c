@@ -150,14 +150,36 @@ static const struct api_member *find_api_member(
 	return NULL;
 }
 
+/* 64.0 is the number 64 in JSON, and stays another one in jansson. */
+static json_t *whole_number(json_t *value)
+{
+	double real = json_real_value(value), most = (double)(INT64_C(1) << 53);
+
+	/* above 2^53 a double skips numbers */
+	if (json_is_real(value) && real >= -most && real <= most && real == (double)(int64_t)real)
+		return json_integer((json_int_t)real);
+	return json_incref(value);
+}
+
+static bool has_type(const json_t *value, char type)
+{
+	return type == 'o' || (type == 's' && json_is_string(value)) ||
+	       (type == 'b' && json_is_boolean(value)) || (type == 'i' && json_is_integer(value));
+}
+
+static const char *type_name(char type)
+{
+	return type == 's' ? "string" : type == 'b' ? "boolean" : "whole number";
+}
+
 bool api_read_members(
-    struct api_call *call, const json_t *body, const struct api_member *members, size_t count)
+    struct api_call *call, json_t *body, const struct api_member *members, size_t count)
 {
 	const struct api_member *member;
 	const char *name;
 	json_t *value;
 
-	json_object_foreach((json_t *)body, name, value)
+	json_object_foreach(body, name, value)
 	{
 		member = find_api_member(name, members, count);
 		/* A misspelt member would have no effect, and its sender would not know. */
@@ -166,10 +188,14 @@ bool api_read_members(
 			    "%.100s is no member of an order here", name);
 			return false;
 		}
-		if ((member->type == 's' && !json_is_string(value)) ||
-		    (member->type == 'b' && !json_is_boolean(value))) {
-			api_refuse(call, 400, "wrong_type", "%s is no %s", name,
-			    member->type == 's' ? "string" : "boolean");
+		if (member->type == 'i') {
+			/* a new value for a name that is there does not disturb the loop */
+			json_object_set_new(body, name, whole_number(value));
+			value = json_object_get(body, name);
+		}
+		if (!has_type(value, member->type)) {
+			api_refuse(
+			    call, 400, "wrong_type", "%s is no %s", name, type_name(member->type));
 			return false;
 		}
 		*member->ret_value = value;
@@ -179,7 +205,7 @@ bool api_read_members(
 
 /* Reads verb, reason and selection, and chooses the database. False: refused. */
 static bool read_operate_order(
-    struct api_call *call, const json_t *body, bool is_preview, struct order *order)
+    struct api_call *call, json_t *body, bool is_preview, struct order *order)
 {
 	json_t *verb = NULL, *reason = NULL, *ids = NULL, *filter = NULL, *whole = NULL,
 	       *token = NULL;

@@ -58,12 +58,16 @@ void api_operate_finish(struct api_call *call);
 json_t *api_read_order(struct api_call *call);
 struct api_member {
 	const char *name;
-	char type;          /* 's' string, 'b' boolean, 'o' any; the caller looks closer */
+	/* 's' string, 'b' boolean, 'i' whole number, 'o' any: the caller looks closer */
+	char type;
 	json_t **ret_value; /* the body's own; left alone if the body has no such member */
 };
-/* The members of an order. False: it has another one, or one of another type; refused. */
+/*
+ * The members of an order; a whole number that is written 64.0 becomes 64 in the body. False: it
+ * has another one, or one of another type; refused.
+ */
 bool api_read_members(
-    struct api_call *call, const json_t *body, const struct api_member *members, size_t count);
+    struct api_call *call, json_t *body, const struct api_member *members, size_t count);
 
 /* api_deliver.c; they answer at once */
 void api_deliver_list_begin(struct api_call *call);

@@ -45,6 +45,7 @@ static const struct row rows[] = {
     {"id_taken", 409, "Another message has the id"},
     {"decided_meanwhile", 409, "Another decision came first"},
     {"conflicting_arguments", 409, "The arguments do not go together"},
+    {"too_many_bytes", 409, "A text has more bytes than the tables take"},
     {"ambiguous", 409, "The configuration has several, and the request names none"},
     {"changed", 409, "More matches now than the preview showed"},
     {"bad_token", 409, "The token of the preview does not fit the request"},

@@ -50,7 +50,7 @@ void api_publisher_order_forget(struct api_call *call)
 static struct publisher_order *read_publisher_order(struct api_call *call, const char *more)
 {
 	struct publisher_order *order = xcalloc(1, sizeof *order);
-	const struct api_member known[] = {{"shards", 'o', &order->shards},
+	const struct api_member known[] = {{"shards", 'i', &order->shards},
 	    {"cancel", 'b', &order->cancel}, {"confirm", 's', &order->confirm},
 	    {"all", 'b', &order->all}, {"new_identity", 'b', &order->new_identity},
 	    {"dry_run", 'b', &order->dry_run}};
@@ -226,8 +226,7 @@ void api_publisher_split_begin(struct api_call *call)
 		return api_refuse(call, 400, "bad_value",
 		    "name one of shards, the new number of shards, and cancel, which ends a split "
 		    "whose process was killed");
-	if (order->shards &&
-	    (!json_is_integer(order->shards) || shards < 1 || shards > MOST_SHARDS))
+	if (order->shards && (shards < 1 || shards > MOST_SHARDS))
 		return api_refuse(
 		    call, 400, "bad_value", "shards is no whole number from 1 to %d", MOST_SHARDS);
 	api_worker_run(call, run_split);

@@ -71,9 +71,8 @@ static bool check_target_and_rate(struct api_call *call, const struct replay_ord
 		api_refuse(call, 400, "bad_value",
 		    "to: %.60s is no topic's name: 1 to 249 of A-Z a-z 0-9 . _ -",
 		    json_string_value(order->to));
-	else if (order->rate &&
-		 (!json_is_integer(order->rate) || json_integer_value(order->rate) < 1 ||
-		     json_integer_value(order->rate) > MOST_RATE))
+	else if (order->rate && (json_integer_value(order->rate) < 1 ||
+				    json_integer_value(order->rate) > MOST_RATE))
 		api_refuse(
 		    call, 400, "bad_value", "rate is no whole number from 1 to %d", MOST_RATE);
 	else
@@ -84,7 +83,7 @@ static bool check_target_and_rate(struct api_call *call, const struct replay_ord
 static bool read_replay_order(struct api_call *call, struct replay_order *order, bool is_preview)
 {
 	const struct api_member members[] = {{"publisher", 's', &order->publisher_word},
-	    {"filter", 'o', &order->filter}, {"to", 's', &order->to}, {"rate", 'o', &order->rate},
+	    {"filter", 'o', &order->filter}, {"to", 's', &order->to}, {"rate", 'i', &order->rate},
 	    {"reason", 's', &order->reason}, {"token", 's', &order->token}};
 	struct err err;
 
@@ -102,7 +101,10 @@ static bool read_replay_order(struct api_call *call, struct replay_order *order,
 	if (!order->publisher)
 		return false;
 	if (!make_replay(order, &err)) {
-		api_refuse(call, 400, "bad_value", "%s", err.message);
+		if (order->replay.filter.conflicts)
+			api_refuse(call, 409, "conflicting_arguments", "%s", err.message);
+		else
+			api_refuse(call, 400, "bad_value", "%s", err.message);
 		return false;
 	}
 	json_t *selection = json_pack(
@@ -208,7 +210,8 @@ void api_replay_preview_begin(struct api_call *call)
 {
 	struct replay_order *order = make_replay_order(call);
 
-	if (api_arguments_check(call, NULL, 0) && read_replay_order(call, order, true))
+	if (api_arguments_check(call, NULL, 0) && read_replay_order(call, order, true) &&
+	    (!order->reason || api_check_reason(call, json_string_value(order->reason))))
 		api_worker_run(call, run_replay_preview);
 }
 

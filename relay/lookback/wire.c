@@ -68,12 +68,25 @@ struct field {
 	bool required;
 };
 
+/*
+ * The code for a text with more bytes than `most`. The schema of a message counts characters, and
+ * takes a text with so many bytes that are few characters: such a text has a code of its own.
+ */
+static const char *code_of_length(const struct said *said, size_t most)
+{
+	size_t characters = 0;
+
+	for (size_t i = 0; i < said->length; i++)
+		characters += ((unsigned char)said->text[i] & 0xC0) != 0x80;
+	return said->length > most && characters <= most ? "too_many_bytes" : "bad_value";
+}
+
 static bool set_text_field(struct lookback_request *request, const struct field *field,
     const struct said *said, struct refusal *refusal)
 {
 	if (said->length == 0 || said->length > field->most)
-		return refusal_set(refusal, "bad_value", "%s has %zu bytes; it takes 1 to %zu",
-		    field->name, said->length, field->most);
+		return refusal_set(refusal, code_of_length(said, field->most),
+		    "%s has %zu bytes; it takes 1 to %zu", field->name, said->length, field->most);
 
 	/* The copy ends at a NUL, which the database's text cannot hold. */
 	owned_text char *text = xformat("%.*s", (int)said->length, said->text);
@@ -129,8 +142,8 @@ static bool set_bytes(struct lookback_request *request, const struct field *fiel
 	struct lookback_bytes *bytes = (struct lookback_bytes *)((char *)request + field->offset);
 
 	if (said->length > field->most)
-		return refusal_set(refusal, "bad_value", "%s has %zu bytes, more than %zu",
-		    field->name, said->length, field->most);
+		return refusal_set(refusal, code_of_length(said, field->most),
+		    "%s has %zu bytes, more than %zu", field->name, said->length, field->most);
 	free(bytes->bytes);
 	*bytes = lookback_bytes_copy(said->text, said->length);
 	return true;
@@ -168,7 +181,7 @@ static bool set_unique_key(struct lookback_request *request, const struct field 
 {
 	if (said->length <= field->most)
 		return set_text_field(request, field, said, refusal);
-	return refusal_set(refusal, "bad_value",
+	return refusal_set(refusal, code_of_length(said, field->most),
 	    "%s has %zu bytes; it takes 1 to %zu: send the SHA-256 of a longer one", field->name,
 	    said->length, field->most);
 }
@@ -272,7 +285,8 @@ static const char *headers_fault(const json_t *headers)
 
 static bool refuse_size_of_headers(struct refusal *refusal)
 {
-	return refusal_set(refusal, "bad_value", "headers have more than %d bytes", MOST_HEADERS);
+	return refusal_set(
+	    refusal, "too_many_bytes", "headers have more than %d bytes", MOST_HEADERS);
 }
 
 /*

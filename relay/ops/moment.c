@@ -8,6 +8,8 @@
 #include <time.h>
 
 enum { SECOND_US = 1000000 };
+/* 0001-01-01T00:00:00Z: PostgreSQL knows no year 0 */
+static const int64_t first_us = INT64_C(-62135596800) * SECOND_US;
 
 /* ".25" behind seconds; digits beyond microseconds do not count. Moves *at behind the fraction. */
 static bool read_fraction(const char **at, int64_t *ret_us)
@@ -70,7 +72,7 @@ bool moment_parse(const char *text, int64_t *ret_us, struct err *err)
 		/* a shorter form leaves a rest, which is no zone: then no form matches */
 		if (!end || end - text != forms[i].length ||
 		    (i == 0 && !read_fraction(&end, &fraction)) || !read_zone_offset(end, &zone) ||
-		    !is_in_calendar(fields, &us))
+		    !is_in_calendar(fields, &us) || us + fraction - zone < first_us)
 			continue;
 		*ret_us = us + fraction - zone;
 		return true;
@@ -92,7 +94,11 @@ static size_t format_seconds(int64_t us, char text[MOMENT_SIZE])
 	struct tm fields;
 
 	gmtime_r(&seconds, &fields);
-	return strftime(text, MOMENT_SIZE, "%Y-%m-%dT%H:%M:%S", &fields);
+	/* four digits: PostgreSQL takes the year 1 for 2001, and %Y writes no zeros in front */
+	int length = snprintf(text, MOMENT_SIZE, "%04d", fields.tm_year + 1900);
+
+	return (size_t)length +
+	       strftime(text + length, MOMENT_SIZE - (size_t)length, "-%m-%dT%H:%M:%S", &fields);
 }
 
 void moment_format(int64_t us, char text[MOMENT_SIZE])

@@ -51,7 +51,7 @@ static bool read_parked_times(struct parked *parked, const char *value, struct e
 {
 	char from[MOMENT_SIZE] = "", to[MOMENT_SIZE] = "";
 
-	return term_moments("parked", value, clock_wall_us(), from, to, err) &&
+	return term_moments("parked", value, clock_wall_us(), from, to, NULL, err) &&
 	       (!*from || choose_parked_text(parked, "from", from, err)) &&
 	       (!*to || choose_parked_text(parked, "to", to, err));
 }

@@ -25,8 +25,10 @@ static bool read_filter_ids(
     struct replay_filter *filter, const char *value, int64_t now_us, struct err *err)
 {
 	(void)now_us;
-	if (!term_ids(value, &filter->from_id, &filter->to_id, err))
+	if (!term_ids(value, &filter->from_id, &filter->to_id, err)) {
+		filter->conflicts = filter->from_id > filter->to_id;
 		return false;
+	}
 	filter->terms[REPLAY_IDS] = xstrdup(value);
 	return true;
 }
@@ -34,7 +36,8 @@ static bool read_filter_ids(
 static bool read_created(
     struct replay_filter *filter, const char *value, int64_t now_us, struct err *err)
 {
-	if (!term_moments("created", value, now_us, filter->from_at, filter->to_at, err))
+	if (!term_moments(
+		"created", value, now_us, filter->from_at, filter->to_at, &filter->conflicts, err))
 		return false;
 	filter->terms[REPLAY_CREATED] = xstrdup(value);
 	return true;

@@ -26,6 +26,8 @@ struct replay_filter {
 	char *terms[REPLAY_TERMS]; /* in their canonical form; NULL: not given. A key is in hex. */
 	int64_t from_id, to_id;    /* 1 and INT64_MAX where open */
 	char from_at[MOMENT_SIZE], to_at[MOMENT_SIZE]; /* -infinity and infinity where open */
+	bool
+	    conflicts; /* the refused term is well formed; its range is reversed or in the future */
 };
 
 void replay_filter_init(struct replay_filter *filter);

@@ -33,39 +33,50 @@ bool term_ids(const char *value, int64_t *ret_from, int64_t *ret_to, struct err 
 	       err_set(err, ERR_REJECT, "ids=%.60s is reversed: the smaller id comes first", value);
 }
 
-static bool read_end(const char *name, const char *text, int64_t now_us, char at[MOMENT_SIZE],
-    int64_t *ret_us, struct err *err)
+static bool read_range_end(const char *name, const char *text, int64_t *ret_us, struct err *err)
+{
+	return !*text || moment_parse(text, ret_us, err) || err_prefix(err, "%s", name);
+}
+
+static bool set_range_end(const char *name, const char *text, int64_t us, int64_t now_us,
+    char at[MOMENT_SIZE], struct err *err)
 {
 	if (!*text)
 		return true;
-	if (!moment_parse(text, ret_us, err))
-		return err_prefix(err, "%s", name);
 
 	/* most likely a typing error: a first end would select no row, a second restrict none */
-	if (*ret_us > now_us)
+	if (us > now_us)
 		return err_set(err, ERR_REJECT,
 		    "%s: %.40s lies in the future, where no row is; leave the end of the "
 		    "range open (%s=2026-01-02..)",
 		    name, text, name);
-	moment_format_exact(*ret_us, at);
+	moment_format_exact(us, at);
 	return true;
 }
 
 bool term_moments(const char *name, const char *value, int64_t now_us, char from_at[MOMENT_SIZE],
-    char to_at[MOMENT_SIZE], struct err *err)
+    char to_at[MOMENT_SIZE], bool *ret_empty, struct err *err)
 {
 	owned_text char *from = NULL, *to = NULL;
 	int64_t from_us = INT64_MIN, to_us = INT64_MAX;
+	bool empty = false;
 
+	ret_empty = ret_empty ? ret_empty : &empty;
+	*ret_empty = false;
 	if (!strstr(value, "..") || !split_range(value, &from, &to))
 		return err_set(err, ERR_REJECT,
 		    "%s=%.60s is no range of moments: write "
 		    "%s=2026-01-02..2026-01-03T12:00 (UTC), or leave one end open",
 		    name, value, name);
-	if (!read_end(name, from, now_us, from_at, &from_us, err) ||
-	    !read_end(name, to, now_us, to_at, &to_us, err))
+	if (!read_range_end(name, from, &from_us, err) || !read_range_end(name, to, &to_us, err))
 		return false;
-	return from_us < to_us ||
+
+	*ret_empty = true;
+	if (!set_range_end(name, from, from_us, now_us, from_at, err) ||
+	    !set_range_end(name, to, to_us, now_us, to_at, err))
+		return false;
+	*ret_empty = from_us >= to_us;
+	return !*ret_empty ||
 	       err_set(err, ERR_REJECT,
 		   "%s=%.60s is %s: the earlier moment comes first, and the second is not "
 		   "part of the range",

@@ -6,15 +6,19 @@
  */
 #include "moment.h"
 
-/* "10..20", "10..", "..20", "10"; an open end stays as it was. Both ends are included. */
+/*
+ * "10..20", "10..", "..20", "10"; an open end stays as it was. Both ends are included. A reversed
+ * range is refused with *ret_from > *ret_to.
+ */
 bool term_ids(const char *value, int64_t *ret_from, int64_t *ret_to, struct err *err) MUST_CHECK;
 
 /*
  * A range of moments, either end may be open: its text stays as it was then. Moments after now_us
- * are refused. The second end is not part of it. name: "created".
+ * are refused. The second end is not part of it. name: "created". *ret_empty, unless NULL: the
+ * refused range is well formed, but reversed, empty or in the future.
  */
 bool term_moments(const char *name, const char *value, int64_t now_us, char from_at[MOMENT_SIZE],
-    char to_at[MOMENT_SIZE], struct err *err) MUST_CHECK;
+    char to_at[MOMENT_SIZE], bool *ret_empty, struct err *err) MUST_CHECK;
 
 bool term_is_topic(const char *name); /* may Kafka have a topic of this name? */
 bool term_topic(const char *value, struct err *err) MUST_CHECK;

@@ -83,12 +83,17 @@ def test_each_list_is_a_file_with_all_members_of_its_rows(api, database, name):
 
 
 @pytest.mark.parametrize("query, text", [
-    ("parked?format=xml", "format=xml is neither csv nor json"), ("parked?format=", "format="), ("parked?format=csv&limit=5", "limit does not go"),
+    ("parked?format=xml", "format=xml is neither csv nor json"), ("parked?format=", "format="), 
     ("parked?format=csv&after=x", "after=x"), ("scheduled?format=csv&after=x", "after=x is no place"), ("audit?format=csv&after=1", "after is no argument"),
     ("publishers/main?format=csv", "format is no argument")])
 def test_a_wrong_request_for_a_file_is_refused(api, query, text):
     answer = api.request("GET", f"/v1/{query}")
     assert answer.status == 400 and text in answer.json["detail"], answer.text
+
+
+def test_a_file_has_no_limit(api):
+    answer = api.request("GET", "/v1/parked?format=csv&limit=5")
+    assert (answer.status, answer.code) == (409, "conflicting_arguments") and "limit does not go" in answer.text
 
 
 def resident(relay):

@@ -297,11 +297,20 @@ def test_a_replay_that_cannot_begin_is_refused(api, database, topic):
             ({}, 400, "bad_value", "filter is no object"), ({"filter": {"lost": "1"}}, 400, "bad_value", "nothing to choose rows by"),
             ({"filter": {"ids": 1}}, 400, "bad_value", "ids is no text"), ({"filter": {"ids": "x"}}, 400, "bad_value", "ids"),
             ({"filter": {}, "to": "a b"}, 400, "bad_value", "no topic's name"), ({"filter": {}, "rate": 0}, 400, "bad_value", "rate"),
-            ({"filter": {}, "rate": "5"}, 400, "bad_value", "rate"), ({"filter": {}, "x": 1}, 400, "unknown_field", "x"),
+            ({"filter": {}, "rate": "5"}, 400, "wrong_type", "rate"), ({"filter": {}, "rate": 1.5}, 400, "wrong_type", "rate"),
+            ({"filter": {"ids": "2..1"}}, 409, "conflicting_arguments", "reversed"), ({"filter": {"created": "2999-01-01.."}}, 409, "conflicting_arguments", "future"),
+            ({"filter": {"created": "2026-01-02..2026-01-01"}}, 409, "conflicting_arguments", "reversed"), ({"filter": {}, "reason": ""}, 400, "bad_value", "reason"),
+            ({"filter": {"created": "0000-12-31.."}}, 400, "bad_value", "no moment"), ({"filter": {"created": "0001-01-01T00:00+00:01.."}}, 400, "bad_value", "no moment"),
+            ({"filter": {}, "x": 1}, 400, "unknown_field", "x"),
             ({"filter": {"topic": "none"}}, 409, "not_applicable", "no row"), ({"filter": {}, "to": "no-such-topic"}, 409, "not_applicable", "no-such-topic"),
             ({"filter": {}, "publisher": "lost"}, 404, "unknown_publisher", "lost")]:
         answer = api.request("POST", "/v1/replays/preview", body)
         assert (answer.status, answer.code) == (status, code) and text in answer.json["detail"], (body, answer.text)
+    # the year 1 is not 2001, and 5.0 is the number 5
+    answer = api.request("POST", "/v1/replays/preview", {"filter": {"created": "0001-01-01.."}, "rate": 5.0})
+    assert (answer.status, answer.json["count"]) == (200, "5"), answer.text
+    answer = api.request("POST", "/v1/replays/preview", {"filter": {"created": "..0001-01-02"}})
+    assert (answer.status, answer.code) == (409, "not_applicable"), answer.text
     token = api.request("POST", "/v1/replays/preview", {"filter": {}}).json["token"]
     for body, code in [({"filter": {}, "reason": "x"}, "bad_value"), ({"filter": {}, "token": token}, "bad_value"),
                        ({"filter": {"ids": "1.."}, "token": token, "reason": "x"}, "bad_token"),

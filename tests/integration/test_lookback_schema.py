@@ -33,7 +33,7 @@ GOOD = [
     {**PREPARE, "check_service": None, "check_url": None, "check_after": None},
     {**PREPARE, "check_url": "https://shop.example.com/lookback/1"},
     {**PREPARE, "check_after": 0.5}, {**PREPARE, "check_after": "1500ms"},
-    {**PREPARE, "check_after": "7"}, {**PREPARE, "expires_after": "3650d"},
+    {**PREPARE, "check_after": "7"}, {**PREPARE, "check_after": "0" * 18 + "30s"}, {**PREPARE, "check_after": "0" * 30}, {**PREPARE, "expires_after": "3650d"},
     {**PREPARE, "expires_after": 315360000},
     {**PREPARE, "unique_key": "k"}, {**PREPARE, "unique_key": "ü" * 256, "within": 0.001},
     {**PREPARE, "unique_key": "a\n\t\"", "within": "0024h", "while_pending": "published"},
@@ -53,7 +53,7 @@ BAD = [
     {**COMMIT, "version": 2}, {**COMMIT, "version": "1"}, {**COMMIT, "version": True},
     {**COMMIT, "extra": 1}, {**PREPARE, "extra": 1}, {**COMMIT, "op": "Commit"},
     *[{**COMMIT, "biz_type": name} for name in ("a:b", "", ".", "..", "ü", "t" * 101)],
-    *[{**COMMIT, "biz_id": id} for id in ("", "a\0b", "i" * 501)],
+    *[{**COMMIT, "biz_id": id} for id in ("", "a\0b", "i" * 501, "ü" * 501)],
     *[{**PREPARE, "topic": name} for name in ("", "a b", "..", "t" * 250)],
     *[{**PREPARE, "check_service": name} for name in ("", "a b", "s" * 101)],
     *[{**PREPARE, "check_url": url} for url in ("", ["x"], "https://shop.example.com/\0",
@@ -74,6 +74,12 @@ BAD = [
         {"a": {"base64": "", "b": 1}}, {"a": {"b": "c"}}, [["a"]], [["a", "b", "c"]], [[7, "x"]],
         ["a"], {"a": "\0"}, {"a\0": "x"}, [["a", ["x"]]])],
 ]
+
+
+# The schema counts characters, and the tables count bytes.
+TOO_MANY_BYTES = [
+    {**COMMIT, "biz_id": "ü" * 251}, {**PREPARE, "key": "ü" * 4097}, {**PREPARE, "unique_key": "ü" * 257},
+    {**PREPARE, "check_url": "https://shop.example.com/" + "ü" * 1000}, {**PREPARE, "headers": {"a": "x" * 32768}}]
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +108,10 @@ def test_the_schema_and_the_program_take_and_refuse_the_same(
         assert answer.status == 400 and answer.code in (
             "bad_json", "bad_value", "bad_version", "missing_field", "unknown_field",
             "wrong_type"), (message, answer.text)
+    for message in TOO_MANY_BYTES:
+        assert validator.is_valid(message), message
+        answer = answer_to(message)
+        assert (answer.status, answer.code) == (409, "too_many_bytes"), (message, answer.text)
 
 
 def test_the_schema_takes_what_the_fuzzer_begins_with(validator):
