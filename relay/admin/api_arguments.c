@@ -72,6 +72,19 @@ bool api_argument_number(
 	return false;
 }
 
+bool api_argument_yes(struct api_call *call, const char *name, bool *ret)
+{
+	const char *value = api_argument(call, name);
+
+	if (!value)
+		return true;
+	*ret = text_equal(value, "yes");
+	if (*ret || text_equal(value, "no"))
+		return true;
+	api_refuse(call, 400, "bad_value", "%s=%.40s is neither yes nor no", name, value);
+	return false;
+}
+
 bool api_is_limited(const struct api_call *call)
 {
 	const struct config_token *token = &call->caller->token;

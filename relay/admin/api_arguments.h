@@ -10,6 +10,8 @@ bool api_arguments_check(struct api_call *call, const char *const *names, int co
 /* A whole number; *ret stays as it is if the argument is not there. False: refused. */
 bool api_argument_number(
     struct api_call *call, const char *name, int64_t from, int64_t to, int64_t *ret);
+/* "yes" or "no"; *ret as above. False: refused. */
+bool api_argument_yes(struct api_call *call, const char *name, bool *ret);
 
 /* Is the caller's token limited to publishers, sections or types? */
 bool api_is_limited(const struct api_call *call);

@@ -42,7 +42,9 @@ json_t *api_deliver_sections(const struct api_call *call)
 
 void api_deliver_list_begin(struct api_call *call)
 {
-	api_answer(call, 200, json_pack("{s:o}", "sections", api_deliver_sections(call)));
+	api_answer(call, 200,
+	    json_pack("{s:s, s:o}", "source", api_process(call->api), "sections",
+		api_deliver_sections(call)));
 }
 
 /* --- orders --------------------------------------------------------------------------------- */
@@ -113,8 +115,8 @@ static bool note_section_order(struct api_call *call, struct api_worker *worker,
 	const struct section_order *order = call->work;
 	const struct api_audit audit = {.verb = audited_verb(order->verb),
 	    .reason = order->reason,
-	    .target = json_pack("{s:s, s:s}", "section", order->section, "process",
-		api_parts_of(call->api)->process)};
+	    .target = json_pack(
+		"{s:s, s:s}", "section", order->section, "process", api_process(call->api))};
 
 	log_info("deliver_operated", {"verb", LOG_TEXT(order->verb)},
 	    {"section", LOG_TEXT(order->section)}, {"reason", LOG_TEXT(order->reason)},

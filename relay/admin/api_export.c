@@ -16,11 +16,16 @@ struct export_row {
 	const char *rows;    /* member of the answer */
 	const char *cursor;  /* argument that takes "next"; NULL: the list has one page */
 	const char *columns; /* of CSV: members of a row */
+	const char *file;    /* name of the file; NULL: that of the verb */
 };
 
 static const struct export_row exports[] = {
     {"parked", "rows", "after",
 	"id,topic,key,state,attempts,next_at,error,parked_at,request,request_id"},
+    {"list", "rows", "after",
+	"biz_type,biz_id,section,state,prepared_at,since,attempts,pendings,next_check,claimed,"
+	"check_service,check_url,expires_at,last_result,last_error,last_at",
+	.file = "lookback"},
     {"scheduled", "rows", "after", "id,deliver_at,topic,key,partition,event_id,created_at,was_id"},
     {"jobs", "rows", "after",
 	"id,kind,publisher,state,who,caller,reason,begun_at,noted_at,ended_at,done,total,exact,"
@@ -266,7 +271,8 @@ enum MHD_Result api_export_respond(struct api_call *call)
 
 	export->streams = true;
 	snprintf(export->disposition, sizeof export->disposition, "attachment; filename=\"%s.%s\"",
-	    export->row->verb, export->is_csv ? "csv" : "json");
+	    export->row->file ? export->row->file : export->row->verb,
+	    export->is_csv ? "csv" : "json");
 	api_add_field(call, "Content-Disposition", export->disposition);
 	return gate_stream(call->connection,
 	    export->is_csv ? "text/csv; charset=utf-8" : "application/json", read_export,

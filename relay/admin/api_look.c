@@ -1,16 +1,10 @@
-/*
- * Shows an id, and lists ids that are overdue or parked: one question to the database of the
- * section that has the type.
- */
+/* Shows an id: one question to the database of the section that has the type. */
 #include <inttypes.h>
 #include <string.h>
 #include "api_look.h"
-#include "api_arguments.h"
 #include "cleanup.h"
 #include "clock.h"
 #include "sql_files.h"
-
-enum { LIMIT = 100, MOST_ROWS = 1000 };
 
 /* --- the question ---------------------------------------------------------------------------- */
 
@@ -95,7 +89,7 @@ void api_show_begin(struct api_call *call)
 	api_look_ask(call, section->postgres, sql_api_lookback_show, question);
 }
 
-/* --- many ------------------------------------------------------------------------------------ */
+/* --- which database --------------------------------------------------------------------------- */
 
 static const struct config_lookback *section_of(const struct api_call *call, const char *name)
 {
@@ -155,53 +149,4 @@ const struct postgres_settings *api_look_postgres(
 		api_refuse(call, 400, "several_databases",
 		    "the [lookback] sections have several databases: name a type or a section");
 	return postgres;
-}
-
-static const char *const list_arguments[] = {"state", "type", "section", "service", "limit"};
-enum { LIST_ARGUMENTS = sizeof list_arguments / sizeof *list_arguments };
-
-/* The filter from the arguments that outbox.lookback_is takes: all but the limit. */
-static char *filter_of_arguments(struct api_call *call)
-{
-	json_t *object = json_object();
-	char *text;
-
-	for (int i = 0; i < LIST_ARGUMENTS - 1; i++) {
-		const char *value = api_argument(call, list_arguments[i]);
-
-		if (value)
-			json_object_set_new(object, list_arguments[i], json_string(value));
-	}
-
-	text = json_dumps(object, JSON_COMPACT);
-	json_decref(object);
-	return text;
-}
-
-void api_list_begin(struct api_call *call)
-{
-	const char *state = api_argument(call, "state"), *limit = api_argument(call, "limit");
-	const char *type = api_argument(call, "type"), *section = api_argument(call, "section");
-	const struct postgres_settings *postgres;
-	owned_text char *filter = NULL;
-	struct api_question *question;
-	int64_t most = LIMIT;
-
-	if (!api_arguments_check(call, list_arguments, LIST_ARGUMENTS))
-		return;
-	if (state && !text_equal(state, "overdue") && !text_equal(state, "parked"))
-		return api_refuse(call, 400, "bad_value", "state is neither overdue nor parked");
-	if (limit && !text_to_int64(limit, 1, MOST_ROWS, &most))
-		return api_refuse(
-		    call, 400, "bad_value", "limit is no number from 1 to %d", MOST_ROWS);
-	filter = filter_of_arguments(call);
-	postgres = api_look_postgres(call, type, section);
-	if (!postgres)
-		return;
-
-	question = xcalloc(1, sizeof *question);
-	question->params[0] = xstrdup(filter);
-	question->params[1] = xformat("%" PRId64, most);
-	question->param_count = 2;
-	api_look_ask(call, postgres, sql_api_lookback_list, question);
 }

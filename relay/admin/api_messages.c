@@ -81,17 +81,6 @@ static void run_message_question(struct api_call *call, struct api_worker *worke
 	send_message_answer(call);
 }
 
-static bool read_records_argument(struct api_call *call, bool *ret_records)
-{
-	const char *value = api_argument(call, "offset");
-
-	*ret_records = !value || text_equal(value, "yes");
-	if (*ret_records || text_equal(value, "no"))
-		return true;
-	api_refuse(call, 400, "bad_value", "offset=%.40s is neither yes nor no", value);
-	return false;
-}
-
 static bool read_message_arguments(struct api_call *call, struct message_call *asked)
 {
 	const struct message_words words = {.id = api_argument(call, "id"),
@@ -113,7 +102,8 @@ static bool read_message_arguments(struct api_call *call, struct message_call *a
 	}
 	asked->question.publishers = &call->caller->token.publishers;
 	asked->question.payload = call->caller->roles & ROLE_PAYLOAD;
-	return read_records_argument(call, &asked->records);
+	asked->records = true;
+	return api_argument_yes(call, "offset", &asked->records);
 }
 
 void api_messages_begin(struct api_call *call)

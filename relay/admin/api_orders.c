@@ -1,9 +1,11 @@
 #include "api_orders.h"
 
 #include <inttypes.h>
+#include <string.h>
 #include "api_look.h"
 #include "cleanup.h"
 #include "database.h"
+#include "force_words.h"
 #include "sql_files.h"
 
 struct audit_order {
@@ -49,6 +51,59 @@ bool api_audit_add(struct api_call *call, struct api_worker *worker,
 		return false;
 	*ret_id = order.id;
 	return true;
+}
+
+/* --- orders ---------------------------------------------------------------------------------- */
+
+static bool try_order_session(struct pg *pg, void *context, struct err *err)
+{
+	(void)context;
+	/* finds a lost session before the order, which is not repeated */
+	return pg_script(pg, "begin; commit", err);
+}
+
+bool api_change(struct api_worker *worker, const struct postgres_settings *postgres,
+    bool (*change)(struct pg *pg, void *context, struct err *err), void *context, struct err *err)
+{
+	return api_worker_query(worker, postgres, try_order_session, context, err) &&
+	       api_worker_change(worker, postgres, change, context, err);
+}
+
+void api_refuse_order(struct api_call *call, const struct err *err)
+{
+	if (err->kind == ERR_FENCED)
+		api_refuse(call, 409, "owned", "%s", err->message);
+	else if (err->kind == ERR_REJECT)
+		api_refuse(call, 409, "not_applicable", "%s", err->message);
+	else
+		api_refuse_database(call, err);
+}
+
+char *api_force_words(struct api_call *call, const json_t *force, const char *const *known)
+{
+	OWNED(text_finish) struct text words = {0};
+	struct err err;
+	bool good = !force || json_is_array(force);
+
+	for (size_t i = 0; good && i < json_array_size(force); i++) {
+		const char *word = json_string_value(json_array_get(force, i));
+
+		good = word && *word && !strchr(word, ',');
+		text_addf(&words, "%s%s", i ? "," : "", good ? word : "");
+	}
+	if (good && force_words_check(text_string(&words), known, &err))
+		return xstrdup(text_string(&words));
+	api_refuse(call, 400, "bad_value", "%s", good ? err.message : "force is no list of words");
+	return NULL;
+}
+
+bool api_check_confirmation(struct api_call *call, const json_t *confirm, const char *question)
+{
+	if (text_equal(json_string_value(confirm), question))
+		return true;
+	api_refuse(call, confirm ? 409 : 400, confirm ? "conflicting_arguments" : "missing_field",
+	    "confirm is not \"%s\": look at the plan first, with dry_run", question);
+	return false;
 }
 
 bool api_audit_note(struct api_call *call, struct api_worker *worker, const struct api_audit *audit,

@@ -14,8 +14,30 @@ struct api_audit {
 bool api_audit_add(struct api_call *call, struct api_worker *worker,
     const struct postgres_settings *postgres, const struct api_audit *audit, int64_t *ret_id,
     struct err *err) MUST_CHECK;
+
 /*
- * The same for an order that concerns no database: the row is in that of the first [postgres]
+ * For `run`: calls `change` once, with a session that is not lost. False: *err says why, and
+ * nothing is refused yet.
+ */
+bool api_change(struct api_worker *worker, const struct postgres_settings *postgres,
+    bool (*change)(struct pg *pg, void *context, struct err *err), void *context,
+    struct err *err) MUST_CHECK;
+/*
+ * Refuses an order that the database refused: 409 owned (ERR_FENCED) or not_applicable
+ * (ERR_REJECT), else as api_refuse_database.
+ */
+void api_refuse_order(struct api_call *call, const struct err *err);
+
+/* "owned,last" of the list `force`, which may be NULL; the caller frees. NULL: refused. */
+char *api_force_words(struct api_call *call, const json_t *force, const char *const *known);
+/*
+ * Protects against an order for another object than the plan showed: confirm repeats the question.
+ * False: refused.
+ */
+bool api_check_confirmation(struct api_call *call, const json_t *confirm, const char *question);
+
+/*
+ * api_audit_add for an order that concerns no database: the row is in that of the first [postgres]
  * section. A configuration that only delivers has none, and *ret_id is 0: only the log has the
  * order. False: the call was refused.
  */

@@ -14,6 +14,9 @@
 #include "moment.h"
 #include "status_json.h"
 
+/* Rows and ids that are counted one by one: a page of a browser asks every few seconds. */
+enum { OVERVIEW_COUNTED = 10000 };
+
 /* --- the process ----------------------------------------------------------------------------- */
 
 static json_t *roles_json(const struct api *api)
@@ -157,7 +160,8 @@ static void add_overview_database(
 static bool read_overview(struct pg *pg, void *context, struct err *err)
 {
 	struct status_postgres *database = context;
-	const struct status_postgres asked = {.section = database->section};
+	const struct status_postgres asked = {
+	    .section = database->section, .count_bound = database->count_bound};
 
 	if (status_overview_take(pg, database, err))
 		return true;
@@ -169,7 +173,8 @@ static bool read_overview(struct pg *pg, void *context, struct err *err)
 static void ask_for_overview(
     struct overview *overview, struct api_worker *worker, const struct postgres_settings *section)
 {
-	OWNED(status_postgres_finish) struct status_postgres database = {.section = section};
+	OWNED(status_postgres_finish)
+	struct status_postgres database = {.section = section, .count_bound = OVERVIEW_COUNTED};
 	struct err err;
 	bool done = api_worker_query(worker, section, read_overview, &database, &err);
 

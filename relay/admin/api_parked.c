@@ -1,4 +1,4 @@
-/* Lists parked rows of a publisher, a page at a time in the order of ids. */
+/* Lists parked rows of a publisher, a page at a time in the order of ids; and shows one row. */
 #include <inttypes.h>
 #include "api_arguments.h"
 #include "api_look.h"
@@ -6,6 +6,7 @@
 #include "cleanup.h"
 #include "parked_row.h"
 #include "parked.h"
+#include "parked_show.h"
 #include "sql_files.h"
 
 enum { PAGE = 100, MOST_ROWS = 1000 };
@@ -98,17 +99,6 @@ static bool choose_by_arguments(struct api_call *call, struct parked *parked)
 	return true;
 }
 
-static bool read_totals(struct api_call *call, bool *ret_totals)
-{
-	const char *value = api_argument(call, "totals");
-
-	*ret_totals = value && text_equal(value, "yes");
-	if (!value || *ret_totals || text_equal(value, "no"))
-		return true;
-	api_refuse(call, 400, "bad_value", "totals=%.40s is neither yes nor no", value);
-	return false;
-}
-
 void api_parked_begin(struct api_call *call)
 {
 	struct parked_page *page = xcalloc(1, sizeof *page);
@@ -119,7 +109,7 @@ void api_parked_begin(struct api_call *call)
 	if (!api_arguments_check(call, arguments, ARGUMENTS) ||
 	    !api_argument_number(call, "limit", 1, MOST_ROWS, &page->limit) ||
 	    !api_argument_number(call, "after", 0, INT64_MAX, &page->after) ||
-	    !read_totals(call, &page->totals))
+	    !api_argument_yes(call, "totals", &page->totals))
 		return;
 	publisher = api_named_publisher(call, api_argument(call, "publisher"));
 	if (!publisher)
@@ -139,4 +129,70 @@ void api_parked_forget(struct api_call *call)
 	parked_finish(&page->parked);
 	free(page->chosen);
 	free(page);
+}
+
+/* --- one row --------------------------------------------------------------------------------- */
+
+struct parked_row_question {
+	struct parked parked;
+	int64_t id;
+	bool payload;
+	json_t *shown; /* NULL: the id is not parked */
+};
+
+static bool read_parked_row(struct pg *pg, void *context, struct err *err)
+{
+	struct parked_row_question *question = context;
+	bool done;
+
+	/* the session is the worker's: parked_finish must not destroy it */
+	question->parked.pg = pg;
+	done =
+	    parked_show(&question->parked, question->id, question->payload, &question->shown, err);
+	question->parked.pg = NULL;
+	return done;
+}
+
+static void run_parked_row(struct api_call *call, struct api_worker *worker)
+{
+	struct parked_row_question *question = call->work;
+	const struct publisher_settings *publisher = question->parked.publisher;
+	owned_text char *nothing = parked_show_nothing(publisher->name, question->id);
+	struct err err;
+
+	if (!api_worker_query(worker, publisher->postgres, read_parked_row, question, &err))
+		return api_refuse_database(call, &err);
+	if (!question->shown)
+		return api_refuse(call, 404, "not_found", "%s", nothing);
+	json_object_set_new(question->shown, "source", json_string("database"));
+	api_answer(call, 200, question->shown);
+}
+
+void api_parked_show_begin(struct api_call *call)
+{
+	static const char *const names[] = {"publisher"};
+	struct parked_row_question *question = xcalloc(1, sizeof *question);
+	const struct publisher_settings *publisher;
+	struct err err;
+
+	call->work = question;
+	if (!api_arguments_check(call, names, 1))
+		return;
+	if (!parked_id(call->rest, &question->id, &err))
+		return api_refuse(call, 400, "bad_value", "%s", err.message);
+	publisher = api_named_publisher(call, api_argument(call, "publisher"));
+	if (!publisher)
+		return;
+
+	parked_init(&question->parked, publisher);
+	question->payload = call->caller->roles & ROLE_PAYLOAD;
+	api_worker_run(call, run_parked_row);
+}
+
+void api_parked_show_forget(struct api_call *call)
+{
+	struct parked_row_question *question = call->work;
+
+	parked_finish(&question->parked);
+	free(question);
 }

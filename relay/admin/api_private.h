@@ -42,9 +42,11 @@ void api_send_finish(struct api_call *call);
 void api_send_forget(struct api_call *call);
 /* api_look.c */
 void api_show_begin(struct api_call *call);
-void api_list_begin(struct api_call *call);
 void api_look_finish(struct api_call *call);
 void api_look_forget(struct api_call *call);
+/* api_lookback_list.c */
+void api_list_begin(struct api_call *call);
+void api_list_forget(struct api_call *call);
 /* api_operate.c */
 void api_lookback_preview_begin(struct api_call *call);
 void api_lookback_preview_finish(struct api_call *call);
@@ -76,6 +78,8 @@ void api_messages_forget(struct api_call *call);
 /* api_parked.c */
 void api_parked_begin(struct api_call *call);
 void api_parked_forget(struct api_call *call);
+void api_parked_show_begin(struct api_call *call);
+void api_parked_show_forget(struct api_call *call);
 /* api_parked_request.c */
 void api_parked_preview_begin(struct api_call *call);
 void api_parked_retry_begin(struct api_call *call);
@@ -118,6 +122,15 @@ void api_publisher_resume_begin(struct api_call *call);
 void api_publisher_split_begin(struct api_call *call);
 void api_publisher_rebase_begin(struct api_call *call);
 void api_publisher_order_forget(struct api_call *call);
+/* api_publisher_life.c */
+void api_publisher_create_begin(struct api_call *call);
+void api_publisher_drop_begin(struct api_call *call);
+void api_publisher_life_forget(struct api_call *call);
+/* api_partitions.c */
+void api_partitions_begin(struct api_call *call);
+void api_partition_make_begin(struct api_call *call);
+void api_partition_drop_begin(struct api_call *call);
+void api_partitions_forget(struct api_call *call);
 /* api_preflight.c */
 void api_preflight_begin(struct api_call *call);
 void api_preflight_forget(struct api_call *call);

@@ -100,14 +100,6 @@ struct publisher_change {
 	struct publisher_order *order;
 };
 
-static bool try_publisher_session(struct pg *pg, void *context, struct err *err)
-{
-	const struct publisher_change *change = context;
-
-	/* finds a lost session before the order, which is not repeated */
-	return pg_script(pg, "begin; commit", err) && change->order;
-}
-
 static bool change_pause(struct pg *pg, void *context, struct err *err)
 {
 	const struct publisher_change *change = context;
@@ -128,8 +120,7 @@ static bool change_publisher(struct api_call *call, struct api_worker *worker,
 	const struct postgres_settings *postgres = change.order->publisher->postgres;
 	struct err err;
 
-	if (api_worker_query(worker, postgres, try_publisher_session, &change, &err) &&
-	    api_worker_change(worker, postgres, carry_out, &change, &err))
+	if (api_change(worker, postgres, carry_out, &change, &err))
 		return true;
 	refuse_publisher_order(call, &err);
 	return false;

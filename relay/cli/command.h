@@ -24,6 +24,8 @@ struct command {
 	const char *description;              /* paragraphs, each one line ended by \n */
 	const char *example;                  /* one command line that works */
 	const struct command_option *options; /* ended by a row without a name; NULL: none */
+	const char *no_server; /* the reason why --server is refused, and the cure; NULL: it needs
+				  no relay */
 	/*
 	 * Returns the exit status. Results go to stdout, one line to stderr says why it failed.
 	 */

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-#include "cleanup.h"
+#include "force_words.h"
 #include "text.h"
 
 bool confirm_can_ask(void)
@@ -49,52 +49,11 @@ const char *confirm_reason(const struct call *call)
 	return call_text(call, "reason", "confirmed on a terminal without a reason");
 }
 
-/* The length of the first word of a list; *list moves behind its comma. */
-static size_t next_word(const char **list)
-{
-	size_t length = strcspn(*list, ",");
-
-	*list += length + ((*list)[length] == ',');
-	return length;
-}
-
-static bool has_word(const char *const *words, const char *word, size_t length)
-{
-	for (; *words; words++)
-		if (strlen(*words) == length && strncmp(*words, word, length) == 0)
-			return true;
-	return false;
-}
-
 bool confirm_check_force(const struct call *call, const char *const *words, struct err *err)
 {
-	OWNED(text_finish) struct text known = {0};
-
-	for (const char *list = call_text(call, "force", ""); *list;) {
-		const char *word = list;
-		size_t length = next_word(&list);
-
-		if (has_word(words, word, length))
-			continue;
-		for (; *words; words++)
-			text_addf(&known, "%s%s", known.length ? ", " : "", *words);
-		return err_set(err, ERR_REJECT, "--force names what is forced (%s), not \"%.*s\"",
-		    text_string(&known), (int)(length < 60 ? length : 60), word);
-	}
+	if (!force_words_check(call_text(call, "force", ""), words, err))
+		return false;
 	/* an empty variable in a script must not pass for no --force at all */
 	return !call_flag(call, "force") || *call_text(call, "force", "") ||
 	       err_set(err, ERR_REJECT, "--force is empty: name what is forced");
-}
-
-bool confirm_is_forced(const struct call *call, const char *word)
-{
-	const char *const words[] = {word, NULL};
-
-	for (const char *list = call_text(call, "force", ""); *list;) {
-		const char *named = list;
-
-		if (has_word(words, named, next_word(&list)))
-			return true;
-	}
-	return false;
 }

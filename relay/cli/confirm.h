@@ -35,4 +35,3 @@ const char *confirm_reason(const struct call *call);
  */
 bool confirm_check_force(
     const struct call *call, const char *const *words, struct err *err) MUST_CHECK;
-bool confirm_is_forced(const struct call *call, const char *word);

@@ -103,67 +103,31 @@ void field_print_bytes(const char *name, const struct pg_result *rows, int i, in
 
 /* --- a payload ------------------------------------------------------------------------------- */
 
-void field_payload_read(struct field_payload *payload, const char *hex)
-{
-	bool is_text;
-
-	payload->bytes = strlen(hex) / 2;
-	payload->shown = field_bytes(hex, true, &is_text);
-	payload->form = is_text ? "text" : "hex";
-}
-
-void field_payload_finish(struct field_payload *payload)
-{
-	free(payload->shown);
-}
-
 void field_payload_print(const struct field_payload *payload)
 {
 	if (text_equal(payload->form, "null"))
 		puts("  payload      null: a tombstone");
 	else if (text_equal(payload->form, "hidden"))
-		puts("  payload      this login may not read payloads");
+		puts("  payload      this login or token may not read payloads");
 	else
 		printf("  payload      %zu bytes, as %s:\n%s\n", payload->bytes,
 		    text_equal(payload->form, "text") ? "text" : "hexadecimal", payload->shown);
 }
 
-void field_payload_add_json(json_t *object, const struct field_payload *payload)
-{
-	json_object_set_new(object, "payload_form", json_string(payload->form));
-	json_object_set_new(
-	    object, "payload", payload->shown ? json_string(payload->shown) : json_null());
-	json_object_set_new(object, "payload_bytes",
-	    payload->shown ? json_integer((json_int_t)payload->bytes) : json_null());
-}
-
 /* --- rows of outbox.audit -------------------------------------------------------------------- */
 
-enum { AUDIT_ID, AUDIT_AT, AUDIT_WHO, AUDIT_VERB, AUDIT_REASON };
-
-void field_print_audit(const struct pg_result *audit)
+void field_print_audit(const json_t *audit)
 {
-	for (int i = 0; i < pg_rows(audit); i++) {
+	const json_t *row;
+	size_t i;
+
+	json_array_foreach(audit, i, row)
+	{
 		OWNED(text_finish) struct text line = {0};
 
-		text_add_line(&line, pg_value(audit, i, AUDIT_REASON));
-		printf("  request %-4s %s by %s at %s: %s\n", pg_value(audit, i, AUDIT_ID),
-		    pg_value(audit, i, AUDIT_VERB), pg_value(audit, i, AUDIT_WHO),
-		    pg_value(audit, i, AUDIT_AT), text_string(&line));
+		text_add_line(&line, field_member(row, "reason"));
+		printf("  request %-4s %s by %s at %s: %s\n", field_member(row, "id"),
+		    field_member(row, "verb"), field_member(row, "who"), field_member(row, "at"),
+		    text_string(&line));
 	}
-}
-
-json_t *field_json_audit(const struct pg_result *audit)
-{
-	static const char *const names[] = {"id", "at", "who", "verb", "reason"};
-	json_t *list = json_array();
-
-	for (int i = 0; i < pg_rows(audit); i++) {
-		json_t *object = json_object();
-
-		for (int k = AUDIT_ID; k <= AUDIT_REASON; k++)
-			json_object_set_new(object, names[k], field_json(audit, i, k));
-		json_array_append_new(list, object);
-	}
-	return list;
 }

@@ -21,17 +21,7 @@ void field_print(const char *name, const char *value);
 void field_print_column(const char *name, const struct pg_result *rows, int i, int column);
 void field_print_bytes(const char *name, const struct pg_result *rows, int i, int column);
 
-struct field_payload {
-	const char *form; /* "text", "hex", "null", or "hidden" from this login */
-	char *shown;      /* NULL for the last two */
-	size_t bytes;
-};
-/* Reads a payload that is neither null nor hidden. */
-void field_payload_read(struct field_payload *payload, const char *hex);
-void field_payload_finish(struct field_payload *payload);
 void field_payload_print(const struct field_payload *payload);
-void field_payload_add_json(json_t *object, const struct field_payload *payload);
 
-/* Rows of outbox.audit: id, at, who, verb, reason. */
-void field_print_audit(const struct pg_result *audit);
-json_t *field_json_audit(const struct pg_result *audit);
+/* Rows as field_json_audit makes them. */
+void field_print_audit(const json_t *audit);

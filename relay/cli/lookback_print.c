@@ -1,5 +1,7 @@
 #include "lookback_print.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include "cleanup.h"
 #include "field.h"
 
@@ -47,4 +49,43 @@ json_t *lookback_row_json(const struct pg_result *rows, int i)
 	json_object_set_new(object, "attempts", field_json_number(rows, i, SELECTION_ATTEMPTS));
 	json_object_set_new(object, "pendings", field_json_number(rows, i, SELECTION_PENDINGS));
 	return object;
+}
+
+/* --- totals ---------------------------------------------------------------------------------- */
+
+const char *const lookback_states[LOOKBACK_STATES] = {"overdue", "parked", "undecided"};
+
+/* Ids that are not due yet are counted only if the call selected them. */
+static int counted_states(bool undecided)
+{
+	return undecided ? LOOKBACK_STATES : LOOKBACK_STATES - 1;
+}
+
+void lookback_print_totals_json(const int64_t counts[LOOKBACK_STATES], bool undecided)
+{
+	printf("\n],\"totals\":{");
+	for (int i = 0; i < counted_states(undecided); i++)
+		printf("%s\"%s\":\"%" PRId64 "\"", i ? "," : "", lookback_states[i], counts[i]);
+	puts("}}");
+}
+
+void lookback_print_totals(
+    const int64_t counts[LOOKBACK_STATES], bool undecided, bool chosen, int64_t shown)
+{
+	int64_t total = 0;
+
+	for (int i = 0; i < LOOKBACK_STATES; i++)
+		total += counts[i];
+	if (total == 0) {
+		printf("nothing%s is %s\n", chosen ? " that matches" : "",
+		    undecided ? "undecided" : "overdue or parked");
+		return;
+	}
+	for (int i = 0; i < counted_states(undecided); i++)
+		printf("%s%" PRId64 " %s", i ? ", " : "", counts[i], lookback_states[i]);
+	if (undecided)
+		printf(" and not due");
+	if (shown < total)
+		printf("; %" PRId64 " of them are shown", shown);
+	puts("");
 }

@@ -1,11 +1,17 @@
+/*
+ * `lookback list` reads pages of GET /v1/lookback, and `lookback show` one id. The orders commit,
+ * rollback and retry name ids, or choose them by a filter with a preview (server_order.h).
+ */
 #include "lookback_server.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include "cleanup.h"
 #include "confirm.h"
 #include "field.h"
 #include "lookback_call.h"
+#include "lookback_print.h"
 #include "server_order.h"
 #include "session.h"
 
@@ -33,65 +39,132 @@ static void add_server_row(struct text *out, const json_t *row)
 
 /* --- `lookback list` ------------------------------------------------------------------------- */
 
+struct server_ids {
+	const struct call *call;
+	const json_t *chosen;
+	bool json;
+	int64_t left, shown;
+	json_t *totals; /* of the first page; NULL: it was not read yet */
+};
+
 static bool check_server_listing(const struct call *call, struct err *err)
 {
-	static const char *const others[] = {"error", "from", "to", "undecided", "postgres"};
-
-	for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-		if (call_flag(call, others[i]))
-			return err_set(err, ERR_REJECT,
-			    "--%s does not go with --server: choose by --type, --section, --state "
-			    "or --service",
-			    others[i]);
-	return true;
+	if (call_flag(call, "undecided"))
+		return err_set(err, ERR_REJECT,
+		    "--undecided does not go with --server: it reads the whole journal. Use it on "
+		    "the database");
+	return !call_flag(call, "postgres") ||
+	       err_set(err, ERR_REJECT, "--postgres does not go with --server: name a --section");
 }
 
-static bool ask_listing(const struct call *call, json_t **ret_answer, struct err *err)
+static bool ask_ids_page(
+    const struct server_ids *listing, const char *after, json_t **ret_page, struct err *err)
 {
-	static const char *const names[] = {"type", "section", "state", "service"};
-	int64_t limit = call_number(call, "limit", PAGE);
-	owned_text char *most = xformat("%" PRId64, limit < PAGE ? limit : (int64_t)PAGE);
+	owned_text char *limit =
+	    xformat("%" PRId64, listing->left < PAGE ? listing->left : (int64_t)PAGE);
 	OWNED(text_finish) struct text path = {0};
+	const char *name;
+	json_t *value;
 
 	text_add(&path, "/v1/lookback");
-	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-		server_add_argument(&path, names[i], call_text(call, names[i], NULL));
-	server_add_argument(&path, "limit", most);
-	return server_ask(call, text_string(&path), NULL, ret_answer, err);
+	json_object_foreach((json_t *)listing->chosen, name, value)
+	{
+		server_add_argument(&path, name, json_string_value(value));
+	}
+	server_add_argument(&path, "limit", limit);
+	server_add_argument(&path, "after", after);
+	if (!after)
+		server_add_argument(&path, "totals", "yes");
+	return server_ask(listing->call, text_string(&path), NULL, ret_page, err);
 }
 
-static void print_server_listing(const struct call *call, json_t *answer)
+static void rename_member(json_t *object, const char *from, const char *to)
 {
-	const json_t *rows = json_object_get(answer, "rows"), *row;
-	bool more = json_is_true(json_object_get(answer, "more"));
-	OWNED(text_finish) struct text out = {0};
+	json_object_set(object, to, json_object_get(object, from));
+	json_object_del(object, from);
+}
+
+/* As lookback_row_json makes it. */
+static json_t *command_row(const json_t *row)
+{
+	json_t *object = json_copy((json_t *)row);
+
+	rename_member(object, "biz_type", "type");
+	rename_member(object, "biz_id", "id");
+	rename_member(object, "next_check", "next_at");
+	json_object_del(object, "since");
+	json_object_del(object, "claimed");
+	return object;
+}
+
+static void print_ids_page(struct server_ids *listing, const json_t *page)
+{
+	const json_t *row;
 	size_t i;
 
-	if (call_flag(call, "json")) {
-		field_print_json("", json_incref(answer), JSON_COMPACT, "\n");
-		return;
+	if (!listing->totals) {
+		listing->totals = json_incref(json_object_get(page, "totals"));
+		if (listing->json)
+			printf("{\"postgres\":\"%s\",\"rows\":[", field_member(page, "postgres"));
 	}
-	json_array_foreach(rows, i, row)
+	json_array_foreach(json_object_get(page, "rows"), i, row)
 	{
-		add_server_row(&out, row);
+		OWNED(text_finish) struct text line = {0};
+
+		if (listing->json)
+			field_print_json(
+			    listing->shown ? ",\n" : "\n", command_row(row), JSON_COMPACT, "");
+		else
+			add_server_row(&line, row);
+		fputs(text_string(&line), stdout);
+		listing->shown++;
+		listing->left--;
 	}
-	fputs(text_string(&out), stdout);
-	if (json_array_size(rows) == 0)
-		puts("nothing is overdue or parked");
-	else if (more)
-		puts("there are more: choose by --type, --section, --state or --service");
+}
+
+static bool list_ids_over_server(struct server_ids *listing, struct err *err)
+{
+	owned_text char *after = NULL;
+	int64_t counts[LOOKBACK_STATES] = {0};
+
+	do {
+		json_t *page;
+		const char *next;
+
+		if (!ask_ids_page(listing, after, &page, err))
+			return false;
+		print_ids_page(listing, page);
+		next = json_string_value(json_object_get(page, "next"));
+		free(after);
+		after = next ? xstrdup(next) : NULL;
+		json_decref(page);
+	} while (after && listing->left > 0 && !ferror(stdout));
+
+	for (int i = 0; i < LOOKBACK_STATES; i++)
+		counts[i] = field_number(listing->totals, lookback_states[i]);
+	if (listing->json)
+		lookback_print_totals_json(counts, false);
+	else
+		lookback_print_totals(
+		    counts, false, json_object_size(listing->chosen) > 0, listing->shown);
+	return true;
 }
 
 int lookback_server_list(const struct call *call)
 {
-	json_t *answer = NULL;
+	OWNED(lookback_selection_finish) struct lookback_selection selection = {0};
+	struct server_ids listing = {.call = call,
+	    .json = call_flag(call, "json"),
+	    .left = call_number(call, "limit", INT64_MAX)};
 	struct err err;
+	bool done;
 
-	if (!check_server_listing(call, &err) || !ask_listing(call, &answer, &err))
-		return session_failed(&err);
-	print_server_listing(call, answer);
-	json_decref(answer);
-	return 0;
+	lookback_selection_init(&selection, NULL, NULL);
+	done = check_server_listing(call, &err) && lookback_call_choose(call, &selection, &err);
+	listing.chosen = selection.chosen;
+	done = done && list_ids_over_server(&listing, &err);
+	json_decref(listing.totals);
+	return done ? 0 : session_failed(&err);
 }
 
 /* --- `lookback show` ------------------------------------------------------------------------- */

@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include "cleanup.h"
 #include "field.h"
 
 void parked_add_row(struct text *out, const json_t *row)
@@ -44,4 +45,66 @@ void parked_print_totals(
 	if (shown < total)
 		printf("; %" PRId64 " of them are shown", shown);
 	puts("");
+}
+
+/* --- one row --------------------------------------------------------------------------------- */
+
+/* A member as text: numbers and objects as JSON. NULL: it is null. The caller frees. */
+static char *parked_member_text(const json_t *object, const char *name)
+{
+	const json_t *value = json_object_get(object, name);
+
+	if (json_is_string(value))
+		return xstrdup(json_string_value(value));
+	return json_is_null(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY);
+}
+
+static void print_queue(const json_t *shown)
+{
+	const json_t *head = json_object_get(shown, "waits_behind");
+	const char *error = json_string_value(json_object_get(head, "error"));
+	owned_text char *behind = xformat("id %s (%s), with %s between them; error: %s",
+	    field_member(head, "id"), field_member(head, "state"),
+	    field_member(head, "rows_between"), error ? error : "none");
+
+	if (json_is_object(head))
+		field_print("waits behind", behind);
+	field_print("behind it", field_member(shown, "rows_behind"));
+}
+
+static void print_parked_fields(const json_t *shown)
+{
+	static const char *const fields[][2] = {{"topic", "topic"}, {"shard", "shard"},
+	    {"partition", "partition"}, {"state", "state"}, {"attempts", "attempts"},
+	    {"next attempt", "next_at"}, {"error", "error"}, {"parked", "parked_at"},
+	    {"created", "created_at"}, {"event id", "event_id"}, {"requested", "request"},
+	    {"headers", "headers"}};
+	const char *key = json_string_value(json_object_get(shown, "key"));
+	const char *payload = json_string_value(json_object_get(shown, "payload"));
+
+	printf("id %s, parked in publisher %s\n", field_member(shown, "id"),
+	    field_member(shown, "publisher"));
+	field_print("key", key ? key : "none");
+	for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+		owned_text char *value = parked_member_text(shown, fields[i][1]);
+
+		if (value)
+			field_print(fields[i][0], value);
+	}
+
+	print_queue(shown);
+	field_print_audit(json_object_get(shown, "requests"));
+	field_payload_print(&(struct field_payload){.form = field_member(shown, "payload_form"),
+	    .shown = (char *)payload,
+	    .bytes = (size_t)field_number(shown, "payload_bytes")});
+}
+
+void parked_print_shown(const struct call *call, json_t *shown)
+{
+	if (call_flag(call, "json")) {
+		field_print_json("", shown, JSON_COMPACT, "\n");
+		return;
+	}
+	print_parked_fields(shown);
+	json_decref(shown);
 }

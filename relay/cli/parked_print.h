@@ -1,5 +1,6 @@
 #pragma once
 /* Parked rows as people read them. */
+#include "call.h"
 #include "parked.h"
 #include "parked_row.h"
 #include "text.h"
@@ -12,3 +13,6 @@ void parked_print_totals(
     const char *publisher, bool chosen, int64_t shown, const int64_t counts[PARKED_STATES]);
 /* The end of a list and of its object: ],"totals":{…}} */
 void parked_print_totals_json(const int64_t counts[PARKED_STATES]);
+
+/* Everything about a row, or its JSON with --json. Takes over what parked_show made. */
+void parked_print_shown(const struct call *call, json_t *shown);

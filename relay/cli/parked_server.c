@@ -1,6 +1,6 @@
 /*
- * `parked list` reads pages of GET /v1/parked. `parked retry` and `skip` send an order
- * (server_order.h), and with --wait look at its job until it is over.
+ * `parked list` reads pages of GET /v1/parked, and `parked show` one row. `parked retry` and `skip`
+ * send an order (server_order.h), and with --wait look at its job until it is over.
  */
 #include "parked_server.h"
 
@@ -154,6 +154,26 @@ int parked_server_list(const struct call *call)
 	free(listing.publisher);
 	json_decref(listing.totals);
 	return done ? 0 : session_failed(&err);
+}
+
+/* --- `parked show` --------------------------------------------------------------------------- */
+
+int parked_server_show(const struct call *call)
+{
+	OWNED(text_finish) struct text path = {0};
+	json_t *shown;
+	struct err err;
+	int64_t id;
+
+	if (!parked_id(call->arguments[0], &id, &err))
+		return session_failed(&err);
+	text_addf(&path, "/v1/parked/%" PRId64, id);
+	server_add_argument(&path, "publisher", call_text(call, "publisher", NULL));
+	if (!server_ask(call, text_string(&path), NULL, &shown, &err))
+		return session_failed(&err);
+	json_object_del(shown, "source"); /* the command's JSON has no such member */
+	parked_print_shown(call, shown);
+	return 0;
 }
 
 /* --- `parked retry` and `parked skip` -------------------------------------------------------- */

@@ -86,11 +86,11 @@ int program_main(int argc, char **argv)
 	}
 	if ((call.server || call.token_file || call.server_ca) &&
 	    !call_has_option(call.command, "server")) {
-		err_set(&err, ERR_REJECT, "%s has no option '--%s': it works without a relay",
-		    call.command->name,
+		err_set(&err, ERR_REJECT, "%s has no option '--%s': %s", call.command->name,
 		    call.server       ? "server"
 		    : call.token_file ? "token-file"
-				      : "server-ca");
+				      : "server-ca",
+		    call.command->no_server ? call.command->no_server : "it works without a relay");
 		return usage_error(&call, &err);
 	}
 	return close_output(call.command->run(&call));

@@ -51,20 +51,17 @@ static bool check_pause_reason(const struct call *call, struct err *err)
 	       err_set(err, ERR_REJECT, "say why: --reason TEXT is kept in outbox.audit");
 }
 
-bool publisher_call_send(
-    const struct call *call, const char *order, json_t *body, json_t **ret_answer, struct err *err)
+bool publisher_call_send(const struct call *call, const char *publisher, const char *order,
+    json_t *body, json_t **ret_answer, struct err *err)
 {
 	OWNED(text_finish) struct text path = {0};
-	const char *reason = call_text(call, "reason", "");
 	bool done;
 
-	json_object_set_new(body, "reason", json_string(reason));
 	text_add(&path, "/v1/publishers/");
-	server_add_name(&path, call->arguments[0]);
+	server_add_name(&path, publisher);
 	text_addf(&path, "/%s", order);
-	done = json_object_get(body, "reason")
-		   ? server_ask(call, text_string(&path), body, ret_answer, err)
-		   : err_set(err, ERR_REJECT, "the reason is not UTF-8");
+	done = server_add_reason(body, call, err) &&
+	       server_ask(call, text_string(&path), body, ret_answer, err);
 	json_decref(body);
 	return done;
 }
@@ -75,7 +72,8 @@ static int pause_over_server(const struct call *call, bool pauses)
 	struct err err;
 
 	if (!check_pause_reason(call, &err) ||
-	    !publisher_call_send(call, pauses ? "pause" : "resume", json_object(), &answer, &err))
+	    !publisher_call_send(call, call->arguments[0], pauses ? "pause" : "resume",
+		json_object(), &answer, &err))
 		return session_failed(&err);
 	print_paused(call->arguments[0], pauses, field_number(answer, "audit"));
 	json_decref(answer);

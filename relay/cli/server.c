@@ -1,3 +1,7 @@
+/*
+ * Requests to the HTTP interface of a relay. Begin at server_ask: it finds the address and the
+ * token, sends the request, and turns a refusal into an error with an exit status.
+ */
 #include "server.h"
 
 #include <errno.h>
@@ -5,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "cleanup.h"
+#include "confirm.h"
 #include "http_client.h"
 
 enum { ANSWER_MS = 30000, MOST_BYTES = 64 << 20, TOKEN_BYTES = 4096 };
@@ -145,6 +150,14 @@ static enum err_kind kind_of_status(int status)
 	return status >= 500 ? ERR_FATAL : ERR_REJECT;
 }
 
+/* Does the problem say that another process owns the publisher? */
+static bool is_owned_elsewhere(const json_t *answer)
+{
+	const char *type = json_string_value(json_object_get(answer, "type"));
+
+	return type && text_equal(type, "urn:outbox-relay:problem:owned");
+}
+
 static bool judge_server_answer(
     const struct call *call, int status, const json_t *answer, struct err *err)
 {
@@ -157,7 +170,8 @@ static bool judge_server_answer(
 		    "%s answers with status %d, and not as a relay does: is it the address of its "
 		    "[api] listen?",
 		    server_url(call), status);
-	return err_set(err, kind_of_status(status), "the relay refuses: %s", detail);
+	return err_set(err, is_owned_elsewhere(answer) ? ERR_FENCED : kind_of_status(status),
+	    "the relay refuses: %s", detail);
 }
 
 static bool take_server_answer(const struct call *call, const struct http_response *response,
@@ -246,4 +260,41 @@ void server_add_argument(struct text *path, const char *name, const char *value)
 void server_add_name(struct text *path, const char *name)
 {
 	add_encoded(path, name, "/");
+}
+
+/* --- members of an order --------------------------------------------------------------------- */
+
+bool server_add_reason(json_t *body, const struct call *call, struct err *err)
+{
+	const char *reason = call_has_option(call->command, "yes") ? confirm_reason(call)
+								   : call_text(call, "reason", "");
+
+	/* a dry run changes nothing */
+	if (json_is_true(json_object_get(body, "dry_run")) ||
+	    json_object_set_new(body, "reason", json_string(reason)) == 0)
+		return true;
+	return err_set(err, ERR_REJECT, "the reason is not UTF-8");
+}
+
+void server_add_force(json_t *body, const struct call *call)
+{
+	json_t *words = json_array();
+
+	for (const char *word = call_text(call, "force", ""); *word;) {
+		size_t length = strcspn(word, ",");
+
+		json_array_append_new(words, json_stringn(word, length));
+		word += length + (word[length] == ',');
+	}
+	if (json_array_size(words) > 0)
+		json_object_set(body, "force", words);
+	json_decref(words);
+}
+
+void server_add_postgres(json_t *body, const struct call *call)
+{
+	const char *postgres = call_text(call, "postgres", NULL);
+
+	if (postgres)
+		json_object_set_new(body, "postgres", json_string(postgres));
 }

@@ -45,3 +45,8 @@ bool server_job_is_over(const json_t *job);
 void server_add_argument(struct text *path, const char *name, const char *value);
 /* Appends a part of a path, encoded, with its slashes. */
 void server_add_name(struct text *path, const char *name);
+
+/* Members of an order: --reason, unless it is a dry run; --force as a list; --postgres. */
+bool server_add_reason(json_t *body, const struct call *call, struct err *err) MUST_CHECK;
+void server_add_force(json_t *body, const struct call *call);
+void server_add_postgres(json_t *body, const struct call *call);

@@ -119,8 +119,8 @@ static void print_lookback(const struct status_lookback *lookback, struct text *
 	owned_text char *name = xformat("%s/%s", lookback->section, lookback->type);
 	char oldest[32];
 
-	text_addf(out, "  %-16s overdue %" PRId64 ", parked %" PRId64, name, lookback->overdue,
-	    lookback->parked);
+	text_addf(out, "  %-16s %soverdue %" PRId64 ", parked %" PRId64, name,
+	    lookback->more ? "at least " : "", lookback->overdue, lookback->parked);
 	if (lookback->overdue + lookback->parked > 0)
 		text_addf(out, ", the oldest for %s", age_text(lookback->oldest_age_ms, oldest));
 	if (lookback->conflicts > 0)

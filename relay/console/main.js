@@ -11,13 +11,14 @@ import { overview } from "./page_overview.js";
 import { parked } from "./page_parked.js";
 import { preflight } from "./page_preflight.js";
 import { publishers } from "./page_publishers.js";
+import { replays } from "./page_replays.js";
 import { scheduled } from "./page_scheduled.js";
 import { sidecars } from "./page_sidecars.js";
 import { where } from "./page_where.js";
 
 // In the order of the navigation. A page has a title and render({root, path, parameters, signal}).
 const PAGES = {
-	overview, publishers, where, parked, scheduled, jobs, lookback, sidecars, "dead-letters": deadLetters, dedup, preflight, audit,
+	overview, publishers, where, parked, scheduled, replays, jobs, lookback, sidecars, "dead-letters": deadLetters, dedup, preflight, audit,
 };
 
 const app = document.getElementById("app");
@@ -64,8 +65,15 @@ function themeButton() {
 
 // --- login ------------------------------------------------------------------------------------
 
+/** A dialog belongs to its page, and would hide the next one. */
+function closeDialogs() {
+	for (const dialog of document.querySelectorAll("dialog"))
+		dialog.close();
+}
+
 function showLogin(problem = null) {
 	leave.abort();
+	closeDialogs();
 	main = null;
 	const token = h("input", { type: "password", name: "token", autocomplete: "current-password", required: true, id: "token" });
 	const problems = h("div", {}, problem ? problemBox(problem) : null);
@@ -154,7 +162,10 @@ function showPage(moved = true) {
 		heading.focus();
 }
 
-window.addEventListener("hashchange", () => showPage());
+window.addEventListener("hashchange", () => {
+	closeDialogs();
+	showPage();
+});
 window.addEventListener("session-ended", event => showLogin(event.detail));
 
 async function begin() {

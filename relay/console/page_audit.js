@@ -1,6 +1,6 @@
 // What operators did, the newest first.
 import { get } from "./api.js";
-import { field, filterForm, h, input, loadInto, pager, table, when } from "./view.js";
+import { exportLink, field, filterForm, h, input, loadInto, pager, table, when } from "./view.js";
 
 /** {"ids": ["1"], "state": "dead"} as "ids 1, state dead" */
 function targetText(target) {
@@ -32,7 +32,7 @@ export const audit = {
 		await loadInto(place, signal, async () => {
 			const answer = await get("/v1/audit", { ...parameters, limit: 50 }, signal);
 			return [table("Actions of operators", COLUMNS, answer.rows, "No action matches."),
-				pager(["audit"], parameters, "before", answer.next)];
+				pager(["audit"], parameters, "before", answer.next), exportLink("audit", parameters, "before")];
 		});
 	},
 };

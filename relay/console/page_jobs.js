@@ -1,12 +1,12 @@
 // Retries, skips and replays: progress, rate, time left; cancel and resume.
 import { get, mayDo, post } from "./api.js";
-import { address, badge, duration, every, facts, field, filterForm, fill, h, loadInto, number, pager, problemBox, select, table, verbDialog, when } from "./view.js";
+import { address, badge, duration, every, exportLink, facts, field, filterForm, fill, h, loadInto, number, pager, problemBox, select, table, verbDialog, when } from "./view.js";
 
 const KIND = { running: "warn", waiting: "warn", interrupted: "bad", failed: "bad", cancelled: "", finished: "good" };
 const OPEN = ["running", "waiting", "interrupted"];
 const REFRESH_MS = 1000;
 
-function filterText(filter) {
+export function filterText(filter) {
 	const terms = Object.entries(filter).map(([name, value]) => `${name} ${value !== null && typeof value === "object" ? JSON.stringify(value) : value}`);
 	return terms.length > 0 ? terms.join(", ") : "everything";
 }
@@ -18,7 +18,7 @@ function progressBar(job) {
 }
 
 function progressText(job) {
-	const parts = [`${number(job.done)}${job.total === null ? "" : ` of ${job.exact ? "" : "more than "}${number(job.total)}`} ${Number(job.total ?? job.done) === 1 ? "message" : "messages"}`];
+	const parts = [`${number(job.done)}${job.total === null ? "" : ` of ${job.exact ? "" : "at least "}${number(job.total)}`} ${Number(job.total ?? job.done) === 1 ? "message" : "messages"}`];
 	if (job.published !== null)
 		parts.push(`${number(job.published)} published`);
 	if (job.refused !== null && job.refused !== "0")
@@ -88,6 +88,10 @@ const columns = postgres => [
 	{ title: "Begun", cell: job => when(job.begun_at) },
 ];
 
+export function jobTable(caption, answer, empty) {
+	return table(caption, columns(answer.postgres), answer.rows, empty);
+}
+
 /** A choice of the database, where there are several. */
 export async function databaseField(parameters, signal) {
 	const { postgres } = await get("/v1/publishers", {}, signal);
@@ -106,8 +110,8 @@ async function renderList({ root, parameters, signal }) {
 	]));
 	const load = async () => {
 		const answer = await get("/v1/jobs", { ...parameters, limit: 50 }, signal);
-		return [table("Jobs", columns(answer.postgres), answer.rows, "There is no job. A retry or skip of parked messages, and a replay, is one."),
-			pager(["jobs"], parameters, "after", answer.next)];
+		return [jobTable("Jobs", answer, "There is no job. A retry or skip of parked messages, and a replay, is one."),
+			pager(["jobs"], parameters, "after", answer.next), exportLink("jobs", parameters, "after")];
 	};
 	await loadInto(place, signal, load);
 	every(5000, signal, () => { if (!place.contains(document.activeElement)) loadInto(place, signal, load); });

@@ -1,6 +1,6 @@
 // Ids of the look-back that are overdue or parked, everything that is stored about one id, and decisions about them.
 import { get, mayDo, post } from "./api.js";
-import { add, address, badge, counted, facts, field, filterForm, h, input, loadInto, number, select, table, verbDialog, when } from "./view.js";
+import { add, address, badge, counted, facts, field, filterForm, h, input, loadInto, number, pager, select, table, verbDialog, when } from "./view.js";
 
 const VERBS = {
 	retry: { title: "Ask now", role: "operate", text: "The relay calls the business again at once, and believes its answer." },
@@ -103,7 +103,7 @@ function listNodes(parameters, answer, refresh) {
 	};
 	changed();
 	return [buttons, table("Overdue and parked ids", columns(chosen, changed), answer.rows, "No id is overdue or parked."),
-		answer.more ? h("p", { class: "muted" }, "There are more: narrow the list by type, section, state or service.") : null];
+		pager(["lookback"], parameters, "after", answer.next)];
 }
 
 async function renderList({ root, parameters, signal, refresh }) {
@@ -111,7 +111,7 @@ async function renderList({ root, parameters, signal, refresh }) {
 	root.append(filterForm(["lookback"], [
 		field("Type", input("type", parameters.type)), field("Section", input("section", parameters.section)),
 		field("State", select("state", parameters.state, [["", "any"], "overdue", "parked"])),
-		field("Service", input("service", parameters.service)),
+		field("Service", input("service", parameters.service)), field("Error has", input("error", parameters.error)),
 	]), idForm(), place);
 	await loadInto(place, signal, async () => listNodes(parameters, await get("/v1/lookback", { ...parameters, limit: 100 }, signal), refresh));
 }

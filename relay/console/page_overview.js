@@ -45,10 +45,10 @@ function sidecarTroubles(sections) {
 }
 
 function lookbackTroubles(types) {
-	return types.flatMap(({ section, type, overdue, parked }) => {
+	return types.flatMap(({ section, type, overdue, parked, exact }) => {
 		const link = [["lookback"], { type }, "Ask or decide"];
-		return [...(overdue !== "0" ? [trouble("warn", `${counted(overdue, "id")} of ${section}, type ${type}, ${overdue === "1" ? "is" : "are"} undecided after the deadline.`, ...link)] : []),
-			...(parked !== "0" ? [trouble("bad", `${counted(parked, "id")} of ${section}, type ${type}, ${parked === "1" ? "is" : "are"} parked: the relay no longer asks.`, ...link)] : [])];
+		return [...(overdue !== "0" ? [trouble("warn", `${exact ? "" : "At least "}${counted(overdue, "id")} of ${section}, type ${type}, ${overdue === "1" ? "is" : "are"} undecided after the deadline.`, ...link)] : []),
+			...(parked !== "0" ? [trouble("bad", `${exact ? "" : "At least "}${counted(parked, "id")} of ${section}, type ${type}, ${parked === "1" ? "is" : "are"} parked: the relay no longer asks.`, ...link)] : [])];
 	});
 }
 
@@ -102,10 +102,10 @@ function sidecarCard(section) {
 			["Dead letters since the start", h("a", { href: address(["dead-letters"], { section: section.section }) }, counted(section.dead_letters, "message"))]]));
 }
 
-function lookbackCard({ section, type, overdue, parked, conflicts }) {
+function lookbackCard({ section, type, overdue, parked, conflicts, exact }) {
 	return h("section", { class: "card" },
 		h("h2", {}, "Look-back ", h("a", { href: address(["lookback"], { type }) }, type)),
-		facts([["Section", section], ["Overdue", counted(overdue, "id")], ["Parked", counted(parked, "id")], ["Conflicts", number(conflicts)]]));
+		facts([["Section", section], ["Overdue", `${exact ? "" : "at least "}${counted(overdue, "id")}`], ["Parked", `${exact ? "" : "at least "}${counted(parked, "id")}`], ["Conflicts", number(conflicts)]]));
 }
 
 function processLine({ name, ready, roles, started }) {

@@ -1,6 +1,6 @@
 // Parked messages: a list with filters and pages, one message, and retry or skip of chosen or all matching ones.
 import { get, mayDo, post } from "./api.js";
-import { add, address, badge, counted, duration, facts, field, filterForm, h, input, loadInto, number, pager, select, table, toLocal, toUtc, verbDialog, when } from "./view.js";
+import { add, address, badge, counted, duration, exportLink, facts, field, filterForm, h, input, loadInto, number, pager, select, table, toLocal, toUtc, verbDialog, when } from "./view.js";
 import { jobProgress } from "./page_jobs.js";
 import { PARKED_STATES } from "./page_publishers.js";
 
@@ -43,14 +43,15 @@ function sampleTable(rows) {
 
 function previewNodes(verb, selection, preview) {
 	const { behind, free } = preview.left_out;
-	const about = preview.exact ? "" : " among the first 100,000; all others that match change, too";
+	const bound = preview.exact ? "" : "at least ";
 	return [
 		h("p", {}, VERBS[verb].text),
 		facts([["Selection", selection],
-			["Changes", h("strong", {}, `${counted(preview.count, "message")}${about}`)],
-			["Match", counted(preview.matching, "message")],
+			["Changes", h("strong", {}, `${bound}${counted(preview.count, "message")}`)],
+			["Match", `${bound}${counted(preview.matching, "message")}`],
 			behind !== "0" ? ["Left out", `${counted(behind, "message")} behind the first of the key: they follow by themselves`] : null,
 			free !== "0" ? ["Left out", `${counted(free, "message")} in the state free: they are published anyway`] : null]),
+		preview.exact ? null : h("p", {}, "The relay counts no more than the first 100,000 parked messages of the publisher. All others that match change, too."),
 		sampleTable(preview.sample),
 	];
 }
@@ -70,7 +71,7 @@ function operate(verb, publisher, chosen, selection, done) {
 		title: `${VERBS[verb].title} parked messages of ${publisher}`, verb: VERBS[verb].title, danger: verb === "skip", done,
 		prepare: async () => {
 			const preview = await post("/v1/parked/preview", { publisher, verb, ...chosen });
-			if (preview.count === "0")
+			if (preview.count === "0" && preview.exact)
 				return { nothing: true, nodes: [previewNodes(verb, selection, preview), h("p", { role: "status" }, h("strong", {}, `There is nothing to ${verb}.`))] };
 			return { nodes: previewNodes(verb, selection, preview), token: preview.token };
 		},
@@ -132,7 +133,7 @@ function listNodes(parameters, answer, refresh) {
 	return [
 		answer.totals ? totalsNode(parameters, answer.totals) : null, buttons,
 		table(`Parked messages of ${publisher}`, columns(publisher, ids, changed), answer.rows, "No parked message matches."),
-		pager(["parked"], parameters, "after", answer.next),
+		pager(["parked"], parameters, "after", answer.next), exportLink("parked", parameters, "after"),
 		h("p", { class: "small muted" }, `The figures come from the ${answer.source}.`),
 	];
 }

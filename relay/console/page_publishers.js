@@ -1,7 +1,7 @@
 // Publishers with their shards: who owns them, and what is not published yet.
 import { get, mayDo, post } from "./api.js";
 import { onEvents } from "./stream.js";
-import { address, badge, counted, duration, every, facts, h, loadInto, number, table, verbDialog, when } from "./view.js";
+import { address, badge, counted, duration, every, exportLink, facts, field, h, input, loadInto, number, table, verbDialog, when } from "./view.js";
 
 /** Number of unpublished rows, and how sure it is. */
 function unpublishedText(shard) {
@@ -23,7 +23,7 @@ function parkedLinks(publisher) {
 	if (links.length === 0)
 		return "none";
 	const joined = links.flatMap((link, i) => (i > 0 ? [", ", link] : [link]));
-	return publisher.parked.exact ? joined : [...joined, " among the first 100,000"];
+	return publisher.parked.exact ? joined : [...joined, " among the first 10,000"];
 }
 
 function scheduledText(scheduled) {
@@ -70,6 +70,81 @@ function operate(publisher, verb, done) {
 	});
 }
 
+// --- split and rebase -------------------------------------------------------------------------
+
+const MOST_SHARDS = 64;
+const QUESTION = "Rebase all publishers?"; // as on the command line
+
+function split(publisher, done) {
+	const now = publisher.shards.length;
+	const shards = input("shards", now + 1, { type: "number", min: "1", max: MOST_SHARDS, required: true });
+	return verbDialog({
+		title: `Split: ${publisher.name}`, verb: "Split", done,
+		prepare: async () => ({ nodes: [
+			h("p", {}, "The shards come to a common end, and the new ones go on from there: each key keeps its order. If that takes longer than 8 s, the split is cancelled, and the publisher goes on as before."),
+			facts([["Shards now", number(now)]]), field("New number of shards", shards)] }),
+		run: async reason => {
+			const answer = await post(`/v1/publishers/${encodeURIComponent(publisher.name)}/split`, { shards: Number(shards.value), reason });
+			return h("p", {}, `${answer.publisher} has ${counted(answer.shards, "shard")}.`);
+		},
+	});
+}
+
+function cancelSplit(publisher, done) {
+	return verbDialog({
+		title: `Cancel the split: ${publisher.name}`, verb: "Cancel the split", done,
+		prepare: async () => ({ nodes: h("p", {}, "Only for a split whose process was killed: the publisher goes on with the shards that it has.") }),
+		run: async reason => {
+			await post(`/v1/publishers/${encodeURIComponent(publisher.name)}/split`, { cancel: true, reason });
+			return h("p", {}, "The split is cancelled.");
+		},
+	});
+}
+
+const PLAN = [
+	{ title: "Publisher", cell: row => row.publisher ?? "all" },
+	{ title: "Rows", cell: row => (row.publisher === null ? "published by every publisher" : row.carried ? "carried here" : "written here") },
+	{ title: "To publish", kind: "number", cell: row => number(row.rows) },
+	{ title: "Identity", kind: "number", cell: row => row.identity ?? "" },
+];
+
+/** A rebase changes every publisher of the database: its plan is shown, and the question of the command line is answered. */
+function rebase(publisher, done) {
+	const path = `/v1/publishers/${encodeURIComponent(publisher.name)}/rebase`;
+	const confirm = input("confirm", "", { required: true });
+	const identity = h("input", { type: "checkbox", name: "new_identity" });
+	return verbDialog({
+		title: `Rebase the publishers of [postgres "${publisher.postgres}"]`, verb: "Rebase", danger: true, done,
+		prepare: async () => {
+			const { plan } = await post(path, { dry_run: true });
+			return { nodes: [
+				h("p", {}, "Makes a restored or copied database publish again: its rows get transaction ids of this cluster, and every shard a new epoch. Unfinished replays and an unfinished split end. It is refused while a process owns a publisher."),
+				table("Plan of the rebase", PLAN, plan),
+				h("label", { class: "check" }, identity, " New identities: the original goes on publishing"),
+				field("Confirm", confirm, `Type “${QUESTION}” to change every publisher of the table above.`)] };
+		},
+		run: async reason => {
+			const answer = await post(path, { confirm: confirm.value.trim(), all: true, new_identity: identity.checked, reason });
+			return h("p", {}, `Rebased: ${counted(answer.rows, "row")} with another transaction id. Every publisher has a new epoch.`);
+		},
+	});
+}
+
+function buttons(publisher, verb, done) {
+	const button = (text, act, kind = "") => h("button", { type: "button", class: kind, onclick: act }, text);
+	const shards = publisher.shards || [];
+	if (!publisher.configured)
+		return null;
+	return h("div", { class: "buttons" },
+		mayDo("operate") ? button(VERBS[verb].title, () => operate(publisher.name, verb, done)) : null,
+		mayDo("decide") && shards.length > 0 ? [
+			button("Split …", () => split(publisher, done)),
+			shards.some(shard => shard.split_to) ? button("Cancel the split …", () => cancelSplit(publisher, done)) : null,
+			button("Rebase …", () => rebase(publisher, done), "danger")] : null);
+}
+
+// --- the pages --------------------------------------------------------------------------------
+
 function publisherCard(publisher, done) {
 	const paused = (publisher.shards || []).map(shard => shard.paused_at).find(Boolean);
 	const verb = paused ? "resume" : "pause";
@@ -82,8 +157,7 @@ function publisherCard(publisher, done) {
 		facts([["Database", `[postgres "${publisher.postgres}"]`], ["Parked", parkedLinks(publisher)],
 			["Scheduled", scheduledText(publisher.scheduled)], ["Source of the figures", publisher.source]]),
 		publisher.shards ? table(`Shards of ${publisher.name}`, COLUMNS, publisher.shards) : h("p", { class: "muted" }, "The shards are unknown."),
-		publisher.configured && mayDo("operate") ? h("div", { class: "buttons" },
-			h("button", { type: "button", onclick: () => operate(publisher.name, verb, done) }, VERBS[verb].title)) : null);
+		buttons(publisher, verb, done));
 }
 
 /** Names of the publishers of the configuration that the caller may see. */
@@ -109,7 +183,7 @@ export const publishers = {
 			}
 			const answer = await get("/v1/publishers", {}, signal);
 			return [databaseNotes(answer.postgres), answer.publishers.map(publisher => publisherCard(publisher, refresh)),
-				answer.publishers.length === 0 ? h("p", { class: "muted" }, "There is no publisher here that your token may see.") : null];
+				answer.publishers.length === 0 ? h("p", { class: "muted" }, "There is no publisher here that your token may see.") : null, exportLink("publishers", {}, null)];
 		};
 		await loadInto(place, signal, load);
 		const redraw = () => { if (!place.contains(document.activeElement) && !document.querySelector("dialog")) loadInto(place, signal, load); };

@@ -1,6 +1,6 @@
 // Scheduled messages, those that are due first.
 import { get } from "./api.js";
-import { address, field, filterForm, h, input, loadInto, pager, select, table, toLocal, toUtc, when } from "./view.js";
+import { address, exportLink, field, filterForm, h, input, loadInto, pager, select, table, toLocal, toUtc, when } from "./view.js";
 import { publisherNames } from "./page_publishers.js";
 
 const COLUMNS = [
@@ -31,7 +31,8 @@ export const scheduled = {
 			await loadInto(place, signal, async () => {
 				const answer = await get("/v1/scheduled", { ...parameters, limit: 50 }, signal);
 				const empty = answer.next ? "No message of this part of the list matches; the next page goes on." : "No scheduled message matches.";
-				return [table(`Scheduled messages of ${answer.publisher}`, COLUMNS, answer.rows, empty), pager(["scheduled"], parameters, "after", answer.next)];
+				return [table(`Scheduled messages of ${answer.publisher}`, COLUMNS, answer.rows, empty), pager(["scheduled"], parameters, "after", answer.next),
+					exportLink("scheduled", parameters, "after")];
 			});
 	},
 };

@@ -1,7 +1,7 @@
 // The [deliver] sections of the process that answers: pause, resume, reload of the rules.
 import { get, mayDo, post } from "./api.js";
 import { onEvents } from "./stream.js";
-import { address, badge, every, facts, h, loadInto, number, verbDialog } from "./view.js";
+import { address, badge, every, facts, fill, h, loadInto, number, verbDialog } from "./view.js";
 
 const VERBS = {
 	pause: { title: "Pause", text: "This process takes no new messages of the section until somebody resumes it, or until the process ends." },
@@ -42,10 +42,11 @@ function sectionCard(section, done) {
 export const sidecars = {
 	title: "Sidecars",
 	async render({ root, signal, refresh }) {
-		const place = h("div", { class: "cards" });
-		root.append(h("p", { class: "muted" }, "The [deliver] sections of the process that answered. Another process has figures of its own."), place);
+		const place = h("div", { class: "cards" }), process = h("code", {});
+		root.append(h("p", { class: "muted" }, "The [deliver] sections of the process that answered, ", process, ". Another process has figures of its own."), place);
 		const load = async () => {
-			const { sections } = await get("/v1/deliver", {}, signal);
+			const { source, sections } = await get("/v1/deliver", {}, signal);
+			fill(process, source);
 			return sections.length > 0 ? sections.map(section => sectionCard(section, refresh)) : h("p", { class: "muted" }, "This process runs no [deliver] section that your token may see.");
 		};
 		await loadInto(place, signal, load);

@@ -28,7 +28,7 @@ function recordText(record) {
 	return `${record.topic}: ${RECORDS[record.state]}${record.detail ? ` (${record.detail})` : ""}`;
 }
 
-function placeCard(place) {
+function placeCard(place, id) {
 	const [kind, text] = STATES[place.state];
 	const { window: of, parked, scheduled, skipped } = place;
 	return h("section", { class: "card" },
@@ -44,6 +44,7 @@ function placeCard(place) {
 			parked && parked.behind ? ["Behind", h("a", { href: address(["parked", parked.behind.id], { publisher: place.publisher }) }, parked.behind.id)] : null,
 			scheduled ? ["Due", when(scheduled.due_at)] : null,
 			skipped ? ["Skipped", [`by ${skipped.by} at `, when(skipped.at), `: ${skipped.reason}`]] : null]),
+		h("p", {}, h("a", { href: address(["replays"], { publisher: place.publisher, ids: id }) }, "Send it once more"), " with a replay."),
 		place.replays.length > 0 ? table("Replays", [
 			{ title: "Replay", cell: row => h("a", { href: address(["jobs", `replay-${row.id}`]) }, row.id) },
 			{ title: "To the topic", kind: "long", cell: row => row.topic }, { title: "State", cell: row => row.state.replace("_", " ") },
@@ -56,9 +57,10 @@ function messageNodes(message) {
 		facts([["Written", when(message.created_at)], ["Topic", message.topic], ["Key", message.key ?? "none"],
 			["Event id", h("code", {}, message.event_id)], message.deliver_at ? ["Deliver at", when(message.deliver_at)] : null,
 			message.kept ? null : ["Row", "dropped; this is its copy"]]),
-		message.publishers.map(placeCard),
+		message.publishers.map(place => placeCard(place, message.id)),
 		message.dead_letters.filter(letter => letter.state === "found").map(letter => h("p", {}, badge("bad", "dead letter"),
 			` The sidecar ${letter.section} gave it up: ${letter.reason} (partition ${letter.partition}, offset ${number(letter.offset)})`)),
+		message.headers === undefined || message.headers === null ? null : [h("h3", {}, "Headers"), h("pre", { class: "long", tabindex: "0" }, JSON.stringify(message.headers, null, 1))],
 		message.payload === undefined ? null : [h("h3", {}, "Payload"), h("pre", { class: "long", tabindex: "0" }, message.payload ?? "none")]);
 }
 

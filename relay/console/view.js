@@ -1,5 +1,5 @@
 // Elements, formats and parts that pages share. Texts from outside become text nodes only.
-import { Problem } from "./api.js";
+import { Problem, get } from "./api.js";
 
 // --- elements ---------------------------------------------------------------------------------
 
@@ -219,6 +219,28 @@ export function pager(path, parameters, name, next) {
 }
 
 /**
+ * The whole list as a file, with the filter of the page. cursor: the parameter that says where a page of it begins; null: the
+ * list has one page. A request for one row comes first: a refused download would say nothing to the reader.
+ */
+export function exportLink(list, parameters, cursor) {
+	const { [cursor]: begun, ...filter } = parameters;
+	const query = new URLSearchParams(Object.entries({ ...filter, format: "csv" }).filter(([, value]) => value));
+	const href = `/v1/${list}?${query}`, problems = h("div", {});
+	const save = async event => {
+		event.preventDefault();
+		fill(problems);
+		try {
+			await get(`/v1/${list}`, cursor ? { ...filter, limit: 1 } : filter);
+			location.assign(href);
+		} catch (problem) {
+			if (problem.status !== 401)
+				fill(problems, problemBox(problem));
+		}
+	};
+	return [h("p", {}, h("a", { class: "button", href, download: `${list}.csv`, onclick: save }, "Save the list as CSV")), problems];
+}
+
+/**
  * A dialog for a verb: shows what it would change, asks for a reason, carries it out, shows the
  * result or the problem. prepare(): nodes and what run needs. run(reason, prepared): nodes.
  */
@@ -255,7 +277,7 @@ export function verbDialog({ title, verb, danger = false, prepare, run, done = (
 		}, shown, field("Reason, for the readers of the audit", reason), problems,
 		h("div", { class: "buttons" }, confirm, close("Cancel")));
 		fill(body, form);
-		reason.focus();
+		form.querySelector("input, select, textarea").focus();
 	}
 
 	async function load() {

@@ -63,9 +63,10 @@ static void find_states(struct checks *checks, const struct pg_result *rows, int
 {
 	int64_t parked = pg_int(rows, row, 3), unprepared = pg_int(rows, row, 6);
 	owned_text char *late =
-	    xformat("%" PRId64 " overdue, %" PRId64 " parked, the oldest prepared %" PRId64
+	    xformat("%s%" PRId64 " overdue, %" PRId64 " parked, the oldest prepared %" PRId64
 		    " s ago; %" PRId64 " conflict%s",
-		pg_int(rows, row, 2), parked, pg_int(rows, row, 4) / 1000, pg_int(rows, row, 5),
+		text_equal(pg_value(rows, row, 7), "t") ? "at least " : "", pg_int(rows, row, 2),
+		parked, pg_int(rows, row, 4) / 1000, pg_int(rows, row, 5),
 		text_plural(pg_int(rows, row, 5)));
 	owned_text char *lost = xformat(
 	    "%" PRId64 " decision%s came without a prepare", unprepared, text_plural(unprepared));
@@ -96,11 +97,12 @@ static void find_recent(struct checks *checks, const struct pg_result *rows, int
 static bool ask_figures(
     struct checks *checks, const struct postgres_settings *postgres, struct err *err)
 {
+	const struct pg_param bound[] = {{"100000"}};
 	OWNED(owned_pg_destroy)
 	struct pg *pg = pg_connect(postgres->dsn, "outbox-relay doctor", SERVICE_MS, err);
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *states =
-	    pg ? schema_query(pg, postgres->schema, sql_lookback_states, NULL, 0, err) : NULL;
+	    pg ? schema_query(pg, postgres->schema, sql_lookback_states, bound, 1, err) : NULL;
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *recent =
 	    states ? schema_query(pg, postgres->schema, sql_lookback_recent, NULL, 0, err) : NULL;

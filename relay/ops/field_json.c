@@ -88,3 +88,45 @@ json_t *field_json_numbers_as_text(json_t *value)
 	}
 	return value;
 }
+
+/* --- a payload ------------------------------------------------------------------------------- */
+
+void field_payload_read(struct field_payload *payload, const char *hex)
+{
+	bool is_text;
+
+	payload->bytes = strlen(hex) / 2;
+	payload->shown = field_bytes(hex, true, &is_text);
+	payload->form = is_text ? "text" : "hex";
+}
+
+void field_payload_finish(struct field_payload *payload)
+{
+	free(payload->shown);
+}
+
+void field_payload_add_json(json_t *object, const struct field_payload *payload)
+{
+	json_object_set_new(object, "payload_form", json_string(payload->form));
+	json_object_set_new(
+	    object, "payload", payload->shown ? json_string(payload->shown) : json_null());
+	json_object_set_new(object, "payload_bytes",
+	    payload->shown ? json_integer((json_int_t)payload->bytes) : json_null());
+}
+
+/* --- rows of outbox.audit -------------------------------------------------------------------- */
+
+json_t *field_json_audit(const struct pg_result *audit)
+{
+	static const char *const names[] = {"id", "at", "who", "verb", "reason"};
+	json_t *list = json_array();
+
+	for (int i = 0; i < pg_rows(audit); i++) {
+		json_t *object = json_object();
+
+		for (int k = 0; k < 5; k++)
+			json_object_set_new(object, names[k], field_json(audit, i, k));
+		json_array_append_new(list, object);
+	}
+	return list;
+}

@@ -19,3 +19,16 @@ json_t *field_json_parsed(const struct pg_result *rows, int i, int column);
  */
 json_t *field_json_numbers_as_text(json_t *value);
 json_t *field_json_bytes(const struct pg_result *rows, int i, int column);
+
+struct field_payload {
+	const char *form; /* "text", "hex", "null", or "hidden" from this login */
+	char *shown;      /* NULL for the last two */
+	size_t bytes;
+};
+/* Reads a payload that is neither null nor hidden. */
+void field_payload_read(struct field_payload *payload, const char *hex);
+void field_payload_finish(struct field_payload *payload);
+void field_payload_add_json(json_t *object, const struct field_payload *payload);
+
+/* Rows of outbox.audit: id, at, who, verb, reason. */
+json_t *field_json_audit(const struct pg_result *audit);

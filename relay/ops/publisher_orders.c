@@ -1,8 +1,11 @@
 #include "publisher_orders.h"
 
+#include <string.h>
 #include "cleanup.h"
 #include "sql_files.h"
 #include "text.h"
+
+enum { NAME_LENGTH = 40 };
 
 const char publisher_rebase_question[] = "Rebase all publishers?";
 
@@ -19,6 +22,55 @@ bool publisher_pause(struct pg *pg, const struct postgres_settings *postgres,
 	*ret_audit = pg_is_null(row, 0, 0) ? 0 : pg_int(row, 0, 0);
 	return true;
 }
+
+/* --- create ---------------------------------------------------------------------------------- */
+
+bool publisher_start_read(const char *text, char ret_start[MOMENT_SIZE], struct err *err)
+{
+	int64_t us;
+
+	if (text_equal(text, "now") || text_equal(text, "beginning")) {
+		text_copy(ret_start, MOMENT_SIZE, text);
+		return true;
+	}
+	if (!moment_parse(text, &us, err))
+		return err_prefix(err, "--start is neither now nor beginning, and");
+	moment_format_exact(us, ret_start);
+	return true;
+}
+
+bool publisher_name_check(const char *name, struct err *err)
+{
+	size_t length = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_-");
+
+	return (!name[length] && length >= 1 && length <= NAME_LENGTH) ||
+	       err_set(err, ERR_REJECT,
+		   "'%.60s' is no name for a publisher: use 1 to %d of a-z, 0-9, - and _", name,
+		   NAME_LENGTH);
+}
+
+bool publisher_create(struct pg *pg, const struct postgres_settings *postgres,
+    struct publisher_creation *creation, struct err *err)
+{
+	owned_text char *shards = xformat("%d", creation->shards);
+	const struct pg_param params[] = {{creation->publisher}, {shards}, {creation->start},
+	    {creation->reason}, {creation->caller}};
+	OWNED(owned_pg_result_destroy) struct pg_result *row = NULL;
+
+	if (!publisher_name_check(creation->publisher, err))
+		return false;
+	row = database_query(pg, postgres, sql_publisher_create, params, 5, err);
+	/* the name is the primary key */
+	if (!row && text_equal(pg_sqlstate(pg), "23505"))
+		err_set(err, ERR_REJECT, "publisher %s exists already in %s", creation->publisher,
+		    pg_place(pg));
+	if (!row)
+		return false;
+	creation->audit = pg_is_null(row, 0, 0) ? 0 : pg_int(row, 0, 0);
+	return true;
+}
+
+/* --- rebase ---------------------------------------------------------------------------------- */
 
 /* Ends the transaction; without it the session would keep its locks. */
 static bool end_rebase(struct pg *pg, bool done, struct err *err)

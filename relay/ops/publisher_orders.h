@@ -1,6 +1,7 @@
 #pragma once
 /* Orders about a publisher that commands and the HTTP interface share. */
 #include "database.h"
+#include "moment.h"
 
 /* The question that is answered before a rebase. */
 extern const char publisher_rebase_question[];
@@ -16,6 +17,23 @@ struct publisher_pause {
 };
 bool publisher_pause(struct pg *pg, const struct postgres_settings *postgres,
     const struct publisher_pause *order, int64_t *ret_audit, struct err *err) MUST_CHECK;
+
+/*
+ * A new publisher. start: now, beginning or a moment, in the form that publisher_start_read makes.
+ * reason NULL: none is stored.
+ */
+struct publisher_creation {
+	const char *publisher, *start, *reason, *caller;
+	int shards;
+	int64_t audit; /* result: the id in outbox.audit; 0: none */
+};
+bool publisher_start_read(
+    const char *text, char ret_start[MOMENT_SIZE], struct err *err) MUST_CHECK;
+/* May this text be its name? */
+bool publisher_name_check(const char *name, struct err *err) MUST_CHECK;
+/* ERR_REJECT: its name is taken, or its start does not fit the database. */
+bool publisher_create(struct pg *pg, const struct postgres_settings *postgres,
+    struct publisher_creation *creation, struct err *err) MUST_CHECK;
 
 /* A rebase of all publishers of a database. caller: as above. */
 struct publisher_rebase {

@@ -97,5 +97,6 @@ json_t *status_lookback_json(const struct status_lookback *lookback)
 	json_object_set_new(object, "oldest_age_ms", status_int64_json(lookback->oldest_age_ms));
 	json_object_set_new(object, "conflicts", status_int64_json(lookback->conflicts));
 	json_object_set_new(object, "unprepared", status_int64_json(lookback->unprepared));
+	json_object_set_new(object, "exact", json_boolean(!lookback->more));
 	return object;
 }

@@ -173,9 +173,11 @@ static bool read_scheduled(struct pg *pg, struct status_postgres *database, stru
 /* Columns of lookback_states.sql. */
 static bool read_lookbacks(struct pg *pg, struct status_postgres *database, struct err *err)
 {
+	const struct bound bound = count_bound(database);
+	const struct pg_param params[] = {{bound.text}};
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *rows =
-	    database_query(pg, database->section, sql_lookback_states, NULL, 0, err);
+	    database_query(pg, database->section, sql_lookback_states, params, 1, err);
 
 	if (!rows)
 		return false;
@@ -189,7 +191,8 @@ static bool read_lookbacks(struct pg *pg, struct status_postgres *database, stru
 			.parked = pg_int(rows, i, 3),
 			.oldest_age_ms = pg_int(rows, i, 4),
 			.conflicts = pg_int(rows, i, 5),
-			.unprepared = pg_int(rows, i, 6)};
+			.unprepared = pg_int(rows, i, 6),
+			.more = text_equal(pg_value(rows, i, 7), "t")};
 	return true;
 }
 

@@ -45,6 +45,7 @@ struct status_lookback {
 	int64_t overdue, parked, conflicts;
 	int64_t unprepared;    /* decisions whose prepare never came */
 	int64_t oldest_age_ms; /* since its prepare; 0: there is none */
+	bool more;             /* counting ended at the bound: the age is of a counted one */
 };
 
 struct status_partition {

@@ -46,16 +46,11 @@ void partition_count(
 	    times);
 }
 
-static bool call_partition_function(struct pg *pg, const char *schema, const char *sql,
-    const struct pg_param *params, int count, enum partition_outcome *ret_outcome, struct err *err)
+static bool read_outcome(struct pg *pg, const struct pg_result *result,
+    enum partition_outcome *ret_outcome, struct err *err)
 {
-	OWNED(owned_pg_result_destroy)
-	struct pg_result *result = schema_query(pg, schema, sql, params, count, err);
-
-	if (!result)
-		return false;
-
 	const char *text = pg_value(result, 0, 0);
+
 	for (int i = 0; i < PARTITION_OUTCOMES; i++) {
 		if (!text_equal(text, outcome_names[i]))
 			continue;
@@ -64,6 +59,15 @@ static bool call_partition_function(struct pg *pg, const char *schema, const cha
 	}
 	return err_set(
 	    err, ERR_FATAL, "%s: a partition function answered \"%s\"", pg_place(pg), text);
+}
+
+static bool call_partition_function(struct pg *pg, const char *schema, const char *sql,
+    const struct pg_param *params, int count, enum partition_outcome *ret_outcome, struct err *err)
+{
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *result = schema_query(pg, schema, sql, params, count, err);
+
+	return result && read_outcome(pg, result, ret_outcome, err);
 }
 
 static bool call_by_name(struct pg *pg, const char *schema, const char *sql, const char *name,
@@ -150,15 +154,20 @@ bool partition_is_archived(const char *table)
 	return text_equal(table, "message") || text_equal(table, "lookback");
 }
 
-bool partition_retire(struct pg *pg, const char *schema, const struct partition_request *request,
+bool partition_retire(struct pg *pg, const char *schema, struct partition_request *request,
     enum partition_outcome *ret_outcome, struct err *err)
 {
-	const struct pg_param params[] = {
-	    {request->name}, {request->force}, {request->held_too ? "t" : "f"}, {request->reason}};
+	const struct pg_param params[] = {{request->name}, {request->force},
+	    {request->held_too ? "t" : "f"}, {request->reason}, {request->caller}};
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *result = schema_query(pg, schema,
+	    request->detach ? sql_partition_detach_asked : sql_partition_empty_asked, params, 5,
+	    err);
 
-	return call_partition_function(pg, schema,
-	    request->detach ? sql_partition_detach_asked : sql_partition_empty_asked, params, 4,
-	    ret_outcome, err);
+	if (!result)
+		return false;
+	request->audit = pg_is_null(result, 0, 1) ? 0 : pg_int(result, 0, 1);
+	return read_outcome(pg, result, ret_outcome, err);
 }
 
 bool partition_count_rows(struct pg *pg, const char *schema, const char *table,

@@ -83,8 +83,10 @@ struct partition_request {
 	bool held_too;     /* even if a row of it is still needed */
 	const char *force; /* as the operator wrote it; "" */
 	const char *reason;
+	const char *caller; /* of the HTTP interface; NULL: none */
+	int64_t audit;      /* result: the id in outbox.audit; 0: nothing was done */
 };
-bool partition_retire(struct pg *pg, const char *schema, const struct partition_request *request,
+bool partition_retire(struct pg *pg, const char *schema, struct partition_request *request,
     enum partition_outcome *ret_outcome, struct err *err) MUST_CHECK;
 
 /* Plans count rows up to this number; as many mean "at least". */

@@ -91,6 +91,11 @@ comment on column outbox.lookback_overdue.last_at is 'Time of the last request.'
 
 create index lookback_due on outbox.lookback_overdue (section, biz_type, next_check)
 	where state = 'overdue';
+-- few rows are parked: without these, counting and listing them would read all overdue ones
+create index lookback_parked on outbox.lookback_overdue (section, biz_type, biz_id, prepared_at)
+	where state = 'parked';
+create index lookback_parked_page on outbox.lookback_overdue (biz_type, biz_id, prepared_at)
+	where state = 'parked';
 
 create table outbox.lookback_conflict (
 	id               bigint      generated always as identity (cache 1) primary key,

@@ -1,10 +1,11 @@
 -- An operator's partition_empty; the same transaction adds the reason to outbox.audit.
--- $1 name text, $2 forced words text, comma separated or "", $3 forced boolean, $4 reason text
+-- $1 name text, $2 forced words text, comma separated or "", $3 forced boolean, $4 reason text, $5 caller text
 with step as materialized (
 	select outbox.partition_empty($1::text, $3::boolean) as outcome
 ), noted as (
-	insert into outbox.audit (verb, target, reason)
-	select 'partition drop', jsonb_build_object('partition', $1::text, 'force', $2::text), $4::text
+	insert into outbox.audit (caller, verb, target, reason)
+	select $5::text, 'partition drop', jsonb_build_object('partition', $1::text, 'force', $2::text), $4::text
 	from step where outcome = 'emptied'
+	returning id
 )
-select outcome from step
+select outcome, (select n.id from noted n) as audit from step

@@ -39,6 +39,12 @@ static const char ini[] =
 
 /* --- what api.c and those behind it do ------------------------------------------------------- */
 
+const char *api_process(const struct api *api)
+{
+	(void)api;
+	return "fuzz";
+}
+
 const struct config *api_config(const struct api *api)
 {
 	(void)api;
@@ -207,7 +213,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		.begin = api_operate_begin,
 		.finish = api_operate_finish,
 		.forget = api_look_forget},
-	    {.name = "deliver", .begin = api_deliver_operate_begin},
+	    {.name = "deliver",
+		.begin = api_deliver_operate_begin,
+		.forget = api_deliver_operate_forget},
 	    {.name = "parked_preview",
 		.begin = api_parked_preview_begin,
 		.forget = api_parked_request_forget},

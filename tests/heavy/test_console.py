@@ -5,24 +5,19 @@ verbs.
 CONSOLE_PICTURES=docs/figures pytest tests/heavy/test_console.py -k pictures    # writes the pictures of the documentation
 """
 
+import json
 import math
 import os
 import pathlib
 import time
+from urllib.parse import quote
 
 from selenium.webdriver.common.keys import Keys
 
 from support.browser import NARROW, WIDE
-from support.console import ALICE, EVIL, answers, browser, chromium, log_in, park, parked_count, world  # noqa: F401
+from support.console import ALICE, EVIL, PAGES, VIEWER, answers, browser, chromium, log_in, park, parked_count, world  # noqa: F401
 from support.inbox import produce
 from support.process import wait_for
-
-# What each page shows once it is there.
-PAGES = {"overview": "Latency, 99th percentile", "publishers": "Shards of main", "where?id={id}": "Publisher main",
-         "parked": "Parked messages of main", "parked/{id}": "Message size too large", "scheduled": "Scheduled messages of main",
-         "jobs": "Progress", "lookback": "Overdue and parked ids", "lookback/orders/1": "Prepared",
-         "sidecars": "billing", "dead-letters": "Dead letters of billing", "dedup": "Planned ids",
-         "preflight": "Checked at", "audit": "Actions of operators"}
 
 
 # --- what can be seen -----------------------------------------------------------------------------
@@ -77,16 +72,48 @@ def test_the_chosen_theme_stays(browser, world):
 
 
 def test_texts_from_outside_are_texts(browser, world):
-    """Keys, reasons, answers of a business, errors of an application, ids and addresses with HTML in them."""
-    browser.go("#/parked?publisher=main&key=" + browser.script("return encodeURIComponent(arguments[0])", EVIL)).see(EVIL)
+    """Keys, headers, payloads, reasons, answers of a business, errors of a broker and of an application, ids and addresses with
+    HTML in them. Names of topics, publishers and sections have no such characters, so addresses bring them."""
+    evil = quote(EVIL)
+
+    def is_text():
+        return browser.driver.find_elements("css selector", "img[onerror], main script, main iframe") == []
+
+    world.execute("UPDATE outbox.parked SET error = %s WHERE id = %s", (EVIL, world.ids[2]))
+    browser.go(f"#/parked?publisher=main&key={evil}").see(EVIL)
     browser.press(str(world.ids[-1])).see("Parked message", EVIL)
-    browser.go("#/audit").see(EVIL)
-    browser.go("#/lookback").see(EVIL)
-    browser.press(EVIL).see("Prepared", EVIL)
-    browser.go("#/sidecars").see("billing", "last error")
-    browser.go("#/parked/" + browser.script("return encodeURIComponent(arguments[0])", EVIL)).see("is no id: it is a whole number")
-    browser.go("#/" + browser.script("return encodeURIComponent(arguments[0])", EVIL)).see("There is no such page")
+    for page, place in [(f"parked/{world.ids[2]}", "pre.long"), (f"where?id={world.ids[2]}", "dd"), (f"parked?error={evil}", "td"),
+                        ("audit", "td"), ("jobs?kind=retry", "td"), ("lookback", "td"), ("lookback/orders/" + quote(EVIL, ""), "dd"),
+                        ("sidecars", "p"), ("dead-letters", "td")]:
+        browser.go(f"#/{page}")
+        wait_for(lambda: any(EVIL in text for text in shown(browser, place)), what=lambda: f"{page}: {browser.text[-2000:]}")
+        assert is_text(), page
+
+    for address, text in [(f"parked/{quote(EVIL, '')}", "is no id: it is a whole number"), (quote(EVIL, ""), "There is no such page"),
+                          (f"publishers/{quote(EVIL, '')}", "onerror"), (f"parked?publisher={evil}", "onerror"), (f"parked?topic={evil}", "onerror"),
+                          (f"where?event_id={evil}", "is no"), (f"jobs/{quote(EVIL, '')}", "onerror"), (f"scheduled?publisher={evil}", "onerror"),
+                          (f"dead-letters?section={evil}", "onerror"), (f"lookback?type={evil}", "Look-back"), (f"replays?publisher={evil}", "onerror")]:
+        browser.go("#/nothing").see("There is no such page").go(f"#/{address}").see(text)
+        assert is_text(), address
+
+
+def shown(browser, place):
+    """The texts of these elements."""
+    return browser.script("return [...document.querySelectorAll(arguments[0])].map(element => element.innerText)", f"main {place}")
+
+
+def test_payloads_and_headers_are_texts_for_those_who_may_see_them(browser, world):
+    id = world.execute("INSERT INTO outbox.message (topic, key, payload, headers) VALUES (%s, %s, %s, jsonb_build_object(%s::text, %s::text))"
+                       " RETURNING id", (world.topic, EVIL, EVIL, "head", EVIL))[0][0]
+    browser.go(f"#/where?id={id}").see(EVIL)
+    assert "Payload" not in browser.text and "Headers" not in browser.text
+    log_in(browser, world, VIEWER)
+    browser.go(f"#/where?id={id}").see("Headers", "Payload")
+    headers, payload = shown(browser, "pre.long")
+    assert (json.loads(headers), payload) == ({"head": EVIL}, EVIL)
+    browser.go("#/dead-letters").see("Payload", EVIL)
     assert browser.driver.find_elements("css selector", "img[onerror], main script") == []
+    assert browser.violations() == []
 
 
 def test_nothing_is_loaded_from_elsewhere(browser, world):

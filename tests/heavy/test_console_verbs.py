@@ -1,10 +1,16 @@
 """Every verb of the console in headless Chromium, on a relay that runs: its preview, its reason, its result, its row in the
 audit, and what a role does not see. test_console.py has the pages."""
 
+import csv
+import types
+
 from selenium.webdriver.common.keys import Keys
 
-from support.console import BOB, LIMITED, WATCHER, browser, chromium, log_in, park, parked_count, world  # noqa: F401
-from support.process import wait_for
+from support.api import caller
+from support.console import ALICE, BOB, LIMITED, WATCHER, browser, chromium, log_in, park, parked_count, world  # noqa: F401
+from support.postgres import Postgres, carry
+from support.process import free_port, wait_for
+from support.relay import Relay
 
 
 def test_chosen_messages_are_skipped_with_a_reason(browser, world):
@@ -91,6 +97,74 @@ def test_a_publisher_is_paused_and_resumed(browser, world):
     browser.press("Resume").fill("Reason", "it is back").press("Resume").see("main is publishing.").press("Close").see("Pause")
     assert not is_paused()
     assert ("alice", "it is back") in world.execute("SELECT caller, reason FROM outbox.audit")
+
+
+def test_a_publisher_is_split(browser, world):
+    browser.go("#/publishers/main").press("Split …").see("Shards now", "cancelled, and the publisher goes on as before")
+    assert browser.violations() == []
+    browser.fill("New number of shards", "65").fill("Reason", "more throughput")
+    browser.find("dialog button[type=submit]").click()
+    assert browser.script("return document.querySelector('dialog input:invalid').name") == "shards"  # said by the browser
+    browser.fill("New number of shards", "2")
+    browser.find("dialog button[type=submit]").click()
+    browser.see("main has 2 shards.").press("Close").see("0 of 2", "1 of 2")
+    assert world.execute("SELECT shards FROM outbox.publisher WHERE name = 'main'") == [(2,)]
+    assert ("alice", "split", "more throughput") in world.execute("SELECT caller, verb, reason FROM outbox.audit")
+
+
+def test_a_rebase_is_refused_where_it_was_requested(browser, world):
+    """Its question is that of the command; and a relay owns the publisher."""
+    browser.go("#/publishers/main").press("Rebase …").see("Plan of the rebase", "written here", "Rebase all publishers?")
+    assert browser.violations() == []
+    browser.fill("Confirm", "yes").fill("Reason", "restored").find("dialog button[type=submit]").click()
+    browser.see('confirm is not "Rebase all publishers?"')
+    browser.fill("Confirm", "Rebase all publishers?").tick("New identities: the original goes on publishing")
+    browser.find("dialog button[type=submit]").click()
+    browser.see("The request does not fit the present state").keys(Keys.ESCAPE)
+    assert world.execute("SELECT count(*) FROM outbox.audit WHERE verb = 'rebase'") == [(0,)]
+
+
+def test_a_restored_database_publishes_again_after_a_rebase(browser, world, postgres, tmp_path):
+    """A dump in another cluster, with a relay and its console of its own."""
+    name = world.execute("SELECT current_database()::text")[0][0]
+    with Postgres() as other:
+        carry(postgres, other, name)
+        path = tmp_path / "relay.ini"
+        path.write_text('[publisher "main"]\n' + caller("alice", ALICE, "read, operate, decide"))
+        path.chmod(0o600)
+        port = free_port()
+        with Relay({"DATABASE_URL": other.dsn(name), "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS": world.bootstrap,
+                    "OUTBOX_RELAY_CONFIG": str(path), "OUTBOX_RELAY_API_LISTEN": str(port)}) as relay:
+            relay.wait_event("publisher_elsewhere")
+            browser.open(f"http://127.0.0.1:{port}/console/#/publishers/main")
+            log_in(browser, types.SimpleNamespace(url=f"http://127.0.0.1:{port}/console/"), ALICE)
+            browser.go("#/publishers/main").see("carried here from another cluster").press("Rebase …").see("Plan of the rebase", "carried here")
+            browser.fill("Confirm", "Rebase all publishers?").fill("Reason", "moved to another machine").find("dialog button[type=submit]").click()
+            browser.see("Every publisher has a new epoch.").press("Close")
+            wait_for(lambda: "carried here from another cluster" not in browser.text and "nobody" not in browser.text, what=lambda: browser.text)
+            assert other.execute("SELECT caller, reason FROM outbox.audit WHERE verb = 'rebase'", None, name) == [
+                ("alice", "moved to another machine")]
+
+
+def test_a_list_is_saved_with_the_filter_of_its_page(browser, world, tmp_path):
+    browser.driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
+    keys = park(world, "csv-1", "csv-2")
+    for name, address, is_there in [
+            ("parked", "parked?publisher=main&key=csv-2", lambda rows: [row["id"] for row in rows] == [str(keys[1])]),
+            ("scheduled", "scheduled?key=later", lambda rows: [row["key"] for row in rows] == ["later"]),
+            ("jobs", "jobs?kind=retry", lambda rows: rows and all(row["kind"] == "retry" for row in rows)),
+            ("replays", "replays", lambda rows: rows == []),
+            ("audit", "audit?who=alice", lambda rows: rows and all(row["caller"] == "alice" for row in rows)),
+            ("publishers", "publishers", lambda rows: [row["name"] for row in rows] == ["main"])]:
+        browser.go(f"#/{address}").press("Save the list as CSV")
+        file = tmp_path / f"{name}.csv"
+        wait_for(file.exists, 30, f"{name}.csv")
+        assert is_there(list(csv.DictReader(file.read_text().splitlines()))), (name, file.read_text())
+    # a refusal is said beside the link
+    browser.go("#/parked?publisher=main&key=csv-2").see("Save the list as CSV")
+    browser.script("const real = window.fetch; window.fetch = (path, options) => real(path.replace('limit=1', 'limit=x'), options)")
+    browser.press("Save the list as CSV").see("limit=x")
+    browser.driver.refresh()
 
 
 def test_ids_that_match_are_asked_at_once(browser, world):

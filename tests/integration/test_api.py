@@ -7,10 +7,12 @@ import json
 import socket
 import threading
 import time
+import urllib.parse
 
 import pytest
 from confluent_kafka import Producer
 
+from support import openapi
 from support.api import CALLERS, CONFIG, OPERATE, READ, SEND, code_of, decision, prepare, shared_api, start_api
 from support.auditor import read_topics
 from support.kafka import Kafka
@@ -203,7 +205,7 @@ def test_a_role_may_do_what_is_its_own(refusing_api, verb, allowed):
     assert refusing_api.as_(SEND).get().code == "forbidden"
     for token in (READ, OPERATE):
         assert refusing_api.as_(token).get("/orders/1").code == "not_found"
-        assert refusing_api.as_(token).get().json == {"rows": [], "more": False}
+        assert refusing_api.as_(token).get().json == {"postgres": "main", "source": "database", "rows": [], "next": None}
 
 
 def test_what_is_no_path_no_method_or_no_json_is_told_so(refusing_api):
@@ -498,11 +500,22 @@ def test_what_is_overdue_or_parked_is_listed(api, database):
 
     assert ids("") == ["0", "1", "2", "3", "4"]
     assert ids("?state=parked") == ["0", "1", "2"] and ids("?state=overdue&limit=1") == ["3"]
-    assert reader.get("?limit=4").json["more"] and not reader.get("?limit=5").json["more"]
+    page = reader.get("?limit=4&totals=yes").json
+    assert page["totals"] == {"overdue": "2", "parked": "3"} and reader.get("?limit=5").json["next"] is None
+    last = reader.get("?" + urllib.parse.urlencode({"limit": 4, "after": page["next"]})).json
+    assert [row["biz_id"] for row in last["rows"]] == ["4"] and last["next"] is None
+    assert ids("?from=2100-01-01T00:00:00Z") == [] and len(ids("?to=2100-01-01T00:00:00Z")) == 5 and ids("?error=x") == []
     assert ids("?type=orders&state=overdue") == ["3", "4"] and ids("?type=stock") == ["0", "1"][:0]
     assert reader.get("?type=payroll").code == "unknown_type"
+    file = reader.get("?format=csv&state=parked")
+    assert file.headers["Content-Disposition"] == 'attachment; filename="lookback.csv"'
+    header, *lines = file.text.split("\r\n")
+    assert sorted(header.split(",")) == sorted(openapi.document()["components"]["schemas"]["LookbackRow"]["properties"])
+    assert len(lines) == 4 and [row["biz_id"] for row in reader.get("?format=json").json] == ["0", "1", "2", "3", "4"]
+    assert all(row["check_url"] is None and not row["claimed"] for row in page["rows"])
     for query in ("?state=lost", "?limit=0", "?limit=1001", "?limit=x", "?service=%FF", "?type=orders&section=%FF",
-                  "?type=%FF", "?section=%FF"):
+                  "?type=%FF", "?section=%FF", "?from=yesterday", "?to=2026-02-30", "?after=x", "?after=orders,x,1",
+                  "?after=orders,2026-01-01T00:00:00.000000Z", "?totals=maybe", "?undecided=yes", "?error="):
         assert (reader.get(query).status, reader.get(query).code) == (400, "bad_value")
 
 

@@ -1,11 +1,13 @@
 """Sessions of the console: who gets one, who accepts it, and when it ends."""
 
+import concurrent.futures
 import contextlib
 import hashlib
 import hmac
 import http.client
 import json
 import os
+import pathlib
 import re
 import signal
 import ssl
@@ -294,6 +296,29 @@ def test_wrong_logins_are_slowed_and_counted(api):
     assert browser.request("POST", "/console/login", {"token": "a", "user": "b"}).code == "unknown_field"
     assert browser.request("POST", "/console/login", {"token": "a" * 5000}).code == "too_large"
     assert browser.request("GET", "/console/login").status == 405
+
+
+def test_a_login_tried_a_thousand_times_hurts_nobody_else(api, scale):
+    """From several connections at once, as somebody who guesses: each answer comes later, the memory is bounded, and others still log in."""
+    tries, guessers = scale(1000, 120), 40
+    status = pathlib.Path(f"/proc/{api.relay.process.child.pid}/statm")
+    browser = logged_in(api)
+    before, begun = int(status.read_text().split()[1]) * 4096, time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(guessers) as pool:
+        guesses = [pool.submit(Browser(api).login, f"a-guess-with-the-number-{i}") for i in range(tries)]
+        while not all(guess.done() for guess in guesses):
+            # no delay for those who have a session, and none for a right token, from the same address
+            asked = time.monotonic()
+            assert browser.request("GET", "/console/session").status == 200
+            assert logged_in(api).csrf
+            assert time.monotonic() - asked < 2
+            concurrent.futures.wait(guesses, timeout=0.5)
+    took = time.monotonic() - begun
+    assert {(guess.result().status, guess.result().code) for guess in guesses} == {(401, "unauthorized")}
+    # 5 s for each but the first ones, for as many at once as guess
+    assert took > 5 * (tries - 10) / guessers * 0.9, took
+    assert api.relay.metric("relay_api_wrong_tokens_total") == tries
+    assert int(status.read_text().split()[1]) * 4096 - before < 32 << 20
 
 
 def get_page(api, path, method="GET", **headers):

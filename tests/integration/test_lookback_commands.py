@@ -434,9 +434,9 @@ def test_status_counts_what_is_undecided_by_section_and_type(database, shop, set
     bill, order = json.loads(output)["postgres"][0]["lookback"]
     assert int(bill.pop("oldest_age_ms")) >= 0 and int(order.pop("oldest_age_ms")) >= 0
     assert bill == {"section": "shop", "type": "bill", "overdue": "1", "parked": "0", "conflicts": "0",
-                    "unprepared": "0"}
+                    "unprepared": "0", "exact": True}
     assert order == {"section": "shop", "type": "order", "overdue": "2", "parked": "2", "conflicts": "1",
-                     "unprepared": "0"}
+                     "unprepared": "0", "exact": True}
 
 
 def make_tombstones_old(database):

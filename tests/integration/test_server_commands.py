@@ -4,15 +4,17 @@ Each is compared with the same command on the database, which the relay that run
 """
 
 import json
+import re
 
 import pytest
 
-from support.api import CALLERS, CONFIG, OPERATE, READ, prepare, start_api
+from support.api import CALLERS, CONFIG, OPERATE, READ, caller, prepare, start_api
 from support.auditor import payload
 from support.process import free_port, wait_for
 from support.relay import run_command
 
 LIMIT, TOO_LARGE = 60_000, 90_000
+PAYLOADS = "token-with-payloads"
 WHY = ["--reason", "ticket 7", "--yes"]
 USAGE, REFUSED, UNAVAILABLE, DENIED, MISCONFIGURED = 64, 65, 69, 77, 78
 
@@ -22,7 +24,8 @@ def api(make_relay, kafka, topic, tmp_path):
     """A relay that parks what is too large; the token is an operator's."""
     requests = kafka.create_topic(f"{topic}-requests")
     kafka.alter_topic(topic, max_message_bytes=LIMIT)
-    relay, api = start_api(make_relay, tmp_path, OPERATE, CONFIG.format(topic=requests) + CALLERS,
+    relay, api = start_api(make_relay, tmp_path, OPERATE, CONFIG.format(topic=requests) + CALLERS
+                           + caller("eve", PAYLOADS, "read, payload"),
                            publisher_max_attempts=1, publisher_retry_first="100ms")
     api.relay = relay.wait_ready()
     yield api
@@ -69,6 +72,19 @@ def good(answer):
     return output
 
 
+def when_free(run, *words):
+    """The output of a command that may have to be repeated, because upkeep of the relay has the lock now."""
+    answers = [run(*words)]
+
+    def is_done():
+        if answers[-1][0] == UNAVAILABLE and "a lock was not to be had" in answers[-1][2]:
+            answers.append(run(*words))
+        return answers[-1][0] != UNAVAILABLE
+
+    wait_for(is_done, what=lambda: answers[-1])
+    return good(answers[-1])
+
+
 # --- parked rows ----------------------------------------------------------------------------------
 
 def test_parked_rows_are_listed_as_on_the_database(remote, local, parked):
@@ -77,6 +93,24 @@ def test_parked_rows_are_listed_as_on_the_database(remote, local, parked):
     listed = json.loads(good(remote("parked", "list", "--json")))
     assert listed["rows"] == json.loads(good(local("parked", "list", "--json")))["rows"]
     assert listed["totals"]["dead"] == "5"
+
+
+def test_a_parked_row_is_shown_as_on_the_database(remote, local, parked, api):
+    for words in ([], ["--json"]):
+        for row in (parked[0], parked[1]):
+            assert good(remote("parked", "show", row, *words, token=PAYLOADS)) == good(local("parked", "show", row, *words))
+    shown = good(remote("parked", "show", parked[1], token=PAYLOADS))
+    assert f"waits behind id {parked[0]} (dead), with 0 between them" in shown and "bytes, as text:" in shown
+    hidden = good(remote("parked", "show", parked[1]))
+    assert hidden.endswith("  payload      this login or token may not read payloads\n")
+    assert json.loads(good(remote("parked", "show", parked[1], "--json")))["payload_form"] == "hidden"
+    for words, text in [(["99999"], "is not parked in publisher main"), (["0"], "is no id"), (["x"], "is no id"),
+                        ([parked[0], "--publisher", "nobody"], "no [publisher")]:
+        status, _, error = remote("parked", "show", *words)
+        assert status == REFUSED and text in error, (words, error)
+    for path in ("0", "-1", "x", "9223372036854775808", "1/2", "1?publisher=main&publisher=main", "1?limit=3"):
+        answer = api.request("GET", f"/v1/parked/{path}")
+        assert (answer.status, answer.code) == (400, "bad_value"), (path, answer.text)
 
 
 def test_a_selection_is_shown_and_retried(remote, parked, database, kafka, topic):
@@ -125,6 +159,25 @@ def undecided(api, database):
     return [f"o/{number}" for number in range(3)]
 
 
+@pytest.mark.parametrize("words", [
+    [], ["--type", "orders"], ["--state", "parked"], ["--section", "orders", "--limit", "2"], ["--error", "0"], ["--service", "none"],
+    ["--from", "2026-01-02"], ["--to", "2026-01-02T03:04:05.25Z"]])
+def test_ids_are_listed_as_on_the_database(remote, local, undecided, words, database):
+    # the relay would call again between the two commands
+    database.execute("UPDATE outbox.lookback_overdue SET state = 'parked', claim = null, last_error = 'Error 0'")
+    assert good(remote("lookback", "list", *words)) == good(local("lookback", "list", *words))
+    assert json.loads(good(remote("lookback", "list", "--json", *words))) == json.loads(
+        good(local("lookback", "list", "--json", *words)))
+
+
+def test_many_ids_are_listed_in_pages(remote, local, api, database):
+    database.execute("""INSERT INTO outbox.lookback_overdue (section, biz_type, biz_id, prepared_at, state, next_check, attempts)
+        SELECT 'orders', 'orders', 'ü, ' || i, now() - i * interval '1 s', 'parked', now(), 1 FROM generate_series(1, 2100) i""")
+    listed = good(remote("lookback", "list"))
+    assert listed == good(local("lookback", "list")) and listed.endswith("0 overdue, 2100 parked\n")
+    assert good(remote("lookback", "list", "--limit", "1001")).endswith("; 1001 of them are shown\n")
+
+
 def test_ids_are_listed_shown_and_decided(remote, undecided, database):
     listed = good(remote("lookback", "list", "--type", "orders"))
     assert all(f"orders {name}  overdue  section=orders" in listed for name in undecided)
@@ -162,6 +215,100 @@ def test_a_publisher_is_paused_split_and_resumed(remote, local, database):
     assert remote("publisher", "split", "main")[0] == REFUSED
     assert [row[0] for row in database.execute("SELECT verb FROM outbox.audit WHERE caller = 'alice' ORDER BY id")
             if row[0] in ("pause", "resume")] == ["pause", "resume"]
+
+
+def test_a_publisher_is_created_and_dropped(remote, local, database, api):
+    assert good(remote("publisher", "create", "late", "--shards", "2", "--start", "now", "--reason", "ticket 7")) == (
+        'publisher late made with 2 shards; publish it with a section [publisher "late"]\n')
+    assert good(local("publisher", "create", "other")).startswith("publisher other made with 1 shard;")
+    for words, text in [(["create", "late", "--reason", "x"], "publisher late exists already in"), (["create", "B!", "--reason", "x"], "no name"),
+                        (["create", "new"], "say why"), (["create", "new", "--reason", " "], "empty"),
+                        (["create", "new", "--start", "2100-01-01", "--reason", "x"], "in the future"),
+                        (["create", "new", "--start", "soon", "--reason", "x"], "--start is neither"),
+                        (["create", "new", "--postgres", "second", "--reason", "x"], "second"),
+                        (["drop", "late"], "say why"), (["drop", "nobody", *WHY], "publisher nobody does not exist"),
+                        (["drop", "late", "--force", "all", *WHY], "--force names what is forced (owned, last, configured)")]:
+        status, _, error = remote("publisher", *words)
+        assert status == REFUSED and text in error, (words, error)
+    assert "--force configured" in remote("publisher", "drop", "main", *WHY)[2]
+    status, _, error = remote("publisher", "drop", "main", "--force", "configured", *WHY)
+    assert (status, "owned by" in error) == (75, True), error
+    assert status == local("publisher", "drop", "main", "--force", "configured", *WHY)[0]
+    for run in (remote, local):
+        assert good(run("publisher", "drop", "late", "--dry-run")) == (
+            "drop of publisher late: its progress is forgotten, and with it go 0 parked and 0 scheduled messages\n"
+            "nothing was changed: --dry-run\n")
+    assert good(remote("publisher", "drop", "late", *WHY)).endswith("publisher late dropped\n")
+    assert good(local("publisher", "drop", "other", *WHY)).endswith("publisher other dropped\n")
+    assert database.execute("SELECT verb, publisher, reason, caller FROM outbox.audit ORDER BY id") == [
+        ("publisher create", "late", "ticket 7", "alice"), ("publisher drop", "late", "ticket 7", "alice"),
+        ("publisher drop", "other", "ticket 7", None)]
+    for path, body, status, code in [
+            ("", {"name": "new", "reason": "x", "shards": 0}, 400, "bad_value"), ("", {"name": "new", "reason": "x", "shards": "1"}, 400, "bad_value"),
+            ("", {"name": "new", "reason": ""}, 400, "bad_value"), ("", {"reason": "x"}, 400, "bad_value"), ("", {"name": 1, "reason": "x"}, 400, "wrong_type"),
+            ("", {"name": "new", "reason": "x", "more": 1}, 400, "unknown_field"), ("/new/drop", {"reason": "x"}, 400, "missing_field"),
+            ("/new/drop", {"reason": "x", "confirm": "Drop publisher main?"}, 409, "conflicting_arguments"),
+            ("/new/drop", {"dry_run": True}, 409, "not_applicable"), ("/new/drop", {"dry_run": True, "force": "last"}, 400, "bad_value"),
+            ("/new/drop", {"dry_run": True, "force": ["last,owned"]}, 400, "bad_value"), ("/B/drop", {"dry_run": True}, 400, "bad_value")]:
+        answer = api.request("POST", f"/v1/publishers{path}", body)
+        assert (answer.status, answer.code) == (status, code), (path, body, answer.text)
+
+
+def test_a_restored_database_is_rebased(remote, local, api, database):
+    for words in (["--all", "--dry-run"], ["main", "--dry-run"], ["main", "--all", "--dry-run"], ["--all", "--new-identity", "--dry-run"]):
+        assert good(remote("publisher", "rebase", *words)) == good(local("publisher", "rebase", *words)), words
+    for words in ([*WHY], ["nobody", *WHY], ["main", "--reason", "x"], ["main"]):
+        assert remote("publisher", "rebase", *words)[0] == local("publisher", "rebase", *words)[0] == REFUSED, words
+    # a relay owns it
+    status, _, error = remote("publisher", "rebase", "main", *WHY)
+    assert (status, local("publisher", "rebase", "main", *WHY)[0]) == (REFUSED, REFUSED), error
+
+
+def test_partitions_are_listed_made_and_dropped(remote, local, api, database):
+    made = when_free(remote, "partition", "make", "--table", "message", "--from", "2020-01-01", "--reason", "ticket 7")
+    assert made == "message: made the partition from 2020-01-01T00:00:00Z\n"
+    again = ["partition", "make", "--table", "message", "--from", "2020-01-01"]
+    assert when_free(remote, *again, "--reason", "x") == when_free(local, *again) == "message: nothing to do, it is there\n"
+    assert when_free(remote, "partition", "make", "--reason", "ticket 7") == when_free(local, "partition", "make")
+    for words in ([], ["--table", "message"], ["--json"]):
+        assert good(remote("partition", "list", *words)) == good(local("partition", "list", *words)), words
+    name = json.loads(good(remote("partition", "list", "--table", "message", "--json")))[0]["partition"]
+    for run in (remote, local):
+        for words in ([], ["--detach"]):
+            shown = good(run("partition", "drop", name, "--dry-run", *words))
+            assert re.fullmatch(rf"{'detach' if words else 'drop'} of {name}: 0 rows from 2020-01-01T00:00:00Z to 2020-01-02T00:00:00Z, "
+                                r"\d+ bytes\nnothing was changed: --dry-run\n", shown)
+    newest = json.loads(good(remote("partition", "list", "--table", "message", "--json")))[1]["partition"]
+    for words in ([newest, "--dry-run"], [newest, *WHY], [name], ["nothing", *WHY], [name, "--force", "all", *WHY], [name, "--force", "", *WHY],
+                  [name, "--yes"]):
+        (status, _, error), (wanted, _, text) = remote("partition", "drop", *words), local("partition", "drop", *words)
+        assert (status, error.replace("the relay refuses: ", "")) == (wanted, text) and status == REFUSED, (words, error)
+    assert good(remote("partition", "drop", name, *WHY)).endswith(f"{name} dropped\n")
+    assert database.execute("SELECT verb, reason, caller FROM outbox.audit ORDER BY id DESC LIMIT 1") == [("partition drop", "ticket 7", "alice")]
+    for words in (["make", "--table", "x", "--reason", "x"], ["make"], ["make", "--from", "soon", "--reason", "x"], ["list", "--table", "x"],
+                  ["list", "--postgres", "second"]):
+        assert remote("partition", *words)[0] == REFUSED, words
+    for method, path, body, status, code in [
+            ("GET", "?table=x", None, 400, "bad_value"), ("GET", "?limit=1", None, 400, "bad_value"), ("GET", "?postgres=second", None, 404, "unknown_section"),
+            ("POST", "", {}, 400, "bad_value"), ("POST", "", {"reason": "x", "table": 1}, 400, "wrong_type"), ("POST", "", {"reason": "x", "table": "x"}, 400, "bad_value"),
+            ("POST", "", {"reason": "x", "from": "soon"}, 400, "bad_value"), ("POST", "", {"reason": "x", "to": "now"}, 400, "unknown_field"),
+            ("POST", f"/{newest}/drop", {"reason": "x"}, 400, "missing_field"), ("POST", f"/{newest}/drop", {"dry_run": 1}, 400, "wrong_type"),
+            ("POST", f"/{newest}/drop", {"reason": "x", "confirm": f"Detach {newest}?"}, 409, "conflicting_arguments"),
+            ("POST", f"/{newest}/drop", {"dry_run": True}, 409, "not_applicable"), ("POST", f"/{name}/drop", {"dry_run": True}, 404, "not_found"),
+            ("POST", f"/{newest}/drop", {"dry_run": True, "force": ["last"]}, 400, "bad_value")]:
+        answer = api.request(method, f"/v1/partitions{path}", body)
+        assert (answer.status, answer.code) == (status, code), (path, body, answer.text)
+
+
+def test_a_partition_that_is_locked_is_left(remote, database):
+    assert when_free(remote, "partition", "make", "--table", "message", "--from", "2020-01-01", "--reason", "x")
+    name = json.loads(good(remote("partition", "list", "--table", "message", "--json")))[0]["partition"]
+    with database.connect() as session, session.cursor() as cursor:
+        cursor.execute("BEGIN")
+        cursor.execute(f"LOCK TABLE outbox.{name} IN SHARE MODE")
+        status, _, error = remote("partition", "drop", name, *WHY)
+        assert status == UNAVAILABLE and "a lock was not to be had" in error, error
+    assert good(remote("partition", "drop", name, *WHY)).endswith(f"{name} dropped\n")
 
 
 def test_a_replay_is_previewed_sent_by_the_relay_and_watched(remote, database, kafka, topic):
@@ -202,9 +349,15 @@ def test_a_wrong_address_or_token_names_the_cure(remote, api, tmp_path):
     fails(REFUSED, "state=gone is not known", "parked", "list", "state=gone")
     fails(REFUSED, "say why", "parked", "retry", "--all")
     fails(REFUSED, "no [publisher", "parked", "list", "--publisher", "nobody")
-    fails(USAGE, "migrate up has no option '--server'", "migrate", "up")
+    for words, why in [(["migrate", "up"], "migrate up has no option '--server': it needs the login of the schema's owner"),
+                       (["partition", "restore", "x"], "call it on the host that has the archive"), (["run"], "starts the relay on this machine"),
+                       (["verify"], "takes longer than a request may"), (["rules", "check", "x"], "reads a file of this machine"),
+                       (["dedup", "stat", "x"], "GET /v1/dedup"), (["version"], "it works without a relay")]:
+        fails(USAGE, why, *words)
     fails(REFUSED, "nothing is stored", "lookback", "show", "orders", "nobody")
-    fails(REFUSED, "does not go with --server", "lookback", "list", "--undecided")
+    for words in (["--undecided"], ["--postgres", "main"]):
+        fails(REFUSED, "does not go with --server", "lookback", "list", *words)
+    fails(REFUSED, "--from", "lookback", "list", "--from", "yesterday")
 
 
 def test_the_token_comes_from_a_file_and_the_address_from_a_variable(api, tmp_path):

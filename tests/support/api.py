@@ -135,11 +135,15 @@ def start_api(start, folder, token, configuration, **settings):
 
 
 @contextlib.contextmanager
-def shared_api(postgres, kafka, folder, name, token, sections="", **settings):
-    """The same with a database and a look-back topic of this name, for tests that leave all as it is."""
+def shared_api(postgres, kafka, folder, name, token, sections="", statements=(), **settings):
+    """The same with a database and a look-back topic of this name, for tests that leave all as it is. statements: SQL
+    before the start."""
     postgres.create_database(name)
     dsn = postgres.dsn(name)
     assert run_command(["migrate", "up"], {"DATABASE_URL": dsn})[0] == 0
+    with postgres.session(name) as session:
+        for statement in statements:
+            session.cursor().execute(statement)
 
     def start(**more):
         return Relay({"DATABASE_URL": dsn, "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap,

@@ -17,9 +17,16 @@ from .relay import Relay, run_command
 
 ALICE, WATCHER, LIMITED = "token-of-alice-the-operator", "token-of-one-who-watches", "token-of-one-with-limits"
 BOB, SENDER = "token-of-bob-the-operator", "token-of-the-application"
+VIEWER = "token-of-one-who-sees-payloads"
 EVIL = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'
 LIMIT = 60_000      # of the topic: a batch of small rows fits
 TOO_LARGE = 90_000  # characters that lz4 cannot shorten
+# What each page shows once it is there.
+PAGES = {"overview": "Latency, 99th percentile", "publishers": "Shards of main", "where?id={id}": "Publisher main",
+         "parked": "Parked messages of main", "parked/{id}": "Message size too large", "scheduled": "Scheduled messages of main",
+         "replays": "Replay all that match", "jobs": "Progress", "lookback": "Overdue and parked ids", "lookback/orders/1": "Prepared",
+         "sidecars": "billing", "dead-letters": "Dead letters of billing", "dedup": "Planned ids",
+         "preflight": "Checked at", "audit": "Actions of operators"}
 CONFIG = """\
 [publisher "main"]
 max_attempts = 1
@@ -66,7 +73,7 @@ def world(postgres, kafka, tmp_path_factory, request):
         path = folder / "relay.ini"
         path.write_text(CONFIG.format(said=topics["said"], delivered=topics["delivered"], folder=folder, business=business.url,
                                       application=application.url)
-                        + caller("alice", ALICE, "read, operate, decide") + caller("bob", BOB, "read, operate, decide") + caller("watcher", WATCHER, "read")
+                        + caller("alice", ALICE, "read, operate, decide") + caller("bob", BOB, "read, operate, decide") + caller("watcher", WATCHER, "read") + caller("viewer", VIEWER, "read, payload")
                         + caller("shop", SENDER, "send", types="*")
                         + caller("limited", LIMITED, "read, operate", publishers="main", types="*"))
         path.chmod(0o600)

@@ -38,5 +38,6 @@ const struct command command_check_config = {
 	"`networks`, which the error names. It prints the first error with its place in the "
 	"file.\n",
     .example = "outbox-relay check-config --config relay.ini",
+    .no_server = "it checks the configuration of this machine; call it on the host of the relay",
     .run = run_check_config,
 };

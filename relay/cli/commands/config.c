@@ -32,5 +32,6 @@ const struct command command_config = {
 		   "table that the parser uses.\n",
     .options = config_options,
     .example = "outbox-relay config --print-sample",
+    .no_server = "it shows the configuration of this machine; call it on the host of the relay",
     .run = run_config,
 };

@@ -316,5 +316,6 @@ const struct command command_dedup_load = {
 	"failure. It prints its progress to stderr each second.\n",
     .options = dedup_load_options,
     .example = "outbox-relay dedup load \"bloom ids=9M path=/ids\" --sql \"select id from jobs\"",
+    .no_server = "it writes the store of this machine; call it on the host of the store",
     .run = run_dedup_load,
 };

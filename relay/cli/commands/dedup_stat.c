@@ -277,5 +277,7 @@ const struct command command_dedup_stat = {
 	"whole key logs. It does not see a process in another container or on another machine.\n",
     .options = dedup_stat_options,
     .example = "outbox-relay dedup stat /var/lib/outbox-relay/dedup",
+    .no_server = "it reads the store of this machine; call it on the host of the store, or see GET "
+		 "/v1/dedup",
     .run = run_dedup_stat,
 };

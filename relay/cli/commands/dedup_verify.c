@@ -69,5 +69,6 @@ const struct command command_dedup_verify = {
 	"The exit status is 0 if nothing is damaged and 1 if something is; any other status "
 	"means that the check could not be made.\n",
     .example = "outbox-relay dedup verify /var/lib/outbox-relay/dedup",
+    .no_server = "it reads the store of this machine; call it on the host of the store",
     .run = run_dedup_verify,
 };

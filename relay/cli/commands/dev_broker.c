@@ -76,5 +76,6 @@ const struct command command_dev_broker = {
 	"transactions or topic settings. Use it for trials only.\n",
     .options = dev_broker_options,
     .example = "outbox-relay dev-broker --port 9092 orders:12",
+    .no_server = "it starts a broker on this machine; call it there",
     .run = run_dev_broker,
 };

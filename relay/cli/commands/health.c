@@ -80,5 +80,7 @@ const struct command command_health = {
 	"It needs neither a shell nor curl, and reads the same configuration as `run`.\n",
     .options = health_options,
     .example = "outbox-relay health --config /etc/outbox-relay/relay.ini",
+    .no_server =
+	"it checks the process on this machine; call it there, or use status with --server",
     .run = run_health,
 };

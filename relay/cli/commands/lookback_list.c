@@ -7,9 +7,7 @@
 #include "lookback_server.h"
 #include "sql_files.h"
 
-enum { PAGE = 500, STATES = 3, LIST_PLACE = SELECTION_COLUMNS };
-
-static const char *const lookback_states[STATES] = {"overdue", "parked", "undecided"};
+enum { PAGE = 500, STATES = LOOKBACK_STATES, LIST_PLACE = SELECTION_COLUMNS };
 
 struct listing {
 	struct lookback_selection *selection;
@@ -97,41 +95,6 @@ static bool count_lookback_states(struct listing *listing, int64_t counts[STATES
 	return rows != NULL;
 }
 
-/* Ids that are not due yet are counted only if the call asked for them. */
-static int counted_states(const struct listing *listing)
-{
-	return listing->undecided ? STATES : STATES - 1;
-}
-
-static void print_lookback_totals_json(const struct listing *listing, const int64_t counts[STATES])
-{
-	printf("\n],\"totals\":{");
-	for (int i = 0; i < counted_states(listing); i++)
-		printf("%s\"%s\":\"%" PRId64 "\"", i ? "," : "", lookback_states[i], counts[i]);
-	puts("}}");
-}
-
-static void print_lookback_totals(const struct listing *listing, const int64_t counts[STATES])
-{
-	int64_t total = 0;
-
-	for (int i = 0; i < STATES; i++)
-		total += counts[i];
-	if (total == 0) {
-		printf("nothing%s is %s\n",
-		    json_object_size(listing->selection->chosen) > 0 ? " that matches" : "",
-		    counted_states(listing) == STATES ? "undecided" : "overdue or parked");
-		return;
-	}
-	for (int i = 0; i < counted_states(listing); i++)
-		printf("%s%" PRId64 " %s", i ? ", " : "", counts[i], lookback_states[i]);
-	if (counted_states(listing) == STATES)
-		printf(" and not due");
-	if (listing->shown < total)
-		printf("; %" PRId64 " of them are shown", listing->shown);
-	puts("");
-}
-
 /* --- the command ----------------------------------------------------------------------------- */
 
 /*
@@ -172,9 +135,10 @@ static bool list_lookback_ids(
 	    (listing.undecided && !print_listed_ids(&listing, sql_lookback_waiting, err)))
 		return false;
 	if (listing.json)
-		print_lookback_totals_json(&listing, counts);
+		lookback_print_totals_json(counts, listing.undecided);
 	else
-		print_lookback_totals(&listing, counts);
+		lookback_print_totals(counts, listing.undecided,
+		    json_object_size(selection->chosen) > 0, listing.shown);
 	return true;
 }
 

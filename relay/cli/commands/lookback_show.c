@@ -316,6 +316,7 @@ static bool show_rows(struct showing *showing, struct err *err)
 {
 	const struct lookback_selection *selection = showing->selection;
 	OWNED(text_finish) struct text title = {0};
+	json_t *requests;
 	bool done = true;
 
 	text_addf(&title, "%s ", selection->type);
@@ -331,7 +332,9 @@ static bool show_rows(struct showing *showing, struct err *err)
 		print_shown_json(showing);
 	} else if (done) {
 		print_conflicts(showing->conflicts);
-		field_print_audit(showing->audit);
+		requests = field_json_audit(showing->audit);
+		field_print_audit(requests);
+		json_decref(requests);
 	}
 	return done;
 }

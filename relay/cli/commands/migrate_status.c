@@ -61,5 +61,6 @@ const struct command command_migrate_status = {
     .description = "Exits with 1 if a migration is pending, or was changed after it was applied.\n",
     .options = migrate_status_options,
     .example = "outbox-relay migrate status --config relay.ini",
+    .no_server = "it compares the schema with this program; call it with a login of the database",
     .run = run_migrate_status,
 };

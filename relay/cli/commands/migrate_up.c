@@ -93,5 +93,6 @@ const struct command command_migrate_up = {
 	"newer program.\n",
     .options = migrate_up_options,
     .example = "outbox-relay migrate up --config relay.ini",
+    .no_server = "it needs the login of the schema's owner; call it with that login",
     .run = run_migrate_up,
 };

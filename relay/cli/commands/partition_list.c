@@ -1,114 +1,98 @@
 #include <inttypes.h>
 #include <stdio.h>
-#include "archives.h"
+#include "cleanup.h"
 #include "commands.h"
 #include "field.h"
-#include "moment.h"
-#include "partitions.h"
+#include "partition_orders.h"
+#include "server.h"
 #include "session.h"
 
-/* json NULL: prints a line. */
-static bool add_listed_partition(
-    struct session *session, const struct partition *partition, json_t *json, struct err *err)
+static void print_listed_partition(const json_t *row)
 {
-	char from[MOMENT_SIZE] = "", to[MOMENT_SIZE] = "", holder[128] = "", rows[24] = "unknown";
-	bool bounded = partition->bounded, counted = partition->rows >= 0;
+	const char *place = json_string_value(json_object_get(row, "place"));
+	const char *holder = json_string_value(json_object_get(row, "held_by"));
+	const char *from = json_string_value(json_object_get(row, "from"));
+	const char *to = json_string_value(json_object_get(row, "to"));
+	const char *counted = place ? "rows" : "rows_estimated";
+	char rows[24] = "unknown";
 
-	if (bounded) {
-		moment_format(partition->from_us, from);
-		moment_format(partition->to_us, to);
-		if (!partition_holder(session->pg, session->postgres->schema, partition->name,
-			holder, sizeof holder, err))
-			return false;
+	if (!json_is_null(json_object_get(row, counted)))
+		snprintf(rows, sizeof rows, "%" PRId64, field_number(row, counted));
+	printf("%-24s  %-20s  %-20s  %12" PRId64 "  %12s  ", field_member(row, "partition"),
+	    from ? from : "", to ? to : "", field_number(row, "bytes"), rows);
+	if (place)
+		printf("%s: %s\n", field_member(row, "state"), place);
+	else
+		printf("%s\n", holder ? holder : "");
+}
+
+/* Takes the list over. */
+static void print_partition_list(const struct call *call, json_t *list)
+{
+	const json_t *row;
+	size_t i;
+
+	if (call_flag(call, "json"))
+		return field_print_json("", list, JSON_INDENT(1), "\n");
+	printf("%-24s  %-20s  %-20s  %12s  %12s  %s\n", "partition", "from", "to", "bytes",
+	    "rows ~", "held by");
+	json_array_foreach(list, i, row)
+	{
+		print_listed_partition(row);
 	}
-	if (counted)
-		snprintf(rows, sizeof rows, "%" PRId64, partition->rows);
-	if (json)
-		json_array_append_new(
-		    json, json_pack("{s:s, s:s, s:s?, s:s?, s:I, s:o, s:s?}", "partition",
-			      partition->name, "state",
-			      partition->kept_until_us ? "restored" : "attached", "from",
-			      bounded ? from : NULL, "to", bounded ? to : NULL, "bytes",
-			      (json_int_t)partition->bytes, "rows_estimated",
-			      counted ? json_integer(partition->rows) : json_null(), "held_by",
-			      holder[0] ? holder : NULL));
-	else
-		printf("%-24s  %-20s  %-20s  %12" PRId64 "  %12s  %s\n", partition->name, from, to,
-		    partition->bytes, rows, holder);
-	return true;
-}
-
-/* An archive whose rows are in no partition now. */
-static void add_listed_archive(const struct archive *archive, json_t *json)
-{
-	char from[MOMENT_SIZE], to[MOMENT_SIZE], rows[24] = "unknown";
-	owned_text char *place = archive_is_waiting(archive) ? xformat("table %s", archive->leaf)
-							     : archive_place(archive);
-
-	moment_format(archive->from_us, from);
-	moment_format(archive->to_us, to);
-	if (archive->has_totals)
-		snprintf(rows, sizeof rows, "%" PRId64, archive->totals.rows);
-	if (json)
-		json_array_append_new(json,
-		    json_pack("{s:s, s:s, s:s, s:s, s:I, s:o, s:s}", "partition", archive->name,
-			"state", archive->state, "from", from, "to", to, "bytes",
-			(json_int_t)archive->totals.file_bytes, "rows",
-			archive->has_totals ? json_integer(archive->totals.rows) : json_null(),
-			"place", place));
-	else
-		printf("%-24s  %-20s  %-20s  %12" PRId64 "  %12s  %s: %s\n", archive->name, from,
-		    to, archive->totals.file_bytes, rows, archive->state, place);
-}
-
-static bool add_archives(struct session *session, const char *table, json_t *json, struct err *err)
-{
-	OWNED(archive_list_finish) struct archive_list list = {0};
-
-	if (!archive_list(session->pg, session->postgres->schema, table, &list, err))
-		return false;
-	for (int i = 0; i < list.count; i++)
-		if (!text_equal(list.items[i].state, "restored"))
-			add_listed_archive(&list.items[i], json);
-	return true;
-}
-
-static bool add_table(struct session *session, const char *table, json_t *json, struct err *err)
-{
-	const struct postgres_settings *postgres = session->postgres;
-	OWNED(partition_list_finish) struct partition_list partitions = {0};
-
-	if (!partition_list(session->pg, postgres->schema, table, postgres->partition_every_ms,
-		&partitions, err))
-		return false;
-	if (!add_archives(session, table, json, err))
-		return false;
-	for (int i = 0; i < partitions.count; i++)
-		if (!add_listed_partition(session, &partitions.items[i], json, err))
-			return false;
-	return true;
+	json_decref(list);
 }
 
 static bool list_partitions(struct session *session, struct err *err)
 {
-	const char *table = session_table(session->call);
-	json_t *json = call_flag(session->call, "json") ? json_array() : NULL;
-	bool done = true;
+	json_t *list = partition_orders_list(
+	    session->pg, session->postgres, session_table(session->call), err);
 
-	if (!json)
-		printf("%-24s  %-20s  %-20s  %12s  %12s  %s\n", "partition", "from", "to", "bytes",
-		    "rows ~", "held by");
-	for (int i = 0; done && i < PARTITION_TABLES; i++)
-		if (!table || text_equal(table, partition_tables[i]))
-			done = add_table(session, partition_tables[i], json, err);
-	if (done && json)
-		field_print_json("", json_incref(json), JSON_INDENT(1), "\n");
-	json_decref(json);
-	return done;
+	if (list)
+		print_partition_list(session->call, list);
+	return list != NULL;
+}
+
+/* The HTTP interface writes 64-bit numbers as texts. */
+static void numbers_of_texts(json_t *list)
+{
+	static const char *const names[] = {"bytes", "rows", "rows_estimated"};
+	json_t *row;
+	size_t i;
+
+	json_array_foreach(list, i, row)
+	{
+		for (size_t k = 0; k < sizeof names / sizeof *names; k++)
+			if (json_is_string(json_object_get(row, names[k])))
+				json_object_set_new(
+				    row, names[k], json_integer(field_number(row, names[k])));
+	}
+}
+
+static bool list_partitions_over_server(const struct call *call, struct err *err)
+{
+	OWNED(text_finish) struct text path = {0};
+	json_t *answer, *rows;
+
+	text_add(&path, "/v1/partitions");
+	server_add_argument(&path, "table", session_table(call));
+	server_add_argument(&path, "postgres", call_text(call, "postgres", NULL));
+	if (!session_check_table(call, err) ||
+	    !server_ask(call, text_string(&path), NULL, &answer, err))
+		return false;
+	rows = json_incref(json_object_get(answer, "rows"));
+	json_decref(answer);
+	numbers_of_texts(rows);
+	print_partition_list(call, rows);
+	return true;
 }
 
 static int run_partition_list(const struct call *call)
 {
+	struct err err;
+
+	if (server_is_used(call))
+		return list_partitions_over_server(call, &err) ? 0 : session_failed(&err);
 	return session_run(call, session_check_table, list_partitions);
 }
 
@@ -116,6 +100,7 @@ static const struct command_option partition_list_options[] = {
     {"json", NULL, "Prints a JSON array with an object for each partition and each archive."},
     SESSION_TABLE_OPTION,
     SESSION_POSTGRES_OPTION,
+    SERVER_OPTIONS,
     {0},
 };
 

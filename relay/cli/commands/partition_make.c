@@ -1,88 +1,72 @@
 #include <stdio.h>
 #include "commands.h"
-#include "moment.h"
-#include "partitions.h"
+#include "field.h"
+#include "partition_orders.h"
+#include "server.h"
 #include "session.h"
 
-static void print_made_partition(void *context, int64_t from_us)
+static void print_made_partition(void *context, const char *table, const char *from)
 {
-	const char *table = context;
-	char from[MOMENT_SIZE];
-
-	moment_format(from_us, from);
-	printf("%s: made the partition from %s\n", table, from);
-}
-
-static bool make_missing_ahead(struct pg *pg, const struct postgres_settings *postgres,
-    const char *table, enum partition_outcome *ret_outcome, struct err *err)
-{
-	OWNED(partition_list_finish) struct partition_list partitions = {0};
-
-	return partition_list(
-		   pg, postgres->schema, table, postgres->partition_every_ms, &partitions, err) &&
-	       partition_make_ahead(pg, postgres, table, &partitions, print_made_partition,
-		   (void *)table, ret_outcome, err);
-}
-
-static bool make_one(struct pg *pg, const struct postgres_settings *postgres, const char *table,
-    const char *from, enum partition_outcome *ret_outcome, struct err *err)
-{
-	int64_t from_us;
-
-	if (!moment_parse(from, &from_us, err) ||
-	    !partition_make(pg, postgres->schema, table, from_us,
-		from_us + postgres->partition_every_ms * 1000, ret_outcome, err))
-		return false;
-
-	/* an existing one is reported by judge_make_outcome, as no error */
-	if (*ret_outcome == PARTITION_MADE)
-		print_made_partition((void *)table, from_us);
-	return true;
-}
-
-static bool judge_make_outcome(const char *table, enum partition_outcome outcome, struct err *err)
-{
-	switch (outcome) {
-	case PARTITION_MADE:
-		return true;
-	case PARTITION_EXISTS:
+	(void)context;
+	if (from)
+		printf("%s: made the partition from %s\n", table, from);
+	else
 		printf("%s: nothing to do, it is there\n", table);
-		return true;
-	case PARTITION_BUSY:
-		return err_set(err, ERR_RETRY,
-		    "%s: a lock was not to be had without making writers wait; try again", table);
-	case PARTITION_DEFAULT_NOT_EMPTY:
-		return err_set(err, ERR_RETRY,
-		    "%s_default holds rows, which `outbox-relay run` moves first", table);
-	default:
-		return err_set(err, ERR_REJECT, "%s: no partition was made: %s", table,
-		    partition_outcome_name(outcome));
-	}
 }
 
-/* Without --from: makes the partitions that are missing ahead. */
 static bool make_partitions(struct session *session, struct err *err)
 {
-	const char *from = call_text(session->call, "from", NULL);
-	const char *table = session_table(session->call);
+	struct partition_making order = {.postgres = session->postgres,
+	    .table = session_table(session->call),
+	    .from = call_text(session->call, "from", NULL),
+	    .tell = print_made_partition};
 
-	for (int i = 0; i < PARTITION_TABLES; i++) {
-		const char *name = partition_tables[i];
-		enum partition_outcome outcome;
+	return partition_orders_make(session->pg, &order, err);
+}
 
-		if (table && !text_equal(table, name))
-			continue;
-		if (!(from ? make_one(session->pg, session->postgres, name, from, &outcome, err)
-			   : make_missing_ahead(
-				 session->pg, session->postgres, name, &outcome, err)) ||
-		    !judge_make_outcome(name, outcome, err))
-			return false;
+static void print_made_partitions(const json_t *made)
+{
+	const json_t *row;
+	size_t i;
+
+	json_array_foreach(made, i, row)
+	{
+		print_made_partition(NULL, field_member(row, "table"),
+		    json_string_value(json_object_get(row, "from")));
 	}
-	return true;
+}
+
+static bool make_over_server(const struct call *call, struct err *err)
+{
+	const char *from = call_text(call, "from", NULL), *table = session_table(call);
+	json_t *body, *answer = NULL;
+	bool done;
+
+	if (!session_check_table(call, err))
+		return false;
+	if (text_is_blank(call_text(call, "reason", "")))
+		return err_set(err, ERR_REJECT, "say why: --reason TEXT is kept in outbox.audit");
+	body = json_object();
+	if (from)
+		json_object_set_new(body, "from", json_string(from));
+	if (table)
+		json_object_set_new(body, "table", json_string(table));
+	server_add_postgres(body, call);
+	done = server_add_reason(body, call, err) &&
+	       server_ask(call, "/v1/partitions", body, &answer, err);
+	json_decref(body);
+	if (done)
+		print_made_partitions(json_object_get(answer, "made"));
+	json_decref(answer);
+	return done;
 }
 
 static int run_partition_make(const struct call *call)
 {
+	struct err err;
+
+	if (server_is_used(call))
+		return make_over_server(call, &err) ? 0 : session_failed(&err);
 	return session_run(call, session_check_table, make_partitions);
 }
 
@@ -91,7 +75,9 @@ static const struct command_option partition_make_options[] = {
 	"Creates one partition that begins at this time and is as wide as partition_every: "
 	"2026-01-02 or 2026-01-02T03:00:00, UTC."},
     SESSION_TABLE_OPTION,
+    {"reason", "TEXT", "With --server: the reason, stored in outbox.audit."},
     SESSION_POSTGRES_OPTION,
+    SERVER_OPTIONS,
     {0},
 };
 

@@ -73,5 +73,6 @@ const struct command command_partition_restore = {
 	"writer waits longer than 50 ms for it.\n",
     .options = partition_restore_options,
     .example = "outbox-relay partition restore message_p20260102 --keep 12h",
+    .no_server = "it reads a file of this machine; call it on the host that has the archive",
     .run = run_partition_restore,
 };

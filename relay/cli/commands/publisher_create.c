@@ -1,60 +1,74 @@
 #include <stdio.h>
 #include "commands.h"
-#include "moment.h"
+#include "publisher_orders.h"
+#include "server.h"
 #include "session.h"
-#include "sql_files.h"
 #include "text.h"
 
-/* Reads --start into the form that the database takes. */
-static bool read_start(const char *text, char start[MOMENT_SIZE], struct err *err)
-{
-	int64_t us;
-
-	if (text_equal(text, "now") || text_equal(text, "beginning")) {
-		text_copy(start, MOMENT_SIZE, text);
-		return true;
-	}
-	if (!moment_parse(text, &us, err))
-		return err_prefix(err, "--start is neither now nor beginning, and");
-	moment_format_exact(us, start);
-	return true;
-}
-
-static bool check_start_option(const struct call *call, struct err *err)
+static bool check_create_call(const struct call *call, struct err *err)
 {
 	char start[MOMENT_SIZE];
 
-	return read_start(call_text(call, "start", "beginning"), start, err);
+	/* a reason is not required on the database, but an empty one is a mistake */
+	if (call_flag(call, "reason") && text_is_blank(call_text(call, "reason", "")))
+		return err_set(err, ERR_REJECT, "--reason is empty: say why, or leave it out");
+	return publisher_name_check(call->arguments[0], err) &&
+	       publisher_start_read(call_text(call, "start", "beginning"), start, err);
+}
+
+static void print_created(const struct call *call)
+{
+	int shards = (int)call_number(call, "shards", 1);
+
+	printf("publisher %s made with %d shard%s; publish it with a section [publisher \"%s\"]\n",
+	    call->arguments[0], shards, text_plural(shards), call->arguments[0]);
 }
 
 static bool create_publisher(struct session *session, struct err *err)
 {
-	const char *name = session->call->arguments[0];
-	const char *shards = call_text(session->call, "shards", "1");
+	const struct call *call = session->call;
 	char start[MOMENT_SIZE];
-	const struct pg_param params[] = {{name}, {shards}, {start}};
-	OWNED(owned_pg_result_destroy) struct pg_result *done = NULL;
+	struct publisher_creation creation = {.publisher = call->arguments[0],
+	    .start = start,
+	    .reason = call_text(call, "reason", NULL),
+	    .shards = (int)call_number(call, "shards", 1)};
 
-	if (!read_start(call_text(session->call, "start", "beginning"), start, err))
+	if (!publisher_start_read(call_text(call, "start", "beginning"), start, err) ||
+	    !publisher_create(session->pg, session->postgres, &creation, err))
 		return false;
-	done = database_query(session->pg, session->postgres, sql_publisher_create, params, 3, err);
-	/* the name is the primary key (23505), and a check restricts its form (23514) */
-	if (!done && text_equal(pg_sqlstate(session->pg), "23505"))
-		err_set(err, ERR_REJECT, "publisher %s exists already in %s", name,
-		    pg_place(session->pg));
-	if (!done && text_equal(pg_sqlstate(session->pg), "23514"))
-		err_set(err, ERR_REJECT,
-		    "'%s' is no name for a publisher: use 1 to 40 of a-z, 0-9, - and _", name);
-	if (!done)
-		return false;
-	printf("publisher %s made with %s shard%s; publish it with a section [publisher \"%s\"]\n",
-	    name, shards, text_equal(shards, "1") ? "" : "s", name);
+	print_created(call);
 	return true;
+}
+
+static bool create_over_server(const struct call *call, struct err *err)
+{
+	json_t *body, *answer = NULL;
+	bool done;
+
+	if (!check_create_call(call, err))
+		return false;
+	if (!call_flag(call, "reason"))
+		return err_set(err, ERR_REJECT, "say why: --reason TEXT is kept in outbox.audit");
+	body = json_pack("{s:s, s:I, s:s}", "name", call->arguments[0], "shards",
+	    (json_int_t)call_number(call, "shards", 1), "start",
+	    call_text(call, "start", "beginning"));
+	server_add_postgres(body, call);
+	done = server_add_reason(body, call, err) &&
+	       server_ask(call, "/v1/publishers", body, &answer, err);
+	json_decref(body);
+	json_decref(answer);
+	if (done)
+		print_created(call);
+	return done;
 }
 
 static int run_publisher_create(const struct call *call)
 {
-	return session_run(call, check_start_option, create_publisher);
+	struct err err;
+
+	if (server_is_used(call))
+		return create_over_server(call, &err) ? 0 : session_failed(&err);
+	return session_run(call, check_create_call, create_publisher);
 }
 
 static const struct command_option publisher_create_options[] = {
@@ -63,7 +77,9 @@ static const struct command_option publisher_create_options[] = {
     {"start", "now|beginning|TIME",
 	"Publishes rows that commit from now on, every row in the table, or every row whose "
 	"created_at is TIME or later, such as 2026-01-02T03:04:05Z (default: beginning)."},
+    {"reason", "TEXT", "The reason, stored in outbox.audit; required with --server."},
     SESSION_POSTGRES_OPTION,
+    SERVER_OPTIONS,
     {0},
 };
 

@@ -1,108 +1,110 @@
+#include <inttypes.h>
 #include <stdio.h>
+#include "cleanup.h"
 #include "commands.h"
 #include "confirm.h"
+#include "field.h"
 #include "partitions.h"
+#include "publisher_call.h"
+#include "publisher_drop.h"
+#include "server.h"
 #include "session.h"
-#include "sql_files.h"
-#include "text.h"
 
-static const char *const force_words[] = {"owned", "last", "configured", NULL};
-
-/* Columns of status.sql: publisher, shard, shards, split_to, n, epoch, owner, lease_left_ms. */
-static bool check_unowned(struct session *session, const char *name, struct err *err)
+/* parked and scheduled: counted up to COUNTED_ROWS. */
+static void print_drop_plan(const char *name, int64_t parked, int64_t scheduled)
 {
-	OWNED(owned_pg_result_destroy)
-	struct pg_result *rows =
-	    database_query(session->pg, session->postgres, sql_status, NULL, 0, err);
-
-	for (int i = 0; rows && i < pg_rows(rows); i++)
-		if (text_equal(pg_value(rows, i, 0), name) && pg_int(rows, i, 7) > 0 &&
-		    !confirm_is_forced(session->call, "owned"))
-			return err_set(err, ERR_FENCED,
-			    "publisher %s shard %s is owned by %s: stop it; --force owned drops "
-			    "the publisher all the same",
-			    name, pg_value(rows, i, 1), pg_value(rows, i, 6));
-	return rows != NULL;
+	printf("drop of publisher %s: its progress is forgotten, and with it go %s%" PRId64
+	       " parked and %s%" PRId64 " scheduled messages\n",
+	    name, parked == COUNTED_ROWS ? "at least " : "", parked,
+	    scheduled == COUNTED_ROWS ? "at least " : "", scheduled);
 }
 
-/* `run` ends at its start when a publisher of its configuration is not in the database. */
-static bool check_not_configured(const struct session *session, const char *name, struct err *err)
+/* Shows the plan. False with *ret_dry: that is all. */
+static bool confirm_publisher_drop(
+    const struct call *call, int64_t parked, int64_t scheduled, bool *ret_dry, struct err *err)
 {
-	const struct config_publisher *publisher = config_find_publisher(session->config, name);
+	const char *name = call->arguments[0];
+	owned_text char *question = publisher_drop_question(name);
 
-	if (!publisher || publisher->settings.postgres != session->postgres ||
-	    config_is_default(publisher->origin) || confirm_is_forced(session->call, "configured"))
-		return true;
-	return err_set(err, ERR_REJECT,
-	    "publisher %s is in the configuration (%s), and `run` would not start without it; "
-	    "remove its section first, or force it with --force configured",
-	    name, publisher->origin);
+	print_drop_plan(name, parked, scheduled);
+	*ret_dry = call_flag(call, "dry-run");
+	if (*ret_dry)
+		puts("nothing was changed: --dry-run");
+	return !*ret_dry && confirm_call(call, question, err);
 }
 
-/* Partitions stay for the sake of publishers that have not published their rows. */
-static bool plan_drop(struct session *session, const char *name, struct text *plan, struct err *err)
-{
-	owned_text char *bound = xformat("%d", COUNTED_ROWS);
-	const struct pg_param params[] = {{name}, {bound}};
-	OWNED(owned_pg_result_destroy)
-	struct pg_result *row = database_query(
-	    session->pg, session->postgres, sql_publisher_drop_check, params, 2, err);
-
-	if (!row)
-		return false;
-	if (!pg_int(row, 0, 3))
-		return err_set(err, ERR_REJECT, "publisher %s does not exist", name);
-	text_addf(plan,
-	    "drop of publisher %s: its progress is forgotten, and with it go %s%s parked and %s%s "
-	    "scheduled messages\n",
-	    name, pg_int(row, 0, 1) == COUNTED_ROWS ? "at least " : "", pg_value(row, 0, 1),
-	    pg_int(row, 0, 2) == COUNTED_ROWS ? "at least " : "", pg_value(row, 0, 2));
-
-	/* only publishers keep partitions: without one, unpublished rows are dropped by age */
-	if (pg_int(row, 0, 0) == 0 && !confirm_is_forced(session->call, "last"))
-		return err_set(err, ERR_REJECT,
-		    "publisher %s is the last one: without a publisher nothing is published, and "
-		    "rows go with their partitions; create another one first, or force it with "
-		    "--force last",
-		    name);
-	return true;
-}
-
-static bool drop_publisher(struct session *session, struct err *err)
+static bool drop_on_database(struct session *session, struct err *err)
 {
 	const struct call *call = session->call;
-	const char *name = call->arguments[0];
-	const struct pg_param params[] = {
-	    {name}, {call_text(call, "force", "")}, {confirm_reason(call)}};
-	owned_text char *question = xformat("Drop publisher %s?", name);
-	OWNED(text_finish) struct text plan = {0};
-	OWNED(owned_pg_result_destroy) struct pg_result *done = NULL;
+	struct publisher_drop drop = {.config = session->config,
+	    .postgres = session->postgres,
+	    .publisher = call->arguments[0],
+	    .force = call_text(call, "force", ""),
+	    .reason = confirm_reason(call)};
+	bool dry;
 
 	/* the checks come before the question, so that a yes is not refused afterwards */
-	if (!plan_drop(session, name, &plan, err) || !check_not_configured(session, name, err) ||
-	    !check_unowned(session, name, err) || !confirm_check(call, err))
+	if (!publisher_drop_plan(session->pg, &drop, err) || !confirm_check(call, err))
 		return false;
-	fputs(text_string(&plan), stdout);
-	if (call_flag(call, "dry-run")) {
-		puts("nothing was changed: --dry-run");
-		return true;
-	}
-	if (!confirm_call(call, question, err))
+	if (!confirm_publisher_drop(call, drop.parked, drop.scheduled, &dry, err))
+		return dry;
+	if (!publisher_drop(session->pg, &drop, err))
 		return false;
-	done = database_query(session->pg, session->postgres, sql_publisher_drop, params, 3, err);
-	if (done)
-		printf("publisher %s dropped\n", name);
-	return done != NULL;
+	printf("publisher %s dropped\n", drop.publisher);
+	return true;
 }
 
 static bool check_publisher_force(const struct call *call, struct err *err)
 {
-	return confirm_check_force(call, force_words, err);
+	return confirm_check_force(call, publisher_drop_force, err);
+}
+
+/* --- over --server --------------------------------------------------------------------------- */
+
+static bool send_drop(
+    const struct call *call, const char *confirm, json_t **ret_answer, struct err *err)
+{
+	json_t *body = json_object();
+
+	server_add_force(body, call);
+	server_add_postgres(body, call);
+	if (confirm)
+		json_object_set_new(body, "confirm", json_string(confirm));
+	else
+		json_object_set_new(body, "dry_run", json_true());
+	return publisher_call_send(call, call->arguments[0], "drop", body, ret_answer, err);
+}
+
+static bool drop_publisher_over_server(const struct call *call, struct err *err)
+{
+	owned_text char *question = publisher_drop_question(call->arguments[0]);
+	json_t *plan = NULL, *answer = NULL;
+	int64_t parked, scheduled;
+	bool dry;
+
+	if (!check_publisher_force(call, err) || !send_drop(call, NULL, &plan, err))
+		return false;
+	parked = field_number(plan, "parked");
+	scheduled = field_number(plan, "scheduled");
+	json_decref(plan);
+	if (!confirm_check(call, err))
+		return false;
+	if (!confirm_publisher_drop(call, parked, scheduled, &dry, err))
+		return dry;
+	if (!send_drop(call, question, &answer, err))
+		return false;
+	json_decref(answer);
+	printf("publisher %s dropped\n", call->arguments[0]);
+	return true;
 }
 
 static int run_publisher_drop(const struct call *call)
 {
-	return session_run(call, check_publisher_force, drop_publisher);
+	struct err err;
+
+	if (server_is_used(call))
+		return drop_publisher_over_server(call, &err) ? 0 : session_failed(&err);
+	return session_run(call, check_publisher_force, drop_on_database);
 }
 
 static const struct command_option publisher_drop_options[] = {
@@ -111,6 +113,7 @@ static const struct command_option publisher_drop_options[] = {
 	"owned: also while a process owns one of its shards (the process then releases it); "
 	"last: also the last publisher; configured: also one that the configuration names."},
     SESSION_POSTGRES_OPTION,
+    SERVER_OPTIONS,
     {0},
 };
 

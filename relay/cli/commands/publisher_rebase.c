@@ -1,12 +1,22 @@
-/* Everything happens in one transaction; sql/migrations/0008_rebase.sql explains how and why. */
+/*
+ * Everything happens in one transaction; sql/migrations/0008_rebase.sql explains how and why. Begin
+ * at rebase_all for the database, and at rebase_over_server for --server.
+ */
 #include <inttypes.h>
 #include <stdio.h>
+#include "cleanup.h"
 #include "commands.h"
 #include "confirm.h"
+#include "field.h"
+#include "publisher_call.h"
 #include "publisher_orders.h"
+#include "server.h"
 #include "session.h"
 #include "sql_files.h"
 #include "text.h"
+
+#define REBASE_SCOPE                                                                               \
+	"a row has one transaction id for all publishers, and %d are there: repeat with --all"
 
 /*
  * A row has one transaction id, and every publisher compares it with its own progress: no publisher
@@ -29,17 +39,25 @@ static bool check_rebase_scope(const struct session *session, struct err *err)
 		    err, ERR_REJECT, "there is no publisher %s in %s", name, pg_place(session->pg));
 	if (call_flag(session->call, "all") || (name && pg_rows(publishers) == 1))
 		return true;
-	return err_set(err, ERR_REJECT,
-	    "a row has one transaction id for all publishers, and %d are there: repeat with --all",
-	    pg_rows(publishers));
+	return err_set(err, ERR_REJECT, REBASE_SCOPE, pg_rows(publishers));
 }
 
-static void print_publisher(const struct pg_result *plan, int row, bool new_identity)
+struct plan_row {
+	const char *publisher; /* NULL: rows that every publisher has published */
+	bool carried;
+	const char *rows, *identity;
+};
+
+static void print_plan_row(const struct plan_row *row, bool new_identity)
 {
-	printf("publisher %s: %s, rows to publish: %s, identity %s %s\n", pg_value(plan, row, 0),
-	    text_equal(pg_value(plan, row, 1), "t") ? "carried here" : "written here",
-	    pg_value(plan, row, 2), pg_value(plan, row, 3),
-	    new_identity ? "becomes another" : "stays (its original must publish no more)");
+	if (row->publisher)
+		printf("publisher %s: %s, rows to publish: %s, identity %s %s\n", row->publisher,
+		    row->carried ? "carried here" : "written here", row->rows, row->identity,
+		    new_identity ? "becomes another" : "stays (its original must publish no more)");
+	else
+		printf("rows that every publisher has published, and that only get another "
+		       "transaction id: %s\n",
+		    row->rows);
 }
 
 static bool print_plan(const struct session *session, struct err *err)
@@ -47,14 +65,23 @@ static bool print_plan(const struct session *session, struct err *err)
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *plan = publisher_rebase_plan(session->pg, session->postgres, err);
 
-	for (int i = 0; plan && i < pg_rows(plan); i++)
-		if (pg_is_null(plan, i, 0))
-			printf("rows that every publisher has published, and that only get another "
-			       "transaction id: %s\n",
-			    pg_value(plan, i, 2));
-		else
-			print_publisher(plan, i, call_flag(session->call, "new-identity"));
+	for (int i = 0; plan && i < pg_rows(plan); i++) {
+		const struct plan_row row = {
+		    .publisher = pg_is_null(plan, i, 0) ? NULL : pg_value(plan, i, 0),
+		    .carried = text_equal(pg_value(plan, i, 1), "t"),
+		    .rows = pg_value(plan, i, 2),
+		    .identity = pg_value(plan, i, 3)};
+
+		print_plan_row(&row, call_flag(session->call, "new-identity"));
+	}
 	return plan != NULL;
+}
+
+static void print_rebased(const struct call *call, int64_t restamped, int64_t audit)
+{
+	printf("rebased: rows with another transaction id: %" PRId64
+	       "; every publisher has a new epoch%s (outbox.audit %" PRId64 ")\n",
+	    restamped, call_flag(call, "new-identity") ? " and a new identity" : "", audit);
 }
 
 static bool carry_out(const struct session *session, struct err *err)
@@ -64,9 +91,7 @@ static bool carry_out(const struct session *session, struct err *err)
 
 	if (!publisher_rebase(session->pg, session->postgres, &order, err))
 		return false;
-	printf("rebased: rows with another transaction id: %" PRId64
-	       "; every publisher has a new epoch%s (outbox.audit %" PRId64 ")\n",
-	    order.restamped, order.new_identity ? " and a new identity" : "", order.audit);
+	print_rebased(session->call, order.restamped, order.audit);
 	return true;
 }
 
@@ -83,8 +108,107 @@ static bool rebase_all(struct session *session, struct err *err)
 	return carry_out(session, err);
 }
 
+/* --- over --server --------------------------------------------------------------------------- */
+
+/* The route names one publisher of the database, and rebases all. NULL: *err says why. */
+static char *any_publisher(const struct call *call, struct err *err)
+{
+	const char *postgres = call_text(call, "postgres", NULL);
+	const json_t *row;
+	json_t *answer;
+	char *name = NULL;
+	size_t i;
+
+	if (call->argument_count > 0)
+		return xstrdup(call->arguments[0]);
+	if (!server_ask(call, "/v1/publishers", NULL, &answer, err))
+		return NULL;
+	json_array_foreach(json_object_get(answer, "publishers"), i, row)
+	{
+		if (!name && json_is_true(json_object_get(row, "configured")) &&
+		    (!postgres || text_equal(postgres, field_member(row, "postgres"))))
+			name = xstrdup(field_member(row, "name"));
+	}
+	json_decref(answer);
+	if (!name)
+		err_set(err, ERR_REJECT, "the relay has no publisher there: name one");
+	return name;
+}
+
+static bool send_rebase(
+    const struct call *call, const char *publisher, bool dry, json_t **ret_answer, struct err *err)
+{
+	json_t *body = json_pack("{s:b, s:b}", "all", call_flag(call, "all"), "new_identity",
+	    call_flag(call, "new-identity"));
+
+	if (dry)
+		json_object_set_new(body, "dry_run", json_true());
+	else
+		json_object_set_new(body, "confirm", json_string(publisher_rebase_question));
+	return publisher_call_send(call, publisher, "rebase", body, ret_answer, err);
+}
+
+/* The number of publishers of the plan, which is printed unless nobody would read it. */
+static int print_server_plan(const struct call *call, const json_t *plan, bool prints)
+{
+	const json_t *member;
+	int publishers = 0;
+	size_t i;
+
+	json_array_foreach(plan, i, member)
+	{
+		const struct plan_row row = {
+		    .publisher = json_string_value(json_object_get(member, "publisher")),
+		    .carried = json_is_true(json_object_get(member, "carried")),
+		    .rows = field_member(member, "rows"),
+		    .identity = field_member(member, "identity")};
+
+		publishers += row.publisher != NULL;
+		if (prints)
+			print_plan_row(&row, call_flag(call, "new-identity"));
+	}
+	return publishers;
+}
+
+static bool check_server_scope(const struct call *call, const json_t *plan, struct err *err)
+{
+	int publishers = print_server_plan(call, plan, false);
+
+	return call_flag(call, "all") || (call->argument_count > 0 && publishers == 1) ||
+	       err_set(err, ERR_REJECT, REBASE_SCOPE, publishers);
+}
+
+static bool rebase_over_server(const struct call *call, struct err *err)
+{
+	bool dry = call_flag(call, "dry-run"), sure = call_flag(call, "yes"), done;
+	owned_text char *publisher = NULL;
+	json_t *answer = NULL;
+
+	if (!confirm_check(call, err))
+		return false;
+	publisher = any_publisher(call, err);
+	if (!publisher || !send_rebase(call, publisher, true, &answer, err))
+		return false;
+	done = check_server_scope(call, json_object_get(answer, "plan"), err);
+	if (done && (dry || !sure))
+		print_server_plan(call, json_object_get(answer, "plan"), true);
+	json_decref(answer);
+	if (!done || dry)
+		return done;
+	if ((!sure && !confirm_ask(publisher_rebase_question, err)) ||
+	    !send_rebase(call, publisher, false, &answer, err))
+		return false;
+	print_rebased(call, field_number(answer, "rows"), field_number(answer, "audit"));
+	json_decref(answer);
+	return true;
+}
+
 static int run_publisher_rebase(const struct call *call)
 {
+	struct err err;
+
+	if (server_is_used(call))
+		return rebase_over_server(call, &err) ? 0 : session_failed(&err);
 	return session_run(call, confirm_check, rebase_all);
 }
 
@@ -97,6 +221,7 @@ static const struct command_option publisher_rebase_options[] = {
 	"publish."},
     CONFIRM_OPTIONS,
     SESSION_POSTGRES_OPTION,
+    SERVER_OPTIONS,
     {0},
 };
 

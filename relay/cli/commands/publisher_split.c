@@ -105,7 +105,7 @@ static int split_over_server(const struct call *call)
 		json_object_set_new(body, "cancel", json_true());
 	else
 		json_object_set_new(body, "shards", json_integer(call_number(call, "shards", 0)));
-	if (!publisher_call_send(call, "split", body, &answer, &err))
+	if (!publisher_call_send(call, call->arguments[0], "split", body, &answer, &err))
 		return session_failed(&err);
 	json_decref(answer);
 	print_split(call, cancels);

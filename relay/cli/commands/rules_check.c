@@ -105,5 +105,7 @@ const struct command command_rules_check = {
 	"cure.\n",
     .options = rules_check_options,
     .example = "outbox-relay rules check rules.json --section orders",
+    .no_server =
+	"it reads a file of this machine; call it where the file is, then use rules reload",
     .run = run_rules_check,
 };

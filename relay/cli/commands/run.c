@@ -34,5 +34,6 @@ const struct command command_run = {
 	"the start. It waits for Kafka, and also for Postgres once Postgres has answered.\n",
     .options = run_options,
     .example = "outbox-relay run --config /etc/outbox-relay/relay.ini",
+    .no_server = "it starts the relay on this machine; start it where it shall run",
     .run = run_relay,
 };

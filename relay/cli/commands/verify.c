@@ -252,5 +252,7 @@ const struct command command_verify = {
 	"status means that the check could not be made.\n",
     .options = verify_options,
     .example = "outbox-relay verify --from 2026-01-02 --to 2026-01-03",
+    .no_server = "it reads the whole table and all its topics, which takes longer than a request "
+		 "may; call it with the configuration of the relay",
     .run = run_verify,
 };

@@ -1,0 +1,231 @@
+/* Lists overdue and parked ids, a page at a time in the order of types and ids. */
+#include <inttypes.h>
+#include <string.h>
+#include "api_arguments.h"
+#include "api_look.h"
+#include "api_worker.h"
+#include "cleanup.h"
+#include "database.h"
+#include "field_json.h"
+#include "lookback_selection.h"
+#include "moment.h"
+#include "sql_files.h"
+
+enum { PAGE = 100, MOST_ROWS = 1000 };
+
+/* Columns of lookback_list.sql behind those of enum lookback_selection_column. */
+enum { LIST_PLACE = SELECTION_COLUMNS, LIST_SINCE, LIST_CLAIMED };
+
+static const char *const list_arguments[] = {"state", "type", "section", "service", "error", "from",
+    "to", /* the conditions */
+    "limit", "after", "totals"};
+enum {
+	LIST_ARGUMENTS = sizeof list_arguments / sizeof *list_arguments,
+	CONDITIONS = 7,
+};
+
+struct lookback_page {
+	const struct postgres_settings *postgres;
+	json_t *chosen; /* as outbox.lookback_is takes it */
+	char *after_type, *after_id, after_at[MOMENT_SIZE];
+	int64_t limit;
+	bool totals;
+	json_t *answer;
+};
+
+/* --- the question ---------------------------------------------------------------------------- */
+
+/* A query of the URL may hold a secret. */
+static json_t *url_without_query(const struct pg_result *rows, int i)
+{
+	const char *url = pg_value(rows, i, SELECTION_URL), *query = strchr(url, '?');
+
+	if (!query)
+		return field_json(rows, i, SELECTION_URL);
+	return json_sprintf("%.*s?...", (int)(query - url), url);
+}
+
+static json_t *listed_id_json(const struct pg_result *rows, int i)
+{
+	static const struct {
+		const char *name;
+		int column;
+	} texts[] = {{"biz_type", SELECTION_TYPE}, {"biz_id", SELECTION_ID},
+	    {"section", SELECTION_SECTION}, {"prepared_at", SELECTION_PREPARED},
+	    {"state", SELECTION_STATE}, {"since", LIST_SINCE}, {"next_check", SELECTION_NEXT_AT},
+	    {"check_service", SELECTION_SERVICE}, {"expires_at", SELECTION_EXPIRES},
+	    {"last_result", SELECTION_RESULT}, {"last_error", SELECTION_ERROR},
+	    {"last_at", SELECTION_LAST_AT}};
+	json_t *object = json_object();
+
+	for (size_t k = 0; k < sizeof texts / sizeof *texts; k++)
+		json_object_set_new(object, texts[k].name, field_json(rows, i, texts[k].column));
+	json_object_set_new(object, "attempts", field_json_number(rows, i, SELECTION_ATTEMPTS));
+	json_object_set_new(object, "pendings", field_json_number(rows, i, SELECTION_PENDINGS));
+	json_object_set_new(
+	    object, "claimed", json_boolean(text_equal(pg_value(rows, i, LIST_CLAIMED), "t")));
+	json_object_set_new(object, "check_url", url_without_query(rows, i));
+	return object;
+}
+
+static json_t *listed_place(const struct pg_result *rows, int i)
+{
+	return json_sprintf("%s,%s,%s", pg_value(rows, i, SELECTION_TYPE),
+	    pg_value(rows, i, LIST_PLACE), pg_value(rows, i, SELECTION_ID));
+}
+
+static void add_listed_ids(struct lookback_page *page, const struct pg_result *rows)
+{
+	bool more = pg_rows(rows) > page->limit;
+	int count = more ? (int)page->limit : pg_rows(rows);
+	json_t *list = json_array();
+
+	for (int i = 0; i < count; i++)
+		json_array_append_new(list, listed_id_json(rows, i));
+	json_object_set_new(page->answer, "rows", list);
+	json_object_set_new(
+	    page->answer, "next", more ? listed_place(rows, count - 1) : json_null());
+}
+
+static json_t *lookback_totals_json(const struct pg_result *rows)
+{
+	json_t *totals = json_pack("{s:s, s:s}", "overdue", "0", "parked", "0");
+
+	for (int i = 0; i < pg_rows(rows); i++)
+		if (json_object_get(totals, pg_value(rows, i, 0)))
+			json_object_set_new(totals, pg_value(rows, i, 0), field_json(rows, i, 1));
+	return totals;
+}
+
+static bool read_lookback_page(struct pg *pg, void *context, struct err *err)
+{
+	struct lookback_page *page = context;
+	owned_text char *chosen = json_dumps(page->chosen, JSON_COMPACT);
+	/* one more than a page shows whether there are further rows */
+	owned_text char *most = xformat("%" PRId64, page->limit + 1);
+	const struct pg_param params[] = {
+	    {chosen}, {page->after_type}, {page->after_id}, {page->after_at}, {most}};
+	const struct pg_param counted[] = {{chosen}, {"false"}};
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *rows =
+	    database_query(pg, page->postgres, sql_lookback_list, params, 5, err);
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *totals = rows && page->totals ? database_query(pg, page->postgres,
+							      sql_lookback_totals, counted, 2, err)
+							: NULL;
+
+	if (!rows || (page->totals && !totals))
+		return false;
+	page->answer =
+	    json_pack("{s:s, s:s}", "postgres", page->postgres->name, "source", "database");
+	add_listed_ids(page, rows);
+	if (totals)
+		json_object_set_new(page->answer, "totals", lookback_totals_json(totals));
+	return true;
+}
+
+static void run_lookback_page(struct api_call *call, struct api_worker *worker)
+{
+	struct lookback_page *page = call->work;
+	struct err err;
+
+	if (api_worker_query(worker, page->postgres, read_lookback_page, page, &err))
+		api_answer(call, 200, page->answer);
+	else
+		api_refuse_database(call, &err);
+}
+
+/* --- the call -------------------------------------------------------------------------------- */
+
+/* A moment in the form that the database takes, in *value. */
+static bool choose_list_moment(
+    const char *name, const char **value, char at[MOMENT_SIZE], struct err *err)
+{
+	int64_t us;
+
+	if (!moment_parse(*value, &us, err))
+		return err_prefix(err, "%s", name);
+	moment_format_exact(us, at);
+	*value = at;
+	return true;
+}
+
+static bool choose_condition(
+    struct lookback_page *page, const char *name, const char *value, struct err *err)
+{
+	char at[MOMENT_SIZE];
+
+	if (text_equal(name, "state") && !text_equal(value, "overdue") &&
+	    !text_equal(value, "parked"))
+		return err_set(err, ERR_REJECT, "state is neither overdue nor parked");
+	if ((text_equal(name, "from") || text_equal(name, "to")) &&
+	    !choose_list_moment(name, &value, at, err))
+		return false;
+	json_object_set_new(page->chosen, name, json_string(value));
+	return true;
+}
+
+/* "TYPE,TIME,ID", as `next` has it: no type and no time has a comma. */
+static bool read_list_place(struct lookback_page *page, const char *value, struct err *err)
+{
+	const char *time = strchr(value, ','), *id = time ? strchr(time + 1, ',') : NULL;
+	owned_text char *at = id ? xformat("%.*s", (int)(id - time - 1), time + 1) : xstrdup("");
+	int64_t us;
+
+	if (!id || !moment_parse(at, &us, err))
+		return err_set(err, ERR_REJECT,
+		    "after=%.60s is no place in the list: use the value of next as it is", value);
+	moment_format_exact(us, page->after_at);
+	page->after_type = xformat("%.*s", (int)(time - value), value);
+	page->after_id = xstrdup(id + 1);
+	return true;
+}
+
+static bool read_list_arguments(struct api_call *call, struct lookback_page *page, struct err *err)
+{
+	const char *after = api_argument(call, "after");
+
+	for (int i = 0; i < CONDITIONS; i++) {
+		const char *value = api_argument(call, list_arguments[i]);
+
+		if (value && !choose_condition(page, list_arguments[i], value, err))
+			return false;
+	}
+	if (after)
+		return read_list_place(page, after, err);
+	page->after_type = xstrdup("");
+	page->after_id = xstrdup("");
+	text_copy(page->after_at, sizeof page->after_at, "-infinity");
+	return true;
+}
+
+void api_list_begin(struct api_call *call)
+{
+	struct lookback_page *page = xcalloc(1, sizeof *page);
+	struct err err;
+
+	call->work = page;
+	page->limit = PAGE;
+	page->chosen = json_object();
+	if (!api_arguments_check(call, list_arguments, LIST_ARGUMENTS) ||
+	    !api_argument_number(call, "limit", 1, MOST_ROWS, &page->limit) ||
+	    !api_argument_yes(call, "totals", &page->totals))
+		return;
+	if (!read_list_arguments(call, page, &err))
+		return api_refuse(call, 400, "bad_value", "%s", err.message);
+
+	page->postgres =
+	    api_look_postgres(call, api_argument(call, "type"), api_argument(call, "section"));
+	if (page->postgres)
+		api_worker_run(call, run_lookback_page);
+}
+
+void api_list_forget(struct api_call *call)
+{
+	struct lookback_page *page = call->work;
+
+	json_decref(page->chosen);
+	free(page->after_type);
+	free(page->after_id);
+	free(page);
+}

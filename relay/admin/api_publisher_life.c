@@ -1,0 +1,197 @@
+/* Creates and drops publishers, which the configuration of the process need not have. */
+#include <inttypes.h>
+#include "api_arguments.h"
+#include "api_look.h"
+#include "api_orders.h"
+#include "cleanup.h"
+#include "logging.h"
+#include "partitions.h"
+#include "publisher_drop.h"
+#include "publisher_orders.h"
+
+enum { MOST_SHARDS = 64 };
+
+struct publisher_life {
+	json_t *body;
+	json_t *name, *reason, *postgres, *shards, *start, *force, *confirm, *dry_run;
+	const struct postgres_settings *database;
+	char at[MOMENT_SIZE]; /* the start, as the database takes it */
+	char *words;          /* of force */
+	struct publisher_creation creation;
+	struct publisher_drop drop;
+};
+
+void api_publisher_life_forget(struct api_call *call)
+{
+	struct publisher_life *life = call->work;
+
+	json_decref(life->body);
+	free(life->words);
+	free(life);
+}
+
+/* Reads the members of the body, and chooses the database. False: refused. */
+static bool read_publisher_life(struct api_call *call, struct publisher_life *life,
+    const struct api_member *members, size_t count)
+{
+	const char *postgres;
+
+	if (!api_arguments_check(call, NULL, 0))
+		return false;
+	life->body = api_read_order(call);
+	if (!life->body || !api_read_members(call, life->body, members, count))
+		return false;
+	postgres = json_string_value(life->postgres);
+	life->database = api_named_postgres(call, postgres);
+	/* a dry run changes nothing, so it needs no reason */
+	return life->database && (json_is_true(life->dry_run) ||
+				     api_check_reason(call, json_string_value(life->reason)));
+}
+
+/* False: it is no name (400), or the caller's token is not for it (403). */
+static bool check_publisher_name(struct api_call *call, const char *name)
+{
+	struct err err;
+
+	if (!publisher_name_check(name ? name : "", &err))
+		api_refuse(call, 400, "bad_value", "%s", err.message);
+	else if (!api_may_see_publisher(call, name))
+		api_refuse_scope(call, "the publisher", name);
+	else
+		return true;
+	return false;
+}
+
+static void log_publisher_life(
+    const struct api_call *call, const char *publisher, const char *reason, int64_t audit)
+{
+	log_info("publisher_operated", {"verb", LOG_TEXT(call->verb->name)},
+	    {"publisher", LOG_TEXT(publisher)}, {"reason", LOG_TEXT(reason)},
+	    {"caller", LOG_TEXT(call->caller->token.name)}, {"audit", LOG_INT(audit)},
+	    {"request", LOG_TEXT(call->request_id)});
+}
+
+/* --- create ---------------------------------------------------------------------------------- */
+
+static bool change_by_creation(struct pg *pg, void *context, struct err *err)
+{
+	struct publisher_life *life = context;
+
+	return publisher_create(pg, life->database, &life->creation, err);
+}
+
+static void run_publisher_creation(struct api_call *call, struct api_worker *worker)
+{
+	struct publisher_life *life = call->work;
+	struct publisher_creation *creation = &life->creation;
+	struct err err;
+
+	if (!api_change(worker, life->database, change_by_creation, life, &err))
+		return api_refuse_order(call, &err);
+	log_publisher_life(call, creation->publisher, creation->reason, creation->audit);
+	api_answer(call, 200,
+	    json_pack("{s:s, s:s, s:i, s:o}", "publisher", creation->publisher, "postgres",
+		life->database->name, "shards", creation->shards, "audit",
+		api_audit_id(creation->audit)));
+}
+
+static bool read_creation(struct api_call *call, struct publisher_life *life)
+{
+	json_int_t shards = life->shards ? json_integer_value(life->shards) : 1;
+	const char *start = life->start ? json_string_value(life->start) : "beginning";
+	struct err err;
+
+	life->creation = (struct publisher_creation){.publisher = json_string_value(life->name),
+	    .start = life->at,
+	    .reason = json_string_value(life->reason),
+	    .caller = call->caller->token.name,
+	    .shards = (int)shards};
+	if (!check_publisher_name(call, life->creation.publisher))
+		return false;
+	if ((!life->shards || json_is_integer(life->shards)) && shards >= 1 &&
+	    shards <= MOST_SHARDS) {
+		if (publisher_start_read(start, life->at, &err))
+			return true;
+		api_refuse(call, 400, "bad_value", "start: %s", err.message);
+		return false;
+	}
+	api_refuse(call, 400, "bad_value", "shards is no whole number from 1 to %d", MOST_SHARDS);
+	return false;
+}
+
+void api_publisher_create_begin(struct api_call *call)
+{
+	struct publisher_life *life = xcalloc(1, sizeof *life);
+	const struct api_member members[] = {{"name", 's', &life->name},
+	    {"shards", 'o', &life->shards}, {"start", 's', &life->start},
+	    {"postgres", 's', &life->postgres}, {"reason", 's', &life->reason}};
+
+	call->work = life;
+	if (read_publisher_life(call, life, members, sizeof members / sizeof *members) &&
+	    read_creation(call, life))
+		api_worker_run(call, run_publisher_creation);
+}
+
+/* --- drop ------------------------------------------------------------------------------------ */
+
+static bool read_drop_plan(struct pg *pg, void *context, struct err *err)
+{
+	struct publisher_life *life = context;
+
+	return publisher_drop_plan(pg, &life->drop, err);
+}
+
+static bool change_by_drop(struct pg *pg, void *context, struct err *err)
+{
+	struct publisher_life *life = context;
+
+	return publisher_drop(pg, &life->drop, err);
+}
+
+static void run_publisher_dropping(struct api_call *call, struct api_worker *worker)
+{
+	struct publisher_life *life = call->work;
+	struct publisher_drop *drop = &life->drop;
+	bool dry = json_is_true(life->dry_run);
+	struct err err;
+
+	if (!api_worker_query(worker, life->database, read_drop_plan, life, &err) ||
+	    (!dry && !api_change(worker, life->database, change_by_drop, life, &err)))
+		return api_refuse_order(call, &err);
+	if (!dry)
+		log_publisher_life(call, drop->publisher, drop->reason, drop->audit);
+	api_answer(call, 200,
+	    json_pack("{s:s, s:s, s:b, s:o, s:o, s:b, s:o}", "publisher", drop->publisher,
+		"postgres", life->database->name, "dry_run", dry, "parked",
+		json_sprintf("%" PRId64, drop->parked), "scheduled",
+		json_sprintf("%" PRId64, drop->scheduled), "exact",
+		drop->parked < COUNTED_ROWS && drop->scheduled < COUNTED_ROWS, "audit",
+		api_audit_id(drop->audit)));
+}
+
+void api_publisher_drop_begin(struct api_call *call)
+{
+	struct publisher_life *life = xcalloc(1, sizeof *life);
+	const struct api_member members[] = {{"confirm", 's', &life->confirm},
+	    {"force", 'o', &life->force}, {"dry_run", 'b', &life->dry_run},
+	    {"postgres", 's', &life->postgres}, {"reason", 's', &life->reason}};
+	owned_text char *question = publisher_drop_question(call->rest);
+
+	call->work = life;
+	if (!check_publisher_name(call, call->rest) ||
+	    !read_publisher_life(call, life, members, sizeof members / sizeof *members))
+		return;
+	life->words = api_force_words(call, life->force, publisher_drop_force);
+	if (!life->words)
+		return;
+	if (!json_is_true(life->dry_run) && !api_check_confirmation(call, life->confirm, question))
+		return;
+
+	life->drop = (struct publisher_drop){.config = api_config(call->api),
+	    .postgres = life->database,
+	    .publisher = call->rest,
+	    .reason = json_string_value(life->reason),
+	    .force = life->words,
+	    .caller = call->caller->token.name};
+	api_worker_run(call, run_publisher_dropping);
+}
