@@ -764,8 +764,8 @@ $$;
 -- writes only outbox.log, so that no other table, however locked, large or slow, can cost an owner its
 -- lease. The fence is that of outbox.tick. Returns 'fenced' or 'noted'.
 -- Whether a shard at rest need not tick: in the snapshot `seen`, no row of the table has an id of `from_xid` or later, and
--- `version` is another one if the publisher's row has changed. from_xid null: looks for nothing, and all three are null.
--- A renewal looks as well, and must not wait for somebody's lock on the table.
+-- `version` is another one if the publisher's row has changed. All three are null if from_xid is null, and while
+-- somebody has locked a table: a renewal looks as well, and must not wait.
 create function outbox.look(of_publisher text, from_xid xid8, out seen text, out version text, out has_rows boolean)
 language plpgsql volatile
 -- as for outbox.tick
@@ -779,6 +779,8 @@ begin
 	select pg_current_snapshot()::text, (select s.xmin::text from outbox.publisher s where s.name = of_publisher),
 			exists (select from outbox.message m where m.txid >= from_xid)
 		into seen, version, has_rows;
+exception when lock_not_available then
+	return;
 end
 $$;
 
