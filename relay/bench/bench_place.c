@@ -222,7 +222,7 @@ bool bench_rewind(struct bench *bench, const char *snapshot, struct err *err)
 char *bench_snapshot(struct bench *bench, struct err *err)
 {
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *row = pg_query(bench->pg, sql_peek, NULL, 0, err);
+	struct pg_result *row = pg_query(bench->pg, sql_bench_snapshot, NULL, 0, err);
 
 	return row ? xstrdup(pg_value(row, 0, 0)) : NULL;
 }

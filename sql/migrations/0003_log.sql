@@ -763,6 +763,27 @@ $$;
 -- Renews the lease: the row n + 1 copies the row n except for the lease and the deaths. It reads and
 -- writes only outbox.log, so that no other table, however locked, large or slow, can cost an owner its
 -- lease. The fence is that of outbox.tick. Returns 'fenced' or 'noted'.
+-- Whether a shard at rest need not tick: in the snapshot `seen`, no row of the table has an id of `from_xid` or later, and
+-- `version` is another one if the publisher's row has changed. All three are null if from_xid is null, and while
+-- somebody has locked a table: a renewal looks as well, and must not wait.
+create function outbox.look(of_publisher text, from_xid xid8, out seen text, out version text, out has_rows boolean)
+language plpgsql volatile
+-- as for outbox.tick
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set lock_timeout = '100ms'
+set search_path = pg_catalog, pg_temp as $$
+begin
+	if from_xid is null then
+		return;
+	end if;
+	select pg_current_snapshot()::text, (select s.xmin::text from outbox.publisher s where s.name = of_publisher),
+			exists (select from outbox.message m where m.txid >= from_xid)
+		into seen, version, has_rows;
+exception when lock_not_available then
+	return;
+end
+$$;
+
 create function outbox.renew(of_publisher text, of_shard int, of_n bigint, of_nonce bigint, new_nonce bigint,
 	lease_ms bigint, new_deaths int[]) returns text
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$

@@ -22,7 +22,7 @@ with schema as (
 ), lacking_function as (
 	select p.proname from pg_proc p
 	where p.pronamespace = (select oid from schema) and not has_function_privilege(p.oid, 'execute')
-		and p.proname in ('take', 'tick', 'renew', 'timeline', 'system_identifier', 'has_rows_of_the_future',
+		and p.proname in ('take', 'tick', 'look', 'renew', 'timeline', 'system_identifier', 'has_rows_of_the_future',
 			'log_was_carried', 'destinations_fold',
 			'require_read_committed', 'xid_after', 'window_bounds', 'window_guard', 'log_guard', 'shard_of',
 			'bucket_of', 'bucket_shard', 'first_bucket',

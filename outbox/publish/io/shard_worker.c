@@ -283,7 +283,7 @@ static void take_log_answer(
 	fault_point(call == STREAM_TAKE ? "after_take" : "after_tick");
 	uint64_t sequence = stream_next_sequence(shard_worker->stream);
 
-	/* A tick after a peek needs the whole limit, but both must end within the call's limit. */
+	/* A tick after a look needs the whole limit, but both must end within the call's limit. */
 	bool slow = now - shard_worker->log_call_at >= shard_worker->log.limit_ms / GRACE_PART;
 	bool good = statements_answer(shard_worker->statements, &shard_worker->log, result,
 	    shard_worker->stream, now, slow, shard_worker->holder, sizeof shard_worker->holder,

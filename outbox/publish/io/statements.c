@@ -44,15 +44,15 @@ enum {
 	SPAN_IDS_MAX = 1 << 30,
 	LATE_PARTS = 16, /* a chunk or span after a late one is smaller by this factor */
 	TOPIC_MAX = 249,
-	VAIN_PEEKS = 8, /* after so many in a row peeks are rare */
-	PEEK_AGAIN = 16
+	VAIN_LOOKS = 8, /* after so many in a row, looks are rare */
+	LOOK_AGAIN = 16
 };
 
-enum { TICK, PEEK, LOOKUP, RENEWAL, REPEATED };
+enum { TICK, LOOK, LOOKUP, RENEWAL, REPEATED };
 
 struct statements {
 	struct link_statement repeated[REPEATED + 1];
-	char *take, *tick, *tick_checked, *peek, *renew, *newest, *lookup, *digests, *places;
+	char *take, *tick, *tick_checked, *look, *renew, *newest, *lookup, *digests, *places;
 	struct text ids, numbers, events; /* arrays of the look-up in flight */
 	char *destinations_open, *destinations_named, *destinations_closed;
 	char *bounds_sql, *page, *page_stragglers, *page_listed;
@@ -61,8 +61,9 @@ struct statements {
 	int shard, shards;
 	char deaths[80];         /* an array, argument of the call in flight */
 	char *seen;              /* the snapshot in which nothing was found; NULL: none */
-	bool peeking;            /* the statement in flight only asks whether anything changed */
-	unsigned vain_looks;     /* since a peek found that nothing has changed */
+	char *version;           /* of the publisher's row, before the last TICK; NULL: not known */
+	bool looking;            /* the statement in flight only finds out whether to tick */
+	unsigned vain_looks;     /* since a look found nothing to do */
 	struct stream_tick call; /* in flight on the log connection */
 	struct bounds bounds;
 	int64_t asked_tick;
@@ -87,11 +88,11 @@ struct statements *statements_create(
 	statements->checked = -1;
 	statements->chunk_xids = CHUNK_XIDS;
 	statements->span_ids = SPAN_IDS;
-	statements->peek = schema_text(sql_peek, schema);
+	statements->look = schema_text(sql_look, schema);
 	statements->renew = schema_text(sql_renew, schema);
 	statements->repeated[RENEWAL] = (struct link_statement){"outbox_renew", statements->renew};
 	statements->repeated[TICK] = (struct link_statement){"outbox_tick", statements->tick};
-	statements->repeated[PEEK] = (struct link_statement){"outbox_peek", statements->peek};
+	statements->repeated[LOOK] = (struct link_statement){"outbox_look", statements->look};
 	statements->newest = schema_text(sql_newest, schema);
 	statements->destinations_open = schema_text(sql_destinations_open, schema);
 	statements->destinations_named = schema_text(sql_destinations_named, schema);
@@ -132,7 +133,7 @@ void statements_destroy(struct statements *statements)
 	free(statements->take);
 	free(statements->tick);
 	free(statements->tick_checked);
-	free(statements->peek);
+	free(statements->look);
 	free(statements->renew);
 	free(statements->newest);
 	free(statements->destinations_open);
@@ -151,6 +152,7 @@ void statements_destroy(struct statements *statements)
 	free(statements->publisher);
 	free(statements->owner);
 	free(statements->seen);
+	free(statements->version);
 	free(statements);
 }
 
@@ -284,14 +286,38 @@ static bool send_tick(struct statements *statements, const struct link *log,
 	return send_repeated(statements, log, TICK, &parameters, err);
 }
 
+/* The oldest transaction in progress of `seen`, whose text is xmin:xmax:xip,…: whatever has ended
+ * since is not older. */
+static const char *oldest_unseen(const struct statements *statements, char *xid, size_t size)
+{
+	if (!statements->seen)
+		return NULL;
+	snprintf(xid, size, "%.*s", (int)strcspn(statements->seen, ":"), statements->seen);
+	return xid;
+}
+
+static bool send_look(struct statements *statements, const struct link *log, struct err *err)
+{
+	char xid[24];
+	struct parameters parameters = {0};
+
+	add_text_parameter(&parameters, statements->publisher);
+	add_text_parameter(&parameters, oldest_unseen(statements, xid, sizeof xid));
+	return send_repeated(statements, log, LOOK, &parameters, err);
+}
+
 static bool send_renew(struct statements *statements, const struct link *log,
     const struct stream_tick *call, struct err *err)
 {
+	char xid[24];
 	struct parameters parameters = {0};
+
 	add_row_parameters(&parameters, statements, call);
 	add_number_parameter(&parameters, call->new_nonce);
 	add_number_parameter(&parameters, call->lease_ms);
 	add_text_parameter(&parameters, deaths_text(statements, &call->deaths));
+	add_text_parameter(
+	    &parameters, call->may_open ? oldest_unseen(statements, xid, sizeof xid) : NULL);
 	return send_repeated(statements, log, RENEWAL, &parameters, err);
 }
 
@@ -375,27 +401,26 @@ static bool asks_of_keys(enum stream_call call)
 }
 
 /*
- * A TICK that need not write begins with a peek if the last TICK found nothing: so the only query
- * in an idle database is the one for its snapshot. Where other databases of the server change the
- * snapshot all the time, peeks are in vain, and only each 16th of these looks begins with one.
+ * A TICK that need not write begins with a look if the last TICK found nothing: it costs half of a
+ * TICK. A transaction that stays open keeps rows in sight that are published already: then looks
+ * are in vain, and only each 16th TICK begins with one.
  */
-static bool begins_with_peek(struct statements *statements, const struct stream_tick *call)
+static bool begins_with_look(struct statements *statements, const struct stream_tick *call)
 {
 	if (call->call != STREAM_TICK || call->must_write || call->may_list || !statements->seen)
 		return false;
 	unsigned vain = statements->vain_looks++;
 
-	return vain < VAIN_PEEKS || vain % PEEK_AGAIN == 0;
+	return vain < VAIN_LOOKS || vain % LOOK_AGAIN == 0;
 }
 
 bool statements_send_call(struct statements *statements, const struct link *log,
     const struct stream_tick *call, struct err *err)
 {
-	const struct parameters none = {0};
 	statements->call = *call;
-	statements->peeking = begins_with_peek(statements, call);
-	if (statements->peeking)
-		return send_repeated(statements, log, PEEK, &none, err);
+	statements->looking = begins_with_look(statements, call);
+	if (statements->looking)
+		return send_look(statements, log, err);
 	if (call->call == STREAM_TAKE)
 		return send_take(statements, log, call, err);
 	if (call->call == STREAM_TICK)
@@ -470,6 +495,12 @@ static void answer_destinations(
 	    topics < statements->call.max_topics && partitions < statements->call.max_partitions);
 }
 
+static void forget_seen(struct statements *statements)
+{
+	free(statements->seen);
+	statements->seen = NULL;
+}
+
 static bool answer_take(struct statements *statements, const struct pg_result *result,
     struct stream *stream, int64_t now, char *holder, size_t size, struct err *err)
 {
@@ -499,8 +530,7 @@ static bool answer_take(struct statements *statements, const struct pg_result *r
 		    (int)pg_int4(result, 0, 5));
 
 	statements_forget_bounds(statements);
-	free(statements->seen);
-	statements->seen = NULL;
+	forget_seen(statements);
 	text_copy(statements->identity, sizeof statements->identity, pg_value(result, 0, 13));
 	const struct stream_taken taken = {
 	    .n = pg_int8(result, 0, 1),
@@ -609,52 +639,63 @@ static bool answer_tick(struct statements *statements, const struct pg_result *r
 	return true;
 }
 
-/*
- * The snapshot after a renewal, if no other transaction has ended: the renewal's id is the first
- * one that `seen` does not cover, and everything else is as before. Another id in its place makes
- * the snapshots differ, and then a TICK looks. A snapshot's text is xmin:xmax:xip,...
- */
-static char *seen_after_renewal(const char *seen)
-{
-	char *end;
-	uint64_t from = strtoull(seen, &end, 10), upto = *end ? strtoull(end + 1, &end, 10) : 0;
+enum { LOOK_SEEN, LOOK_VERSION, LOOK_HAS_ROWS };
 
-	return xformat("%" PRIu64 ":%" PRIu64 "%s", from + (from == upto), upto + 1, end);
+/*
+ * The answer of a look, from a column on. True: since `seen`, nothing has happened that a TICK
+ * would find. No row is new: one that was not visible then is of a transaction that had not ended.
+ * And the publisher's row is the one of before that TICK.
+ */
+static bool found_nothing(struct statements *statements, const struct pg_result *result, int column)
+{
+	bool has_version = !pg_is_null(result, 0, column + LOOK_VERSION);
+	const char *version = has_version ? pg_value(result, 0, column + LOOK_VERSION) : "";
+	bool same = has_version && statements->version && text_equal(version, statements->version);
+
+	if (!same) {
+		free(statements->version);
+		statements->version = has_version ? xstrdup(version) : NULL;
+	}
+	if (!same || pg_is_null(result, 0, column + LOOK_SEEN) ||
+	    pg_is_null(result, 0, column + LOOK_HAS_ROWS) ||
+	    *pg_value(result, 0, column + LOOK_HAS_ROWS) != 0)
+		return false;
+
+	free(statements->seen);
+	statements->seen = xstrdup(pg_value(result, 0, column + LOOK_SEEN));
+	statements->vain_looks = 0;
+	return true;
 }
 
 static void answer_renewal(struct statements *statements, const struct pg_result *result,
     struct stream *stream, int64_t now)
 {
 	bool written = text_equal(pg_value(result, 0, 0), "noted");
-	bool quiet = written && statements->call.may_open && statements->seen &&
-		     text_equal(pg_value(result, 0, 1), statements->seen);
-	char *seen = quiet ? seen_after_renewal(statements->seen) : NULL;
 
-	free(statements->seen);
-	statements->seen = seen;
-	if (quiet)
+	if (statements->call.may_open && statements->seen && found_nothing(statements, result, 1) &&
+	    written) {
 		stream_renewed_idle(stream, now);
-	else
-		stream_renewed(stream, now, written);
+		return;
+	}
+	forget_seen(statements); /* so the next TICK begins without a look */
+	stream_renewed(stream, now, written);
 }
 
 /*
- * A tick after a peek has the rest of the call's limit. After a slow peek no tick is sent: the call
+ * A tick after a look has the rest of the call's limit. After a slow look no tick is sent: the call
  * counts as failed, so that RENEW is next (stream_log_failed).
  */
-static bool answer_peek(struct statements *statements, const struct link *log,
+static bool answer_look(struct statements *statements, const struct link *log,
     const struct pg_result *result, struct stream *stream, int64_t now, bool slow, bool *ret_done,
     struct err *err)
 {
-	statements->peeking = false;
+	statements->looking = false;
 	if (slow) {
-		free(statements->seen);
-		statements->seen = NULL; /* so the next TICK begins without a peek */
+		forget_seen(statements);
 		stream_log_failed(stream, now, false, false);
 		return true;
 	}
-	if (text_equal(pg_value(result, 0, 0), statements->seen)) {
-		statements->vain_looks = 0;
+	if (found_nothing(statements, result, 0)) {
 		stream_ticked(stream, now, STREAM_IDLE);
 		return true;
 	}
@@ -702,8 +743,8 @@ static void tell_keys(enum stream_call call, const struct pg_result *result, str
 static const char *expected_shape(const struct statements *statements, bool *ret_has_a_row)
 {
 	*ret_has_a_row = true;
-	if (statements->peeking)
-		return "t";
+	if (statements->looking)
+		return "ttb";
 
 	switch (statements->call.call) {
 	case STREAM_TAKE:
@@ -711,7 +752,7 @@ static const char *expected_shape(const struct statements *statements, bool *ret
 	case STREAM_TICK:
 		return "ttlxxtxxxixxxlllb";
 	case STREAM_RENEW:
-		return "tt";
+		return "tttb";
 	case STREAM_DESTINATIONS:
 		return "tixbl";
 	default:
@@ -750,8 +791,8 @@ bool statements_answer(struct statements *statements, const struct link *log,
 	*ret_done = true;
 	if (!has_expected_shape(statements, result, err))
 		return false;
-	if (statements->peeking)
-		return answer_peek(statements, log, result, stream, now, slow, ret_done, err);
+	if (statements->looking)
+		return answer_look(statements, log, result, stream, now, slow, ret_done, err);
 	if (statements->call.call == STREAM_TAKE)
 		return answer_take(statements, result, stream, now, holder, size, err);
 	if (statements->call.call == STREAM_RENEW) {

@@ -26,9 +26,9 @@ bool statements_send_call(struct statements *statements, const struct link *log,
     const struct stream_tick *call, struct err *err) MUST_CHECK;
 
 /*
- * Hands the answer to the stream. *ret_done false: it was only the answer of a peek, and the call
+ * Hands the answer to the stream. *ret_done false: it was only the answer of a look, and the call
  * itself is in flight now. slow: too much of the call's time has passed to send the call after the
- * peek. holder (size bytes) is set to the shard's owner if TAKE names it.
+ * look. holder (size bytes) is set to the shard's owner if TAKE names it.
  */
 bool statements_answer(struct statements *statements, const struct link *log,
     const struct pg_result *result, struct stream *stream, int64_t now, bool slow, char *holder,
