@@ -59,10 +59,11 @@ struct statements {
 	char *publisher, *owner;
 	char identity[40];
 	int shard, shards;
-	char deaths[80];         /* an array, argument of the call in flight */
-	char *seen;              /* the snapshot in which nothing was found; NULL: none */
-	char *version;           /* of the publisher's row, before the last TICK; NULL: not known */
-	bool looking;            /* the statement in flight only finds out whether to tick */
+	char deaths[80]; /* an array, argument of the call in flight */
+	char *seen;      /* the snapshot in which nothing was found; NULL: none */
+	char *version;   /* xmin of the row of the publisher, read before the last TICK; NULL: not
+			    known */
+	bool looking;    /* the statement in flight only finds out whether to tick */
 	unsigned vain_looks;     /* since a look found nothing to do */
 	struct stream_tick call; /* in flight on the log connection */
 	struct bounds bounds;
