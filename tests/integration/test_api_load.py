@@ -40,6 +40,7 @@ def places(database):
         "/v1/publishers/{name}": ["/main"], "/v1/overview": [""], "/v1/series": ["", "?name=relay_in_flight"],
         "/v1/parked": ["", "?limit=1000", "?limit=1000&totals=yes", "?limit=1000&state=dead", f"?limit=1000&after={PARKED // 20}",
                        "?topic=nothing", "?error=large&totals=yes", "?from_id=77&to_id=77"],
+        "/v1/parked/{id}": ["/77"], "/v1/partitions": [""],
         "/v1/messages": [f"?id={id}", f"?event_id={event_id}", "?id=77",
                          "?topic=orders&key=k&from=2026-01-01T00:00:00Z&to=2100-01-01T00:00:00Z"],
         "/v1/audit": ["", "?limit=1000"], "/v1/scheduled": ["", "?limit=1000", "?topic=nothing"], "/v1/jobs": ["", "?limit=1000"],

@@ -155,7 +155,7 @@ def test_of_several_publishers_one_is_named(make_api, database):
 def test_only_readers_may_look(shared, path):
     for token, status in [(READ, 200), (OPERATE, 200), (RETRY, 403), (SEND, 403), (None, 401)]:
         assert shared.as_(token).request("GET", path).status == status
-    assert shared.request("POST", path, {}).status == 405
+    assert shared.request("PUT", path, {}).status == 405
 
 
 # --- a database that is away ----------------------------------------------------------------------

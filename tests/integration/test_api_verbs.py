@@ -420,7 +420,7 @@ def test_a_rebase_needs_its_question_answered(publishers, database):
     ("main/pause", {}, 400, "bad_value"), ("main/pause", {"reason": "r", "topic": "x"}, 400, "unknown_field"),
     ("nobody/pause", {"reason": "r"}, 404, "unknown_publisher"), ("main/stop", {"reason": "r"}, 405, None),
     ("main/split", {"reason": "r"}, 400, "bad_value"), ("main/split", {"reason": "r", "shards": 0}, 400, "bad_value"),
-    ("main/split", {"reason": "r", "shards": 65}, 400, "bad_value"), ("main/split", {"reason": "r", "shards": "2"}, 400, "bad_value"),
+    ("main/split", {"reason": "r", "shards": 65}, 400, "bad_value"), ("main/split", {"reason": "r", "shards": "2"}, 400, "wrong_type"),
     ("main/split", {"reason": "r", "shards": 2, "cancel": True}, 400, "bad_value"),
     ("main/split", {"reason": "r", "cancel": False}, 400, "bad_value"), ("main/split", {"shards": 2}, 400, "bad_value"),
     ("main/rebase", {"dry_run": "yes"}, 400, "wrong_type"), ("main/resume", {"reason": 7}, 400, "wrong_type")])
