@@ -108,8 +108,7 @@ static bool read_creation(struct api_call *call, struct publisher_life *life)
 	    .shards = (int)shards};
 	if (!check_publisher_name(call, life->creation.publisher))
 		return false;
-	if ((!life->shards || json_is_integer(life->shards)) && shards >= 1 &&
-	    shards <= MOST_SHARDS) {
+	if (shards >= 1 && shards <= MOST_SHARDS) {
 		if (publisher_start_read(start, life->at, &err))
 			return true;
 		api_refuse(call, 400, "bad_value", "start: %s", err.message);
@@ -123,7 +122,7 @@ void api_publisher_create_begin(struct api_call *call)
 {
 	struct publisher_life *life = xcalloc(1, sizeof *life);
 	const struct api_member members[] = {{"name", 's', &life->name},
-	    {"shards", 'o', &life->shards}, {"start", 's', &life->start},
+	    {"shards", 'i', &life->shards}, {"start", 's', &life->start},
 	    {"postgres", 's', &life->postgres}, {"reason", 's', &life->reason}};
 
 	call->work = life;

@@ -118,6 +118,13 @@ static void binary_numbers_have_their_width(void **state)
 	"0::int8, false, false, 0::int8, '00000000-0000-0000-0000-000000000000'::uuid, 0, 0, "     \
 	"false $$"
 
+/* A renewal looks as well. */
+#define RENEW_FUNCTIONS(rows, type, value)                                                         \
+	"create function hostile.look(text, xid8) returns table (seen text, version text, "        \
+	"has_rows " type ") language sql as $$ select '1:1:'::text, '1'::text, " value " $$; "     \
+	"create function hostile.renew(text, int, bigint, bigint, bigint, bigint, int[]) "         \
+	"returns setof text language sql as $$ select 'noted'::text limit " rows " $$"
+
 static const struct lie {
 	enum stream_call call;
 	const char *sql; /* replaces the schema `hostile` */
@@ -143,10 +150,8 @@ static const struct lie {
     {STREAM_TAKE, TAKE_FUNCTION("0", "text"), "column 2"},
     {STREAM_TAKE, TAKE_FUNCTION("2147483647", "bigint"), "2147483647 open windows"},
     {STREAM_TAKE, TAKE_FUNCTION("-1", "bigint"), "-1 open windows"},
-    {STREAM_RENEW,
-	"create function hostile.renew(text, int, bigint, bigint, bigint, bigint, int[]) "
-	"returns setof text language sql as $$ select 'noted'::text limit 0 $$",
-	"no row"},
+    {STREAM_RENEW, RENEW_FUNCTIONS("0", "boolean", "false"), "no row"},
+    {STREAM_RENEW, RENEW_FUNCTIONS("1", "int", "7"), "column 4"},
     {STREAM_PLACES,
 	"create function hostile.parked_places(text, int, bigint, bigint, text, int, int) "
 	"returns table (topic bytea, partition int) language sql as $$ select '\\x6100'::bytea, 0 "
