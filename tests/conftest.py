@@ -75,9 +75,10 @@ def turn_of(items, seed):
 
 # Files whose tests take turns without --full or --every, each in one of two runs: they take long together, and what they
 # test changes rarely.
-HALVED = re.compile(r"""faults/|integration/test_(bad_input|claims|dedup_commands|dedup_postgres|dedup_redis|deliver|doorbell|
-    doorbell_losses|doorbell_writers|inbox|inbox_claims|listener_tls|lookback|lookback_cases|lookback_storable|parked_commands|
-    redis_cluster|redis_sentinel|refused_functions|replay|rules_of_a_user|rules_reload|tail)\.py
+HALVED = re.compile(r"""faults/|integration/test_(api_crowds|api_messages|api_operator|bad_input|claims|dedup_commands|
+    dedup_postgres|dedup_redis|deliver|doorbell|doorbell_losses|doorbell_writers|health_command|inbox|inbox_claims|listener_tls|
+    listeners|lookback|lookback_cases|lookback_storable|lookback_unique|parked_commands|pollers|redis_cluster|redis_sentinel|
+    refused_functions|replay|rules_of_a_user|rules_reload|sharded_types|tail|verify|writers)\.py
     |sql/test_(partitions|plans|rebase|scheduled|unique_publish|windows)\.py""", re.VERBOSE)
 
 
