@@ -34,7 +34,8 @@ def write(database, topic, count, first=1, keys=50):
 def stands_still(relay, kafka, topic, seconds=2.0):
     """What was in flight ends soon, with the marks of a transaction, and then no record comes for so long; their number."""
     wait_for(lambda: relay.metric("relay_paused") == 1, 5, "a paused relay")
-    count, since, end = -1, 0, time.monotonic() + 5 + seconds
+    count, since = -1, time.monotonic()
+    end = since + 5 + seconds
     while time.monotonic() - since < seconds:
         assert time.monotonic() < end, "records come without end"
         now = count_records(kafka.bootstrap, [topic])
