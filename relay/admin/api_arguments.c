@@ -89,7 +89,8 @@ bool api_is_limited(const struct api_call *call)
 {
 	const struct config_token *token = &call->caller->token;
 
-	return token->publishers.count + token->sections.count + token->types.count > 0;
+	return token->publishers.count + token->sections.count > 0 ||
+	       !config_token_has_type(token, NULL, NULL);
 }
 
 bool api_may_see_publisher(const struct api_call *call, const char *publisher)

@@ -206,6 +206,14 @@ def test_each_role_may_do_its_own_and_nothing_else(make_relay, topic, tmp_path):
         assert api.request(method, path, body).status == 401
 
 
+def test_all_types_are_no_limit(make_relay, topic, tmp_path):
+    _, api = start_api(make_relay, tmp_path, READ, CONFIG.format(topic=topic)
+                       + caller("all", READ, "read", types="*") + caller("some", SHOP, "read", types="orders*"))
+    for path in ("/v1/audit", "/v1/partitions"):
+        assert api.request("GET", path).status == 200
+        assert api.as_(SHOP).request("GET", path).code == "out_of_scope"
+
+
 def test_a_scope_limits_what_is_read_and_decided(make_relay, topic, tmp_path):
     _, api = start_api(make_relay, tmp_path, READ, CONFIG.format(topic=topic)
                        + caller("orders", READ, "read, operate, decide", sections="orders")

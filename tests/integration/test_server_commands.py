@@ -244,7 +244,7 @@ def test_a_publisher_is_created_and_dropped(remote, local, database, api):
         ("publisher create", "late", "ticket 7", "alice"), ("publisher drop", "late", "ticket 7", "alice"),
         ("publisher drop", "other", "ticket 7", None)]
     for path, body, status, code in [
-            ("", {"name": "new", "reason": "x", "shards": 0}, 400, "bad_value"), ("", {"name": "new", "reason": "x", "shards": "1"}, 400, "bad_value"),
+            ("", {"name": "new", "reason": "x", "shards": 0}, 400, "bad_value"), ("", {"name": "new", "reason": "x", "shards": "1"}, 400, "wrong_type"),
             ("", {"name": "new", "reason": ""}, 400, "bad_value"), ("", {"reason": "x"}, 400, "bad_value"), ("", {"name": 1, "reason": "x"}, 400, "wrong_type"),
             ("", {"name": "new", "reason": "x", "more": 1}, 400, "unknown_field"), ("/new/drop", {"reason": "x"}, 400, "missing_field"),
             ("/new/drop", {"reason": "x", "confirm": "Drop publisher main?"}, 409, "conflicting_arguments"),
