@@ -298,3 +298,11 @@ void server_add_postgres(json_t *body, const struct call *call)
 	if (postgres)
 		json_object_set_new(body, "postgres", json_string(postgres));
 }
+
+void server_add_confirm(json_t *body, const char *question)
+{
+	if (question)
+		json_object_set_new(body, "confirm", json_string(question));
+	else
+		json_object_set_new(body, "dry_run", json_true());
+}

@@ -46,7 +46,11 @@ void server_add_argument(struct text *path, const char *name, const char *value)
 /* Appends a part of a path, encoded, with its slashes. */
 void server_add_name(struct text *path, const char *name);
 
-/* Members of an order: --reason, unless it is a dry run; --force as a list; --postgres. */
+/*
+ * Members of an order: --reason, unless it is a dry run; --force as a list; --postgres; the
+ * question that the operator has confirmed (NULL: a dry run).
+ */
 bool server_add_reason(json_t *body, const struct call *call, struct err *err) MUST_CHECK;
 void server_add_force(json_t *body, const struct call *call);
 void server_add_postgres(json_t *body, const struct call *call);
+void server_add_confirm(json_t *body, const char *question);

@@ -17,6 +17,12 @@ enum { TRY_MS = 8000, PAUSE_MS = 50 };
 const char *const partition_drop_force[] = {
     "retain", "retention", "unpublished", "undecided", "window", NULL};
 
+static bool refuse_busy_lock(const char *table, struct err *err)
+{
+	return err_set(err, ERR_RETRY,
+	    "%s: a lock was not to be had without making writers wait; try again", table);
+}
+
 static bool judge_drop_outcome(
     struct partition_order *order, enum partition_outcome outcome, struct err *err)
 {
@@ -28,8 +34,7 @@ static bool judge_drop_outcome(
 	case PARTITION_DETACHED:
 		return true;
 	case PARTITION_BUSY:
-		return err_set(err, ERR_RETRY,
-		    "%s: a lock was not to be had without making writers wait; try again", name);
+		return refuse_busy_lock(name, err);
 	case PARTITION_HELD:
 		return err_set(err, ERR_RETRY,
 		    "%s: a row came that somebody needs, and nothing was done; look again", name);
@@ -333,8 +338,7 @@ static bool judge_make_outcome(
 		making->order->tell(making->order->context, table, NULL);
 		return true;
 	case PARTITION_BUSY:
-		return err_set(err, ERR_RETRY,
-		    "%s: a lock was not to be had without making writers wait; try again", table);
+		return refuse_busy_lock(table, err);
 	case PARTITION_DEFAULT_NOT_EMPTY:
 		return err_set(err, ERR_RETRY,
 		    "%s_default holds rows, which `outbox-relay run` moves first", table);

@@ -61,8 +61,7 @@ struct statements {
 	int shard, shards;
 	char deaths[80]; /* an array, argument of the call in flight */
 	char *seen;      /* the snapshot in which nothing was found; NULL: none */
-	char *version;   /* xmin of the row of the publisher, read before the last TICK; NULL: not
-			    known */
+	char *version;   /* xmin of the publisher's row, from before the last TICK; NULL: unknown */
 	bool looking;    /* the statement in flight only finds out whether to tick */
 	unsigned vain_looks;     /* since a look found nothing to do */
 	struct stream_tick call; /* in flight on the log connection */
@@ -287,8 +286,10 @@ static bool send_tick(struct statements *statements, const struct link *log,
 	return send_repeated(statements, log, TICK, &parameters, err);
 }
 
-/* The oldest transaction in progress of `seen`, whose text is xmin:xmax:xip,…: whatever has ended
- * since is not older. */
+/*
+ * The oldest transaction in progress of `seen`, whose text is xmin:xmax:xip,…: whatever has ended
+ * since is not older.
+ */
 static const char *oldest_unseen(const struct statements *statements, char *xid, size_t size)
 {
 	if (!statements->seen)

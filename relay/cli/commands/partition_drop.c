@@ -82,10 +82,7 @@ static bool send_drop_order(
 		json_object_set_new(body, "detach", json_true());
 	server_add_force(body, call);
 	server_add_postgres(body, call);
-	if (confirm)
-		json_object_set_new(body, "confirm", json_string(confirm));
-	else
-		json_object_set_new(body, "dry_run", json_true());
+	server_add_confirm(body, confirm);
 	done = server_add_reason(body, call, err) &&
 	       server_ask(call, text_string(&path), body, ret_answer, err);
 	json_decref(body);

@@ -68,10 +68,7 @@ static bool send_drop(
 
 	server_add_force(body, call);
 	server_add_postgres(body, call);
-	if (confirm)
-		json_object_set_new(body, "confirm", json_string(confirm));
-	else
-		json_object_set_new(body, "dry_run", json_true());
+	server_add_confirm(body, confirm);
 	return publisher_call_send(call, call->arguments[0], "drop", body, ret_answer, err);
 }
 

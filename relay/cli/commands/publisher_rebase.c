@@ -141,10 +141,7 @@ static bool send_rebase(
 	json_t *body = json_pack("{s:b, s:b}", "all", call_flag(call, "all"), "new_identity",
 	    call_flag(call, "new-identity"));
 
-	if (dry)
-		json_object_set_new(body, "dry_run", json_true());
-	else
-		json_object_set_new(body, "confirm", json_string(publisher_rebase_question));
+	server_add_confirm(body, dry ? NULL : publisher_rebase_question);
 	return publisher_call_send(call, publisher, "rebase", body, ret_answer, err);
 }
 
