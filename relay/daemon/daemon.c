@@ -425,8 +425,9 @@ static bool start_upkeep_workers(struct daemon *daemon, struct err *err)
 	for (int i = 0; i < daemon->config->postgres_count; i++) {
 		if (!uses_postgres(daemon->config, i))
 			continue;
-		daemon->upkeep_workers[i] = upkeep_worker_start(daemon->config,
-		    &daemon->config->postgres[i], daemon->doorbells[i], daemon->event_fd, err);
+		daemon->upkeep_workers[i] =
+		    upkeep_worker_start(daemon->config, &daemon->config->postgres[i],
+			daemon->doorbells[i], daemon->owner, daemon->event_fd, err);
 		if (!daemon->upkeep_workers[i])
 			return false;
 	}

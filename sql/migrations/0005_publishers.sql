@@ -256,10 +256,33 @@ begin
 end
 $$;
 
+-- Where the consoles of processes are ([api] advertise). A process notes its own row when it connects and once an hour.
+create table outbox.process (
+	name text collate "C" primary key,
+	url text not null constraint url_is_scheme_host_and_port check (url ~ '^https?://[^[:space:]/?#@"<>\\]+/?$'),
+	seen_at timestamptz not null default clock_timestamp()
+);
+
+comment on table outbox.process is 'URLs of the processes that have set `[api] advertise`.';
+comment on column outbox.process.name is 'Name of the process, as outbox.progress.owner has it.';
+comment on column outbox.process.url is 'URL at which operators reach the process: scheme, host and port.';
+comment on column outbox.process.seen_at is 'Time at which the process noted the row last. After a day the row of a '
+	'process that owns no shard is deleted.';
+
+create function outbox.process_note(new_name text, new_url text) returns void
+language sql volatile security definer set search_path = pg_catalog, pg_temp
+	set row_security = off as $$
+	insert into outbox.process (name, url) values (new_name, new_url)
+	on conflict (name) do update set url = excluded.url, seen_at = clock_timestamp();
+	delete from outbox.process p where p.seen_at < clock_timestamp() - interval '1 day'
+		and not exists (select from outbox.progress g where g.owner = p.name and g.lease_until > clock_timestamp())
+$$;
+
 -- They run as the schema's owner: only roles that are granted them (roles.sql) may call them.
 revoke execute on function
 	outbox.publisher_create(text, int, text), outbox.publisher_split_begin(text, int),
 	outbox.publisher_split_bound(text), outbox.publisher_split_cancel(text), outbox.publisher_split_finish(text),
-	outbox.publisher_pause(text, boolean, text, text), outbox.publisher_drop(text) from public;
+	outbox.publisher_pause(text, boolean, text, text), outbox.publisher_drop(text),
+	outbox.process_note(text, text) from public;
 
 select outbox.publisher_create('main', 1, 'beginning');
