@@ -497,6 +497,7 @@ static bool start_api(struct daemon *daemon, struct err *err)
 	    .process = daemon->owner,
 	    .topic_metadata = daemon->topic_metadata,
 	    .delivers = daemon->delivers ? delivers_sections(daemon->delivers) : NULL,
+	    .pauses = daemon->delivers ? delivers_pauses(daemon->delivers) : NULL,
 	    .ready = is_daemon_ready,
 	    .context = daemon,
 	    .checks = doctor_report_json};

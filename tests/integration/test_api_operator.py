@@ -401,7 +401,7 @@ def test_the_owner_of_a_shard_has_a_url(make_api, make_relay, database):
 def test_a_role_that_may_not_advertise_publishes_all_the_same(make_api, login, database, write):
     database.execute("REVOKE EXECUTE ON FUNCTION outbox.process_note(text, text) FROM outbox_relay")
     api = make_api(api_advertise="http://relay-1.example:9188", database_url=login("outbox_relay")["DATABASE_URL"])
-    assert "permission denied" in api.relay.wait_event("advertise_failed")["error"]
+    assert "permission denied" in api.relay.wait_event("advertise_failed")[0]["error"]
     write("a")
     shard = lambda: get(api, "/v1/publishers/main").json["shards"][0]
     wait_for(lambda: shard()["unpublished"] == "0", what=shard)
