@@ -62,8 +62,7 @@ void deliver_call_add_section(struct text *out, const json_t *section)
 /* An order in the database reaches all processes; without one, only the process that took it. */
 static void print_section_order(const char *section, const json_t *answer)
 {
-	const char *state =
-	    json_is_true(json_object_get(answer, "paused")) ? "paused" : "at work";
+	const char *state = json_is_true(json_object_get(answer, "paused")) ? "paused" : "at work";
 	bool everywhere =
 	    text_equal(json_string_value(json_object_get(answer, "source")), "database");
 

@@ -1,3 +1,7 @@
+/*
+ * Reads the pauses of the sections from the database once a second. Begin at run_pause_watch, the
+ * loop of the thread; step_pauses makes one look, and take_pause_order gives an order to a section.
+ */
 #include "pause_watch.h"
 
 #include <errno.h>
@@ -60,7 +64,7 @@ static int find_section_place(const struct pause_watch *watch, const char *name)
 enum { PAUSE_NAME, PAUSE_SINCE, PAUSE_NUMBER };
 
 /* A restored database may have an order of the past: any other number is a new one. */
-static void take_order(struct pause_watch *watch, const struct pg_result *rows, int row)
+static void take_pause_order(struct pause_watch *watch, const struct pg_result *rows, int row)
 {
 	const int place = find_section_place(watch, pg_value(rows, row, PAUSE_NAME));
 	const struct pause_order order = {.number = pg_int(rows, row, PAUSE_NUMBER),
@@ -85,7 +89,7 @@ static bool read_orders(struct pause_watch *watch, bool *ret_complete, struct er
 
 	*ret_complete = rows && pg_rows(rows) == watch->count;
 	for (int i = 0; rows && i < pg_rows(rows); i++)
-		take_order(watch, rows, i);
+		take_pause_order(watch, rows, i);
 	return rows != NULL;
 }
 
@@ -112,7 +116,7 @@ static bool look_for_orders(struct pause_watch *watch, struct err *err)
 }
 
 /* Lets the sections work that have waited for the first answer. */
-static void free_sections(struct pause_watch *watch)
+static void release_sections(struct pause_watch *watch)
 {
 	for (int i = 0; watch->holds && i < watch->count; i++)
 		if (watch->orders[i].number < 0)
@@ -135,7 +139,7 @@ static void report_failed_look(struct pause_watch *watch, const struct err *err)
 					   "them")});
 	watch->failing = true;
 	if (!waits)
-		free_sections(watch);
+		release_sections(watch);
 }
 
 /* Returns when to look again. */
@@ -149,7 +153,7 @@ static int64_t step_pauses(struct pause_watch *watch)
 			    "pauses_read_again", {"postgres", LOG_TEXT(watch->postgres->name)});
 		watch->failing = false;
 		backoff_reset(&watch->backoff);
-		free_sections(watch);
+		release_sections(watch);
 		return clock_ms() + LOOK_MS;
 	}
 	pg_destroy(watch->pg);
@@ -161,7 +165,7 @@ static int64_t step_pauses(struct pause_watch *watch)
 /* --- the thread ------------------------------------------------------------------------------- */
 
 /* Returns whether it is to end. */
-static bool wait_for_look(const struct pause_watch *watch, int64_t at)
+static bool wait_for_pause_look(const struct pause_watch *watch, int64_t at)
 {
 	struct pollfd fds[] = {
 	    {.fd = watch->stop_fd, .events = POLLIN}, {.fd = watch->wake_fd, .events = POLLIN}};
@@ -198,7 +202,7 @@ static void *run_pause_watch(void *context)
 
 	pthread_setname_np(pthread_self(), "pauses");
 	pg_interrupt_by(watch->stop_fd);
-	while (!wait_for_look(watch, at)) {
+	while (!wait_for_pause_look(watch, at)) {
 		int64_t begun = begun_looks(watch);
 
 		at = step_pauses(watch);
@@ -217,6 +221,7 @@ void pause_watch_look(struct pause_watch *watch, int64_t most_ms)
 	request = ++watch->requests;
 	if (eventfd_write(watch->wake_fd, 1) != 0)
 		log_debug("already_told", {"postgres", LOG_TEXT(watch->postgres->name)});
+
 	while (watch->answered < request && error == 0)
 		error = pthread_cond_timedwait(&watch->looked, &watch->mutex, &until);
 	pthread_mutex_unlock(&watch->mutex);
@@ -231,6 +236,7 @@ static void free_pause_watch(struct pause_watch *watch)
 		close(watch->stop_fd);
 	if (watch->wake_fd >= 0)
 		close(watch->wake_fd);
+
 	pthread_cond_destroy(&watch->looked);
 	pthread_mutex_destroy(&watch->mutex);
 	pg_array_finish(&watch->names);

@@ -279,7 +279,7 @@ language sql volatile security definer set search_path = pg_catalog, pg_temp
 $$;
 
 -- The [deliver] sections of processes that use this database, and whether an operator has paused them. A process looks
--- once a second: the number of orders tells it that there is a new one, also a resume of what was not paused.
+-- once a second. A changed number of orders means a new order, also if it resumes a section that was not paused.
 create table outbox.deliver_section (
 	name text collate "C" primary key,
 	paused_at timestamptz,
