@@ -48,7 +48,7 @@ export const sidecars = {
 		const load = async () => {
 			const { source, sections } = await get("/v1/deliver", {}, signal);
 			fill(process, source);
-			return sections.length > 0 ? sections.map(section => sectionCard(section, refresh)) : h("p", { class: "muted" }, "This process runs no [deliver] section that your token may see.");
+			return sections.length > 0 ? sections.map(section => sectionCard(section, refresh)) : h("p", { class: "muted" }, "This process runs no [deliver] section that your token may see. Behind a load balancer, load the page again: another process may run one.");
 		};
 		await loadInto(place, signal, load);
 		const redraw = () => { if (!place.contains(document.activeElement) && !document.querySelector("dialog")) loadInto(place, signal, load); };
