@@ -28,7 +28,8 @@ static bool is_origin(const char *url)
 	const char *at = text_starts(url, "https://")  ? url + strlen("https://")
 			 : text_starts(url, "http://") ? url + strlen("http://")
 						       : "";
-	size_t length = strcspn(at, "/?#@ ");
+	size_t length = strspn(at, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				   "0123456789.-_:[]");
 	const char *colon = memrchr(at, ':', length);
 	struct err ignored;
 
