@@ -426,8 +426,9 @@ static bool start_upkeep_workers(struct daemon *daemon, struct err *err)
 	for (int i = 0; i < daemon->config->postgres_count; i++) {
 		if (!uses_postgres(daemon->config, i))
 			continue;
-		daemon->upkeep_workers[i] = upkeep_worker_start(daemon->config,
-		    &daemon->config->postgres[i], daemon->doorbells[i], daemon->event_fd, err);
+		daemon->upkeep_workers[i] =
+		    upkeep_worker_start(daemon->config, &daemon->config->postgres[i],
+			daemon->doorbells[i], daemon->owner, daemon->event_fd, err);
 		if (!daemon->upkeep_workers[i])
 			return false;
 	}
@@ -510,6 +511,7 @@ static bool start_api(struct daemon *daemon, struct err *err)
 	    .process = daemon->owner,
 	    .topic_metadata = daemon->topic_metadata,
 	    .delivers = daemon->delivers ? delivers_sections(daemon->delivers) : NULL,
+	    .pauses = daemon->delivers ? delivers_pauses(daemon->delivers) : NULL,
 	    .ready = is_daemon_ready,
 	    .context = daemon,
 	    .checks = doctor_report_json};

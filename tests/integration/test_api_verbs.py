@@ -270,10 +270,13 @@ def test_orders_to_a_section_are_in_the_audit(make_letters, database):
             assert answer.status == 200, answer.text
             return answer.json
 
-        assert operate("pause") == {"section": "billing", "paused": True, "audit": "1"}
-        assert operate("resume") == {"section": "billing", "paused": False, "audit": "2"}
-        assert operate("reload_rules")["audit"] == "3"
+        order = {"section": "billing", "source": "database", "changed": True}
+        assert operate("pause") == {**order, "paused": True, "audit": "1"}
+        assert operate("resume") == {**order, "paused": False, "audit": "2"}
+        reloaded = operate("reload_rules")
+        assert reloaded["audit"] == "3"
         process = api.request("GET", "/v1/overview").json["process"]["name"]
+        assert reloaded["source"] == process
     assert database.execute("select verb, caller, reason, target from outbox.audit order by id") == [
         (audited, "alice", f"why {verb}", {"section": "billing", "process": process})
         for verb, audited in (("pause", "deliver pause"), ("resume", "deliver resume"), ("reload_rules", "rules reload"))]
