@@ -60,7 +60,7 @@ static bool begin_worker_limit(struct api_worker *worker, int64_t ms)
 
 static void run_api_job(struct api_worker *worker, const struct api_job *job)
 {
-	/* what waits before the next page of a file is over in API_ASK_MS, so it waits no longer */
+	/* for the next page of a file: the calls in front of it end within API_ASK_MS */
 	int64_t left = api_export_goes_on(job->call) ? API_ASK_MS : job->give_up_ms - clock_ms();
 
 	if (left <= 0)
