@@ -153,12 +153,17 @@ static enum err_kind kind_of_status(int status)
 	return status >= 500 ? ERR_FATAL : ERR_REJECT;
 }
 
-/* Does the problem say that another process owns the publisher? */
-static bool is_owned_elsewhere(const json_t *answer)
+/* Two conflicts that the command knows from the database as well have the same exit status there.
+ */
+static enum err_kind kind_of_problem(int status, const json_t *problem)
 {
-	const char *type = json_string_value(json_object_get(answer, "type"));
+	const char *type = json_string_value(json_object_get(problem, "type"));
 
-	return type && text_equal(type, "urn:outbox-relay:problem:owned");
+	if (type && text_equal(type, "urn:outbox-relay:problem:owned"))
+		return ERR_FENCED;
+	if (type && text_equal(type, "urn:outbox-relay:problem:locked"))
+		return ERR_RETRY;
+	return kind_of_status(status);
 }
 
 static bool judge_server_answer(
@@ -173,8 +178,7 @@ static bool judge_server_answer(
 		    "%s answers with status %d, and not as a relay does: is it the address of its "
 		    "[api] listen?",
 		    server_url(call), status);
-	return err_set(err, is_owned_elsewhere(answer) ? ERR_FENCED : kind_of_status(status),
-	    "the relay refuses: %s", detail);
+	return err_set(err, kind_of_problem(status, answer), "the relay refuses: %s", detail);
 }
 
 static bool take_server_answer(const struct call *call, const struct http_response *response,

@@ -118,6 +118,7 @@ const NEXT = {
 	out_of_scope: "Choose a publisher, section or type that your token is for.",
 	no_database: "The other pages may work meanwhile. Try again when the database answers.",
 	busy: "Try again in a moment.",
+	locked: "Try again in a moment.",
 	ending: "Try again in a moment: another process may take over.",
 	changed: "Make a new preview and look at it.",
 	token_expired: "Make a new preview and look at it.",
