@@ -44,7 +44,7 @@ void api_refuse_database(struct api_call *call, const struct err *err)
 		    "another session of the database holds a lock that the request needs; try "
 		    "again");
 	else if (err->kind == ERR_RETRY)
-		api_refuse(call, 503, "no_database", "the database does not answer now; try again");
+		api_refuse(call, 503, "no_database", API_DATABASE_AWAY ". Then try again.");
 	else
 		api_refuse(call, 500, "database_error",
 		    "the database refused the query; the log of the relay says why");

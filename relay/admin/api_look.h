@@ -2,6 +2,11 @@
 /* Questions to a database, for the verbs that ask one. Internal to relay/admin. */
 #include "api_private.h"
 
+/* Without the end of a sentence: a database is away, and the cure. */
+#define API_DATABASE_AWAY                                                                          \
+	"the database does not answer: check that it runs and that the relay reaches it; the log " \
+	"of the relay says why"
+
 void api_log_database_error(const struct api_call *call, const struct err *err);
 /* Refuses a call for an error of a database: 503 no_database, or 500 database_error. Logs it. */
 void api_refuse_database(struct api_call *call, const struct err *err);

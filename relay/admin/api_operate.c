@@ -239,7 +239,8 @@ static const struct {
 	unsigned status;
 	const char *code, *text;
 } refusals[] = {
-    {"OR002", 404, "not_found", "nothing that is chosen is undecided; nothing was done"},
+    {"OR002", 404, "not_found",
+	"nothing that is chosen is undecided, or no longer; nothing was done"},
     {"OR005", 409, "decided_meanwhile",
 	"another decision came first for some of the ids; nothing was done: look at them and send "
 	"the order again"},

@@ -185,9 +185,8 @@ static void ask_for_overview(
 		add_overview_database(overview, &database);
 	else
 		api_log_database_error(overview->call, &err);
-	json_array_append_new(overview->postgres,
-	    api_postgres_json(
-		&database, done ? NULL : "the database does not answer; the relay's log says why"));
+	json_array_append_new(
+	    overview->postgres, api_postgres_json(&database, done ? NULL : API_DATABASE_AWAY));
 }
 
 static void run_overview(struct api_call *call, struct api_worker *worker)

@@ -34,6 +34,7 @@ static const struct row rows[] = {
     {"bad_rules", 400, "The new rules cannot be used"},
     {"bad_request", 400, "The request violates HTTP or a rule of the listener"},
     {"unauthorized", 401, "The request has no valid token"},
+    {"session_ended", 401, "The session of this browser has ended"},
     {"forbidden", 403, "The token has no role that allows the request"},
     {"out_of_scope", 403, "The token is not for the section, business type or publisher"},
     {"wrong_origin", 403, "The request comes from a page of another origin"},

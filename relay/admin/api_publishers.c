@@ -120,9 +120,8 @@ static void run_publishers(struct api_call *call, struct api_worker *worker)
 			add_publishers(call, publishers, &database);
 		else
 			api_log_database_error(call, &err);
-		json_array_append_new(databases,
-		    api_postgres_json(&database,
-			done ? NULL : "the database does not answer; the relay's log says why"));
+		json_array_append_new(
+		    databases, api_postgres_json(&database, done ? NULL : API_DATABASE_AWAY));
 	}
 
 	/* one database that is away does not hide the others */

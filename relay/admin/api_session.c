@@ -97,8 +97,11 @@ bool api_session_check_origin(struct api_call *call)
 
 static void refuse_cookie(struct api_call *call, const char *why)
 {
-	api_session_remove_cookie(call);
-	api_refuse(call, 401, "unauthorized", "%s: log in again", why);
+	/* Without its cookie, the next request of the page would not learn why, and a stream of
+	 * events shows no text. */
+	if (!text_equal(call->verb->name, "events"))
+		api_session_remove_cookie(call);
+	api_refuse(call, 401, "session_ended", "%s: log in again", why);
 }
 
 static bool is_over(const struct api_call *call, int64_t now_s)

@@ -16,7 +16,9 @@
 
 static const char *age_text(int64_t ms, char text[32])
 {
-	if (ms < 60000)
+	if (ms < 0)
+		snprintf(text, 32, "unknown");
+	else if (ms < 60000)
 		snprintf(text, 32, "%.1f s", (double)ms / 1000);
 	else if (ms < 7200000)
 		snprintf(text, 32, "%" PRId64 " min", ms / 60000);

@@ -12,6 +12,8 @@ export class Problem extends Error {
 	}
 }
 
+const READ_MS = 30000, ORDER_MS = 60000; // the relay itself gives up earlier
+
 let session = null;
 
 export function currentSession() {
@@ -22,6 +24,13 @@ export function mayDo(role) {
 	return Boolean(session && session.roles.includes(role));
 }
 
+/** The body is not that of the relay. */
+function foreign({ status, headers }) {
+	return new Problem(status, "The answer is not from the relay",
+		`Something between this browser and the relay answered with the status ${status}: look at the log of the proxy.`,
+		{ request: headers.get("X-Request-Id") || "" });
+}
+
 async function problemOf(answer) {
 	const request = answer.headers.get("X-Request-Id") || "";
 	try {
@@ -29,9 +38,48 @@ async function problemOf(answer) {
 		return new Problem(answer.status, text.title, text.detail,
 			{ code: String(text.type).split(":").pop(), request });
 	} catch {
-		return new Problem(answer.status, "The answer is not from the relay",
-			`Something between this browser and the relay answered with the status ${answer.status}: look at the log of the proxy.`,
-			{ request });
+		return foreign(answer);
+	}
+}
+
+/** Nobody knows whether an order without an answer was carried out. */
+function silence(method, path) {
+	const isOrder = method !== "GET" && path.startsWith("/v1/") && !path.endsWith("/preview");
+	const next = isOrder ? "and look at the audit before you try again: the order may have been carried out." : "then try again.";
+	return new Problem(0, "The relay does not answer", `No answer came from ${location.host}: check that the relay runs and that you can reach it, ${next}`);
+}
+
+function signalOf(method, signal) {
+	const limit = AbortSignal.timeout(method === "GET" ? READ_MS : ORDER_MS);
+	return signal ? AbortSignal.any([signal, limit]) : limit;
+}
+
+/** An administrator may have changed the token. */
+async function readRolesAgain() {
+	const known = ({ roles, publishers, sections, types }) => JSON.stringify([roles, publishers, sections, types]);
+	const before = known(session);
+	try {
+		session = await call("GET", "/console/session");
+	} catch {
+		return; // the problem that led here is shown
+	}
+	if (known(session) !== before)
+		window.dispatchEvent(new Event("roles-changed"));
+}
+
+/** The browser removes the cookie at the end of its time, and when somebody logs out in another tab. */
+function lost({ request }) {
+	return new Problem(401, "The session of this browser has ended", "Its time is over, its token is no longer valid, or somebody logged out in another tab: log in again.", { request });
+}
+
+/** A process that is killed may end its answer in the middle. */
+async function bodyOf(method, path, answer) {
+	try {
+		return await answer.json();
+	} catch (error) {
+		if (error.name === "AbortError")
+			throw error;
+		throw error instanceof SyntaxError ? foreign(answer) : silence(method, path);
 	}
 }
 
@@ -45,22 +93,23 @@ export async function call(method, path, body, signal) {
 	let answer;
 	try {
 		answer = await fetch(path, {
-			method, headers, signal, cache: "no-store", credentials: "same-origin",
+			method, headers, signal: signalOf(method, signal), cache: "no-store", credentials: "same-origin",
 			body: body === undefined ? undefined : JSON.stringify(body),
 		});
 	} catch (error) {
 		if (error.name === "AbortError")
 			throw error;
-		throw new Problem(0, "The relay does not answer",
-			`No answer came from ${location.host}: check that the relay runs and that you can reach it, then try again.`);
+		throw silence(method, path);
 	}
 	if (answer.ok)
-		return answer.json();
+		return bodyOf(method, path, answer);
 	const problem = await problemOf(answer);
 	if (answer.status === 401 && path !== "/console/login" && session) {
 		session = null;
-		window.dispatchEvent(new CustomEvent("session-ended", { detail: problem }));
+		window.dispatchEvent(new CustomEvent("session-ended", { detail: problem.code === "session_ended" ? problem : lost(problem) }));
 	}
+	if (session && ["forbidden", "out_of_scope"].includes(problem.code))
+		readRolesAgain();
 	throw problem;
 }
 
@@ -82,12 +131,12 @@ export async function login(token) {
 	return session;
 }
 
-/** The session of the cookie; null: there is none. */
+/** The session of the cookie; null: there is none. A session that has ended is a Problem of status 401. */
 export async function resume() {
 	try {
 		session = await call("GET", "/console/session");
 	} catch (problem) {
-		if (problem.status !== 401)
+		if (problem.code !== "unauthorized")
 			throw problem;
 		session = null;
 	}

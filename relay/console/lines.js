@@ -95,9 +95,11 @@ async function drawChart(Chart, element, wanted, signal) {
 	const note = h("p", { class: "small muted" });
 	element.append(h("section", { class: "card" }, h("h2", {}, `${wanted.title} (${wanted.unit})`), h("div", { class: "chart" }, canvas), note));
 	const chart = makeChart(Chart, canvas, wanted.unit);
+	let newest = "";
 	const refresh = async () => {
 		try {
 			const shown = await read(wanted, signal);
+			newest = new Date().toLocaleTimeString();
 			chart.data.labels = shown.times;
 			chart.data.datasets = shown.lines.map(({ label, points }) => ({ label, data: points, borderWidth: 2, pointRadius: 0, spanGaps: false }));
 			canvas.setAttribute("aria-label", summary(wanted, shown));
@@ -105,7 +107,7 @@ async function drawChart(Chart, element, wanted, signal) {
 			paint(chart);
 		} catch (problem) {
 			if (problem.name !== "AbortError")
-				note.textContent = `${problem.title}: ${problem.detail}`;
+				note.textContent = `${newest ? `Old: the lines end at ${newest}. ` : ""}${problem.title}.`;
 		}
 	};
 	const repaint = () => paint(chart);

@@ -97,12 +97,17 @@ function showLogin(problem = null) {
 			},
 		},
 		field("Token", token, "One of a [token] section of the relay. The browser sends it once and does not keep it."),
-		problems, h("div", { class: "buttons" }, button)),
+		problems, problem ? h("p", {}, "After the login, the page that you were on comes back.") : null, h("div", { class: "buttons" }, button)),
 		h("p", {}, themeButton())));
 	token.focus();
 }
 
 // --- the frame --------------------------------------------------------------------------------
+
+function userText() {
+	const { name, roles } = currentSession();
+	return [name, h("small", {}, roles.join(", "))];
+}
 
 function showFrame() {
 	const session = currentSession();
@@ -114,7 +119,7 @@ function showFrame() {
 			h("nav", { "aria-label": "Pages of the console" }, h("ul", {}, Object.entries(PAGES).map(([name, page]) =>
 				h("li", {}, h("a", { href: address([name]), "data-page": name }, page.title))))),
 			h("div", { class: "user" },
-				h("span", {}, session.name, h("small", {}, session.roles.join(", "))),
+				h("span", { id: "who", role: "status" }, userText()),
 				themeButton(),
 				h("button", { type: "button", class: "quiet", onclick: endSession }, "Log out"))),
 		main,
@@ -148,6 +153,7 @@ function showPage(moved = true) {
 		else
 			link.removeAttribute("aria-current");
 	}
+	const had = main.contains(document.activeElement);
 	const root = h("div", {});
 	const heading = h("h1", { tabindex: "-1" }, page ? page.title : "There is no such page");
 	fill(main, heading, root);
@@ -158,7 +164,7 @@ function showPage(moved = true) {
 		add(root, [h("p", {}, "The address has no page of the console. ", h("a", { href: address(["overview"]) }, "Go to the overview"), ".")]);
 	}
 	// readers with a keyboard or a screen reader start at the top of the new page
-	if (moved)
+	if (moved || had)
 		heading.focus();
 }
 
@@ -167,6 +173,10 @@ window.addEventListener("hashchange", () => {
 	showPage();
 });
 window.addEventListener("session-ended", event => showLogin(event.detail));
+window.addEventListener("roles-changed", () => {
+	fill(document.getElementById("who"), userText());
+	showPage(false);
+});
 
 async function begin() {
 	try {
@@ -175,6 +185,10 @@ async function begin() {
 		else
 			showLogin();
 	} catch (problem) {
+		if (problem.status === 401) {
+			showLogin(problem);
+			return;
+		}
 		fill(app, h("main", { id: "main", class: "login" }, h("h1", {}, "outbox-relay"),
 			problemBox(problem instanceof Problem ? problem : new Problem(0, "The console cannot start", String(problem)), begin)));
 	}

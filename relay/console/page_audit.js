@@ -1,6 +1,6 @@
 // What operators did, the newest first.
 import { get } from "./api.js";
-import { exportLink, field, filterForm, h, input, loadInto, pager, table, when } from "./view.js";
+import { exportLink, field, filterForm, h, input, live, pager, table, when } from "./view.js";
 
 /** {"ids": ["1"], "state": "dead"} as "ids 1, state dead" */
 function targetText(target) {
@@ -23,13 +23,12 @@ const COLUMNS = [
 export const audit = {
 	title: "Audit",
 	async render({ root, parameters, signal }) {
-		const place = h("div", {});
 		root.append(filterForm(["audit"], [
 			field("Verb", input("verb", parameters.verb, { placeholder: "retry" })),
 			field("Who", input("who", parameters.who, { placeholder: "a caller or a database user" })),
 			parameters.postgres ? input("postgres", parameters.postgres, { type: "hidden" }) : null,
-		]), place);
-		await loadInto(place, signal, async () => {
+		]));
+		await live(root, signal, async () => {
 			const answer = await get("/v1/audit", { ...parameters, limit: 50 }, signal);
 			return [table("Actions of operators", COLUMNS, answer.rows, "No action matches."),
 				pager(["audit"], parameters, "before", answer.next), exportLink("audit", parameters, "before")];

@@ -1,7 +1,7 @@
 // Dead letters of the sidecars: list, and send back chosen ones or all that match.
 import { get, mayDo, post } from "./api.js";
 import { jobProgress } from "./page_jobs.js";
-import { add, address, badge, counted, facts, field, filterForm, h, input, loadInto, number, pager, table, toLocal, toUtc, verbDialog, when } from "./view.js";
+import { add, address, badge, counted, facts, field, filterForm, h, input, keepOnly, live, number, pager, table, toLocal, toUtc, verbDialog, when } from "./view.js";
 
 const FILTER = ["id", "key", "topic", "reason", "from", "to"];
 
@@ -54,8 +54,12 @@ function redriveDialog(section, chosen, count, done) {
 	});
 }
 
-function listNodes(parameters, answer, refresh) {
-	const places = new Set();
+function placeOf(row) {
+	return `${row.partition}:${row.offset}`;
+}
+
+/** places: of the chosen ones. They stay when the list is loaded again, as long as they are in it. */
+function listNodes(parameters, answer, places, refresh) {
 	const buttons = h("div", { class: "buttons" });
 	const changed = () => {
 		buttons.replaceChildren();
@@ -67,17 +71,17 @@ function listNodes(parameters, answer, refresh) {
 			add(buttons, [h("button", { type: "button", onclick: () => redriveDialog(answer.section, { filter: filterOf(parameters) }, 0, refresh) }, "Send all that match back …")]);
 	};
 	const box = row => h("input", {
-		type: "checkbox", "aria-label": `Choose dead letter ${row.partition}:${row.offset}`,
+		type: "checkbox", "aria-label": `Choose dead letter ${placeOf(row)}`, checked: places.has(placeOf(row)),
 		onchange: event => {
-			const place = `${row.partition}:${row.offset}`;
-			event.target.checked ? places.add(place) : places.delete(place);
+			event.target.checked ? places.add(placeOf(row)) : places.delete(placeOf(row));
 			changed();
 		},
 	});
+	keepOnly(places, answer.rows.map(placeOf));
 	changed();
 	const columns = [
 		mayDo("operate") ? { title: h("span", { class: "hidden" }, "Chosen"), cell: box } : null,
-		{ title: "Place", cell: row => `${row.partition}:${row.offset}` },
+		{ title: "Place", cell: placeOf },
 		{ title: "Message", kind: "long", cell: row => row.id },
 		{ title: "Key", kind: "long", cell: row => row.key ?? "" },
 		{ title: "Topic", kind: "long", cell: row => row.topic || "" },
@@ -95,15 +99,15 @@ function listNodes(parameters, answer, refresh) {
 export const deadLetters = {
 	title: "Dead letters",
 	async render({ root, parameters, signal, refresh }) {
-		const place = h("div", {});
+		const places = new Set();
 		root.append(filterForm(["dead-letters"], [
 			field("Section", input("section", parameters.section, { placeholder: "of [deliver]" })),
 			field("Message", input("id", parameters.id)), field("Key", input("key", parameters.key)), field("Topic", input("topic", parameters.topic)),
 			field("Reason has", input("reason", parameters.reason)),
 			field("From", h("input", { name: "from", type: "datetime-local", step: "1", value: toLocal(parameters.from) })),
 			field("until before", h("input", { name: "to", type: "datetime-local", step: "1", value: toLocal(parameters.to) })),
-		], { from: toUtc, to: toUtc }), place);
-		await loadInto(place, signal, async () =>
-			listNodes(parameters, await get("/v1/dead-letters", { ...parameters, limit: 50, payload: mayDo("payload") ? "yes" : "" }, signal), refresh));
+		], { from: toUtc, to: toUtc }));
+		await live(root, signal, async () =>
+			listNodes(parameters, await get("/v1/dead-letters", { ...parameters, limit: 50, payload: mayDo("payload") ? "yes" : "" }, signal), places, refresh));
 	},
 };

@@ -1,6 +1,6 @@
 // The dedup stores of the [deliver] sections: what they were planned for, and what the process observes.
 import { get } from "./api.js";
-import { badge, bytes, duration, every, fill, facts, h, loadInto, number, share } from "./view.js";
+import { badge, bytes, duration, fill, facts, h, live, number, share } from "./view.js";
 
 function rateNode(section) {
 	if (section.observed_rate === null)
@@ -30,15 +30,12 @@ function dedupCard(section) {
 export const dedup = {
 	title: "Dedup",
 	async render({ root, signal }) {
-		const place = h("div", { class: "cards" });
 		const process = h("code", {});
-		root.append(h("p", { class: "muted" }, "The figures are those of the process that answered, ", process, "."), place);
-		const load = async () => {
+		root.append(h("p", { class: "muted" }, "The figures are those of the process that answered, ", process, "."));
+		await live(root, signal, async () => {
 			const { source, sections } = await get("/v1/dedup", {}, signal);
 			fill(process, source);
 			return sections.length > 0 ? sections.map(dedupCard) : h("p", { class: "muted" }, "The configuration has no [deliver] section that your token may see.");
-		};
-		await loadInto(place, signal, load);
-		every(5000, signal, () => loadInto(place, signal, load));
+		}, { ms: 5000, kind: "cards" });
 	},
 };

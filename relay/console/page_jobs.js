@@ -1,10 +1,10 @@
 // Retries, skips, replays and redrives: progress, rate, time left; cancel and resume.
 import { get, mayDo, post } from "./api.js";
-import { address, badge, duration, every, exportLink, facts, field, filterForm, fill, h, loadInto, number, pager, problemBox, select, table, verbDialog, when } from "./view.js";
+import { address, badge, duration, exportLink, facts, field, filterForm, fill, h, live, mayPass, number, pager, problemBox, select, table, verbDialog, when } from "./view.js";
 
 const KIND = { running: "warn", waiting: "warn", interrupted: "bad", failed: "bad", cancelled: "", finished: "good" };
 const OPEN = ["running", "waiting", "interrupted"];
-const REFRESH_MS = 1000;
+const REFRESH_MS = 1000, RETRY_MS = 3000;
 
 export function filterText(filter) {
 	const terms = Object.entries(filter).map(([name, value]) => `${name} ${value !== null && typeof value === "object" ? JSON.stringify(value) : value}`);
@@ -62,14 +62,21 @@ function verbButtons(job, postgres, done) {
 /** The progress of a job, until it has ended or its dialog or page is left. */
 export function jobProgress(id, postgres) {
 	const place = h("div", { class: "progress", role: "status" });
+	let failed = false;
+	const again = ms => setTimeout(() => { if (place.isConnected) show(); }, ms);
 	const show = async () => {
 		try {
 			const job = await get(`/v1/jobs/${encodeURIComponent(id)}`, { postgres });
+			failed = false;
 			fill(place, progressBar(job), h("p", {}, badge(KIND[job.state], job.state), ` ${progressText(job)}`));
-			if (OPEN.includes(job.state) && place.isConnected)
-				setTimeout(show, REFRESH_MS);
+			if (OPEN.includes(job.state))
+				again(REFRESH_MS);
 		} catch (problem) {
-			fill(place, problemBox(problem, show));
+			if (!failed)
+				fill(place, problemBox(problem, show));
+			failed = true;
+			if (mayPass(problem))
+				again(RETRY_MS);
 		}
 	};
 	show();
@@ -101,27 +108,21 @@ export async function databaseField(parameters, signal) {
 }
 
 async function renderList({ root, parameters, signal }) {
-	const form = h("div", {}), place = h("div", {});
-	root.append(form, place);
-	await loadInto(form, signal, async () => filterForm(["jobs"], [
+	await live(root, signal, async () => filterForm(["jobs"], [
 		await databaseField(parameters, signal),
 		field("Kind", select("kind", parameters.kind, [["", "any"], "retry", "skip", "replay", "redrive"])),
 		field("Jobs", select("open", parameters.open, [["", "all"], ["yes", "not ended"], ["no", "ended"]])),
-	]));
-	const load = async () => {
+	]), { ms: 0 });
+	await live(root, signal, async () => {
 		const answer = await get("/v1/jobs", { ...parameters, limit: 50 }, signal);
 		return [jobTable("Jobs", answer, "There is no job. A retry or skip of parked messages, a replay, and a redrive of dead letters is one."),
 			pager(["jobs"], parameters, "after", answer.next), exportLink("jobs", parameters, "after")];
-	};
-	await loadInto(place, signal, load);
-	every(5000, signal, () => { if (!place.contains(document.activeElement)) loadInto(place, signal, load); });
+	}, { ms: 5000 });
 }
 
 async function renderOne({ root, heading, path, parameters, signal, refresh }) {
-	const place = h("div", {});
 	heading.textContent = `Job ${path[0]}`;
-	root.append(place);
-	const load = async () => {
+	await live(root, signal, async () => {
 		const job = await get(`/v1/jobs/${encodeURIComponent(path[0])}`, parameters, signal);
 		return h("section", { class: "card" },
 			h("p", {}, badge(KIND[job.state], job.state), " ", progressText(job)), progressBar(job),
@@ -132,9 +133,7 @@ async function renderOne({ root, heading, path, parameters, signal, refresh }) {
 				["Begun", when(job.begun_at)], ["Newest progress", when(job.noted_at)], ["Ended", when(job.ended_at)],
 				job.owner ? ["Process", h("code", {}, job.owner)] : null]),
 			verbButtons(job, parameters.postgres, refresh));
-	};
-	await loadInto(place, signal, load);
-	every(2000, signal, () => { if (!place.contains(document.activeElement) && !document.querySelector("dialog")) loadInto(place, signal, load); });
+	}, { ms: 2000 });
 }
 
 export const jobs = {

@@ -1,6 +1,6 @@
 // Ids of the look-back that are overdue or parked, everything that is stored about one id, and decisions about them.
 import { get, mayDo, post } from "./api.js";
-import { add, address, badge, counted, facts, field, filterForm, h, input, loadInto, number, pager, select, table, verbDialog, when } from "./view.js";
+import { add, address, badge, counted, facts, field, filterForm, h, input, keepOnly, live, number, pager, select, table, verbDialog, when } from "./view.js";
 
 const VERBS = {
 	retry: { title: "Ask now", role: "operate", text: "The relay calls the business again at once, and believes its answer." },
@@ -69,11 +69,15 @@ function answerText(row) {
 	return [row.last_result, row.last_error].filter(Boolean).join(": ");
 }
 
+function nameOfRow(row) {
+	return JSON.stringify([row.biz_type, row.biz_id]);
+}
+
 function columns(chosen, changed) {
 	const box = row => h("input", {
-		type: "checkbox", "aria-label": `Choose ${row.biz_type} ${row.biz_id}`,
+		type: "checkbox", "aria-label": `Choose ${row.biz_type} ${row.biz_id}`, checked: chosen.has(nameOfRow(row)),
 		onchange: event => {
-			const name = JSON.stringify([row.biz_type, row.biz_id]);
+			const name = nameOfRow(row);
 			event.target.checked ? chosen.add(name) : chosen.delete(name);
 			changed();
 		},
@@ -91,8 +95,8 @@ function columns(chosen, changed) {
 	].filter(Boolean);
 }
 
-function listNodes(parameters, answer, refresh) {
-	const chosen = new Set();
+/** chosen: the names of rows. They stay when the list is loaded again, as long as they are in it. */
+function listNodes(parameters, answer, chosen, refresh) {
 	const buttons = h("div", { class: "buttons" });
 	const changed = () => {
 		buttons.replaceChildren();
@@ -101,19 +105,20 @@ function listNodes(parameters, answer, refresh) {
 		else if (answer.rows.length > 0)
 			add(buttons, verbButtons(title => `${title}: all that match …`, verb => operateAll(verb, filterOf(parameters), refresh)));
 	};
+	keepOnly(chosen, answer.rows.map(nameOfRow));
 	changed();
 	return [buttons, table("Overdue and parked ids", columns(chosen, changed), answer.rows, "No id is overdue or parked."),
 		pager(["lookback"], parameters, "after", answer.next)];
 }
 
 async function renderList({ root, parameters, signal, refresh }) {
-	const place = h("div", {});
+	const chosen = new Set();
 	root.append(filterForm(["lookback"], [
 		field("Type", input("type", parameters.type)), field("Section", input("section", parameters.section)),
 		field("State", select("state", parameters.state, [["", "any"], "overdue", "parked"])),
 		field("Service", input("service", parameters.service)), field("Error has", input("error", parameters.error)),
-	]), idForm(), place);
-	await loadInto(place, signal, async () => listNodes(parameters, await get("/v1/lookback", { ...parameters, limit: 100 }, signal), refresh));
+	]), idForm());
+	await live(root, signal, async () => listNodes(parameters, await get("/v1/lookback", { ...parameters, limit: 100 }, signal), chosen, refresh));
 }
 
 function idForm() {
@@ -170,10 +175,8 @@ function oneNodes(id, refresh) {
 
 async function renderOne({ root, heading, path, signal, refresh }) {
 	const [type, ...id] = path;
-	const place = h("div", {});
 	heading.textContent = `${type} ${id.join("/")}`;
-	root.append(place);
-	await loadInto(place, signal, async () =>
+	await live(root, signal, async () =>
 		oneNodes(await get(`/v1/lookback/${encodeURIComponent(type)}/${id.map(encodeURIComponent).join("/")}`, {}, signal), refresh));
 }
 

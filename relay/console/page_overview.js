@@ -2,8 +2,8 @@
 import { get } from "./api.js";
 import { charts } from "./lines.js";
 import { onEvents } from "./stream.js";
-import { address, badge, counted, duration, every, facts, fill, h, loadInto, number, when } from "./view.js";
-import { databaseNotes, PARKED_STATES } from "./page_publishers.js";
+import { address, badge, counted, duration, facts, h, live, number, when } from "./view.js";
+import { databaseNotes, databaseProblems, PARKED_STATES } from "./page_publishers.js";
 
 const REFRESH_MS = 5000;
 
@@ -116,18 +116,14 @@ function processLine({ name, ready, roles, started }) {
 export const overview = {
 	title: "Overview",
 	async render({ root, signal }) {
-		const now = h("div", {}), cards = h("div", { class: "cards" }), drawn = h("div", { class: "cards" }), source = h("div", {});
-		root.append(now, drawn, cards, source);
-		const load = async () => {
+		const drawn = h("div", { class: "cards" });
+		onEvents(["alert", "shard", "deliver"], signal);
+		await live(root, signal, async () => {
 			const answer = await get("/v1/overview", {}, signal);
-			fill(cards, answer.publishers.map(publisherCard), answer.lookback.map(lookbackCard), answer.deliver.map(sidecarCard));
-			fill(source, processLine(answer.process));
-			return nowNodes(answer);
-		};
-		const refresh = () => { if (!root.contains(document.activeElement)) loadInto(now, signal, load); };
-		await loadInto(now, signal, load);
-		every(REFRESH_MS, signal, refresh);
-		onEvents(["alert", "shard", "deliver"], signal, refresh);
+			const cards = [answer.publishers.map(publisherCard), answer.lookback.map(lookbackCard), answer.deliver.map(sidecarCard)];
+			return { nodes: [nowNodes(answer), h("div", { class: "cards" }, cards), processLine(answer.process)], problems: databaseProblems(answer.postgres) };
+		}, { ms: REFRESH_MS });
+		root.append(drawn);
 		await charts(drawn, signal);
 	},
 };

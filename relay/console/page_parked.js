@@ -1,6 +1,6 @@
 // Parked messages: a list with filters and pages, one message, and retry or skip of chosen or all matching ones.
 import { get, mayDo, post } from "./api.js";
-import { add, address, badge, counted, duration, exportLink, facts, field, filterForm, h, input, loadInto, number, pager, select, table, toLocal, toUtc, verbDialog, when } from "./view.js";
+import { add, address, badge, counted, duration, exportLink, facts, field, filterForm, h, input, keepOnly, live, number, pager, select, table, toLocal, toUtc, verbDialog, when } from "./view.js";
 import { jobProgress } from "./page_jobs.js";
 import { PARKED_STATES } from "./page_publishers.js";
 
@@ -93,7 +93,7 @@ function requestNode(row) {
 
 function columns(publisher, ids, changed) {
 	const box = row => h("input", {
-		type: "checkbox", "aria-label": `Choose message ${row.id}`,
+		type: "checkbox", "aria-label": `Choose message ${row.id}`, checked: ids.has(row.id),
 		onchange: event => { event.target.checked ? ids.add(row.id) : ids.delete(row.id); changed(); },
 	});
 	return [
@@ -116,8 +116,8 @@ function totalsNode(parameters, { totals, exact }) {
 		exact ? null : h("li", { class: "muted" }, "among the first 100,000 messages"));
 }
 
-function listNodes(parameters, answer, refresh) {
-	const ids = new Set();
+/** ids: the chosen ones. They stay when the list is loaded again, as long as they are in it. */
+function listNodes(parameters, answer, ids, refresh) {
 	const filter = filterOf(parameters);
 	const buttons = h("div", { class: "buttons" });
 	const publisher = answer.publisher;
@@ -130,6 +130,7 @@ function listNodes(parameters, answer, refresh) {
 			add(buttons, verbButtons(title => `${title} all that match …`, verb =>
 				operate(verb, publisher, { filter }, filterText(filter), refresh)));
 	};
+	keepOnly(ids, answer.rows.map(row => row.id));
 	changed();
 	return [
 		answer.totals ? totalsNode(parameters, answer) : null, buttons,
@@ -152,9 +153,7 @@ function filters(parameters, publishers) {
 }
 
 async function renderList({ root, parameters, signal, refresh }) {
-	const form = h("div", {}), place = h("div", {});
-	root.append(form, place);
-	await loadInto(form, signal, async () => {
+	await live(root, signal, async () => {
 		const { publishers } = await get("/v1/publishers", {}, signal);
 		const known = publishers.filter(publisher => publisher.configured);
 		const names = known.map(publisher => publisher.name);
@@ -163,10 +162,11 @@ async function renderList({ root, parameters, signal, refresh }) {
 		parameters.publisher = parameters.publisher || names[0];
 		databaseOf = Object.fromEntries(known.map(publisher => [publisher.name, publisher.postgres]));
 		return filters(parameters, names);
-	});
+	}, { ms: 0 });
+	const ids = new Set();
 	if (parameters.publisher)
-		await loadInto(place, signal, async () =>
-			listNodes(parameters, await get("/v1/parked", { ...parameters, limit: 50, totals: parameters.after ? "" : "yes" }, signal), refresh));
+		await live(root, signal, async () =>
+			listNodes(parameters, await get("/v1/parked", { ...parameters, limit: 50, totals: parameters.after ? "" : "yes" }, signal), ids, refresh));
 }
 
 // --- one message ------------------------------------------------------------------------------
@@ -186,10 +186,8 @@ function oneNodes(publisher, row, refresh) {
 }
 
 async function renderOne({ root, heading, path, parameters, signal, refresh }) {
-	const place = h("div", {});
 	heading.textContent = `Parked message ${path[0]}`;
-	root.append(place);
-	await loadInto(place, signal, async () => {
+	await live(root, signal, async () => {
 		const answer = await get("/v1/parked", { publisher: parameters.publisher, from_id: path[0], to_id: path[0], limit: 1 }, signal);
 		if (answer.rows.length === 0)
 			return h("p", {}, `${answer.publisher} has no parked message with the number ${path[0]}: it was published or skipped meanwhile. The `, h("a", { href: address(["audit"]) }, "audit"), " says who asked for it.");

@@ -1,7 +1,7 @@
 // Publishers with their shards: who owns them, and what is not published yet.
-import { get, mayDo, post } from "./api.js";
+import { get, mayDo, post, Problem } from "./api.js";
 import { onEvents } from "./stream.js";
-import { address, badge, consoleOf, counted, duration, every, exportLink, facts, field, h, input, loadInto, number, table, verbDialog, when } from "./view.js";
+import { address, badge, consoleOf, counted, duration, exportLink, facts, field, h, input, live, number, table, verbDialog, when } from "./view.js";
 
 /** Number of unpublished rows, and how sure it is. */
 function unpublishedText(shard) {
@@ -174,27 +174,29 @@ export async function publisherNames(signal) {
 }
 
 export function databaseNotes(databases) {
-	return databases.filter(database => database.error || database.unknown.length > 0).map(database =>
-		h("p", {}, badge(database.error ? "bad" : "warn", `[postgres "${database.name}"]`), " ", database.error || `Locks hide: ${database.unknown.join(", ")}`));
+	return databases.filter(database => !database.error && database.unknown.length > 0).map(database =>
+		h("p", {}, badge("warn", `[postgres "${database.name}"]`), ` Locks hide: ${database.unknown.join(", ")}`));
+}
+
+/** Of those that are away, where others answer. */
+export function databaseProblems(databases) {
+	return databases.filter(database => database.error).map(database =>
+		new Problem(503, `The figures of [postgres "${database.name}"] are missing`, `${database.error}.`));
 }
 
 export const publishers = {
 	title: "Publishers",
 	async render({ root, heading, path, signal, refresh }) {
-		const place = h("div", {});
-		root.append(place);
-		const load = async () => {
+		onEvents(["shard"], signal);
+		await live(root, signal, async () => {
 			if (path.length > 0) {
 				heading.textContent = `Publisher ${path[0]}`;
 				return publisherCard(await get(`/v1/publishers/${encodeURIComponent(path[0])}`, {}, signal), refresh);
 			}
 			const answer = await get("/v1/publishers", {}, signal);
-			return [databaseNotes(answer.postgres), answer.publishers.map(publisher => publisherCard(publisher, refresh)),
+			const nodes = [databaseNotes(answer.postgres), answer.publishers.map(publisher => publisherCard(publisher, refresh)),
 				answer.publishers.length === 0 ? h("p", { class: "muted" }, "There is no publisher here that your token may see.") : null, exportLink("publishers", {}, null)];
-		};
-		await loadInto(place, signal, load);
-		const redraw = () => { if (!place.contains(document.activeElement) && !document.querySelector("dialog")) loadInto(place, signal, load); };
-		every(5000, signal, redraw);
-		onEvents(["shard"], signal, redraw);
+			return { nodes, problems: databaseProblems(answer.postgres) };
+		}, { ms: 5000 });
 	},
 };

@@ -1,6 +1,6 @@
 // Replays: messages of the table that are sent once more, chosen here, and the replays that there are.
 import { get, mayDo, post } from "./api.js";
-import { address, counted, every, exportLink, facts, field, filterForm, h, input, loadInto, pager, select, table, toLocal, toUtc, verbDialog } from "./view.js";
+import { address, counted, exportLink, facts, field, filterForm, h, input, live, pager, select, table, toLocal, toUtc, verbDialog } from "./view.js";
 import { filterText, jobProgress, jobTable } from "./page_jobs.js";
 
 const PAGE = "replays";
@@ -66,10 +66,8 @@ function choiceNodes(parameters, postgres, refresh) {
 export const replays = {
 	title: "Replays",
 	async render({ root, parameters, signal, refresh }) {
-		const top = h("div", {}), place = h("div", {});
 		let postgres = "";
-		root.append(top, place);
-		await loadInto(top, signal, async () => {
+		await live(root, signal, async () => {
 			const { publishers } = await get("/v1/publishers", {}, signal);
 			const known = publishers.filter(publisher => publisher.configured);
 			if (known.length === 0)
@@ -77,16 +75,14 @@ export const replays = {
 			parameters.publisher = parameters.publisher || known[0].name;
 			postgres = (known.find(publisher => publisher.name === parameters.publisher) || known[0]).postgres;
 			return [form(parameters, known), choiceNodes(parameters, postgres, refresh)];
-		});
+		}, { ms: 0 });
 		if (!parameters.publisher)
 			return;
-		const load = async () => {
+		await live(root, signal, async () => {
 			const wanted = { postgres, publisher: parameters.publisher, after: parameters.after };
 			const answer = await get("/v1/replays", { ...wanted, limit: 50 }, signal);
 			return [h("h2", {}, `Replays of ${parameters.publisher}`), jobTable("Replays", answer, "There is no replay of this publisher."),
 				pager([PAGE], parameters, "after", answer.next), exportLink("replays", wanted, "after")];
-		};
-		await loadInto(place, signal, load);
-		every(5000, signal, () => { if (!place.contains(document.activeElement)) loadInto(place, signal, load); });
+		}, { ms: 5000 });
 	},
 };

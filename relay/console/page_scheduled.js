@@ -1,6 +1,6 @@
 // Scheduled messages, those that are due first.
 import { get } from "./api.js";
-import { address, exportLink, field, filterForm, h, input, loadInto, pager, select, table, toLocal, toUtc, when } from "./view.js";
+import { address, exportLink, field, filterForm, h, input, live, pager, select, table, toLocal, toUtc, when } from "./view.js";
 import { publisherNames } from "./page_publishers.js";
 
 const COLUMNS = [
@@ -15,9 +15,7 @@ const COLUMNS = [
 export const scheduled = {
 	title: "Scheduled",
 	async render({ root, parameters, signal }) {
-		const form = h("div", {}), place = h("div", {});
-		root.append(form, place);
-		await loadInto(form, signal, async () => {
+		await live(root, signal, async () => {
 			const names = await publisherNames(signal);
 			parameters.publisher = parameters.publisher || names[0] || "";
 			return filterForm(["scheduled"], [
@@ -26,9 +24,9 @@ export const scheduled = {
 				field("Due from", h("input", { name: "from", type: "datetime-local", step: "1", value: toLocal(parameters.from) })),
 				field("until before", h("input", { name: "to", type: "datetime-local", step: "1", value: toLocal(parameters.to) })),
 			], { from: toUtc, to: toUtc });
-		});
+		}, { ms: 0 });
 		if (parameters.publisher)
-			await loadInto(place, signal, async () => {
+			await live(root, signal, async () => {
 				const answer = await get("/v1/scheduled", { ...parameters, limit: 50 }, signal);
 				const empty = answer.next ? "No message of this part of the list matches; the next page goes on." : "No scheduled message matches.";
 				return [table(`Scheduled messages of ${answer.publisher}`, COLUMNS, answer.rows, empty), pager(["scheduled"], parameters, "after", answer.next),

@@ -1,7 +1,7 @@
 // The [deliver] sections of the process that answers: pause, resume, reload of the rules.
 import { get, mayDo, post } from "./api.js";
 import { onEvents } from "./stream.js";
-import { address, badge, every, facts, fill, h, loadInto, number, verbDialog, when } from "./view.js";
+import { address, badge, facts, fill, h, live, number, verbDialog, when } from "./view.js";
 
 const VERBS = {
 	pause: { title: "Pause", text: "Every process with the same database takes no new messages of the section until somebody resumes it, also after a restart. A process without a database pauses only itself, until it ends." },
@@ -43,16 +43,13 @@ function sectionCard(section, done) {
 export const sidecars = {
 	title: "Sidecars",
 	async render({ root, signal, refresh }) {
-		const place = h("div", { class: "cards" }), process = h("code", {});
-		root.append(h("p", { class: "muted" }, "The [deliver] sections of the process that answered, ", process, ". Another process has figures of its own."), place);
-		const load = async () => {
+		const process = h("code", {});
+		root.append(h("p", { class: "muted" }, "The [deliver] sections of the process that answered, ", process, ". Another process has figures of its own."));
+		onEvents(["deliver"], signal);
+		await live(root, signal, async () => {
 			const { source, sections } = await get("/v1/deliver", {}, signal);
 			fill(process, source);
 			return sections.length > 0 ? sections.map(section => sectionCard(section, refresh)) : h("p", { class: "muted" }, "This process runs no [deliver] section that your token may see. Behind a load balancer, load the page again: another process may run one.");
-		};
-		await loadInto(place, signal, load);
-		const redraw = () => { if (!place.contains(document.activeElement) && !document.querySelector("dialog")) loadInto(place, signal, load); };
-		every(5000, signal, redraw);
-		onEvents(["deliver"], signal, redraw);
+		}, { ms: 5000, kind: "cards" });
 	},
 };

@@ -1,6 +1,6 @@
 // Where is it? Every stage of a message: written, window, parked or scheduled, published, and its place in Kafka.
 import { get } from "./api.js";
-import { address, badge, facts, field, filterForm, h, input, loadInto, number, pager, table, toLocal, toUtc, when } from "./view.js";
+import { address, badge, facts, field, filterForm, h, input, live, number, pager, table, toLocal, toUtc, when } from "./view.js";
 import { databaseField } from "./page_jobs.js";
 
 const STATES = {
@@ -17,7 +17,7 @@ const STATES = {
 const RECORDS = {
 	found: "found", gone: "no longer in the topic: retention has removed it", not_found: "not in the topic", timeout: "not found in time: ask again",
 	unsearched: "not searched", busy: "not searched, because other searches run: ask again", no_topic: "the topic does not exist",
-	kafka_away: "Kafka does not answer", unmarked: "unknown: the topic has headers = none", not_configured: "unknown: this process lacks the publisher",
+	kafka_away: "Kafka does not answer: check the brokers and the network between them and the relay", unmarked: "unknown: the topic has headers = none", not_configured: "unknown: this process lacks the publisher",
 };
 
 function recordText(record) {
@@ -73,19 +73,17 @@ function searchedText({ by, from, to, complete }) {
 export const where = {
 	title: "Where is it?",
 	async render({ root, parameters, signal }) {
-		const form = h("div", {}), place = h("div", {});
-		root.append(form, place);
-		await loadInto(form, signal, async () => [
+		await live(root, signal, async () => [
 			filterForm(["where"], [await databaseField(parameters, signal), field("Id", input("id", parameters.id, { inputmode: "numeric" })),
 				field("or event id", input("event_id", parameters.event_id)),
 				field("or topic", input("topic", parameters.topic)), field("and key", input("key", parameters.key)),
 				field("Written from", h("input", { name: "from", type: "datetime-local", step: "1", value: toLocal(parameters.from) })),
 				field("until before", h("input", { name: "to", type: "datetime-local", step: "1", value: toLocal(parameters.to) }))],
 			{ from: toUtc, to: toUtc }),
-			h("p", { class: "small muted" }, "The event id is the header outbox-id of the record. A search by topic and key needs both times: the table has no index on keys.")]);
+			h("p", { class: "small muted" }, "The event id is the header outbox-id of the record. A search by topic and key needs both times: the table has no index on keys.")], { ms: 0 });
 		if (!parameters.id && !parameters.event_id && !parameters.topic)
 			return;
-		await loadInto(place, signal, async () => {
+		await live(root, signal, async () => {
 			const answer = await get("/v1/messages", parameters, signal);
 			return [h("p", { class: "muted" }, searchedText(answer.searched)), answer.rows.map(messageNodes),
 				answer.rows.length === 0 ? h("p", {}, "No message was found there.") : null, pager(["where"], parameters, "after", answer.next)];

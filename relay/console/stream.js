@@ -1,4 +1,6 @@
 // Events of the relay in this tab: pages draw themselves anew when something has changed.
+import { refreshAll } from "./view.js";
+
 const HERE_MS = 10000;
 const SETTLE_MS = 300; // events come in groups
 
@@ -16,8 +18,8 @@ export function listen() {
 	here();
 }
 
-/** Calls refresh after events of these names. */
-export function onEvents(names, signal, refresh) {
+/** Loads what is shown anew after events of these names. */
+export function onEvents(names, signal) {
 	let timer = null;
 	window.addEventListener("relay-event", ({ detail }) => {
 		if (!names.includes(detail.event) && detail.event !== "reset")
@@ -25,7 +27,7 @@ export function onEvents(names, signal, refresh) {
 		clearTimeout(timer);
 		timer = setTimeout(() => {
 			if (!signal.aborted)
-				refresh();
+				refreshAll();
 		}, SETTLE_MS);
 	}, { signal });
 }

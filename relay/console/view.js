@@ -116,7 +116,8 @@ export function consoleOf(url, path) {
 const NEXT = {
 	forbidden: "Log out, and log in with a token that has the role.",
 	out_of_scope: "Choose a publisher, section or type that your token is for.",
-	no_database: "The other pages may work meanwhile. Try again when the database answers.",
+	no_database: "Pages that need no database work meanwhile.",
+	no_kafka: "Check the brokers and the network between them and the relay. Pages that need no Kafka work meanwhile.",
 	busy: "Try again in a moment.",
 	locked: "Try again in a moment.",
 	ending: "Try again in a moment: another process may take over.",
@@ -125,13 +126,16 @@ const NEXT = {
 	wrong_csrf_token: "Reload the page.",
 };
 
+function asProblem(error) {
+	if (error instanceof Problem)
+		return error;
+	console.error(error);
+	return new Problem(0, "The console has an error", `${error.message}. Reload the page; report it with this text if it comes back.`, { code: "console" });
+}
+
 /** What failed and what to do next; announced, and put where the reader is looking. */
-export function problemBox(problem, again = null) {
-	if (!(problem instanceof Problem)) {
-		console.error(problem);
-		problem = new Problem(0, "The console has an error",
-			`${problem.message}. Reload the page; report it with this text if it comes back.`);
-	}
+export function problemBox(error, again = null) {
+	const problem = asProblem(error);
 	return h("div", { class: "problem", role: "alert" },
 		h("strong", {}, problem.title),
 		h("p", {}, problem.detail, NEXT[problem.code] ? ` ${NEXT[problem.code]}` : ""),
@@ -139,21 +143,144 @@ export function problemBox(problem, again = null) {
 		again ? h("button", { type: "button", onclick: again }, "Try again") : null);
 }
 
-/** Shows what load() gives; a problem is shown in its place. */
-export async function loadInto(element, signal, load) {
-	if (!element.hasChildNodes())
-		fill(element, h("p", { class: "muted" }, "Loading …"));
-	try {
-		const made = await load();
-		if (!signal.aborted)
-			fill(element, made);
-	} catch (problem) {
-		if (!signal.aborted && problem.status !== 401)
-			fill(element, problemBox(problem, () => loadInto(element, signal, load)));
-	}
+/** May the same request work later, without another choice of the reader? */
+export function mayPass(problem) {
+	return problem.status === 429 || problem.status >= 500 || (problem.status === 0 && problem.code !== "console");
 }
 
-/** Calls again while the page is seen: a hidden page costs the relay nothing. */
+// --- what goes on -----------------------------------------------------------------------------
+
+const REFRESH_MS = 10000, RETRY_MS = 3000;
+const CONTROLS = "a[href], button, input, select, textarea, [tabindex]";
+
+/** The focus of a control that is gone. */
+function focusHeading() {
+	document.querySelector("h1").focus({ preventScroll: true });
+}
+
+/** A problem that lasts is announced once: its box stays until it changes, or somebody tries again. */
+function problemPlace(again) {
+	const place = h("div", {});
+	let shown = "[]";
+	const tryAgain = () => { shown = ""; again(); };
+	const show = errors => {
+		const problems = errors.map(asProblem);
+		const text = JSON.stringify(problems.map(({ code, title, detail }) => [code, title, detail]));
+		if (text === shown)
+			return;
+		const had = place.contains(document.activeElement);
+		shown = text;
+		fill(place, problems.map(problem => problemBox(problem, tryAgain)));
+		if (had && problems.length > 0)
+			place.querySelector("button").focus();
+		else if (had)
+			focusHeading();
+	};
+	return { place, show };
+}
+
+function nameOf(control) {
+	return [control.tagName, control.getAttribute("aria-label") || control.getAttribute("href") || control.textContent].join();
+}
+
+/**
+ * Other nodes, unless they look the same. The focus stays at the control with the same name, or goes to the heading of the page;
+ * elements with the same data-kept stay as they are.
+ */
+function renew(element, nodes) {
+	const fresh = add(h("div", {}), [nodes]);
+	if (fresh.innerHTML === element.innerHTML)
+		return;
+	const had = element.contains(document.activeElement) ? nameOf(document.activeElement) : null;
+	const same = () => [...element.querySelectorAll(CONTROLS)].filter(control => nameOf(control) === had);
+	const place = had ? same().indexOf(document.activeElement) : 0;
+	for (const kept of element.querySelectorAll("[data-kept]"))
+		fresh.querySelector(`[data-kept="${kept.dataset.kept}"]`)?.replaceWith(kept);
+	element.replaceChildren(...fresh.childNodes);
+	if (had && same()[place])
+		same()[place].focus({ preventScroll: true });
+	else if (had)
+		focusHeading();
+}
+
+/** Loads what is shown anew, at once. */
+export function refreshAll() {
+	window.dispatchEvent(new Event("refresh"));
+}
+
+/**
+ * Shows what load() gives: nodes, or {nodes, problems} where parts of it failed. Loads it again each `ms` (0: never), when the
+ * browser is seen again, and at refreshAll(). While load() fails, the old nodes stay, marked as old with their time, and it is
+ * tried again; a problem that does not pass by itself removes them. Returns when it has been shown for the first time.
+ */
+export function live(root, signal, load, { ms = REFRESH_MS, kind = null } = {}) {
+	const { place, show } = problemPlace(() => refresh());
+	const note = h("p", {}), shown = h("div", { class: kind }, h("p", { class: "muted" }, "Loading …"));
+	const part = h("div", {}, place, note, shown);
+	let loaded = null, runs = false, again = false, timer = null, begun = null;
+
+	function succeed(made) {
+		renew(shown, made.nodes ?? made);
+		loaded = new Date();
+		part.classList.remove("old");
+		fill(note);
+		show(made.problems ?? []);
+		begun();
+	}
+
+	function fail(problem) {
+		show([problem]);
+		if (loaded && mayPass(problem)) {
+			part.classList.add("old");
+			fill(note, badge("warn", "old"), " What follows is of ", when(loaded.toISOString()), ". The console tries again by itself.");
+			return;
+		}
+		loaded = null;
+		part.classList.remove("old");
+		fill(shown);
+		fill(note, mayPass(problem) ? "The console tries again by itself." : "");
+	}
+
+	async function refresh() {
+		again = runs; // what is under way may have begun before the change
+		if (runs || signal.aborted || (loaded && ms === 0))
+			return;
+		runs = true;
+		clearTimeout(timer);
+		let wait = ms;
+		try {
+			const made = await load();
+			// under a dialog stays what its operator has seen; its end refreshes
+			if (!signal.aborted && !(loaded && document.querySelector("dialog[open]")))
+				succeed(made);
+		} catch (problem) {
+			if (problem.status === 401)
+				return;
+			if (!signal.aborted)
+				fail(problem);
+			wait = Math.min(ms || RETRY_MS, RETRY_MS);
+		} finally {
+			runs = false;
+		}
+		if (wait > 0)
+			timer = setTimeout(refreshIfSeen, again ? 0 : wait);
+	}
+
+	/** A hidden page costs the relay nothing. */
+	function refreshIfSeen() {
+		if (!document.hidden)
+			refresh();
+	}
+
+	root.append(part);
+	signal.addEventListener("abort", () => clearTimeout(timer));
+	window.addEventListener("refresh", refreshIfSeen, { signal });
+	document.addEventListener("visibilitychange", refreshIfSeen, { signal });
+	refresh();
+	return new Promise(resolve => { begun = resolve; });
+}
+
+/** Calls again while the page is seen. */
 export function every(milliseconds, signal, refresh) {
 	const timer = setInterval(() => {
 		if (!document.hidden)
@@ -217,6 +344,13 @@ export function filterForm(path, fields, convert = {}) {
 		h("a", { class: "button", href: address(path) }, "Clear")));
 }
 
+/** Removes from the set what the list no longer has. */
+export function keepOnly(chosen, list) {
+	for (const each of chosen)
+		if (!list.includes(each))
+			chosen.delete(each);
+}
+
 /** Links to the first and the next page; the browser's own Back goes back. */
 export function pager(path, parameters, name, next) {
 	if (!parameters[name] && !next)
@@ -233,8 +367,9 @@ export function pager(path, parameters, name, next) {
 export function exportLink(list, parameters, cursor) {
 	const { [cursor]: begun, ...filter } = parameters;
 	const query = new URLSearchParams(Object.entries({ ...filter, format: "csv" }).filter(([, value]) => value));
-	const href = `/v1/${list}?${query}`, problems = h("div", {});
+	const href = `/v1/${list}?${query}`;
 	const save = async event => {
+		const problems = event.target.parentElement.nextElementSibling;
 		event.preventDefault();
 		fill(problems);
 		try {
@@ -245,17 +380,29 @@ export function exportLink(list, parameters, cursor) {
 				fill(problems, problemBox(problem));
 		}
 	};
-	return [h("p", {}, h("a", { class: "button", href, download: `${list}.csv`, onclick: save }, "Save the list as CSV")), problems];
+	return [h("p", {}, h("a", { class: "button", href, download: `${list}.csv`, onclick: save }, "Save the list as CSV")), h("div", { "data-kept": list })];
+}
+
+/** What the operator has seen is over: the page shows what is there now. */
+function overNode({ status }) {
+	return [404, 409].includes(status) ? h("p", {}, "Close this dialog: the page is loaded again then, and shows what is there now.") : null;
 }
 
 /**
- * A dialog for a verb: shows what it would change, asks for a reason, carries it out, shows the
- * result or the problem. prepare(): nodes and what run needs. run(reason, prepared): nodes.
+ * A dialog for a verb: shows what it would change, asks for a reason, carries it out, shows the result or the problem. What was
+ * typed stays until the order is carried out. prepare(): nodes and what run needs. run(reason, prepared): nodes.
  */
 export function verbDialog({ title, verb, danger = false, prepare, run, done = () => {} }) {
 	const body = h("div", {});
-	const dialog = h("dialog", { "aria-labelledby": "dialog-title", onclose: () => dialog.remove() },
+	const leave = () => {
+		dialog.remove();
+		refreshAll();
+		if (document.activeElement === document.body)
+			focusHeading(); // the button was drawn anew
+	};
+	const dialog = h("dialog", { "aria-labelledby": "dialog-title", onclose: leave },
 		h("h2", { id: "dialog-title" }, title), body);
+	const reason = h("textarea", { name: "reason", rows: "2", maxlength: "500", required: true });
 
 	const close = text => h("button", { type: "button", onclick: () => dialog.close() }, text);
 
@@ -266,7 +413,6 @@ export function verbDialog({ title, verb, danger = false, prepare, run, done = (
 	}
 
 	function ask(shown, prepared) {
-		const reason = h("textarea", { name: "reason", rows: "2", maxlength: "500", required: true });
 		const problems = h("div", {});
 		const confirm = h("button", { type: "submit", class: danger ? "danger" : "primary" }, verb);
 		const form = h("form", {
@@ -278,8 +424,10 @@ export function verbDialog({ title, verb, danger = false, prepare, run, done = (
 					finish(await run(reason.value, prepared));
 				} catch (problem) {
 					confirm.disabled = false;
+					confirm.focus();
 					// after a changed selection only a new preview helps
-					fill(problems, problemBox(problem, ["changed", "token_expired", "bad_token"].includes(problem.code) ? load : null));
+					const isStale = ["changed", "token_expired", "bad_token"].includes(problem.code);
+					fill(problems, problemBox(problem, isStale ? load : null), isStale ? null : overNode(problem));
 				}
 			},
 		}, shown, field("Reason, for the readers of the audit", reason), problems,
@@ -297,7 +445,7 @@ export function verbDialog({ title, verb, danger = false, prepare, run, done = (
 			else
 				ask(prepared.nodes, prepared);
 		} catch (problem) {
-			fill(body, problemBox(problem, load), h("div", { class: "buttons" }, close("Close")));
+			fill(body, problemBox(problem, load), overNode(problem), h("div", { class: "buttons" }, close("Close")));
 		}
 	}
 

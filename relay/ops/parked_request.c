@@ -50,7 +50,8 @@ static bool refuse_parked_row(
 
 	if (pg_is_null(rows, i, FIND_STATE))
 		return err_set(err, ERR_REJECT,
-		    "id %s is not parked in publisher %s: `outbox-relay parked list` shows what is",
+		    "id %s is not parked in publisher %s, or no longer: `outbox-relay parked list` "
+		    "shows what is",
 		    id, request->parked->publisher->name);
 
 	/* two open requests could mean the same row in different ways */

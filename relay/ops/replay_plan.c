@@ -172,7 +172,9 @@ static bool nothing_found(struct replay *replay, struct pg *pg, int64_t gone, st
 		    "was dropped, or a transaction rolled back",
 		    pg_place(pg), gone, text_plural(gone), replay->filter.terms[REPLAY_IDS]);
 	return err_set(err, ERR_REJECT,
-	    "no row in %s matches: take a term away, or widen its range", pg_place(pg));
+	    "no row in %s matches, or its partition was dropped: take a term away, or widen its "
+	    "range",
+	    pg_place(pg));
 }
 
 static bool plan_rows(

@@ -37,32 +37,6 @@ static struct bound count_bound(const struct status_postgres *database)
 	return bound;
 }
 
-static void read_backlog(struct status_shard *shard, const struct pg_result *row)
-{
-	shard->unpublished = pg_int(row, 0, 0);
-	shard->more = text_equal(pg_value(row, 0, 1), "t");
-	shard->estimated = pg_int(row, 0, 2);
-	shard->oldest_age_ms = pg_int(row, 0, 3);
-	shard->newest_id = pg_int(row, 0, 4);
-}
-
-/* The settings keep the planner from a sequential scan through all published rows. */
-static bool count_shard_backlog(struct pg *pg, const struct status_postgres *database,
-    struct status_shard *shard, struct err *err)
-{
-	owned_text char *number = xformat("%d", shard->shard);
-	const struct bound bound = count_bound(database);
-	const struct pg_param params[] = {{shard->publisher}, {number}, {bound.text}};
-	OWNED(owned_pg_result_destroy) struct pg_result *row = NULL;
-
-	if (!pg_script(pg, sql_backlog_begin, err))
-		return false;
-	row = database_query(pg, database->section, sql_backlog, params, 3, err);
-	if (row && pg_rows(row) == 1)
-		read_backlog(shard, row);
-	return row && pg_script(pg, "commit", err);
-}
-
 /* Columns of status.sql. */
 static void read_shard(struct status_shard *shard, const struct pg_result *rows, int i)
 {
@@ -116,13 +90,36 @@ static bool find_carried(struct pg *pg, struct status_postgres *database, struct
 	return row != NULL;
 }
 
+/* Columns of backlogs.sql. A shard that came since the shards were read is left out. */
+static void read_backlog(struct status_postgres *database, const struct pg_result *rows, int i)
+{
+	for (int j = 0; j < database->shard_count; j++) {
+		struct status_shard *shard = &database->shards[j];
+
+		if (shard->shard != pg_int(rows, i, 6) ||
+		    !text_equal(shard->publisher, pg_value(rows, i, 5)))
+			continue;
+		shard->unpublished = pg_int(rows, i, 0);
+		shard->more = text_equal(pg_value(rows, i, 1), "t");
+		shard->estimated = pg_int(rows, i, 2);
+		shard->oldest_age_ms = pg_int(rows, i, 3);
+		shard->newest_id = pg_int(rows, i, 4);
+	}
+}
+
+/* The settings keep the planner from a sequential scan through all published rows. */
 static bool count_shard_backlogs(struct pg *pg, struct status_postgres *database, struct err *err)
 {
-	bool done = true;
+	const struct bound bound = count_bound(database);
+	const struct pg_param params[] = {{database->publisher}, {bound.text}};
+	OWNED(owned_pg_result_destroy) struct pg_result *rows = NULL;
 
-	for (int i = 0; done && i < database->shard_count; i++)
-		done = count_shard_backlog(pg, database, &database->shards[i], err);
-	return done;
+	if (!pg_script(pg, sql_backlog_begin, err))
+		return false;
+	rows = database_query(pg, database->section, sql_backlogs, params, 2, err);
+	for (int i = 0; rows && i < pg_rows(rows); i++)
+		read_backlog(database, rows, i);
+	return rows && pg_script(pg, "commit", err);
 }
 
 static bool read_parked_counts(struct pg *pg, struct status_postgres *database, struct err *err)

@@ -236,7 +236,7 @@ def test_no_page_of_another_origin_shows_the_console(browser, world, tmp_path):
 TALL = WIDE[0], 1300
 LINES_S = 480
 PICTURES = [("overview", "#/overview", TALL, "light"), ("parked", "#/parked", WIDE, "dark"),
-            ("where", "#/where?id={id}", (WIDE[0], 680), "light"), ("phone", "#/overview", NARROW, "dark")]
+            ("where", "#/where?id={id}", (WIDE[0], 740), "light"), ("phone", "#/overview", NARROW, "dark")]
 
 
 def test_pictures_of_the_pages(browser, world, tmp_path):

@@ -187,7 +187,7 @@ def test_messages_are_replayed_with_preview_progress_cancel_and_resume(browser, 
     browser.go("#/audit").see("a consumer lost its table", "too fast for it", "it is back")
     browser.go("#/replays").see("Replays of main", name)
     # nothing matches, and a topic that does not exist: said in the dialog
-    browser.go("#/replays?publisher=main&key=nobody").press("Replay all that match …").see("matches: take a term away")
+    browser.go("#/replays?publisher=main&key=nobody").press("Replay all that match …").see("take a term away, or widen its range")
     browser.press("Close").go(f"#/replays?publisher=main&ids={first}&target=lost").press("Replay all that match …").see("topic lost does not exist")
     browser.press("Close")
 

@@ -82,3 +82,25 @@ def test_lists_answer_soon_however_many_rows_wait(make_relay, tmp_path, database
             if took > (0.2 if full else SLOWEST):
                 late[path] = took
     assert not late, f"with {parked} parked, {scheduled} scheduled, {undecided} undecided"
+
+
+def test_many_shards_are_one_question(make_relay, tmp_path, database, kafka, topic, full):
+    """The most shards that a publisher may have, with few and with many unpublished rows."""
+    database.execute("SELECT outbox.publisher_create('wide', 64, 'beginning')")
+    relay, api = start_api(make_relay, tmp_path, READ, CONFIG.format(topic=topic) + CALLERS)
+    late, written, rows_topic = {}, 0, kafka.create_topic(f"{topic}-rows")
+    for rows, exact in ((1000, True), (100_000, False)):
+        database.execute("INSERT INTO outbox.message (topic, key) SELECT %s, i::text FROM generate_series(1, %s) i", (rows_topic, rows))
+        database.execute("ANALYZE")
+        written += rows
+        relay.wait_for(lambda: relay.metric("relay_published_total") >= written, what="the rows of main, so that nothing else runs")
+        wide, = (line for line in api.request("GET", "/v1/overview").json["publishers"] if line["name"] == "wide")
+        assert (wide["shards"], wide["owned"], wide["unpublished_exact"]) == (64, 0, exact)
+        assert int(wide["unpublished"]) == written if exact else 10_000 <= int(wide["unpublished"]) <= written
+        for path in ("/v1/overview", "/v1/publishers"):
+            took = p95(api, path)
+            print(f"{path} with 64 shards and {written} unpublished rows: p95 {took * 1000:.0f} ms")
+            if took > (0.2 if full else SLOWEST):
+                late[path, written] = took
+    assert not late
+    kafka.delete_topic(rows_topic)

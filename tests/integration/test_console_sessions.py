@@ -174,7 +174,7 @@ def test_nobody_chooses_a_session(api):
     for cookie in (planted, "outbox-relay=", "outbox-relay=.....", "outbox-relay=" + "a" * 5000, "outbox-relay=%00",
                    *forged(browser.cookie)):
         answer = api.request("GET", "/console/session", headers={"Cookie": cookie})
-        assert (answer.status, answer.code) == (401, "unauthorized"), cookie
+        assert (answer.status, answer.code) == (401, "session_ended"), cookie
 
 
 def forged(cookie):

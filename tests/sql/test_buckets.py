@@ -148,6 +148,52 @@ def test_the_backlog_of_a_shard_reads_no_row_of_another_one(database, reader):
     assert cursor.fetchone()[0] == 1
 
 
+def text_of(name, *values):
+    with open(f"{QUERIES}/{name}.sql") as file:
+        text = file.read().replace("%", "%%")
+    for number, value in enumerate(values, 1):
+        text = text.replace(f"${number}", value)
+    return text
+
+
+def test_the_backlogs_of_all_shards_are_those_of_each(database, seed):
+    """Shards at different places, with open windows and transactions; of two publishers."""
+    chance = random.Random(seed)
+    readers = [Ticks(database.dsn, publisher, shards, shard, create=shard == 0)
+               for publisher, shards in (("ticks", 4), ("other", 3)) for shard in range(shards)]
+    open_ones = [database.connect(autocommit=False) for _ in range(2)]
+    cursor = database.connect().cursor()
+    seen = set()
+    for _ in range(60):
+        session = chance.choice([database.connect(), *open_ones])
+        session.cursor().execute("INSERT INTO outbox.message (topic, key) SELECT 't', 'k' || %s + i FROM generate_series(1, %s) i",
+                                 (chance.randrange(50), chance.randrange(1, 30)))
+        if session in open_ones and chance.random() < 0.5:
+            session.commit()
+        reader = chance.choice(readers)
+        last = cursor.execute("SELECT coalesce(max(id), 0) FROM outbox.message") or cursor.fetchone()[0]
+        reader.tick(max_rows=0, must_write=True, new_acked_id=last - chance.randrange(40) if reader.open_windows and last > 40 else 0,
+                    closed=reader.open_windows if chance.random() < 0.5 else 0)
+        for bound in (1000, 25):
+            cursor.execute(text_of("backlogs", "null", str(bound)))
+            together = {row[5:]: row[:5] for row in cursor.fetchall()}
+            for each in readers:
+                name = each.publisher, each.shard
+                cursor.execute(text_of("backlog", f"'{each.publisher}'", str(each.shard), str(bound)))
+                rows, more, estimated, age, newest = cursor.fetchone()
+                assert together[name][4] == newest
+                if not together[name][1]:
+                    assert together[name][:3] == (rows, more, estimated) and abs(together[name][3] - age) < 5000, (name, bound)
+                else:
+                    assert bound == 25 and together[name][0] <= bound and together[name][0] <= rows and together[name][2] >= together[name][0]
+                seen.add((bound, together[name][1], rows > 0))
+    assert len(seen) >= 4, seen
+    cursor.execute(text_of("backlogs", "'other'", "1000"))
+    assert {row[5:] for row in cursor.fetchall()} == {("other", 0), ("other", 1), ("other", 2)}
+    for each in readers + open_ones:
+        each.close()
+
+
 def test_a_plan_for_empty_partitions_does_not_read_published_rows_later(database):
     """The primary key holds the bucket too, but a tick that reads it reads the entries of all rows."""
     for leaf, in database.execute("SELECT inhrelid::regclass::text FROM pg_inherits"

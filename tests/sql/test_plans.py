@@ -117,7 +117,7 @@ def test_a_take(table):
 
 
 @pytest.mark.parametrize("file, values, most", [
-    ("newest", ("ticks", 0), 50), ("status", (), 50), ("backlog", ("ticks", 0, 100), 100),
+    ("newest", ("ticks", 0), 50), ("status", (), 50), ("backlog", ("ticks", 0, 100), 100), ("backlogs", ("ticks", 100), 100),
     ("topics", ("ticks",), 1000)])  # it looks at the newest 10,000 rows
 def test_what_status_and_doctor_ask(table, file, values, most):
     assert table.touched(*question(file, values), SETTINGS) < most

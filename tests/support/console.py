@@ -77,8 +77,12 @@ def world(postgres, kafka, tmp_path_factory, request):
                         + caller("shop", SENDER, "send", types="*")
                         + caller("limited", LIMITED, "read, operate", publishers="main", types="*"))
         path.chmod(0o600)
+        key = folder / "session-key"  # sessions last when the tokens change
+        key.write_text("a-key-of-sessions-that-nobody-will-guess")
+        key.chmod(0o600)
         port = free_port()
         relay = stack.enter_context(Relay({
+            "OUTBOX_RELAY_API_SESSION_KEY_FILE": str(key),
             "DATABASE_URL": dsn, "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap, "OUTBOX_RELAY_CONFIG": str(path),
             "OUTBOX_RELAY_API_LISTEN": str(port)}))
         relay.wait_event("api_listens")

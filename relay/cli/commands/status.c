@@ -271,9 +271,10 @@ const struct command command_status = {
     .summary = "Shows publishers, lag, leases and partitions.",
     .description =
 	"For each shard it shows the owner and the rest of its lease, the number of unpublished "
-	"rows (counted up to 100,000, estimated from ids beyond that), the age of the oldest of "
-	"them, and the number, epoch and open windows of the newest log row. For each publisher "
-	"it shows how many parked messages are in each state (counted up to 100,000) and since "
+	"rows (counted up to 100,000, or 400,000 of a publisher, estimated from ids beyond that), "
+	"the age of the oldest of them, and the number, epoch and open windows of the newest log "
+	"row. For each publisher it shows how many parked messages are in each state (counted up "
+	"to 100,000) and since "
 	"when, and how many messages are scheduled and when the first is due. For the look-back, "
 	"by section and business type, it shows how many ids are overdue and parked, since when "
 	"the oldest is prepared, the conflicts within `retain`, and the decisions of a minute "
