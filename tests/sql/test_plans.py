@@ -72,6 +72,13 @@ class Table:
         return self.touched(rest.rpartition(") to stdout")[0], settings=settings)
 
 
+def question(file, values):
+    """(statement, values) of sql/queries/FILE.sql"""
+    with open(f"{QUERIES}/{file}.sql") as text:
+        statement = re.sub(r"\$(\d)", r"%(p\1)s", text.read())
+    return statement, {f"p{number}": value for number, value in enumerate(values, 1)}
+
+
 @pytest.fixture(scope="module", params=["never_analyzed", "analyzed"])
 def table(request, postgres):
     name = f"plans_{request.param}"
@@ -113,10 +120,35 @@ def test_a_take(table):
     ("newest", ("ticks", 0), 50), ("status", (), 50), ("backlog", ("ticks", 0, 100), 100),
     ("topics", ("ticks",), 1000)])  # it looks at the newest 10,000 rows
 def test_what_status_and_doctor_ask(table, file, values, most):
-    with open(f"{QUERIES}/{file}.sql") as text:
-        statement = re.sub(r"\$(\d)", r"%(p\1)s", text.read())
-    given = {f"p{number}": value for number, value in enumerate(values, 1)}
-    assert table.touched(statement, given, SETTINGS) < most
+    assert table.touched(*question(file, values), SETTINGS) < most
+
+
+def test_the_backlog_behind_most_of_a_large_window(table):
+    """Most of the window is published; a transaction that it does not hold has smaller ids, another one greater ones."""
+    late = table.database.connect(autocommit=False).cursor()
+    table.insert(3, "late", late)
+    table.insert(NEW, "new")
+    table.ticks.tick(max_rows=0)
+    published = list(table.ticks.pages(1000))[-11].id
+    first_tick = table.ticks.first_tick
+    table.ticks.tick(closed=0, new_acked_id=published, must_write=True, may_open=False)
+    table.ticks.first_tick, table.ticks.open_windows = first_tick, 1  # it is open still
+    late.connection.commit()
+    table.insert(2, "new")
+
+    def count(bound):
+        statement = question("backlog", ("ticks", 0, bound))
+        table.cursor.execute(*statement)
+        return table.cursor.fetchone()[:3], table.touched(*statement, SETTINGS)
+
+    (rows, more, estimated), touched = count(100)
+    assert (rows, more, estimated) == (15, False, 15) and touched < 150
+    (rows, more, estimated), touched = count(5)
+    assert (rows, more) == (5, True) and 12 <= estimated <= 15 and touched < 100
+    table.publish_all()
+    table.ticks.poll()
+    table.publish_all()
+    assert count(100)[0] == (0, False, 0)
 
 
 @pytest.mark.parametrize("shards", [1, 64])
