@@ -179,10 +179,11 @@ def test_messages_of_a_paused_topic_wait_and_others_go_on(make_relay, database, 
     is_parked(database, 100)
     assert count_records(kafka.bootstrap, [topic]) == 10
 
-    # it is shown as a pause, and not as a fault
+    # its messages are shown as paused, and not as a backlog or a fault
+    wait_for(lambda: unpublished(database) == 0, 30, "no backlog")
     shard = json.loads(run_command(["status", "--json"], {"DATABASE_URL": database.dsn})[1])["postgres"][0]["shards"][0]
-    assert list(shard["paused_topics"]) == [topic] and shard["paused_at"] is None and int(shard["unpublished"]) == 0
-    assert f"paused topics: {topic} since 20" in run_command(["status"], {"DATABASE_URL": database.dsn})[1]
+    assert list(shard["paused_topics"]) == [topic] and shard["paused_at"] is None
+    assert f"paused topics: {topic} since 20" in " ".join(run_command(["status"], {"DATABASE_URL": database.dsn})[1].split())
     assert f"paused topics: {topic} since 20" in publisher(database, "list")[1]
     assert relay.metric("relay_stalled_partitions") == 0 and relay.metric("relay_missing_topic") == 0
     assert "an operator paused the topic" in run_command(["parked", "list"], {"DATABASE_URL": database.dsn})[1]
@@ -191,7 +192,7 @@ def test_messages_of_a_paused_topic_wait_and_others_go_on(make_relay, database, 
     # an operator cannot send its messages meanwhile
     status, _, error = run_command(["parked", "retry", "state=paused", "--reason", "x", "--yes"],
                                    {"DATABASE_URL": database.dsn})
-    assert (status, "resume" in error) == (1, True), error
+    assert (status, "publisher resume main --topic" in error) == (65, True), error
 
     resumed = time.monotonic()
     assert f"topic {topic} of publisher main is not paused" in pause_topic(database, topic, "resume")

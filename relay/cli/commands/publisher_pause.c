@@ -11,8 +11,7 @@ const struct command command_publisher_pause = {
     .arguments = "NAME",
     .least_arguments = 1,
     .most_arguments = 1,
-    .summary =
-	"Pauses a publisher, or one topic of it: its relays send nothing until it is resumed.",
+    .summary = "Pauses a publisher, or one topic of it.",
     .description =
 	"Stores the pause in the database. Each process that owns one of the publisher's shards "
 	"heeds it within a second: it sends no further record, but keeps its lease and notes the "

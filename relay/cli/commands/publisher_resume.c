@@ -11,7 +11,7 @@ const struct command command_publisher_resume = {
     .arguments = "NAME",
     .least_arguments = 1,
     .most_arguments = 1,
-    .summary = "Resumes a paused publisher, or a paused topic of it.",
+    .summary = "Resumes a paused publisher, or a paused topic.",
     .description =
 	"Ends `publisher pause`: the owners of the shards continue within a second, where "
 	"they stopped. With --topic, the parked messages of that topic are published first, in the "
