@@ -10,9 +10,9 @@
 
 /* One shard of a publisher. */
 struct status_shard {
-	char *publisher, *owner; /* owner "": no lease is valid */
-	char *paused_at;         /* when an operator paused the publisher; "": it is not paused */
-	char *paused_topics;     /* a JSON object: each topic that an operator paused, and when */
+	char *publisher, *owner;  /* owner "": no lease is valid */
+	char *paused_at;          /* when an operator paused the publisher; "": it is not paused */
+	char *paused_topics;      /* a JSON object: each topic that an operator paused, and when */
 	char *paused_topics_text; /* the same for people; "": none */
 	bool elsewhere; /* its rows were carried here from another cluster: not published */
 	char *unknown;  /* why its numbers are unknown: a locked table; "" */

@@ -207,6 +207,7 @@ void record_queue_park_stalled(struct record_queue *queue, uint64_t sequence)
 	struct record *record = record_queue_at(queue, sequence);
 	char error[384] = "the topic was missing for stall_after";
 	const char *denied = record_queue_denial_error(record->topic);
+
 	if (record->topic->wait.stall == STALL_PARKS)
 		record->partition = PLACE_MISSING;
 	else if (denied)

@@ -195,6 +195,7 @@ void record_queue_add_recovered(struct record_queue *queue, struct topic *topic,
 		if (queue->recovered[i].topic == topic &&
 		    queue->recovered[i].partition == partition)
 			return;
+
 	if (queue->recovered_count == queue->recovered_capacity) {
 		queue->recovered_capacity =
 		    queue->recovered_capacity ? queue->recovered_capacity * 2 : 8;
