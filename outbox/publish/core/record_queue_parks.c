@@ -155,6 +155,13 @@ void record_queue_park_refused(struct record_queue *queue, uint64_t sequence, co
 	}
 }
 
+/* The publisher stopped at the key's head. Another head is parked, because its topic was paused. */
+static bool stops_at_key(const struct record_queue *queue, const struct parked_key *key)
+{
+	return key->refused_sequence >= queue->acked &&
+	       record_queue_at(queue, key->refused_sequence)->state == RECORD_REFUSED;
+}
+
 static bool park_behind(struct record_queue *queue, uint64_t sequence, bool stalled)
 {
 	struct record *record = record_queue_at(queue, sequence);
@@ -165,9 +172,7 @@ static bool park_behind(struct record_queue *queue, uint64_t sequence, bool stal
 	uint64_t refused = record->from_parked ? key->refused_again : key->refused_sequence;
 	if (refused > sequence || (record->from_parked && !refused))
 		return false;
-	/* Without a refusal, rows of the key are parked because their topic was paused, or because
-	 * the policy was another one. */
-	if (queue->refused && record->topic->policy == STREAM_STOP && !record->from_parked)
+	if (!record->from_parked && stops_at_key(queue, key))
 		record_move(queue, record, RECORD_BLOCKED);
 	else
 		park_record(queue, sequence, NULL, stalled);
