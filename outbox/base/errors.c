@@ -40,7 +40,15 @@ bool err_set(struct err *err, enum err_kind kind, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(message, sizeof message, format, args);
 	va_end(args);
+	err->contended = false;
 	return fill_error(err, kind, message);
+}
+
+bool err_contended(struct err *err)
+{
+	if (err)
+		err->contended = true;
+	return false;
 }
 
 bool err_prefix(struct err *err, const char *format, ...)

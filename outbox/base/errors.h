@@ -22,12 +22,16 @@ enum err_kind {
 
 struct err {
 	enum err_kind kind;
+	bool contended; /* with ERR_RETRY: the database works, but another session was in the way */
 	char message[1024]; /* one line: the place, the problem, what to do */
 };
 
 /* Fills *err; always returns false, for `return err_set(...)`. err may be NULL. */
 bool err_set(struct err *err, enum err_kind kind, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* Says that another session of the database was in the way; always returns false. err: filled. */
+bool err_contended(struct err *err);
 
 /* Puts "prefix: " before the present message; always returns false. */
 bool err_prefix(struct err *err, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -102,12 +102,21 @@ static bool tell_pg_failure(const char *place, enum err_kind kind, const char *m
 	    advice ? "; " : "", advice ? advice : "");
 }
 
+/* A lock that was not free in time, a deadlock, or a serialization failure. */
+static bool is_contended(const char *sqlstate)
+{
+	return text_equal(sqlstate, "55P03") || text_equal(sqlstate, "40P01") ||
+	       text_equal(sqlstate, "40001");
+}
+
 bool failure_of_statement(
     const char *place, const char *sqlstate, const char *message, const char *hint, struct err *err)
 {
 	const char *advice;
 	enum err_kind kind = failure_kind(sqlstate, &advice);
-	return tell_pg_failure(place, kind, message, sqlstate, advice ? advice : hint, err);
+
+	tell_pg_failure(place, kind, message, sqlstate, advice ? advice : hint, err);
+	return is_contended(sqlstate) && err_contended(err);
 }
 
 /* A verbose line is "FATAL:  28P01: message"; moves *line to the message. */

@@ -265,6 +265,11 @@ void api_export_take(struct api_call *call, json_t *page)
 	export->next = next ? xstrdup(next) : NULL;
 }
 
+bool api_export_goes_on(const struct api_call *call)
+{
+	return call->export && call->export->streams;
+}
+
 enum MHD_Result api_export_respond(struct api_call *call)
 {
 	struct api_export *export = call->export;

@@ -16,5 +16,7 @@ void api_export_begin(struct api_call *call);
 bool api_export_argument(const struct api_call *call, const char *name, const char **ret_value);
 /* For api_answer: takes the page over. */
 void api_export_take(struct api_call *call, json_t *page);
+/* Is it a file of which the client has a part already? */
+bool api_export_goes_on(const struct api_call *call);
 enum MHD_Result api_export_respond(struct api_call *call);
 void api_export_forget(struct api_call *call);

@@ -39,7 +39,11 @@ void api_log_database_error(const struct api_call *call, const struct err *err)
 void api_refuse_database(struct api_call *call, const struct err *err)
 {
 	api_log_database_error(call, err);
-	if (err->kind == ERR_RETRY)
+	if (err->kind == ERR_RETRY && err->contended)
+		api_refuse(call, 409, "locked",
+		    "another session of the database holds a lock that the request needs; try "
+		    "again");
+	else if (err->kind == ERR_RETRY)
 		api_refuse(call, 503, "no_database", "the database does not answer now; try again");
 	else
 		api_refuse(call, 500, "database_error",

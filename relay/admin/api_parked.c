@@ -29,12 +29,13 @@ struct parked_page {
 
 /* --- the question ---------------------------------------------------------------------------- */
 
-static json_t *parked_totals_json(const int64_t counts[PARKED_STATES])
+static json_t *parked_totals_json(const struct parked_totals *found)
 {
 	json_t *totals = json_object();
 
 	for (int i = 0; i < PARKED_STATES; i++)
-		json_object_set_new(totals, parked_states[i], json_sprintf("%" PRId64, counts[i]));
+		json_object_set_new(
+		    totals, parked_states[i], json_sprintf("%" PRId64, found->counts[i]));
 	return totals;
 }
 
@@ -46,15 +47,17 @@ static bool query_parked_page(struct parked_page *page, json_t **ret_answer, str
 	    {page->parked.publisher->name}, {page->chosen}, {after}, {most}, {NULL}};
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *rows = parked_query(&page->parked, sql_parked_list, params, 5, err);
-	int64_t counts[PARKED_STATES] = {0};
+	struct parked_totals totals;
 
-	if (!rows || (page->totals && !parked_count_states(&page->parked, counts, err)))
+	if (!rows || (page->totals && !parked_count_states(&page->parked, &totals, err)))
 		return false;
 	*ret_answer = json_pack(
 	    "{s:s, s:s}", "publisher", page->parked.publisher->name, "source", "database");
 	api_add_page(*ret_answer, rows, page->limit, parked_row_json);
-	if (page->totals)
-		json_object_set_new(*ret_answer, "totals", parked_totals_json(counts));
+	if (page->totals) {
+		json_object_set_new(*ret_answer, "totals", parked_totals_json(&totals));
+		json_object_set_new(*ret_answer, "exact", json_boolean(totals.exact));
+	}
 	return true;
 }
 

@@ -170,7 +170,7 @@ static void refuse_parked_request(
     struct api_call *call, const struct parked_order *order, const struct err *err)
 {
 	if (order->is_busy)
-		api_refuse(call, 503, "busy",
+		api_refuse(call, 409, "locked",
 		    "the relay is changing these rows just now: repeat the call");
 	else if (err->kind == ERR_REJECT)
 		api_refuse(call, 409, "not_applicable", "%s", err->message);

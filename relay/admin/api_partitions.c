@@ -118,7 +118,7 @@ static void refuse_partition_order(
     struct api_call *call, const struct err *err, enum partition_outcome outcome)
 {
 	if (err->kind == ERR_RETRY && partition_orders_are_locked(outcome))
-		api_refuse(call, 503, "locked", "%s", err->message);
+		api_refuse(call, 409, "locked", "%s", err->message);
 	else if (outcome == PARTITION_MISSING)
 		api_refuse(call, 404, "not_found", "%s", err->message);
 	else

@@ -52,7 +52,7 @@ static const struct row rows[] = {
     {"token_expired", 409, "The token of the preview has expired"},
     {"not_applicable", 409, "The request does not fit the present state"},
     {"owned", 409, "A process owns a shard of the publisher"},
-    {"locked", 503, "A lock of the database was not free in time"},
+    {"locked", 409, "A lock of the database was not free in time"},
     {"key_held", 409, "An open transaction holds a unique key"},
     {"too_many_streams", 429, "The token has too many streams of events"},
     {"too_large", 413, "The body or record is too large"},

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/timerfd.h>
 #include <utlist.h>
+#include "api_export.h"
 #include "cleanup.h"
 #include "clock.h"
 
@@ -59,7 +60,8 @@ static bool begin_worker_limit(struct api_worker *worker, int64_t ms)
 
 static void run_api_job(struct api_worker *worker, const struct api_job *job)
 {
-	int64_t left = job->give_up_ms - clock_ms();
+	/* for the next page of a file: the calls in front of it end within API_ASK_MS */
+	int64_t left = api_export_goes_on(job->call) ? API_ASK_MS : job->give_up_ms - clock_ms();
 
 	if (left <= 0)
 		api_refuse(job->call, 503, "busy",
@@ -104,7 +106,10 @@ static void *run_api_worker(void *context)
 	return NULL;
 }
 
-/* False: the pool ends, or too many calls wait. */
+/*
+ * False: the pool ends, or too many calls wait. The next page of a file always has a place: the
+ * file would break off. Its connection, of which there is a maximum, waits for one page at a time.
+ */
 static bool queue_api_job(struct api_workers *workers, struct api_call *call,
     void (*run)(struct api_call *call, struct api_worker *worker), bool *ret_ending)
 {
@@ -114,7 +119,8 @@ static bool queue_api_job(struct api_workers *workers, struct api_call *call,
 	*job = (struct api_job){.call = call, .run = run, .give_up_ms = clock_ms() + API_ASK_MS};
 	pthread_mutex_lock(&workers->mutex);
 	*ret_ending = workers->ending;
-	taken = workers->count < workers->most_waiting && !workers->ending;
+	taken = (workers->count < workers->most_waiting || api_export_goes_on(call)) &&
+		!workers->ending;
 	if (taken) {
 		DL_APPEND(workers->waiting, job);
 		workers->count++;

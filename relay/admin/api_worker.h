@@ -5,7 +5,8 @@
  * relay/admin.
  *
  * A call has API_ASK_MS from its arrival, with the time that it waits for a thread; then its
- * running statement is cancelled.
+ * running statement is cancelled. The time of the next page of a file (api_export.h) begins with a
+ * thread.
  */
 #include "api_private.h"
 
@@ -26,7 +27,8 @@ void api_workers_destroy(struct api_workers *workers); /* after api_workers_end;
 
 /*
  * To be called last in `begin`: the call rests until a thread of the pool has run `run`, which
- * answers or refuses it. If too many calls wait, the call is refused (503 busy).
+ * answers or refuses it. If too many calls wait, the call is refused (503 busy), unless it reads
+ * the next page of a file.
  */
 void api_worker_run(
     struct api_call *call, void (*run)(struct api_call *call, struct api_worker *worker));

@@ -18,31 +18,33 @@ void parked_add_row(struct text *out, const json_t *row)
 	text_add(out, "\n");
 }
 
-void parked_print_totals_json(const int64_t counts[PARKED_STATES])
+void parked_print_totals_json(const struct parked_totals *totals)
 {
 	printf("\n],\"totals\":{");
 	for (int i = 0; i < PARKED_STATES; i++)
-		printf("%s\"%s\":\"%" PRId64 "\"", i ? "," : "", parked_states[i], counts[i]);
-	puts("}}");
+		printf(
+		    "%s\"%s\":\"%" PRId64 "\"", i ? "," : "", parked_states[i], totals->counts[i]);
+	printf("},\"exact\":%s}\n", totals->exact ? "true" : "false");
 }
 
 void parked_print_totals(
-    const char *publisher, bool chosen, int64_t shown, const int64_t counts[PARKED_STATES])
+    const char *publisher, bool chosen, int64_t shown, const struct parked_totals *totals)
 {
 	int64_t total = 0;
 
 	for (int i = 0; i < PARKED_STATES; i++)
-		total += counts[i];
-	if (total == 0) {
+		total += totals->counts[i];
+	if (total == 0 && totals->exact) {
 		printf("nothing%s is parked in publisher %s\n", chosen ? " that matches" : "",
 		    publisher);
 		return;
 	}
-	printf("%" PRId64 " parked in publisher %s:", total, publisher);
+	printf("%s%" PRId64 " parked in publisher %s:", totals->exact ? "" : "at least ", total,
+	    publisher);
 	for (int i = 0; i < PARKED_STATES; i++)
-		printf(" %" PRId64 " %s%s", counts[i], parked_states[i],
+		printf(" %" PRId64 " %s%s", totals->counts[i], parked_states[i],
 		    i < PARKED_STATES - 1 ? "," : "");
-	if (shown < total)
+	if (shown < total || !totals->exact)
 		printf("; %" PRId64 " of them are shown", shown);
 	puts("");
 }

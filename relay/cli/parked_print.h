@@ -10,9 +10,9 @@ void parked_add_row(struct text *out, const json_t *row);
 
 /* How many rows of each state there are. chosen: terms chose among them. */
 void parked_print_totals(
-    const char *publisher, bool chosen, int64_t shown, const int64_t counts[PARKED_STATES]);
-/* The end of a list and of its object: ],"totals":{…}} */
-void parked_print_totals_json(const int64_t counts[PARKED_STATES]);
+    const char *publisher, bool chosen, int64_t shown, const struct parked_totals *totals);
+/* The end of a list and of its object: ],"totals":{…},"exact":true} */
+void parked_print_totals_json(const struct parked_totals *totals);
 
 /* Everything about a row, or its JSON with --json. Takes over what parked_show made. */
 void parked_print_shown(const struct call *call, json_t *shown);

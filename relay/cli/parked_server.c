@@ -38,6 +38,7 @@ struct server_listing {
 	int64_t left, shown;
 	char *publisher;
 	json_t *totals;
+	bool exact; /* the totals count all rows */
 };
 
 /* Numbers of the filter, as texts. */
@@ -100,6 +101,7 @@ static void begin_listing(struct server_listing *listing, const json_t *page)
 		return;
 	listing->publisher = xstrdup(field_member(page, "publisher"));
 	listing->totals = json_incref(json_object_get(page, "totals"));
+	listing->exact = json_is_true(json_object_get(page, "exact"));
 	if (listing->json)
 		printf("{\"publisher\":\"%s\",\"rows\":[", listing->publisher);
 }
@@ -126,17 +128,18 @@ static bool print_pages(struct server_listing *listing, struct err *err)
 
 static bool list_parked_over_server(struct server_listing *listing, struct err *err)
 {
-	int64_t counts[PARKED_STATES];
+	struct parked_totals totals;
 
 	if (!print_pages(listing, err))
 		return false;
+	totals.exact = listing->exact;
 	for (int i = 0; i < PARKED_STATES; i++)
-		counts[i] = field_number(listing->totals, parked_states[i]);
+		totals.counts[i] = field_number(listing->totals, parked_states[i]);
 	if (listing->json)
-		parked_print_totals_json(counts);
+		parked_print_totals_json(&totals);
 	else
 		parked_print_totals(listing->publisher, json_object_size(listing->chosen) > 0,
-		    listing->shown, counts);
+		    listing->shown, &totals);
 	return true;
 }
 

@@ -111,10 +111,11 @@ function columns(publisher, ids, changed) {
 	].filter(Boolean);
 }
 
-function totalsNode(parameters, totals) {
+function totalsNode(parameters, { totals, exact }) {
 	return h("ul", { class: "totals", "aria-label": "Matching messages by state" }, PARKED_STATES.map(state =>
 		h("li", { class: totals[state] === "0" ? "muted" : "" }, h("a", { href: address(["parked"], { ...parameters, state, after: "" }), title: MEANING[state] },
-			h("strong", {}, number(totals[state])), ` ${state}`))));
+			h("strong", {}, number(totals[state])), ` ${state}`))),
+		exact ? null : h("li", { class: "muted" }, "among the first 100,000 messages"));
 }
 
 function listNodes(parameters, answer, refresh) {
@@ -133,7 +134,7 @@ function listNodes(parameters, answer, refresh) {
 	};
 	changed();
 	return [
-		answer.totals ? totalsNode(parameters, answer.totals) : null, buttons,
+		answer.totals ? totalsNode(parameters, answer) : null, buttons,
 		table(`Parked messages of ${publisher}`, columns(publisher, ids, changed), answer.rows, "No parked message matches."),
 		pager(["parked"], parameters, "after", answer.next), exportLink("parked", parameters, "after"),
 		h("p", { class: "small muted" }, `The figures come from the ${answer.source}.`),

@@ -104,6 +104,13 @@ export function address(path, parameters = {}) {
 	return `#/${path.map(encodeURIComponent).join("/")}${text ? `?${text}` : ""}`;
 }
 
+/** A page of the console of another process, by the URL that the process advertises; null: none that a browser may follow. */
+export function consoleOf(url, path) {
+	if (!url || !URL.canParse(url) || !["http:", "https:"].includes(new URL(url).protocol))
+		return null;
+	return `${new URL(url).origin}/console/${address(path)}`;
+}
+
 // --- problems ---------------------------------------------------------------------------------
 
 const NEXT = {
@@ -111,6 +118,7 @@ const NEXT = {
 	out_of_scope: "Choose a publisher, section or type that your token is for.",
 	no_database: "The other pages may work meanwhile. Try again when the database answers.",
 	busy: "Try again in a moment.",
+	locked: "Try again in a moment.",
 	ending: "Try again in a moment: another process may take over.",
 	changed: "Make a new preview and look at it.",
 	token_expired: "Make a new preview and look at it.",

@@ -8,6 +8,7 @@
 #include <string.h>
 #include "cleanup.h"
 #include "clock.h"
+#include "partitions.h"
 #include "sql_files.h"
 #include "term.h"
 #include "text.h"
@@ -264,16 +265,21 @@ struct pg_result *parked_query(struct parked *parked, const char *sql,
 	return parked->pg ? database_query(parked->pg, postgres, sql, params, count, err) : NULL;
 }
 
-bool parked_count_states(struct parked *parked, int64_t counts[PARKED_STATES], struct err *err)
+bool parked_count_states(struct parked *parked, struct parked_totals *ret_totals, struct err *err)
 {
 	owned_text char *chosen = parked_chosen(parked);
-	const struct pg_param params[] = {{parked->publisher->name}, {chosen}};
+	owned_text char *most = xformat("%d", COUNTED_ROWS);
+	const struct pg_param params[] = {{parked->publisher->name}, {chosen}, {most}};
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *rows = parked_query(parked, sql_parked_totals, params, 2, err);
+	struct pg_result *rows = parked_query(parked, sql_parked_totals, params, 3, err);
 
-	for (int i = 0; rows && i < pg_rows(rows); i++)
+	*ret_totals = (struct parked_totals){.exact = true};
+	for (int i = 0; rows && i < pg_rows(rows); i++) {
 		for (int k = 0; k < PARKED_STATES; k++)
 			if (text_equal(parked_states[k], pg_value(rows, i, 0)))
-				counts[k] = pg_int(rows, i, 1);
+				ret_totals->counts[k] = pg_int(rows, i, 1);
+		if (text_equal(pg_value(rows, i, 2), "t"))
+			ret_totals->exact = false;
+	}
 	return rows != NULL;
 }

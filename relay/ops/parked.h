@@ -34,9 +34,13 @@ bool parked_choose_member(
 /* One bare id. */
 bool parked_id(const char *word, int64_t *ret_id, struct err *err) MUST_CHECK;
 
-/* Counts the chosen rows by state, in the order of parked_states. */
+/* The chosen rows by state, in the order of parked_states, among the first COUNTED_ROWS rows. */
+struct parked_totals {
+	int64_t counts[PARKED_STATES];
+	bool exact; /* there are fewer rows */
+};
 bool parked_count_states(
-    struct parked *parked, int64_t counts[PARKED_STATES], struct err *err) MUST_CHECK;
+    struct parked *parked, struct parked_totals *ret_totals, struct err *err) MUST_CHECK;
 
 /* `chosen` as text; the caller frees. */
 char *parked_chosen(const struct parked *parked);

@@ -19,8 +19,9 @@ const char *const partition_drop_force[] = {
 
 static bool refuse_busy_lock(const char *table, struct err *err)
 {
-	return err_set(err, ERR_RETRY,
+	err_set(err, ERR_RETRY,
 	    "%s: a lock was not to be had without making writers wait; try again", table);
+	return err_contended(err);
 }
 
 static bool judge_drop_outcome(

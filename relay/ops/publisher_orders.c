@@ -102,10 +102,13 @@ bool publisher_rebase(struct pg *pg, const struct postgres_settings *postgres,
 		return false;
 	done = database_query(pg, postgres, sql_rebase, params, 3, err);
 	/* 55P03: a lock; 23505: a row of the log was written meanwhile. Both pass by themselves */
-	if (!done && (text_equal(pg_sqlstate(pg), "55P03") || text_equal(pg_sqlstate(pg), "23505")))
+	if (!done &&
+	    (text_equal(pg_sqlstate(pg), "55P03") || text_equal(pg_sqlstate(pg), "23505"))) {
 		err_set(err, ERR_RETRY,
 		    "upkeep or another session holds the table or the log; nothing was changed: "
 		    "repeat the call");
+		err_contended(err);
+	}
 	if (done) {
 		order->audit = pg_int(done, 0, 0);
 		order->restamped = pg_int(done, 0, 1);

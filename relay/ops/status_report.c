@@ -84,9 +84,11 @@ static void read_shard(struct status_shard *shard, const struct pg_result *rows,
 
 	/* the row keeps the last owner's name; after its lease nobody owns the shard */
 	shard->owner = xstrdup(shard->lease_left_ms > 0 ? pg_value(rows, i, 6) : "");
+	shard->url =
+	    xstrdup(shard->owner[0] && !pg_is_null(rows, i, 12) ? pg_value(rows, i, 12) : "");
 	shard->paused_at = xstrdup(pg_is_null(rows, i, 11) ? "" : pg_value(rows, i, 11));
-	shard->paused_topics = xstrdup(pg_value(rows, i, 12));
-	shard->paused_topics_text = xstrdup(pg_is_null(rows, i, 13) ? "" : pg_value(rows, i, 13));
+	shard->paused_topics = xstrdup(pg_value(rows, i, 13));
+	shard->paused_topics_text = xstrdup(pg_is_null(rows, i, 14) ? "" : pg_value(rows, i, 14));
 	shard->unknown = xstrdup("");
 }
 
@@ -589,6 +591,7 @@ void status_postgres_finish(struct status_postgres *database)
 		free(database->shards[i].publisher);
 		free(database->shards[i].owner);
 		free(database->shards[i].unknown);
+		free(database->shards[i].url);
 		free(database->shards[i].paused_at);
 		free(database->shards[i].paused_topics);
 		free(database->shards[i].paused_topics_text);

@@ -11,6 +11,7 @@
 /* One shard of a publisher. */
 struct status_shard {
 	char *publisher, *owner;  /* owner "": no lease is valid */
+	char *url;                /* of the owner's console; "": it advertises none */
 	char *paused_at;          /* when an operator paused the publisher; "": it is not paused */
 	char *paused_topics;      /* a JSON object: each topic that an operator paused, and when */
 	char *paused_topics_text; /* the same for people; "": none */

@@ -1,21 +1,24 @@
 """docs/reference/openapi.json: it is valid, and it has every route of the program.
 
-That no answer is undocumented is checked wherever a test calls the interface (support/openapi.py).
+That the program does what it says is checked by test_openapi_a.py and its like; that no answer is undocumented, also wherever
+a test calls the interface (support/openapi.py).
 """
-import os
-import pathlib
 import re
-import subprocess
 
-from support import openapi
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-HOME = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "outbox-relay/openapi-spec-validator-0.9.0"
+from support import openapi, openapi_run
+from support.openapi_run import ROOT
 
 
 def test_the_description_is_valid():
-    done = subprocess.run([HOME / "bin/python", "-m", "openapi_spec_validator", openapi.PAGE], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    checked = openapi_run.tool("openapi_spec_validator", openapi.PAGE)
+    assert "OK" in checked.communicate()[0] and checked.returncode == 0
+
+
+def test_every_operation_is_in_one_share():
+    names = [name for number in range(openapi_run.SHARES) for part in openapi_run.share(number) for name in part]
+    assert sorted([*names, *openapi_run.ENDLESS]) == sorted(openapi_run.operations())
+    files = sorted(path.name for path in (ROOT / "tests/heavy").glob("test_openapi_*.py"))
+    assert files == [f"test_openapi_{letter}.py" for letter in "abcd"[:openapi_run.SHARES]]
 
 
 def names_of(row):

@@ -1,10 +1,12 @@
 """Lists of the HTTP interface as files: CSV and JSON, all rows, with bounded memory, and for clients that leave."""
 
+import contextlib
 import csv
 import io
 import json
 import pathlib
 import socket
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -129,6 +131,30 @@ def test_many_rows_take_little_memory_and_none_are_read_for_a_client_that_left(a
     wait_for(lambda: database.execute("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'outbox-relay api'"
                                       " AND state <> 'idle'") == [(0,)])
     assert get(api, "parked?limit=1").status == 200
+
+
+def test_a_file_that_has_begun_waits_while_too_many_calls_wait(api, database):
+    """All threads wait for a lock, and 64 calls for a thread: a new call is refused, the next page of a file is not."""
+    park(database, MANY)
+    get(api, "parked?limit=1")
+    client = begin(api, "parked?format=csv", buffer=1 << 18)
+    received = [client.recv(1000)]
+    assert received[0].startswith(b"HTTP/1.1 200")
+    with contextlib.closing(database.connect(autocommit=False)) as session, ThreadPoolExecutor(80) as pool:
+        session.cursor().execute("LOCK TABLE outbox.parked")
+        calls = [pool.submit(api.request, "GET", "/v1/parked?limit=1") for _ in range(80)]
+        wait_for(lambda: any(call.done() and call.result().code == "busy" for call in calls), what="a full queue")
+        client.settimeout(1)
+        with pytest.raises(TimeoutError):  # it has what was read before, and the connection stays
+            while piece := client.recv(1 << 20):
+                received.append(piece)
+        session.rollback()
+        assert {call.result().status for call in calls} == {200, 503}
+        client.settimeout(30)
+        while piece := client.recv(1 << 20):
+            received.append(piece)
+    file = b"".join(received)
+    assert file.endswith(b"\r\n0\r\n\r\n") and b"\r\n%d," % MANY in file.replace(b'"', b"")
 
 
 def test_a_file_breaks_off_when_the_relay_ends(api, database):

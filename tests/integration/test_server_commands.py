@@ -306,7 +306,7 @@ def test_partitions_are_listed_made_and_dropped(remote, local, api, database):
         assert (answer.status, answer.code) == (status, code), (path, body, answer.text)
 
 
-def test_a_partition_that_is_locked_is_left(remote, database):
+def test_a_partition_that_is_locked_is_left(remote, api, database):
     assert when_free(remote, "partition", "make", "--table", "message", "--from", "2020-01-01", "--reason", "x")
     name = json.loads(good(remote("partition", "list", "--table", "message", "--json")))[0]["partition"]
     with database.connect() as session, session.cursor() as cursor:
@@ -314,6 +314,8 @@ def test_a_partition_that_is_locked_is_left(remote, database):
         cursor.execute(f"LOCK TABLE outbox.{name} IN SHARE MODE")
         status, _, error = remote("partition", "drop", name, *WHY)
         assert status == UNAVAILABLE and "a lock was not to be had" in error, error
+        answer = api.request("POST", f"/v1/partitions/{name}/drop", {"confirm": f"Drop {name}?", "reason": "x"})
+        assert (answer.status, answer.code) == (409, "locked"), answer.text
     assert good(remote("partition", "drop", name, *WHY)).endswith(f"{name} dropped\n")
 
 

@@ -209,6 +209,17 @@ def test_a_tick_that_asks_what_is_due_beside_many_parked_rows(table):
     table.cursor.execute("TRUNCATE outbox.parked")
 
 
+def test_the_totals_of_parked_rows_read_no_more_than_they_may(table, kept):
+    """A plan without the order of the index would read all rows."""
+    all_rows = table.touched(*asked("parked_totals", "ticks", "{}", 100_000))
+    table.cursor.execute(*asked("parked_totals", "ticks", "{}", 100_000))
+    assert table.cursor.fetchall() == [("behind", 20_000, False)]
+    assert table.touched(*asked("parked_totals", "ticks", "{}", 200)) < all_rows / 20
+    for chosen, count, more in (("{}", 200, True), ('{"topic": "lost"}', 0, True), ('{"from_id": 19901, "to_id": 30000}', 100, False)):
+        table.cursor.execute(*asked("parked_totals", "ticks", chosen, 200))
+        assert table.cursor.fetchall() == [("behind", count, more)], chosen
+
+
 def asked(name, *values):
     """(statement, values) of sql/queries/NAME.sql."""
     with open(f"{QUERIES}/{name}.sql") as text:

@@ -13,7 +13,7 @@ fakeredis_home=$cache/fakeredis-2.40.0 # and redis.py there
 redisbloom_home=$cache/redisbloom-2.8.2 # and redis.py there
 sdks_home=$cache/python-sdks-1         # and test_deliver_sdks.py there
 cyclonedx=$cache/cyclonedx-11.12.0     # and tests/heavy/test_supply_chain.py there
-openapi=$cache/openapi-spec-validator-0.9.0 # and tests/heavy/test_openapi.py there
+openapi=$cache/schemathesis-4.32.5     # and tests/support/openapi_run.py there
 prometheus=$cache/prometheus-1         # and test_alerts.py there
 
 declare -A packages=(
@@ -195,9 +195,9 @@ fetch_cyclonedx() {
 	fetch_venv "$cyclonedx" 'cyclonedx-python-lib[json-validation]==11.12.0'
 }
 
-# The validator of an OpenAPI description.
+# The validator of an OpenAPI description, and the program that checks a server by it.
 fetch_openapi() {
-	fetch_venv "$openapi" 'openapi-spec-validator==0.9.0'
+	fetch_venv "$openapi" 'openapi-spec-validator==0.9.0' 'schemathesis==4.32.5'
 }
 
 # Prometheus, and the program that checks its rules, from Debian's package. The package itself would start a server.

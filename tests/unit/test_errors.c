@@ -26,6 +26,20 @@ static void a_prefix_names_the_place_and_keeps_the_kind(void **state)
 	assert_string_equal(err.message, "publisher main: connection refused");
 }
 
+static void a_prefix_keeps_who_was_in_the_way_and_a_new_error_does_not(void **state)
+{
+	struct err err;
+
+	(void)state;
+	err_set(&err, ERR_RETRY, "a lock was not free");
+	assert_false(err.contended);
+	assert_false(err_contended(&err));
+	err_prefix(&err, "rebase");
+	assert_true(err.contended);
+	err_set(&err, ERR_RETRY, "no server");
+	assert_false(err.contended);
+}
+
 static void an_error_may_be_made_from_itself(void **state)
 {
 	struct err err;
@@ -84,6 +98,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(an_error_keeps_its_kind_and_its_words),
 	    cmocka_unit_test(a_prefix_names_the_place_and_keeps_the_kind),
+	    cmocka_unit_test(a_prefix_keeps_who_was_in_the_way_and_a_new_error_does_not),
 	    cmocka_unit_test(an_error_may_be_made_from_itself),
 	    cmocka_unit_test(a_message_of_many_lines_becomes_one),
 	    cmocka_unit_test(a_message_that_is_too_long_is_cut),

@@ -157,6 +157,22 @@ static void a_statement_error_names_place_cause_and_cure(void **state)
 	assert_string_equal(err.message, "db:5432/shop: bad number (SQLSTATE 22P02)");
 }
 
+static void a_statement_error_says_whether_another_session_was_in_the_way(void **state)
+{
+	static const struct {
+		const char *sqlstate;
+		bool contended;
+	} rows[] = {{"55P03", true}, {"40P01", true}, {"40001", true}, {"57014", false},
+	    {"57P01", false}, {"08006", false}, {"53300", false}, {"42P01", false}};
+	struct err err;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		assert_false(failure_of_statement("db", rows[i].sqlstate, "x", NULL, &err));
+		assert_int_equal(err.contended, rows[i].contended);
+	}
+}
+
 /* --- the dsn ------------------------------------------------------------------------------- */
 
 static void a_dsn_that_cannot_be_used_is_a_configuration_error(void **state)
@@ -393,6 +409,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(an_sqlstate_says_what_to_do),
 	    cmocka_unit_test(a_statement_error_names_place_cause_and_cure),
+	    cmocka_unit_test(a_statement_error_says_whether_another_session_was_in_the_way),
 	    cmocka_unit_test(a_dsn_that_cannot_be_used_is_a_configuration_error),
 	    cmocka_unit_test(a_wrong_dsn_is_quoted_when_it_holds_no_password),
 	    cmocka_unit_test(a_password_is_never_shown),

@@ -131,12 +131,12 @@ static bool list_parked_rows(const struct call *call, struct parked *parked, str
 	    .json = call_flag(call, "json"),
 	    .left = call_number(call, "limit", INT64_MAX)};
 	owned_text char *chosen = NULL;
-	int64_t counts[PARKED_STATES] = {0};
+	struct parked_totals totals;
 
 	if (!parked_choose(parked, call->arguments, call->argument_count, false, err))
 		return false;
 	chosen = parked_chosen(parked);
-	if (!parked_count_states(parked, counts, err))
+	if (!parked_count_states(parked, &totals, err))
 		return false;
 	if (listing.json)
 		printf("{\"publisher\":\"%s\",\"rows\":[", parked->publisher->name);
@@ -144,13 +144,13 @@ static bool list_parked_rows(const struct call *call, struct parked *parked, str
 		return false;
 	if (!listing.json)
 		parked_print_totals(parked->publisher->name, json_object_size(parked->chosen) > 0,
-		    listing.shown, counts);
+		    listing.shown, &totals);
 	else
 		printf("\n],\"requests\":[");
 	if (!print_requests(&listing, err))
 		return false;
 	if (listing.json)
-		parked_print_totals_json(counts);
+		parked_print_totals_json(&totals);
 	return true;
 }
 
@@ -163,7 +163,7 @@ static int run_parked_list(const struct call *call)
 
 static const struct command_option parked_list_options[] = {
     {"json", NULL, "One JSON object; 64-bit numbers are strings."},
-    {"limit", "N", "Shows at most N rows; the totals count all.", 1, INT64_MAX},
+    {"limit", "N", "Shows at most N rows; the totals count the first 100000.", 1, INT64_MAX},
     PARKED_PUBLISHER_OPTION,
     SERVER_OPTIONS,
     {0},

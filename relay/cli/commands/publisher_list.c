@@ -11,18 +11,19 @@ static void print_publishers_json(const struct pg_result *rows)
 
 	for (int i = 0; i < pg_rows(rows); i++)
 		json_array_append_new(
-		    list, json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "publisher",
+		    list, json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "publisher",
 			      field_json(rows, i, 0), "shard", field_json_number(rows, i, 1),
 			      "shards", field_json_number(rows, i, 2), "split_to",
 			      field_json_number(rows, i, 3), "paused_at", field_json(rows, i, 11),
-			      "paused_topics", json_loads(pg_value(rows, i, 12), 0, NULL), "owner",
-			      pg_int(rows, i, 7) > 0 ? field_json(rows, i, 6) : json_null(),
+			      "paused_topics", json_loads(pg_value(rows, i, 13), 0, NULL), "owner",
+			      pg_int(rows, i, 7) > 0 ? field_json(rows, i, 6) : json_null(), "url",
+			      pg_int(rows, i, 7) > 0 ? field_json(rows, i, 12) : json_null(),
 			      "identity", field_json(rows, i, 10)));
 	field_print_json("", list, JSON_INDENT(1), "\n");
 }
 
 /* Columns of status.sql: publisher, shard, shards, split_to, n, epoch, owner, lease_left_ms,
- * windows, elsewhere, identity, paused_at, paused_topics, paused_topics_text. */
+ * windows, elsewhere, identity, paused_at, url, paused_topics, paused_topics_text. */
 static bool list_publishers(struct session *session, struct err *err)
 {
 	OWNED(owned_pg_result_destroy)
@@ -44,7 +45,7 @@ static bool list_publishers(struct session *session, struct err *err)
 		    pg_is_null(rows, i, 3) ? "" : ", being split to ",
 		    pg_is_null(rows, i, 3) ? "" : pg_value(rows, i, 3),
 		    pg_is_null(rows, i, 11) ? "" : ", paused",
-		    pg_is_null(rows, i, 13) ? "" : ", paused topics: ", pg_value(rows, i, 13),
+		    pg_is_null(rows, i, 14) ? "" : ", paused topics: ", pg_value(rows, i, 14),
 		    alive ? "owned by " : "nobody's", alive ? pg_value(rows, i, 6) : "",
 		    pg_value(rows, i, 10));
 	}

@@ -1,0 +1,87 @@
+"""schemathesis sends what docs/reference/openapi.json allows and what it forbids, and checks every answer by it.
+
+All operations take half an hour of one core, so tests/heavy/test_openapi_a.py and its like have a share each, for a process
+of Python on each of two cores:
+
+    check_share(0)  # a fixture
+"""
+import os
+import pathlib
+import re
+import subprocess
+
+import pytest
+
+from support import openapi
+from support.api import CONFIG, caller, start_api
+from support.process import wait_for
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+HOME = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "outbox-relay/schemathesis-4.32.5"
+SHARES, PROCESSES = 4, 2
+# a split waits for a paused publisher, so they run one after the other
+TOGETHER = "publisher_pause", "publisher_resume", "publisher_split"
+LIMIT = 2000  # bytes of a batch that the topic of the parked messages takes
+# its answer has no end, and a client that reads it to the end waits for ever: tests/integration/test_api_process.py has its test
+ENDLESS = {"events"}
+
+
+def tool(*words, **options):
+    return subprocess.Popen([HOME / "bin/python", "-m", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
+
+
+def operations():
+    """{id: method} of all operations."""
+    return {operation["operationId"]: method for path in openapi.document()["paths"].values() for method, operation in path.items()}
+
+
+def share(number):
+    """The operations of each process of a share, which take about as long as those of any other."""
+    methods = operations()
+    weights = {name: 3 if method == "post" else 1 for name, method in methods.items()}  # bodies have the most cases
+    alone = [[name] for name in sorted(weights, key=weights.get, reverse=True) if name not in (*ENDLESS, *TOGETHER)]
+    parts = [[] for _ in range(SHARES * PROCESSES)]
+    for names in [list(TOGETHER), *alone]:
+        min(parts, key=lambda part: sum(weights[name] for name in part)).extend(names)
+    return parts[number * PROCESSES:(number + 1) * PROCESSES]
+
+
+def start(api, names, examples, seed, folder):
+    """Without a database of examples hypothesis does not look for the shortest of those that are no failures, which takes
+    half of its time. It keeps its table of Unicode, which takes seconds, in the storage."""
+    chosen = [word for name in names for word in ("--include-operation-id", name)]
+    return tool("schemathesis.cli", "run", openapi.PAGE, "--url", f"http://127.0.0.1:{api.port}",
+                "--header", f"Authorization: Bearer {api.token}", "--header", "Connection: close", *chosen,
+                "--max-examples", str(examples), "--seed", str(seed), "--phases", "examples,coverage,fuzzing", "--workers", "1",
+                "--generation-database", "none", "--continue-on-failure", "--no-color", cwd=folder,
+                env={**os.environ, "SCHEMATHESIS_HOOKS": str(ROOT / "tests/support/schemathesis_hooks.py"),
+                     "HYPOTHESIS_STORAGE_DIRECTORY": str(HOME / "hypothesis")})
+
+
+def check(api, number, examples, seed, folder):
+    """Nothing is found: allowed requests are not refused as wrong, forbidden ones are; no undocumented answer, and no 5xx."""
+    shares = share(number)
+    running = [start(api, names, examples, seed, folder) for names in shares]
+    try:
+        outputs = [process.communicate()[0] for process in running]
+    finally:
+        for process in running:
+            process.kill()
+    assert [process.returncode for process in running] == [0] * len(running), "\n".join(outputs)[-20000:]
+    for names, output in zip(shares, outputs):
+        assert re.search(rf"^ *Tested: {len(names)}$", output, re.MULTILINE), output
+
+
+@pytest.fixture
+def check_share(make_relay, kafka, database, topic, scale, request, tmp_path):
+    """check_share(number), of a relay with parked messages."""
+    narrow = kafka.create_topic(f"{topic}.narrow", partitions=1)
+    kafka.alter_topic(narrow, max_message_bytes=LIMIT)
+    _, api = start_api(make_relay, tmp_path, "token-with-every-role", CONFIG.format(topic=topic) + caller(
+        "everything", "token-with-every-role", "read, payload, send, operate, decide", types="*"), publisher_max_attempts=1)
+    for number in range(20):
+        database.execute("INSERT INTO outbox.message (topic, key, payload_bytes) VALUES (%s, %s, %s)",
+                         (narrow, f"k{number % 4}", os.urandom(3 * LIMIT)))
+    wait_for(lambda: api.request("GET", "/v1/parked?totals=yes").json["rows"], 60, "parked messages")
+    yield lambda number: check(api, number, scale(5000, default=300), request.config.option.seed, tmp_path)
+    kafka.delete_topic(narrow)
