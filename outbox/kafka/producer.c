@@ -316,8 +316,7 @@ int producer_fd(const struct producer *producer)
 	return producer->wake_fd;
 }
 
-/* As the broker does (org.apache.kafka.common.internals.Topic). */
-static bool is_valid_topic_name(const char *name)
+bool producer_topic_is_valid(const char *name)
 {
 	size_t length =
 	    strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
@@ -334,7 +333,7 @@ struct producer_topic *producer_topic(struct producer *producer, const char *nam
 	HASH_FIND_STR(producer->topics, name, topic);
 	if (topic)
 		return topic;
-	if (!is_valid_topic_name(name)) {
+	if (!producer_topic_is_valid(name)) {
 		err_set(err, ERR_REJECT,
 		    "\"%.249s\" is no topic name: Kafka allows 1 to 249 of a-z A-Z 0-9 . _ -",
 		    name);

@@ -117,6 +117,8 @@ int producer_fd(const struct producer *producer);
 /* NULL + err when the name is not one Kafka allows. The same name gives the same handle. */
 struct producer_topic *producer_topic(struct producer *producer, const char *name, struct err *err);
 const char *producer_topic_name(const struct producer_topic *topic);
+/* Does Kafka accept the name? As the broker checks it (org.apache.kafka.common.internals.Topic). */
+bool producer_topic_is_valid(const char *name);
 /* No record of it is under way; its handle is worth nothing from here on. */
 void producer_close_topic(struct producer *producer, const char *name);
 /*

@@ -237,12 +237,13 @@ static void run_parked_preview(struct api_call *call, struct api_worker *worker)
 		worker, order->parked.publisher->postgres, read_parked_preview, order, &err))
 		return refuse_parked_request(call, order, &err);
 
-	answer = json_pack("{s:s, s:s, s:s, s:o, s:b, s:o, s:{s:o, s:o}, s:O}", "publisher",
+	answer = json_pack("{s:s, s:s, s:s, s:o, s:b, s:o, s:{s:o, s:o, s:o}, s:O}", "publisher",
 	    order->parked.publisher->name, "verb", request->word, "source", "database", "count",
 	    json_sprintf("%" PRId64, request->addressed), "exact", !request->more, "matching",
 	    json_sprintf("%" PRId64, request->matching), "left_out", "behind",
 	    json_sprintf("%" PRId64, retry ? request->behind : 0), "free",
-	    json_sprintf("%" PRId64, retry ? request->free : 0), "sample", order->sample);
+	    json_sprintf("%" PRId64, retry ? request->free : 0), "paused",
+	    json_sprintf("%" PRId64, retry ? request->paused : 0), "sample", order->sample);
 	preview.at_us = request->at_us;
 	preview.count = request->addressed;
 	preview_note_snapshot(&preview, request->snapshot);

@@ -11,6 +11,7 @@
 #include "database.h"
 #include "field_json.h"
 #include "logging.h"
+#include "producer.h"
 #include "publisher_orders.h"
 #include "publisher_split.h"
 
@@ -22,7 +23,7 @@ enum {
 
 struct publisher_order {
 	const struct publisher_settings *publisher;
-	json_t *body, *reason, *shards, *cancel, *confirm, *all, *new_identity, *dry_run;
+	json_t *body, *reason, *shards, *cancel, *confirm, *all, *new_identity, *dry_run, *topic;
 	bool pauses;
 	/* results */
 	int64_t audit, restamped;
@@ -53,7 +54,7 @@ static struct publisher_order *read_publisher_order(struct api_call *call, const
 	const struct api_member known[] = {{"shards", 'i', &order->shards},
 	    {"cancel", 'b', &order->cancel}, {"confirm", 's', &order->confirm},
 	    {"all", 'b', &order->all}, {"new_identity", 'b', &order->new_identity},
-	    {"dry_run", 'b', &order->dry_run}};
+	    {"dry_run", 'b', &order->dry_run}, {"topic", 's', &order->topic}};
 	struct api_member members[1 + sizeof known / sizeof *known] = {
 	    {"reason", 's', &order->reason}};
 	size_t count = 1;
@@ -104,6 +105,7 @@ static bool change_pause(struct pg *pg, void *context, struct err *err)
 {
 	const struct publisher_change *change = context;
 	const struct publisher_pause order = {.publisher = change->order->publisher->name,
+	    .topic = json_string_value(change->order->topic),
 	    .reason = order_reason(change->order),
 	    .caller = change->call->caller->token.name,
 	    .pauses = change->order->pauses};
@@ -134,16 +136,22 @@ static void run_pause(struct api_call *call, struct api_worker *worker)
 		return;
 	log_publisher_order(call, order);
 	api_answer(call, 200,
-	    json_pack("{s:s, s:b, s:b, s:o}", "publisher", order->publisher->name, "paused",
-		order->pauses, "changed", order->audit != 0, "audit", api_audit_id(order->audit)));
+	    json_pack("{s:s, s:O?, s:b, s:b, s:o}", "publisher", order->publisher->name, "topic",
+		order->topic, "paused", order->pauses, "changed", order->audit != 0, "audit",
+		api_audit_id(order->audit)));
 }
 
 static void begin_pause(struct api_call *call, bool pauses)
 {
-	struct publisher_order *order = read_publisher_order(call, "");
+	struct publisher_order *order = read_publisher_order(call, "topic");
 
 	if (!order)
 		return;
+	if (order->topic && !producer_topic_is_valid(json_string_value(order->topic)))
+		return api_refuse(call, 400, "bad_value",
+		    "topic has 1 to 249 characters of A-Z, a-z, 0-9, '.', '_' and '-', and is not "
+		    "'.' or "
+		    "'..'");
 	order->pauses = pauses;
 	api_worker_run(call, run_pause);
 }

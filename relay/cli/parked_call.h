@@ -20,7 +20,8 @@ int parked_call_run(const struct call *call,
 	"TERMs select rows; each may be given once, and all must match: topic=orders; key=42, or " \
 	"key=\\x00ff in hexadecimal; error=TEXT, a part of the error; "                            \
 	"parked=2026-01-02..2026-01-03T12:00, the time of parking (UTC), without the second time " \
-	"itself; state=waiting|dead|stalled|free|behind; ids=10..20, with both ids. A range may "  \
+	"itself; state=waiting|dead|stalled|paused|free|behind; ids=10..20, with both ids. A "     \
+	"range may "                                                                               \
 	"be open at one end.\n"
 
 /* Do the options and arguments of such a call fit together? */

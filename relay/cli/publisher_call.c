@@ -9,29 +9,32 @@
 #include "session.h"
 #include "text.h"
 
-/* audit 0: nothing was changed. */
-static void print_paused(const char *publisher, bool paused, int64_t audit)
+/* topic NULL: the whole publisher. audit 0: nothing was changed. */
+static void print_paused(const char *publisher, const char *topic, bool paused, int64_t audit)
 {
 	const char *state = paused ? "paused" : "not paused";
+	owned_text char *of_topic = topic ? xformat("topic %s of ", topic) : xstrdup("");
 
 	if (audit)
-		printf("publisher %s is %s (outbox.audit %" PRId64
+		printf("%spublisher %s is %s (outbox.audit %" PRId64
 		       "); running relays heed it within a second\n",
-		    publisher, state, audit);
+		    of_topic, publisher, state, audit);
 	else
-		printf("publisher %s was %s already: nothing was changed\n", publisher, state);
+		printf("%spublisher %s was %s already: nothing was changed\n", of_topic, publisher,
+		    state);
 }
 
 static bool pause_or_resume(struct session *session, bool pauses, struct err *err)
 {
 	const struct publisher_pause order = {.publisher = session->call->arguments[0],
+	    .topic = call_text(session->call, "topic", NULL),
 	    .reason = call_text(session->call, "reason", ""),
 	    .pauses = pauses};
 	int64_t audit;
 
 	if (!publisher_pause(session->pg, session->postgres, &order, &audit, err))
 		return false;
-	print_paused(order.publisher, pauses, audit);
+	print_paused(order.publisher, order.topic, pauses, audit);
 	return true;
 }
 
@@ -68,14 +71,15 @@ bool publisher_call_send(const struct call *call, const char *publisher, const c
 
 static int pause_over_server(const struct call *call, bool pauses)
 {
+	const char *topic = call_text(call, "topic", NULL);
 	json_t *answer = NULL;
 	struct err err;
 
 	if (!check_pause_reason(call, &err) ||
 	    !publisher_call_send(call, call->arguments[0], pauses ? "pause" : "resume",
-		json_object(), &answer, &err))
+		json_pack("{s:s*}", "topic", topic), &answer, &err))
 		return session_failed(&err);
-	print_paused(call->arguments[0], pauses, field_number(answer, "audit"));
+	print_paused(call->arguments[0], topic, pauses, field_number(answer, "audit"));
 	json_decref(answer);
 	return 0;
 }
@@ -88,6 +92,7 @@ int publisher_call_pause(const struct call *call, bool pauses)
 }
 
 const struct command_option publisher_pause_options[] = {
+    {"topic", "TOPIC", "Only the messages of this topic, and not the whole publisher."},
     {"reason", "TEXT", "The reason, stored in outbox.audit."},
     SESSION_POSTGRES_OPTION,
     SERVER_OPTIONS,

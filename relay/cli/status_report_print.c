@@ -85,22 +85,25 @@ static void print_shard(const struct status_shard *shard, struct text *out)
 		text_addf(out, ", being split to %d", shard->split_to);
 	if (shard->paused_at[0])
 		text_addf(out, ", paused since %s", shard->paused_at);
+	if (shard->paused_topics_text[0])
+		text_addf(out, ", paused topics: %s", shard->paused_topics_text);
 	text_add(out, "\n");
 }
 
 /* Publishers without parked rows have no line. */
 static void print_parked(const struct status_parked *parked, struct text *out)
 {
-	int64_t total =
-	    parked->waiting + parked->dead + parked->stalled + parked->free + parked->behind;
+	int64_t total = parked->waiting + parked->dead + parked->stalled + parked->paused +
+			parked->free + parked->behind;
 	char oldest[32];
 
 	if (total > 0)
 		text_addf(out,
 		    "  %-16s parked %s%" PRId64 " (%" PRId64 " waiting, %" PRId64 " dead, %" PRId64
-		    " stalled, %" PRId64 " free, %" PRId64 " behind), the oldest for %s\n",
+		    " stalled, %" PRId64 " paused, %" PRId64 " free, %" PRId64
+		    " behind), the oldest for %s\n",
 		    parked->publisher, parked->more ? "≥" : "", total, parked->waiting,
-		    parked->dead, parked->stalled, parked->free, parked->behind,
+		    parked->dead, parked->stalled, parked->paused, parked->free, parked->behind,
 		    age_text(parked->oldest_age_ms, oldest));
 }
 

@@ -53,10 +53,11 @@ static void add_publisher_line(struct text *out, const json_t *publisher)
 		text_addf(out, "; %.0f records/s by this relay", json_number_value(rate));
 	text_addf(out,
 	    "\n  parked: %" PRId64 " waiting, %" PRId64 " dead, %" PRId64 " stalled, %" PRId64
-	    " free, %" PRId64 " behind; scheduled: %" PRId64 "\n",
+	    " paused, %" PRId64 " free, %" PRId64 " behind; scheduled: %" PRId64 "\n",
 	    field_number(parked, "waiting"), field_number(parked, "dead"),
-	    field_number(parked, "stalled"), field_number(parked, "free"),
-	    field_number(parked, "behind"), field_number(scheduled, "rows"));
+	    field_number(parked, "stalled"), field_number(parked, "paused"),
+	    field_number(parked, "free"), field_number(parked, "behind"),
+	    field_number(scheduled, "rows"));
 }
 
 static void add_lookback_line(struct text *out, const json_t *lookback)

@@ -20,6 +20,7 @@ function parkedTroubles({ name, parked }) {
 	const one = (state, kind, text, link) => (parked[state] === "0" ? [] : [trouble(kind, `${count(state)} of ${name} ${text}`, ["parked"], { publisher: name, state }, link)]);
 	return [...one("dead", "bad", "cannot be published and wait for you.", "Retry or skip them"),
 		...one("stalled", "warn", "wait for a partition or topic that accepts nothing.", "Look at them"),
+		...one("paused", "warn", "wait because an operator paused their topic.", "Look at them"),
 		...one("waiting", "warn", "were refused by Kafka and are tried again.", "Look at them")];
 }
 

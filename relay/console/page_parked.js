@@ -8,10 +8,11 @@ const MEANING = {
 	waiting: "Kafka refused it; the relay tries it again by itself.",
 	dead: "Refused too often, or it crashes the relay: it waits for an operator.",
 	stalled: "Its partition or topic accepts nothing; the relay goes on by itself when that works again.",
+	paused: "An operator paused its topic: it is published after the topic is resumed, on the page of the publisher.",
 	free: "Nothing blocks it: it is published as soon as possible.",
 	behind: "It waits for the first message of its key.",
 };
-const KIND = { waiting: "warn", dead: "bad", stalled: "warn", free: "good", behind: "" };
+const KIND = { waiting: "warn", dead: "bad", stalled: "warn", paused: "warn", free: "good", behind: "" };
 const FILTER = ["topic", "key", "error", "state", "from", "to", "from_id", "to_id"];
 
 const VERBS = {
@@ -42,7 +43,7 @@ function sampleTable(rows) {
 }
 
 function previewNodes(verb, selection, preview) {
-	const { behind, free } = preview.left_out;
+	const { behind, free, paused } = preview.left_out;
 	const bound = preview.exact ? "" : "at least ";
 	return [
 		h("p", {}, VERBS[verb].text),
@@ -50,7 +51,8 @@ function previewNodes(verb, selection, preview) {
 			["Changes", h("strong", {}, `${bound}${counted(preview.count, "message")}`)],
 			["Match", `${bound}${counted(preview.matching, "message")}`],
 			behind !== "0" ? ["Left out", `${counted(behind, "message")} behind the first of the key: they follow by themselves`] : null,
-			free !== "0" ? ["Left out", `${counted(free, "message")} in the state free: they are published anyway`] : null]),
+			free !== "0" ? ["Left out", `${counted(free, "message")} in the state free: they are published anyway`] : null,
+			paused !== "0" ? ["Left out", `${counted(paused, "message")} of paused topics: they are published when the topic is resumed`] : null]),
 		preview.exact ? null : h("p", {}, "The relay counts no more than the first 100,000 parked messages of the publisher. All others that match change, too."),
 		sampleTable(preview.sample),
 	];

@@ -12,7 +12,7 @@ function unpublishedText(shard) {
 	return shard.unpublished_estimated === null ? `more than ${number(shard.unpublished)} rows` : `about ${number(shard.unpublished_estimated)} rows`;
 }
 
-export const PARKED_STATES = ["waiting", "dead", "stalled", "free", "behind"];
+export const PARKED_STATES = ["waiting", "dead", "stalled", "paused", "free", "behind"];
 
 function parkedLinks(publisher) {
 	if (!publisher.parked)
@@ -75,6 +75,42 @@ function operate(publisher, verb, done) {
 			return h("p", {}, `${answer.publisher} is ${answer.paused ? "paused" : "publishing"}${answer.changed ? "" : ", as it was before"}.`);
 		},
 	});
+}
+
+// --- one topic --------------------------------------------------------------------------------
+
+/** Topics that an operator pauses: [name, since]. Every shard of a publisher has the same. */
+function pausedTopics(publisher) {
+	return Object.entries(publisher.shards?.[0]?.paused_topics ?? {});
+}
+
+async function orderTopic(publisher, verb, topic, reason) {
+	const answer = await post(`/v1/publishers/${encodeURIComponent(publisher)}/${verb}`, { topic, reason });
+	return h("p", {}, `${answer.topic} of ${answer.publisher} is ${answer.paused ? "paused" : "publishing"}${answer.changed ? "" : ", as it was before"}.`);
+}
+
+function pauseTopic(publisher, done) {
+	const topic = input("topic", "", { required: true, maxlength: 249, pattern: "[A-Za-z0-9._\\-]+" });
+	return verbDialog({
+		title: `Pause a topic: ${publisher.name}`, verb: "Pause the topic", done,
+		prepare: async () => ({ nodes: [
+			h("p", {}, "Messages of the topic wait until somebody resumes it. Running relays park them in the state paused, which copies each of them; each key keeps its order. Other topics of the publisher go on."),
+			field("Kafka topic", topic)] }),
+		run: reason => orderTopic(publisher.name, "pause", topic.value.trim(), reason),
+	});
+}
+
+function resumeTopic(publisher, topic, done) {
+	return verbDialog({
+		title: `Resume ${topic}: ${publisher.name}`, verb: "Resume the topic", done,
+		prepare: async () => ({ nodes: h("p", {}, "The parked messages of the topic are published, and later ones after them.") }),
+		run: reason => orderTopic(publisher.name, "resume", topic, reason),
+	});
+}
+
+function pausedTopicNodes(publisher, done) {
+	return pausedTopics(publisher).map(([topic, since]) => h("p", {}, badge("warn", "paused"), " topic ", h("code", {}, topic), " since ", when(since), " ",
+		publisher.configured && mayDo("operate") ? h("button", { type: "button", onclick: () => resumeTopic(publisher, topic, done) }, `Resume ${topic} …`) : null));
 }
 
 // --- split and rebase -------------------------------------------------------------------------
@@ -143,7 +179,7 @@ function buttons(publisher, verb, done) {
 	if (!publisher.configured)
 		return null;
 	return h("div", { class: "buttons" },
-		mayDo("operate") ? button(VERBS[verb].title, () => operate(publisher.name, verb, done)) : null,
+		mayDo("operate") ? [button(VERBS[verb].title, () => operate(publisher.name, verb, done)), button("Pause a topic …", () => pauseTopic(publisher, done))] : null,
 		mayDo("decide") && shards.length > 0 ? [
 			button("Split …", () => split(publisher, done)),
 			shards.some(shard => shard.split_to) ? button("Cancel the split …", () => cancelSplit(publisher, done)) : null,
@@ -160,6 +196,7 @@ function publisherCard(publisher, done) {
 		h("h2", {}, h("a", { href: address(["publishers", publisher.name]) }, publisher.name)),
 		publisher.configured ? null : h("p", {}, badge("warn", "not configured"), " This process has no [publisher] section of the name."),
 		paused ? h("p", {}, badge("warn", "paused"), " since ", when(paused)) : null,
+		...pausedTopicNodes(publisher, done),
 		unknown ? h("p", {}, badge("warn", "figures are missing"), ` ${unknown}`) : null,
 		facts([["Database", `[postgres "${publisher.postgres}"]`], ["Parked", parkedLinks(publisher)],
 			["Scheduled", scheduledText(publisher.scheduled)], ["Source of the figures", publisher.source]]),

@@ -59,7 +59,7 @@ static const struct metric_row backlog_rows[] = {
     {"relay_parked_rows", METRIC_GAUGE, SERIES(parked_rows),
 	"Parked rows, by their state. At most 100,000 of a publisher are counted.",
 	.labels = {{"state",
-	    "[`waiting`, `dead`, `stalled`, `free`, `behind`](commands.md#parked-list)"}},
+	    "[`waiting`, `dead`, `stalled`, `paused`, `free`, `behind`](commands.md#parked-list)"}},
 	.alert = "above 0 with the state `dead` or `stalled`: "
 		 "[parked messages](../guide/parked.md)"},
     {"relay_scheduled_rows", METRIC_GAUGE, SERIES(scheduled_rows),
@@ -200,7 +200,8 @@ static bool count_backlogs(struct upkeep_worker *worker, struct err *err)
 
 static void note_parked(struct upkeep_worker *worker, const struct pg_result *rows, int i)
 {
-	static const char *const states[] = {"waiting", "dead", "stalled", "free", "behind"};
+	static const char *const states[] = {
+	    "waiting", "dead", "stalled", "paused", "free", "behind"};
 
 	for (int k = 0; k < (int)(sizeof states / sizeof *states); k++) {
 		worker->empty &= pg_int(rows, i, k + 1) == 0;

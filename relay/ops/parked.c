@@ -57,7 +57,8 @@ static bool read_parked_times(struct parked *parked, const char *value, struct e
 	       (!*to || choose_parked_text(parked, "to", to, err));
 }
 
-const char *const parked_states[PARKED_STATES] = {"waiting", "dead", "stalled", "free", "behind"};
+const char *const parked_states[PARKED_STATES] = {
+    "waiting", "dead", "stalled", "paused", "free", "behind"};
 
 static bool read_parked_state(struct parked *parked, const char *value, struct err *err)
 {
@@ -65,7 +66,8 @@ static bool read_parked_state(struct parked *parked, const char *value, struct e
 		if (text_equal(value, parked_states[i]))
 			return choose_parked_text(parked, "state", value, err);
 	return err_set(err, ERR_REJECT,
-	    "state=%.60s is not known: write waiting, dead, stalled, free or behind", value);
+	    "state=%.60s is not known: write waiting, dead, stalled, paused, free or behind",
+	    value);
 }
 
 static void choose_ids(struct parked *parked, int64_t from, int64_t to)

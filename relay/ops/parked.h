@@ -8,7 +8,7 @@
 #include <jansson.h>
 #include "database.h"
 
-enum { PARKED_STATES = 5 };
+enum { PARKED_STATES = 6 };
 extern const char *const parked_states[PARKED_STATES];
 
 /* parked_init and parked_finish. */

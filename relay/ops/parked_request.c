@@ -71,6 +71,11 @@ static bool refuse_parked_row(
 		return err_set(err, ERR_REJECT,
 		    "id %s is free: nothing is known against it, and it goes as soon as possible",
 		    id);
+	if (request->verb == PARKED_RETRY && text_equal(pg_value(rows, i, FIND_STATE), "paused"))
+		return err_set(err, ERR_REJECT,
+		    "id %s waits because an operator paused its topic: run `outbox-relay publisher "
+		    "resume %s --topic TOPIC`",
+		    id, request->parked->publisher->name);
 	return true;
 }
 
@@ -103,6 +108,11 @@ void parked_request_add_left_out(const struct parked_request *request, struct te
 		text_addf(out, "; %" PRId64 " wait behind the first of their key", request->behind);
 	if (retry && request->free > 0)
 		text_addf(out, "; %" PRId64 " are free and go anyway", request->free);
+	if (retry && request->paused > 0)
+		text_addf(out,
+		    "; %" PRId64 " wait for the end of a pause: `outbox-relay publisher resume %s "
+		    "--topic TOPIC`",
+		    request->paused, request->parked->publisher->name);
 }
 
 static bool check_terms(const struct parked_request *request, struct err *err)
@@ -136,6 +146,7 @@ bool parked_request_count(struct parked_request *request, struct err *err)
 	request->addressed = pg_int(row, 0, 1);
 	request->behind = pg_int(row, 0, 2);
 	request->free = pg_int(row, 0, 3);
+	request->paused = pg_int(row, 0, 8);
 	request->more = text_equal(pg_value(row, 0, 4), "t");
 	request->about = pg_int(row, 0, 5);
 	request->at_us = pg_int(row, 0, 6);

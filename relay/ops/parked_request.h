@@ -18,7 +18,7 @@ struct parked_request {
 	 * by parked_request_count: rows that match, those of them that the request can address, and
 	 * by reason those that it cannot
 	 */
-	int64_t matching, addressed, behind, free;
+	int64_t matching, addressed, behind, free, paused;
 	bool more;      /* counted among the first PARKED_COUNTED rows; there are others */
 	int64_t about;  /* rows that the owner looks through; an estimate when `more` */
 	int64_t at_us;  /* when they were counted, by the database's clock */

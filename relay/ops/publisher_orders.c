@@ -2,6 +2,7 @@
 
 #include <string.h>
 #include "cleanup.h"
+#include "producer.h"
 #include "sql_files.h"
 #include "text.h"
 
@@ -12,11 +13,17 @@ const char publisher_rebase_question[] = "Rebase all publishers?";
 bool publisher_pause(struct pg *pg, const struct postgres_settings *postgres,
     const struct publisher_pause *order, int64_t *ret_audit, struct err *err)
 {
-	const struct pg_param params[] = {
-	    {order->publisher}, {order->pauses ? "t" : "f"}, {order->reason}, {order->caller}};
+	const struct pg_param params[] = {{order->publisher}, {order->pauses ? "t" : "f"},
+	    {order->reason}, {order->caller}, {order->topic}};
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *row = database_query(pg, postgres, sql_publisher_pause, params, 4, err);
+	struct pg_result *row = NULL;
 
+	if (order->topic && !producer_topic_is_valid(order->topic))
+		return err_set(err, ERR_REJECT,
+		    "'%.60s' is no name of a Kafka topic: use 1 to 249 of A-Z, a-z, 0-9, '.', '_' "
+		    "and '-'",
+		    order->topic);
+	row = database_query(pg, postgres, sql_publisher_pause, params, 5, err);
 	if (!row)
 		return false;
 	*ret_audit = pg_is_null(row, 0, 0) ? 0 : pg_int(row, 0, 0);

@@ -7,12 +7,12 @@
 extern const char publisher_rebase_question[];
 
 /*
- * Pauses or resumes the publisher; the owners of its shards heed it within a second. caller: of the
- * HTTP interface; NULL: none. *ret_audit: the id in outbox.audit; 0: it was paused, or not paused,
- * before. False: *err says why.
+ * Pauses or resumes the publisher, or one topic of it; the owners of its shards heed it within a
+ * second. topic NULL: the whole publisher. caller: of the HTTP interface; NULL: none. *ret_audit:
+ * the id in outbox.audit; 0: it was paused, or not paused, before. False: *err says why.
  */
 struct publisher_pause {
-	const char *publisher, *reason, *caller;
+	const char *publisher, *topic, *reason, *caller;
 	bool pauses;
 };
 bool publisher_pause(struct pg *pg, const struct postgres_settings *postgres,

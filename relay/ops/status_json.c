@@ -42,6 +42,7 @@ json_t *status_shard_json(const struct status_shard *shard)
 	    object, "split_to", shard->split_to ? json_integer(shard->split_to) : json_null());
 	json_object_set_new(
 	    object, "paused_at", shard->paused_at[0] ? json_string(shard->paused_at) : json_null());
+	json_object_set_new(object, "paused_topics", json_loads(shard->paused_topics, 0, NULL));
 	json_object_set_new(
 	    object, "owner", shard->owner[0] ? json_string(shard->owner) : json_null());
 	json_object_set_new(object, "url", shard->url[0] ? json_string(shard->url) : json_null());
@@ -68,6 +69,7 @@ json_t *status_parked_json(const struct status_parked *parked)
 	json_object_set_new(object, "waiting", status_int64_json(parked->waiting));
 	json_object_set_new(object, "dead", status_int64_json(parked->dead));
 	json_object_set_new(object, "stalled", status_int64_json(parked->stalled));
+	json_object_set_new(object, "paused", status_int64_json(parked->paused));
 	json_object_set_new(object, "free", status_int64_json(parked->free));
 	json_object_set_new(object, "behind", status_int64_json(parked->behind));
 	json_object_set_new(object, "exact", json_boolean(!parked->more));

@@ -61,6 +61,8 @@ static void read_shard(struct status_shard *shard, const struct pg_result *rows,
 	shard->url =
 	    xstrdup(shard->owner[0] && !pg_is_null(rows, i, 12) ? pg_value(rows, i, 12) : "");
 	shard->paused_at = xstrdup(pg_is_null(rows, i, 11) ? "" : pg_value(rows, i, 11));
+	shard->paused_topics = xstrdup(pg_value(rows, i, 13));
+	shard->paused_topics_text = xstrdup(pg_is_null(rows, i, 14) ? "" : pg_value(rows, i, 14));
 	shard->unknown = xstrdup("");
 }
 
@@ -140,10 +142,11 @@ static bool read_parked_counts(struct pg *pg, struct status_postgres *database, 
 			.waiting = pg_int(rows, i, 1),
 			.dead = pg_int(rows, i, 2),
 			.stalled = pg_int(rows, i, 3),
-			.free = pg_int(rows, i, 4),
-			.behind = pg_int(rows, i, 5),
-			.more = text_equal(pg_value(rows, i, 6), "t"),
-			.oldest_age_ms = pg_int(rows, i, 7)};
+			.paused = pg_int(rows, i, 4),
+			.free = pg_int(rows, i, 5),
+			.behind = pg_int(rows, i, 6),
+			.more = text_equal(pg_value(rows, i, 7), "t"),
+			.oldest_age_ms = pg_int(rows, i, 8)};
 	return true;
 }
 
@@ -275,12 +278,14 @@ static void add_parked_wait(struct text *waits, const struct pg_result *rows, in
 	    pg_value(rows, i, 1), pg_value(rows, i, 3));
 	if (stalled == -1)
 		text_add(waits, ", the topic is missing");
+	else if (stalled == -2)
+		text_add(waits, ", an operator paused the topic");
 	else if (stalled >= 0)
 		text_addf(waits, ", partition %" PRId64 " is stalled", stalled);
 	else
 		text_addf(waits, " (dead: %s)", pg_value(rows, i, 5));
-	/* the error of a missing topic says the same */
-	if (error.length && stalled != -1)
+	/* the error of a missing or paused topic says the same */
+	if (error.length && (stalled >= 0 || stalled == INT64_MIN))
 		text_addf(waits, ": %s", error.data);
 	text_add(waits, "\n");
 }
@@ -585,6 +590,8 @@ void status_postgres_finish(struct status_postgres *database)
 		free(database->shards[i].unknown);
 		free(database->shards[i].url);
 		free(database->shards[i].paused_at);
+		free(database->shards[i].paused_topics);
+		free(database->shards[i].paused_topics_text);
 	}
 	for (int i = 0; i < database->partition_count; i++)
 		free(database->partitions[i].name);

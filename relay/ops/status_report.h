@@ -10,9 +10,11 @@
 
 /* One shard of a publisher. */
 struct status_shard {
-	char *publisher, *owner; /* owner "": no lease is valid */
-	char *url;               /* of the owner's console; "": it advertises none */
-	char *paused_at;         /* when an operator paused the publisher; "": it is not paused */
+	char *publisher, *owner;  /* owner "": no lease is valid */
+	char *url;                /* of the owner's console; "": it advertises none */
+	char *paused_at;          /* when an operator paused the publisher; "": it is not paused */
+	char *paused_topics;      /* a JSON object: each topic that an operator paused, and when */
+	char *paused_topics_text; /* the same for people; "": none */
 	bool elsewhere; /* its rows were carried here from another cluster: not published */
 	char *unknown;  /* why its numbers are unknown: a locked table; "" */
 	int shard, shards, split_to; /* split_to 0: no split under way */
@@ -28,7 +30,7 @@ struct status_shard {
 /* Parked rows of a publisher by state; beyond a bound the last ones are not counted. */
 struct status_parked {
 	char *publisher;
-	int64_t waiting, dead, stalled, free, behind;
+	int64_t waiting, dead, stalled, paused, free, behind;
 	bool more;
 	int64_t oldest_age_ms; /* 0: none is parked */
 };

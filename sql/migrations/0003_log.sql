@@ -24,6 +24,9 @@ create table outbox.publisher (
 	split_to int constraint split_to_is_1_to_64 check (split_to between 1 and 64),
 	drain_to pg_snapshot,
 	paused_at timestamptz, -- an operator paused it: no window opens, and no row is read or sent; null: it is not paused
+	-- topics that an operator paused, each with the time: {"orders": "2026-11-27T19:30:00Z"}. Their rows are parked
+	-- instead of being sent. null: none is paused.
+	paused_topics jsonb,
 	-- the publisher begins behind this snapshot: it publishes no row that is visible in it, and no row that was
 	-- created before start_at (null: any time)
 	start pg_snapshot not null,
@@ -45,6 +48,8 @@ comment on column outbox.publisher.shards is 'Number of shards. The key of a mes
 comment on column outbox.publisher.split_to is 'New number of shards while a split is under way, otherwise null.';
 comment on column outbox.publisher.paused_at is 'Time at which an operator paused the publisher. null: it is not '
 	'paused.';
+comment on column outbox.publisher.paused_topics is 'Topics that an operator paused, as a JSON object: the name of '
+	'each topic with the time of its pause. null: no topic is paused.';
 comment on column outbox.publisher.drain_to is 'During a split no window opens beyond this snapshot. null during a '
 	'split: no window opens at all.';
 comment on column outbox.publisher.start is 'The publisher publishes no message that is visible in this snapshot.';
@@ -327,7 +332,7 @@ create function outbox.take(
 	out former_epoch bigint, -- epoch of the newest row before
 	out listed_tick bigint, out parked boolean, out scheduled boolean, out requests bigint,
 	out identity uuid, -- the publisher's, for its positions and the names of its transactions in Kafka
-	out deaths int, out alone_deaths int, out paused boolean)
+	out deaths int, out alone_deaths int, out paused boolean, out paused_topics jsonb)
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
@@ -342,7 +347,8 @@ begin
 	-- the publisher after its log: a rebase that changes the identity meanwhile has inserted row n + 1
 	select l.* into newest from outbox.log l
 		where l.publisher = of_publisher and l.shard = of_shard order by l.n desc limit 1;
-	select s.shards, s.requests, s.identity, s.paused_at is not null into shards, requests, identity, paused
+	select s.shards, s.requests, s.identity, s.paused_at is not null, s.paused_topics
+		into shards, requests, identity, paused, paused_topics
 		from outbox.publisher s where s.name = of_publisher;
 	if shards is distinct from of_shards or newest.n is null or of_shard >= shards then
 		outcome := 'absent';
@@ -409,7 +415,8 @@ $$;
 -- output columns again in each transaction.
 create type outbox.tick_row as (verdict text, seen text, id bigint, created_at timestamptz, event_id uuid,
 	topic text, key bytea, payload bytea, headers json, partition int, deliver_at timestamptz,
-	key_bytes bytea, payload_bytes bytea, requests bigint, due_ms bigint, took_ms bigint, paused boolean);
+	key_bytes bytea, payload_bytes bytea, requests bigint, due_ms bigint, took_ms bigint, paused boolean,
+	paused_topics json);
 
 -- One step of an owner, in one statement and one round trip: searches for a window, and writes the next
 -- log row if there is a window or if `must_write` (progress to note, a lease to renew). The answer
@@ -428,8 +435,8 @@ create type outbox.tick_row as (verdict text, seen text, id bigint, created_at t
 --   listed     n + 1 opened a listed window, its rows came in front; with max_rows 0 few rows,
 --              to be read by pages
 -- with the snapshot that was looked at, the publisher's number of requests and, when rows were kept back,
--- listed or gone, the milliseconds until one is due and those that this step took up to its commit, and whether
--- the publisher is paused. Other
+-- listed or gone, the milliseconds until one is due and those that this step took up to its commit, whether
+-- the publisher is paused, and its paused topics. Other
 -- rows come in front of the verdict's: with the verdict `empty`, as an id, a digest (outbox.parked_digest) that
 -- no parked row has now; with the verdict `recovered` a topic and partition of outbox.parked_recover, with the id
 -- up to which their rows are free, null: all are.
@@ -500,7 +507,7 @@ begin
 	-- returns the log row as one value. The log and the publisher are seen in the snapshot that becomes
 	-- the tick: a split that is not seen here begins after it. `special` is a tick with work that most
 	-- ticks do not have.
-	select l as own, s.split_to, s.requests, s.start_at, s.paused_at is not null as is_paused,
+	select l as own, s.split_to, s.requests, s.start_at, s.paused_topics, s.paused_at is not null as is_paused,
 			case when s.split_to is null and s.paused_at is null then pg_current_snapshot()
 				else s.drain_to end as tick,
 			l.timeline = case when not pg_is_in_recovery() then
@@ -554,7 +561,7 @@ begin
 		if listed is not null then
 			opens := true;
 			for answer in
-				select null, null, r.*, null, null, null, null, null, null
+				select null, null, r.*, null, null, null, null, null, null, null
 				from outbox.listed_rows(of_publisher, listed) r where max_rows > 0
 			loop
 				return next answer;
@@ -628,7 +635,7 @@ begin
 				return next (null, null, message.id, message.created_at, message.event_id, message.topic,
 					outbox.published_bytes(message.key, message.key_bytes),
 					outbox.published_bytes(message.payload, message.payload_bytes), message.headers,
-					message.partition, message.deliver_at, null, null, null, null, null, null)::outbox.tick_row;
+					message.partition, message.deliver_at, null, null, null, null, null, null, null)::outbox.tick_row;
 			end loop;
 		else
 			bucket_from := outbox.first_bucket(of_shard, of_shards);
@@ -657,7 +664,7 @@ begin
 				return next (null, null, message.id, message.created_at, message.event_id, message.topic,
 					outbox.published_bytes(message.key, message.key_bytes),
 					outbox.published_bytes(message.payload, message.payload_bytes), message.headers,
-					message.partition, message.deliver_at, null, null, null, null, null, null)::outbox.tick_row;
+					message.partition, message.deliver_at, null, null, null, null, null, null, null)::outbox.tick_row;
 			end loop;
 		end if;
 		-- the last window of a split is written even when it is empty: all shards end at one tick
@@ -676,7 +683,7 @@ begin
 		end if;
 		return next (case when head.split_to is null and not head.is_paused then 'idle' else 'splitting' end, seen,
 			null, null, null, null, null, null, null, null, null, null, null, head.requests, due_ms, null,
-			head.is_paused)::outbox.tick_row;
+			head.is_paused, head.paused_topics)::outbox.tick_row;
 		return;
 	end if;
 
@@ -756,7 +763,8 @@ begin
 	end if;
 	return next (case when not opens then 'noted' when listed is not null then 'listed'
 		when pages then 'pages' else 'rows' end, seen, null, null, null, null, null,
-		null, null, null, null, null, null, head.requests, due_ms, took_ms, head.is_paused)::outbox.tick_row;
+		null, null, null, null, null, null, head.requests, due_ms, took_ms, head.is_paused,
+		head.paused_topics)::outbox.tick_row;
 end
 $$;
 
@@ -959,7 +967,7 @@ comment on function outbox.shard_numbers(int) is 'Returns the numbers from 0 to 
 create view outbox.progress as
 	select s.name as publisher, g.shard, s.shards, l.n, l.nonce, l.epoch, l.owner, l.lease_until,
 		l.first_tick, l.acked_id, l.ticks, l.written_at, l.txid, l.timeline, l.system_identifier,
-		s.split_to, s.paused_at, s.start, s.start_at, l.folded,
+		s.split_to, s.paused_at, s.paused_topics, s.start, s.start_at, l.folded,
 		outbox.log_was_carried(s.name, g.shard, l.n, l.system_identifier) as written_elsewhere
 	from outbox.publisher s
 	cross join lateral outbox.shard_numbers(s.shards) g (shard)
@@ -985,6 +993,7 @@ comment on column outbox.progress.timeline is 'See outbox.log.';
 comment on column outbox.progress.system_identifier is 'See outbox.log.';
 comment on column outbox.progress.split_to is 'See outbox.publisher.';
 comment on column outbox.progress.paused_at is 'See outbox.publisher.';
+comment on column outbox.progress.paused_topics is 'See outbox.publisher.';
 comment on column outbox.progress.start is 'See outbox.publisher.';
 comment on column outbox.progress.start_at is 'See outbox.publisher.';
 comment on column outbox.progress.folded is 'See outbox.log.';

@@ -238,6 +238,40 @@ begin
 end
 $$;
 
+-- Pauses a topic of a publisher, or resumes it: owners heed it by their next tick. They send no message of the topic
+-- but park it (0007_parked.sql), and free the parked ones when the topic is resumed. Returns as
+-- outbox.publisher_pause.
+create function outbox.publisher_pause_topic(of_publisher text, of_topic text, pauses boolean, new_reason text,
+	new_caller text default null) returns bigint language plpgsql volatile security definer
+	set search_path = pg_catalog, pg_temp set row_security = off as $$
+declare
+	publisher_row outbox.publisher;
+	audit_id bigint;
+begin
+	perform outbox.replay_durable();
+	perform of_topic::outbox.topic_name;
+	select s.* into publisher_row from outbox.publisher s where s.name = of_publisher for update;
+	if publisher_row.name is null then
+		raise exception 'publisher % does not exist', of_publisher;
+	elsif pauses = coalesce(publisher_row.paused_topics ? of_topic, false) then
+		return null;
+	elsif pauses and (select count(*) from jsonb_object_keys(publisher_row.paused_topics)) >= 100 then
+		raise exception 'publisher % has 100 paused topics already', of_publisher
+			using hint = format('resume some, or run `outbox-relay publisher pause %s` without --topic', of_publisher);
+	end if;
+	update outbox.publisher s set paused_topics = nullif(case when pauses
+			then coalesce(s.paused_topics, '{}') || jsonb_build_object(of_topic,
+				to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'))
+			else s.paused_topics - of_topic end, '{}')
+		where s.name = of_publisher;
+	insert into outbox.audit (caller, verb, publisher, target, reason)
+	values (new_caller, case when pauses then 'pause' else 'resume' end, of_publisher,
+		jsonb_build_object('topic', of_topic), new_reason)
+	returning id into audit_id;
+	return audit_id;
+end
+$$;
+
 create function outbox.publisher_drop(of_publisher text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 	set row_security = off as $$
@@ -330,7 +364,8 @@ $$;
 revoke execute on function
 	outbox.publisher_create(text, int, text), outbox.publisher_split_begin(text, int),
 	outbox.publisher_split_bound(text), outbox.publisher_split_cancel(text), outbox.publisher_split_finish(text),
-	outbox.publisher_pause(text, boolean, text, text), outbox.publisher_drop(text),
+	outbox.publisher_pause(text, boolean, text, text),
+	outbox.publisher_pause_topic(text, text, boolean, text, text), outbox.publisher_drop(text),
 	outbox.process_note(text, text), outbox.deliver_note(text[]),
 	outbox.deliver_order(text, boolean, boolean, text, text, text) from public;
 

@@ -8,6 +8,7 @@
 --   waiting  tried again, alone, at next_at
 --   dead     tried max_attempts times, or it kills the relay: only an operator moves it
 --   stalled  its partition acknowledged nothing, or its topic was missing: free once it is there again
+--   paused   an operator paused its topic: free once the topic is resumed
 --   free     has no known obstacle: it is published as soon as possible, with those behind it
 --   behind   not the head
 -- A row without a key has no order: it is the head of a queue of its own.
@@ -43,9 +44,10 @@ create table outbox.parked (
 	partition  int,
 	tick       bigint      not null, -- the window of the row
 	state      text        not null
-		constraint state_of_a_parked_row check (state in ('waiting', 'dead', 'stalled', 'free', 'behind')),
+		constraint state_of_a_parked_row check (state in
+			('waiting', 'dead', 'stalled', 'paused', 'free', 'behind')),
 	error      text,                 -- why Kafka refused it; null: it never did
-	stalled    int,                  -- the stalled partition; -1: the topic was missing
+	stalled    int,                  -- the stalled partition; -1: the topic was missing; -2: it was paused
 	attempts   int         not null, -- refusals
 	next_at    timestamptz not null,
 	parked_at  timestamptz not null default clock_timestamp(),
@@ -88,10 +90,11 @@ comment on column outbox.parked.headers is 'As in outbox.message.';
 comment on column outbox.parked.partition is 'As in outbox.message.';
 comment on column outbox.parked.tick is 'Number of the window that the message came from.';
 comment on column outbox.parked.state is 'waiting: it is retried at next_at. dead: only an operator moves it. '
-	'stalled: its partition acknowledges nothing, or its topic is missing. free: it is published as soon as '
-	'possible. behind: it waits behind another message of its key.';
+	'stalled: its partition acknowledges nothing, or its topic is missing. paused: an operator paused its topic. '
+	'free: it is published as soon as possible. behind: it waits behind another message of its key.';
 comment on column outbox.parked.error is 'Kafka''s error. null: Kafka never refused this message.';
-comment on column outbox.parked.stalled is 'Partition that acknowledges nothing. -1: the topic was missing.';
+comment on column outbox.parked.stalled is 'Partition that acknowledges nothing. -1: the topic was missing. -2: the topic '
+	'was paused.';
 comment on column outbox.parked.attempts is 'Number of times that Kafka refused it. A retry request resets it to 0.';
 comment on column outbox.parked.next_at is 'Time of the next attempt.';
 comment on column outbox.parked.parked_at is 'Time at which it was parked.';
@@ -365,6 +368,11 @@ begin
 end
 $$;
 
+-- The state of the first row of a queue at a place: a stalled partition, -1 or -2 (outbox.parked.stalled).
+create function outbox.parked_stall(place int) returns text language sql immutable as $$
+	select case when place operator(pg_catalog.=) -2 then 'paused' else 'stalled' end
+$$;
+
 -- Notes refusals and those behind them: {"rows": [[id, created at in us since 1970, error or null, tick], ...],
 -- "first_ms", "max_ms": of the back-off, "max_attempts"}. A fifth value of a row is the partition that stalls,
 -- a sixth, true: it is not to be tried again. A row that is parked already and has no
@@ -397,7 +405,7 @@ begin
 		update outbox.parked p set (error, stalled, attempts, state, next_at, changed) = (
 			select noted.error, noted.stalled,
 				p.attempts + case when noted.stalled is null then 1 else 0 end,
-				case when noted.stalled is not null then 'stalled'
+				case when noted.stalled is not null then outbox.parked_stall(noted.stalled)
 					when noted.dead or p.attempts + 1 >= max_attempts then 'dead' else 'waiting' end,
 				clock_timestamp() + (0.5 + random() / 2) * interval '1 ms'
 					* least(max_ms, first_ms * 2 ^ least(p.attempts, 40)),
@@ -430,7 +438,7 @@ begin
 		partition, tick, state, error, stalled, attempts, next_at, was_id)
 	select of_publisher, of_shard, noted.id, m.created_at, m.event_id, m.topic, m.key, m.payload, m.headers,
 		m.partition, noted.tick, case when noted.error is null then 'behind'
-			when noted.stalled is not null then 'stalled'
+			when noted.stalled is not null then outbox.parked_stall(noted.stalled)
 			when noted.dead or max_attempts <= 1 then 'dead' else 'waiting' end,
 		noted.error, noted.stalled,
 		case when noted.error is null or noted.stalled is not null then 0 else 1 end,
@@ -473,7 +481,7 @@ begin
 end
 $$;
 
--- Rows are free that were parked since a partition took nothing, or (-1) a topic was missing. places: those that
+-- Rows are free that were parked since a partition took nothing, or a topic was missing (-1) or paused (-2). places: those that
 -- are there again, [[topic, partition, id up to which its rows are free], ...]. At most `batch` rows in one call.
 -- Returns the progress at each place it examined; last_id null: none of its rows is left.
 create function outbox.parked_recover(of_publisher text, of_shard int, places jsonb, batch int)
@@ -489,7 +497,8 @@ begin
 		-- beyond the last id, so that no call scans the index entries of rows that earlier calls removed
 		ids := array(select p.id from outbox.parked p
 			where p.publisher = of_publisher and p.shard = of_shard and p.topic = parked_recover.topic
-				and p.stalled = parked_recover.partition and p.state = 'stalled'
+				and p.stalled = parked_recover.partition
+				and p.state = outbox.parked_stall(parked_recover.partition)
 				and p.id > (place ->> 2)::bigint
 			order by p.id limit batch);
 		update outbox.parked p set state = 'free', next_at = clock_timestamp()
@@ -724,7 +733,7 @@ begin
 end
 $$;
 
--- The partitions, or (-1) missing topics, of which rows are parked since they took nothing. Each is found by the
+-- The partitions, or missing (-1) and paused (-2) topics, of which rows are parked since they took nothing. Each is found by the
 -- first of its rows.
 create function outbox.parked_places(of_publisher text, of_shard int, of_n bigint, of_nonce bigint,
 	after_topic text, after_partition int, most int)
@@ -774,8 +783,8 @@ comment on function outbox.parked_is(bigint, text, bytea, text, timestamptz, tex
 	'parked message matches a filter. Members of the filter: ids, from_id, to_id, topic, key, error (a part of it), '
 	'from and to (parked_at, without the end), state. A missing member matches everything.';
 
--- May an operator request this? Only heads are retried: a free row is published anyway, and a row behind
--- waits for its head.
+-- May an operator request this? Only heads are retried: a free row is published anyway, a row behind waits for its
+-- head, and a paused row for the end of the pause.
 create function outbox.parked_may(verb text, state text) returns boolean
 language sql immutable as $$
 	select verb operator(pg_catalog.=) 'skip'

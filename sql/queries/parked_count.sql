@@ -13,5 +13,6 @@ select count(*) filter (where l.meant) as matching,
 	case when count(*) <= $4::bigint then count(*) else greatest(count(*), (
 		select c.reltuples::bigint from pg_class c where c.oid = 'outbox.parked'::regclass)) end as about,
 	-- before the snapshot: rows that are parked later than this were not counted
-	(extract(epoch from statement_timestamp()) * 1000000)::bigint as at_us, pg_current_snapshot()::text as snapshot
+	(extract(epoch from statement_timestamp()) * 1000000)::bigint as at_us, pg_current_snapshot()::text as snapshot,
+	count(*) filter (where l.meant and l.state = 'paused') as paused
 from looked l

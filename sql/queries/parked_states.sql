@@ -4,6 +4,7 @@
 select s.name as publisher, count(*) filter (where p.state = 'waiting') as waiting,
 	count(*) filter (where p.state = 'dead') as dead,
 	count(*) filter (where p.state = 'stalled') as stalled,
+	count(*) filter (where p.state = 'paused') as paused,
 	count(*) filter (where p.state = 'free') as free,
 	count(*) filter (where p.state = 'behind') as behind, count(p.state) >= $1::bigint as more,
 	coalesce(greatest(0, extract(epoch from clock_timestamp() - min(p.parked_at)) * 1000)::bigint, 0)

@@ -99,6 +99,19 @@ def test_a_publisher_is_paused_and_resumed(browser, world):
     assert ("alice", "it is back") in world.execute("SELECT caller, reason FROM outbox.audit")
 
 
+def test_a_topic_of_a_publisher_is_paused_and_resumed(browser, world):
+    def paused():
+        return world.execute("SELECT paused_topics -> 'stock' IS NOT NULL FROM outbox.publisher WHERE name = 'main'") == [(True,)]
+
+    browser.go("#/publishers/main").press("Pause a topic …").fill("Kafka topic", "stock").fill("Reason", "stock is counted")
+    browser.press("Pause the topic").see("stock of main is paused.").press("Close").see("Resume stock …")
+    assert paused()
+    browser.press("Resume stock …").fill("Reason", "it is counted").press("Resume the topic").see("stock of main is publishing.")
+    browser.press("Close").see("Pause a topic …")
+    assert not paused()
+    assert ("alice", "it is counted") in world.execute("SELECT caller, reason FROM outbox.audit")
+
+
 def test_a_publisher_is_split(browser, world):
     browser.go("#/publishers/main").press("Split …").see("Shards now", "cancelled, and the publisher goes on as before")
     assert browser.violations() == []

@@ -97,7 +97,8 @@ def test_parked_rows_come_in_pages_of_their_ids(api, parked, topic):
 
     whole = get(api, "/v1/parked", totals="yes").json
     assert (whole["publisher"], whole["source"], whole["next"]) == ("main", "database", None)
-    assert whole["totals"] == {"waiting": "0", "dead": "7", "stalled": "0", "free": "0", "behind": "3"} and whole["exact"]
+    assert whole["totals"] == {"waiting": "0", "dead": "7", "stalled": "0", "paused": "0", "free": "0", "behind": "3"}
+    assert whole["exact"]
     first = whole["rows"][0]
     assert first["parked_at"].endswith("Z") and "payload" not in first
     assert (first["topic"], first["key"], first["state"], first["attempts"]) == (topic, "k0", "dead", 1)
@@ -123,7 +124,7 @@ def test_each_filter_chooses_as_on_the_command_line(api, parked, topic):
     ("after=-1", "after=-1"), ("after=9223372036854775808", "after=9"), ("totals=true", "neither yes nor no"),
     ("topics=x", "topics is no argument of this path: it takes topic, key, error"),
     ("topic=a%20b", "no topic's name"), ("topic=%ff", "topic is not UTF-8"), ("key=%5Cxf", "not hexadecimal"),
-    ("state=lost", "write waiting, dead, stalled, free or behind"), ("from_id=0", "from_id: '0' is no id"), ("to_id=a", "to_id: 'a' is no id"),
+    ("state=lost", "write waiting, dead, stalled, paused, free or behind"), ("from_id=0", "from_id: '0' is no id"), ("to_id=a", "to_id: 'a' is no id"),
     ("from=yesterday", "from: "), ("to=2026-13-01", "to: "), ("key=", "key has no value")])
 def test_a_wrong_argument_is_named_with_its_cure(shared, query, text):
     answer = shared.request("GET", f"/v1/parked?{query}")
@@ -221,12 +222,12 @@ def test_a_preview_counts_and_changes_nothing(api, parked, database, topic):
     found = preview(api, filter={"topic": topic})
     assert (found["publisher"], found["verb"], found["source"]) == ("main", "retry", "database")
     assert (found["count"], found["exact"], found["matching"]) == ("7", True, "10")
-    assert found["left_out"] == {"behind": "3", "free": "0"} and found["expires_at"].endswith("Z")
+    assert found["left_out"] == {"behind": "3", "free": "0", "paused": "0"} and found["expires_at"].endswith("Z")
     assert [int(row["id"]) for row in found["sample"]] == parked[:1] + parked[4:]
     assert "payload" not in found["sample"][0]
 
     found = preview(api, "skip", filter={})
-    assert (found["count"], found["left_out"], len(found["sample"])) == ("10", {"behind": "0", "free": "0"}, 10)
+    assert (found["count"], found["left_out"], len(found["sample"])) == ("10", {"behind": "0", "free": "0", "paused": "0"}, 10)
     assert (preview(api, ids=[parked[0], str(parked[4])])["count"]) == "2"
     found = preview(api, filter={"topic": "others"})
     assert (found["count"], found["matching"], found["sample"]) == ("0", "0", [])

@@ -367,9 +367,9 @@ def instruct(api, path, status=200, **body):
 
 def test_a_publisher_is_paused_and_resumed(publishers, database, kafka, topic):
     done = instruct(publishers, "main/pause", reason="ticket 7")
-    assert done == {"publisher": "main", "paused": True, "changed": True, "audit": done["audit"]}
+    assert done == {"publisher": "main", "topic": None, "paused": True, "changed": True, "audit": done["audit"]}
     assert instruct(publishers, "main/pause", reason="ticket 7") == {
-        "publisher": "main", "paused": True, "changed": False, "audit": None}
+        "publisher": "main", "topic": None, "paused": True, "changed": False, "audit": None}
     publishers.relay.wait_for(lambda: publishers.relay.metric("relay_paused", publisher="main") == 1, 5, "a paused shard")
     (shard,) = publishers.request("GET", "/v1/publishers/main").json["shards"]
     assert shard["paused_at"].endswith("Z")
@@ -381,6 +381,34 @@ def test_a_publisher_is_paused_and_resumed(publishers, database, kafka, topic):
     wait_for(lambda: count_records(kafka.bootstrap, [topic]) == 2, 60, "the record after the pause")
     assert database.execute("select caller, verb, publisher, reason from outbox.audit order by id") == [
         ("alice", "pause", "main", "ticket 7"), ("bob", "resume", "main", "ticket 8")]
+
+
+def test_a_topic_of_a_publisher_is_paused_and_resumed(publishers, database, kafka, topic):
+    assert instruct(publishers, "main/pause", topic=topic, reason="ticket 9") == {
+        "publisher": "main", "topic": topic, "paused": True, "changed": True, "audit": "1"}
+    assert instruct(publishers, "main/pause", topic=topic, reason="ticket 9")["changed"] is False
+    publishers.relay.wait_for(lambda: publishers.relay.metric("relay_paused_topics", publisher="main") == 1, 5, "a paused topic")
+    shown = publishers.request("GET", "/v1/publishers/main").json["shards"][0]
+    assert list(shown["paused_topics"]) == [topic] and shown["paused_at"] is None
+    assert publishers.request("GET", "/v1/publishers/other").json["shards"][0]["paused_topics"] == {}
+
+    [(id, event)] = database.execute("insert into outbox.message (topic, key, payload) values (%s, 'k', '{}') returning id, event_id::text", [topic])
+    wait_for(lambda: count_records(kafka.bootstrap, [topic]) == 1, 60, "the record of the other publisher")
+    wait_for(lambda: publishers.request("GET", "/v1/publishers/main").json["parked"]["paused"] == "1", 60, "the parked row")
+    (found,) = publishers.request("GET", f"/v1/messages?event_id={event}&offset=no").json["rows"]
+    (place,) = [each for each in found["publishers"] if each["publisher"] == "main"]
+    assert (place["state"], place["parked"]["state"]) == ("parked", "paused")
+    assert place["parked"]["error"] == "an operator paused the topic"
+    refused = publishers.request("POST", "/v1/parked/retry", {"publisher": "main", "ids": [str(id)], "reason": "x"})
+    assert refused.status == 409 and "publisher resume main" in refused.text
+
+    for wrong in ("a b", "", ".", "x" * 250):
+        assert instruct(publishers, "main/pause", 400, topic=wrong, reason="x") == "bad_value"
+    assert instruct(publishers, "main/resume", topic="absent", reason="x")["changed"] is False
+    assert instruct(publishers.as_(RETRY), "main/resume", topic=topic, reason="ticket 10")["paused"] is False
+    wait_for(lambda: count_records(kafka.bootstrap, [topic]) == 2, 60, "the record after the pause")
+    assert database.execute("select caller, verb, target ->> 'topic', reason from outbox.audit order by id") == [
+        ("alice", "pause", topic, "ticket 9"), ("bob", "resume", topic, "ticket 10")]
 
 
 def test_a_publisher_is_split(publishers, database):
@@ -420,7 +448,7 @@ def test_a_rebase_needs_its_question_answered(publishers, database):
 
 
 @pytest.mark.parametrize("path, body, status, code", [
-    ("main/pause", {}, 400, "bad_value"), ("main/pause", {"reason": "r", "topic": "x"}, 400, "unknown_field"),
+    ("main/pause", {}, 400, "bad_value"), ("main/pause", {"reason": "r", "shards": 2}, 400, "unknown_field"),
     ("nobody/pause", {"reason": "r"}, 404, "unknown_publisher"), ("main/stop", {"reason": "r"}, 405, None),
     ("main/split", {"reason": "r"}, 400, "bad_value"), ("main/split", {"reason": "r", "shards": 0}, 400, "bad_value"),
     ("main/split", {"reason": "r", "shards": 65}, 400, "bad_value"), ("main/split", {"reason": "r", "shards": "2"}, 400, "wrong_type"),

@@ -114,13 +114,13 @@ def test_the_list_tells_of_each_row_and_how_many_there_are(parked):
     assert "  next=20" in lines[3] and "key=-" in lines[6]
     # bytes that are no text, and an error that would steer a terminal
     assert r"key=\x00ff" in lines[7] and lines[7].endswith("error=two lines  [31mred")
-    assert totals == "8 parked in publisher main: 2 waiting, 2 dead, 0 stalled, 1 free, 3 behind"
+    assert totals == "8 parked in publisher main: 2 waiting, 2 dead, 0 stalled, 0 paused, 1 free, 3 behind"
 
 
 def test_a_limit_is_of_the_rows_and_not_of_the_totals(parked):
     output = parked("list", "--limit", "2")
     assert len(output.splitlines()) == 3
-    assert output.endswith("8 parked in publisher main: 2 waiting, 2 dead, 0 stalled, 1 free, 3 behind;"
+    assert output.endswith("8 parked in publisher main: 2 waiting, 2 dead, 0 stalled, 0 paused, 1 free, 3 behind;"
                            " 2 of them are shown\n")
     assert len(json.loads(parked("list", "--json", "--limit", "3"))["rows"]) == 3
 
@@ -139,7 +139,8 @@ def test_many_rows_are_counted_up_to_a_bound(database, parked):
 def test_the_list_is_json_that_says_the_same(parked):
     found = json.loads(parked("list", "--json"))
     assert found["publisher"] == "main"
-    assert found["totals"] == {"waiting": "2", "dead": "2", "stalled": "0", "free": "1", "behind": "3"} and found["exact"]
+    assert found["totals"] == {"waiting": "2", "dead": "2", "stalled": "0", "paused": "0", "free": "1", "behind": "3"}
+    assert found["exact"]
     assert [(int(row["id"]), row["topic"], row["state"], row["attempts"], row["error"])
             for row in found["rows"]] == [(n, topic, state, attempts, error)
                                           for n, topic, _, state, attempts, error in ROWS]
@@ -217,11 +218,11 @@ def test_a_payload_is_text_only_where_a_terminal_shows_it_as_it_is(
 def test_status_counts_the_parked_rows_of_each_publisher(parked, settings):
     status, output, error = run_command(["status"], settings)
     assert status == 0, error
-    assert "parked 8 (2 waiting, 2 dead, 0 stalled, 1 free, 3 behind), the oldest for " in output
+    assert "parked 8 (2 waiting, 2 dead, 0 stalled, 0 paused, 1 free, 3 behind), the oldest for " in " ".join(output.split())
     _, output, _ = run_command(["status", "--json"], settings)
     found, = json.loads(output)["postgres"][0]["parked"]
     assert 60_000 <= int(found.pop("oldest_age_ms")) < 600_000
-    assert found == {"publisher": "main", "waiting": "2", "dead": "2", "stalled": "0", "free": "1", "behind": "3",
+    assert found == {"publisher": "main", "waiting": "2", "dead": "2", "stalled": "0", "paused": "0", "free": "1", "behind": "3",
                      "exact": True}
 
 
@@ -553,7 +554,7 @@ def test_a_hundred_thousand_rows_are_listed_in_little_memory_and_time(
     with open(tmp_path / "text") as file:
         lines = file.read().splitlines()
     assert len(lines) == count + 1
-    assert lines[-1] == "100000 parked in publisher main: 0 waiting, 10000 dead, 0 stalled, 0 free, 90000 behind"
+    assert lines[-1] == "100000 parked in publisher main: 0 waiting, 10000 dead, 0 stalled, 0 paused, 0 free, 90000 behind"
     status, seconds = run_bounded(["list", "--json"], settings, tmp_path / "json")
     assert status == 0 and seconds < LIST_SECONDS
     with open(tmp_path / "json") as file:

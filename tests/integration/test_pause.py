@@ -133,3 +133,186 @@ def test_a_publisher_that_is_not_paused_is_not_resumed(database):
     status, shown, _ = publisher(database, "resume", "main", "--reason", "x")
     assert status == 0 and "was not paused already: nothing was changed" in shown
     assert database.execute("select count(*) from outbox.audit") == [(0,)]
+
+
+# --- one topic ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def other(kafka, topic):
+    """A topic of the same publisher that is not paused."""
+    yield kafka.create_topic(f"{topic}.other")
+    kafka.delete_topic(f"{topic}.other")
+
+
+def pause_topic(database, topic, verb="pause"):
+    status, shown, error = publisher(database, verb, "main", "--topic", topic, "--reason", "ticket 8")
+    assert status == 0, error
+    return shown
+
+
+def parked(database):
+    return dict(database.execute("select state, count(*) from outbox.parked group by state"))
+
+
+def knows_of_pauses(relay, count, shards=1):
+    """Each of the shards knows so many paused topics."""
+    for shard in range(shards):
+        relay.wait_for(lambda: relay.metric("relay_paused_topics", shard=str(shard)) == count, 10, f"{count} paused topics")
+
+
+def is_parked(database, count):
+    """All rows of the paused topic are parked, the first of each key as paused."""
+    wait_for(lambda: sum(parked(database).values()) == count, 60, f"{count} parked rows")
+    assert set(parked(database)) <= {"paused", "behind"}
+
+
+def test_messages_of_a_paused_topic_wait_and_others_go_on(make_relay, database, kafka, topic, other):
+    relay = make_relay().wait_ready()
+    write(database, topic, 10)
+    wait_for(lambda: count_records(kafka.bootstrap, [topic]) == 10, 60, "the first records")
+    assert f"topic {topic} of publisher main is paused" in pause_topic(database, topic)
+    knows_of_pauses(relay, 1)
+    write(database, topic, 100, first=11)
+    write(database, other, 100)
+    wait_for(lambda: count_records(kafka.bootstrap, [other]) == 100, 60, "the records of the other topic")
+    is_parked(database, 100)
+    assert count_records(kafka.bootstrap, [topic]) == 10
+
+    # its messages are shown as paused, and not as a backlog or a fault
+    wait_for(lambda: unpublished(database) == 0, 30, "no backlog")
+    shard = json.loads(run_command(["status", "--json"], {"DATABASE_URL": database.dsn})[1])["postgres"][0]["shards"][0]
+    assert list(shard["paused_topics"]) == [topic] and shard["paused_at"] is None
+    assert f"paused topics: {topic} since 20" in " ".join(run_command(["status"], {"DATABASE_URL": database.dsn})[1].split())
+    assert f"paused topics: {topic} since 20" in publisher(database, "list")[1]
+    assert relay.metric("relay_stalled_partitions") == 0 and relay.metric("relay_missing_topic") == 0
+    assert "an operator paused the topic" in run_command(["parked", "list"], {"DATABASE_URL": database.dsn})[1]
+    assert "already: nothing was changed" in pause_topic(database, topic)
+
+    # an operator cannot send its messages meanwhile
+    status, _, error = run_command(["parked", "retry", "state=paused", "--reason", "x", "--yes"],
+                                   {"DATABASE_URL": database.dsn})
+    assert (status, "publisher resume main --topic" in error) == (65, True), error
+
+    resumed = time.monotonic()
+    assert f"topic {topic} of publisher main is not paused" in pause_topic(database, topic, "resume")
+    wait_for(lambda: count_records(kafka.bootstrap, [topic]) == 110, 60, "the records of the resumed topic")
+    assert time.monotonic() - resumed < 10
+    verdict = settle(database.dsn, kafka.bootstrap, [topic, other])
+    assert verdict.correct and verdict.duplicates == 0, verdict
+    wait_for(lambda: not parked(database), 30, "no parked row")
+    knows_of_pauses(relay, 0)
+    assert database.execute("select verb, publisher, target ->> 'topic', reason from outbox.audit order by id") == [
+        ("pause", "main", topic, "ticket 8"), ("resume", "main", topic, "ticket 8")]
+
+
+@pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
+def test_a_paused_topic_keeps_the_order_of_its_keys_over_kills(make_relay, database, kafka, topic, other, delivery):
+    """Two shards; the relay is killed while the topic is paused, and while its messages come back."""
+    relay = make_relay(publisher_delivery=delivery, publisher_max_in_flight="500").wait_ready()
+    split(database)
+    relay.wait_for(lambda: relay.metric("relay_owner") == 2, 60, "the two shards")
+    write(database, topic, 3000)
+    wait_for(lambda: count_records(kafka.bootstrap, [topic]) > 500, 60, "the first records")
+    pause_topic(database, topic)  # records are in flight
+    knows_of_pauses(relay, 1, shards=2)
+    relay.kill()
+    write(database, topic, 1000, first=3001)
+    write(database, other, 500)
+    relay.start()
+    wait_for(lambda: count_records(kafka.bootstrap, [other]) >= 500, 60, "the records of the other topic")
+    wait_for(lambda: database.execute("select count(*) from outbox.parked where topic = %s and state = 'paused'",
+                                      [topic])[0][0] >= 50, 60, "a parked row of each key")
+    sent = stays_as_it_is(kafka, topic)
+    assert sent < 4000
+
+    pause_topic(database, topic, "resume")
+    wait_for(lambda: count_records(kafka.bootstrap, [topic]) > sent, 60, "the first record after the pause")
+    relay.kill()
+    write(database, topic, 500, first=4001)
+    relay.start()
+    # the marks of transactions are among the offsets that settle counts, so they do not tell the end
+    wait_for(lambda: unpublished(database) == 0 and not parked(database), 60, "no row that waits")
+    verdict = settle(database.dsn, kafka.bootstrap, [topic, other], isolation="read_committed")
+    assert verdict.correct, verdict
+    if delivery == "exactly-once":
+        assert verdict.duplicates == 0
+
+
+def unpublished(database):
+    shards = json.loads(run_command(["status", "--json"], {"DATABASE_URL": database.dsn})[1])["postgres"][0]["shards"]
+    return sum(int(shard["unpublished"]) for shard in shards)
+
+
+def split(database):
+    status, _, error = publisher(database, "split", "main", "--shards", "2")
+    assert status == 0, error
+
+
+def stays_as_it_is(kafka, topic, seconds=2.0):
+    """The number of records of a topic that gets none for so long."""
+    count, since = -1, time.monotonic()
+    end = since + 60
+    while time.monotonic() - since < seconds:
+        assert time.monotonic() < end, "records come without end"
+        now = count_records(kafka.bootstrap, [topic])
+        if now != count:
+            count, since = now, time.monotonic()
+        time.sleep(0.2)
+    return count
+
+
+def test_another_process_keeps_the_pause_and_ends_it(make_relay, database, kafka, topic):
+    """Pause and resume are seen by an owner that took the shard in between, and pauses follow each other."""
+    pause_topic(database, topic)
+    write(database, topic, 100)
+    database.execute("insert into outbox.message (topic, key, payload, deliver_at) values (%s, 'k1', json_build_object("
+                     "'key', 'later', 'seq', 1)::text, now() + interval '1 second')", [topic])
+    first = make_relay().wait_ready()
+    is_parked(database, 101)
+    first.kill()
+    pause_topic(database, topic, "resume")
+    pause_topic(database, topic)
+    second = make_relay().wait_ready()
+    knows_of_pauses(second, 1)
+    assert stays_as_it_is(kafka, topic, 1.0) == 0 and sum(parked(database).values()) == 101
+    second.kill()
+    pause_topic(database, topic, "resume")
+    make_relay().wait_ready()
+    verdict = settle(database.dsn, kafka.bootstrap, [topic])
+    assert verdict.correct and verdict.duplicates == 0, verdict
+
+
+def test_a_publisher_is_split_while_a_topic_is_paused(make_relay, database, kafka, topic):
+    pause_topic(database, topic)
+    relay = make_relay().wait_ready()
+    write(database, topic, 100)
+    is_parked(database, 100)
+    split(database)
+    write(database, topic, 50, first=101)
+    is_parked(database, 150)
+    assert count_records(kafka.bootstrap, [topic]) == 0
+    pause_topic(database, topic, "resume")
+    assert settle(database.dsn, kafka.bootstrap, [topic]).correct
+
+
+@pytest.mark.parametrize("words, text", [
+    (["pause", "main", "--topic", "a b", "--reason", "x"], "'a b' is no name of a Kafka topic"),
+    (["pause", "main", "--topic", "..", "--reason", "x"], "'..' is no name of a Kafka topic"),
+    (["pause", "main", "--topic", "orders"], "say why: --reason"),
+    (["pause", "nobody", "--topic", "orders", "--reason", "x"], "publisher nobody does not exist")])
+def test_a_pause_of_a_topic_that_is_wrong_is_refused(database, words, text):
+    status, _, error = publisher(database, *words)
+    assert status != 0 and text in error, error
+    assert database.execute("select count(*) from outbox.audit") == [(0,)]
+
+
+def test_a_topic_that_is_not_paused_is_not_resumed(database):
+    assert "was not paused already: nothing was changed" in pause_topic(database, "orders", "resume")
+
+
+def test_a_publisher_has_at_most_100_paused_topics(database):
+    for number in range(100):
+        database.execute("select outbox.publisher_pause_topic('main', %s, true, 'x')", [f"topic{number}"])
+    status, _, error = publisher(database, "pause", "main", "--topic", "orders", "--reason", "x")
+    assert status != 0 and "has 100 paused topics already" in error

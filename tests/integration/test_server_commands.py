@@ -205,6 +205,12 @@ def test_status_and_publishers_of_a_relay(remote, local, api, parked):
 
 
 def test_a_publisher_is_paused_split_and_resumed(remote, local, database):
+    assert "topic orders of publisher main is paused (outbox.audit" in good(
+        remote("publisher", "pause", "main", "--topic", "orders", "--reason", "ticket 7"))
+    assert "paused topics: orders since 20" in good(remote("publisher", "list"))
+    status, _, error = remote("publisher", "pause", "main", "--topic", "a b", "--reason", "ticket 7")
+    assert status == REFUSED and "topic has 1 to 249 characters" in error
+    assert "orders of publisher main is not paused" in good(remote("publisher", "resume", "main", "--topic", "orders", "--reason", "x"))
     assert "publisher main is paused (outbox.audit" in good(remote("publisher", "pause", "main", "--reason", "ticket 7"))
     assert "was paused already" in good(local("publisher", "pause", "main", "--reason", "ticket 7"))
     status, _, error = remote("publisher", "split", "main", "--shards", "2", "--reason", "ticket 7")
@@ -214,7 +220,7 @@ def test_a_publisher_is_paused_split_and_resumed(remote, local, database):
     assert database.execute("SELECT shards FROM outbox.publisher") == [(2,)]
     assert remote("publisher", "split", "main")[0] == REFUSED
     assert [row[0] for row in database.execute("SELECT verb FROM outbox.audit WHERE caller = 'alice' ORDER BY id")
-            if row[0] in ("pause", "resume")] == ["pause", "resume"]
+            if row[0] in ("pause", "resume")] == ["pause", "resume"] * 2
 
 
 def test_a_publisher_is_created_and_dropped(remote, local, database, api):

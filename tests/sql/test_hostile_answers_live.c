@@ -106,17 +106,18 @@ static void binary_numbers_have_their_width(void **state)
 	"created_at timestamptz, event_id uuid, " columns                                          \
 	", key text, payload text, headers json, partition int, deliver_at timestamptz, "          \
 	"key_bytes bytea, payload_bytes bytea, requests bigint, due_ms bigint, took_ms bigint, "   \
-	"paused boolean) language sql as $$ select " values " $$"
+	"paused boolean, paused_topics json) language sql as $$ select " values " $$"
 #define TAKE_FUNCTION(count, number)                                                               \
 	"create function hostile.take(text, int, int, bigint, text, bigint, bigint) "              \
 	"returns table (outcome text, n " number ", epoch bigint, first_tick bigint, "             \
 	"acked_id bigint, windows int, holder text, wait_ms bigint, former_epoch bigint, "         \
 	"listed_tick bigint, parked boolean, scheduled boolean, requests bigint, "                 \
-	"identity uuid, deaths int, alone_deaths int, paused boolean) language sql as $$ "         \
+	"identity uuid, deaths int, alone_deaths int, paused boolean, paused_topics jsonb) "       \
+	"language sql as $$ "                                                                      \
 	"select 'taken', '1'::" number ", 1::int8, 1::int8, 0::int8, " count                       \
 	", 'x', 0::int8, 1::int8, "                                                                \
 	"0::int8, false, false, 0::int8, '00000000-0000-0000-0000-000000000000'::uuid, 0, 0, "     \
-	"false $$"
+	"false, null::jsonb $$"
 
 /* A renewal looks as well. */
 #define RENEW_FUNCTIONS(rows, type, value)                                                         \
@@ -135,15 +136,16 @@ static const struct lie {
 	    "'rows', null::text, null::int8, now(), null::uuid, null::bytea, 'k', 'p', "
 	    "null::json, "
 	    "0, null::timestamptz, null::bytea, null::bytea, "
-	    "0::int8, 0::int8, -9223372036854775808, false union all select null, "
+	    "0::int8, 0::int8, -9223372036854775808, false, null::json union all select null, "
 	    "null, 1, now(), "
 	    "'00000000-0000-0000-0000-000000000000'::uuid, '\\x6f00726465727321'::bytea, 'k', 'p', "
-	    "null, 0, null, null, null, 0, 0, 0, false"),
+	    "null, 0, null, null, null, 0, 0, 0, false, null"),
 	"text without NUL"},
     {STREAM_TICK,
 	TICK_FUNCTION("topic int",
 	    "'rows', null::text, 1::int8, now(), null::uuid, 7, 'k', 'p', null::json, "
-	    "0, null::timestamptz, null::bytea, null::bytea, 0::int8, 0::int8, 0::int8, false "
+	    "0, null::timestamptz, null::bytea, null::bytea, 0::int8, 0::int8, 0::int8, false, "
+	    "null::json "
 	    "limit 0"),
 	"no row"},
     {STREAM_TAKE, TAKE_FUNCTION("0", "int"), "column 2"},

@@ -394,6 +394,23 @@ static void operator_pauses(struct world *world, void *object, int64_t pauses)
 		    !pauses);
 }
 
+/* An operator pauses some topics, and resumes others. None is paused when the faults end. */
+static void operator_pauses_topics(struct world *world, void *object, int64_t number)
+{
+	unsigned before = world->database.paused_topics;
+
+	world->database.paused_topics = world->phase == BUSY && number % 2 == 0
+					    ? (unsigned)world_between(world, 1, (1 << TOPICS) - 1)
+					    : 0;
+	world->bell_disturbed_us = world->now; /* messages wait for the end of the pause */
+	world_trace(
+	    world, "topics %x are paused, before %x", world->database.paused_topics, before);
+	world->result.topic_pauses += (world->database.paused_topics & ~before) != 0;
+	if (world->phase == BUSY || world->database.paused_topics)
+		world_after(world, world_between(world, 10 * MS, 1000 * MS), operator_pauses_topics,
+		    object, world_below(world, 3));
+}
+
 /* --- the end ------------------------------------------------------------------------------------
  */
 
@@ -451,8 +468,9 @@ static bool is_published_up_to_refused(const struct world *world)
 	}
 	for (int64_t i = 0; i < database->history_count; i++) {
 		const struct row *row = database->history[i];
-		int64_t tick =
-		    row->occurrences || row->deliver_us ? 0 : database_tick_of(world, row);
+		int64_t tick = row->occurrences || row->deliver_us || row_is_parked(world, row)
+				   ? 0
+				   : database_tick_of(world, row);
 		if (tick && comes_before(tick, row->id, stop_tick, stop_id))
 			return false;
 	}
@@ -463,8 +481,9 @@ static bool is_drained(const struct world *world)
 {
 	if (!writers_are_done(world) || !world->database.up)
 		return false;
-	if (world->plan.stops)
-		return world->published == world->committed || is_published_up_to_refused(world);
+	if (world->plan.stops && is_published_up_to_refused(world))
+		return true;
+	/* Of a topic that was paused, rows that are refused are parked, whatever the policy. */
 	for (int64_t i = 0; i < world->database.history_count; i++) {
 		const struct row *row = world->database.history[i];
 		if (!row->occurrences && !row_is_parked(world, row))
@@ -639,6 +658,9 @@ struct simulator_result simulator_run(const struct simulator_options *options)
 	if (options->seed % 4 == 0 && !world->plan.bell_alone)
 		world_after(
 		    world, world_between(world, 10 * MS, 3000 * MS), operator_pauses, NULL, true);
+	if (options->seed % 3 == 0 && !world->plan.bell_alone)
+		world_after(world, world_between(world, 10 * MS, 500 * MS), operator_pauses_topics,
+		    NULL, 0);
 	while (world->phase != DONE && !world->result.failure[0]) {
 		struct event event = next_event(world);
 		world->now = event.at;

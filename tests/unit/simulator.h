@@ -49,6 +49,7 @@ struct simulator_result {
 	int64_t duplicates;
 	int64_t disturbances;     /* shards taken unreleased, producers made anew, log rows lost */
 	int64_t publisher_pauses; /* by an operator */
+	int64_t topic_pauses, paused_rows; /* of one topic; rows parked for that reason */
 	int64_t kills, pauses, takeovers, producers, refusals, unsure, epochs, failovers;
 	int64_t renewals, cancelled; /* log rows that did nothing else; statements */
 	int64_t skipped;             /* rows that a tail showed */

@@ -273,11 +273,17 @@ static struct producer_state *state_of(struct partition *partition, const struct
 
 /*
  * Without transactions nothing stops a request of a producer that was given up. A row may have been
- * parked since, or have another partition: it comes once more, at a later position.
+ * parked since, or be parked just now because its topic is paused, or have another partition: it
+ * comes once more, at a later position.
  */
 static bool is_expected_elsewhere(const struct world *world, const struct row *row)
 {
-	return row_is_parked(world, row) || world->plan.growing_topics;
+	unsigned paused = world->database.paused_topics;
+
+	for (int i = 0; i < world->plan.processes; i++)
+		paused |= world->processes[i].paused_topics;
+	return row_is_parked(world, row) || world->plan.growing_topics ||
+	       (paused & 1U << row->topic);
 }
 
 static enum answer broker_takes(struct world *world, struct partition *partition,

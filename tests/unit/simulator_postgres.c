@@ -6,6 +6,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include "cleanup.h"
 #include "simulator_world.h"
 
 /* --- transactions and snapshots ----------------------------------------------------------- */
@@ -587,8 +588,9 @@ static void recover(struct world *world, struct log_row *log, struct place *plac
 	int64_t freed_id = 0;
 	for (int i = 0; i<log->parked_count && * batch> 0; i++) {
 		struct parked_row *parked = &log->parked[i];
-		if (parked->state != STALLED || parked->row->topic != place->topic ||
-		    parked->stalled != place->partition || parked->row->id <= place->freed_id)
+		if (parked->state != (place->partition == TOPIC_PAUSED ? PAUSED : STALLED) ||
+		    parked->row->topic != place->topic || parked->stalled != place->partition ||
+		    parked->row->id <= place->freed_id)
 			continue;
 		*parked = (struct parked_row){
 		    parked->row, FREE, parked->stalled, world->now, parked->tick};
@@ -622,11 +624,13 @@ static void note_parks(struct world *world, const struct request *request, struc
 		if (park.state == DEAD && !park.row->kills)
 			world_fail(world, "row %lld is convicted and kills nobody",
 			    (long long)park.row->id);
+		world->result.paused_rows += park.state == PAUSED;
 		world_trace(world, "row %lld of key %d is %s", (long long)park.row->id,
 		    park.row->key,
 		    park.state == SCHEDULED ? "scheduled"
 		    : park.state == WAITING ? "parked, refused"
 		    : park.state == STALLED ? "parked, stalled"
+		    : park.state == PAUSED  ? "parked, paused"
 		    : park.state == DEAD    ? "parked, dead"
 					    : "parked");
 		park.next_at =
@@ -644,7 +648,8 @@ static void note_parks(struct world *world, const struct request *request, struc
 			insert_parked(log, park);
 		else if (park.state == BEHIND && log->parked[at].state == FREE)
 			log->parked[at].state = BEHIND;
-		else if (park.state == WAITING || park.state == STALLED || park.state == DEAD)
+		else if (park.state == WAITING || park.state == STALLED || park.state == PAUSED ||
+			 park.state == DEAD)
 			log->parked[at] = (struct parked_row){
 			    park.row, park.state, park.stalled, park.next_at, log->parked[at].tick};
 		if (park.state == SCHEDULED)
@@ -778,7 +783,8 @@ static int64_t due_ms(
 			at = world->now + 50 * MS;
 		if (parked->state == DEAD) /* an operator asks for it one day */
 			at = world->now + 50 * MS;
-		if (parked->state != BEHIND && parked->state != STALLED && at < due)
+		if (parked->state != BEHIND && parked->state != STALLED &&
+		    parked->state != PAUSED && at < due)
 			due = at;
 	}
 	if (log->work.done < world->database.asked) {
@@ -818,7 +824,7 @@ static void list_parked(struct world *world, struct request *request)
 	for (int i = 0; i < log->parked_count && room; i++) {
 		const struct parked_row *head = &log->parked[i];
 		if (head->state == BEHIND || head->state == SCHEDULED || head->state == STALLED ||
-		    !may_be_listed(world, log, head))
+		    head->state == PAUSED || !may_be_listed(world, log, head))
 			continue;
 		room = list_row(request, head->row, &bytes);
 		for (int k = i + 1; head->state == FREE && k < log->parked_count && room; k++) {
@@ -1190,6 +1196,23 @@ static void statement_inserts(struct world *world, void *object, int64_t number)
 	    statement_commits, request, 0);
 }
 
+/* As outbox.publisher has them; NULL: none. */
+const char *paused_topics_json(struct world *world, unsigned topics)
+{
+	OWNED(text_finish) struct text json = {0};
+
+	for (int t = 0; t < TOPICS; t++)
+		if (topics & 1U << t)
+			text_addf(&json, "%s\"%s\": \"2026-11-27T19:30:00Z\"",
+			    json.length ? ", " : "{", topic_names[t]);
+	if (!json.length)
+		return NULL;
+	text_add(&json, "}");
+	char *copy = world_allocate(world, json.length + 1);
+	memcpy(copy, text_string(&json), json.length);
+	return copy;
+}
+
 static void take_begins(struct world *world, struct request *request)
 {
 	const struct log_row *newest = world->database.newest;
@@ -1202,6 +1225,7 @@ static void take_begins(struct world *world, struct request *request)
 	request->previous = newest;
 	request->n = newest->n + 1;
 	request->taken = true;
+	request->paused_topics = world->database.paused_topics;
 	request->take = (struct stream_taken){
 	    .n = request->n,
 	    .epoch = newest->timeline == world->database.timeline ? newest->epoch
@@ -1216,6 +1240,7 @@ static void take_begins(struct world *world, struct request *request)
 			  .scheduled = newest->parked_count> 0,
 	    .deaths = {newest->deaths.owners, newest->deaths.alone},
 	    .paused = world->database.publisher_paused,
+	    .paused_topics = paused_topics_json(world, world->database.paused_topics),
 	};
 	if (!newest->released && newest->owner != request->owner) {
 		struct deaths *deaths = &request->take.deaths;
@@ -1303,6 +1328,7 @@ static void tick_begins(struct world *world, struct request *request)
 	request->due_ms = -1;
 	request->asked = world->database.asked;
 	request->publisher_paused = world->database.publisher_paused;
+	request->paused_topics = world->database.paused_topics;
 	if (request->publisher_paused) {
 		request->due = request->previous->due;
 		request->looked_us = 0;

@@ -251,6 +251,11 @@ static struct destinations parse_destinations(struct world *world, const char *t
 	return found;
 }
 
+static int stall_state(int place)
+{
+	return place == TOPIC_PAUSED ? PAUSED : STALLED;
+}
+
 static void parse_kept(struct world *world, struct request *request, json_t *rows, bool scheduled)
 {
 	json_t *entry;
@@ -267,7 +272,7 @@ static void parse_kept(struct world *world, struct request *request, json_t *row
 		    (struct parked_row){.row = world->database.rows[id],
 			.state = scheduled  ? SCHEDULED
 				 : !refused ? BEHIND
-				 : stalled  ? STALLED
+				 : stalled  ? stall_state((int)json_integer_value(stalled))
 				 : dead     ? DEAD
 					    : WAITING,
 			.stalled = stalled ? (int)json_integer_value(stalled) : NOT_STALLED,
@@ -348,6 +353,7 @@ static void take_answered(
 	process->seen = NULL;
 	process->bounds_tick = 0;
 	stream_taken(process->stream, now_ms(world), &request->take);
+	process->paused_topics = request->paused_topics;
 	process->taken_us = world->now;
 	world->result.takeovers++;
 	world_trace(
@@ -373,8 +379,12 @@ static void tick_answered(
 	}
 	if (request->verdict != STREAM_FENCED)
 		stream_parked_news(process->stream, now_ms(world), request->asked, request->due_ms);
-	if (request->verdict != STREAM_FENCED)
+	if (request->verdict != STREAM_FENCED) {
 		stream_pause(process->stream, request->publisher_paused);
+		stream_pause_topics(
+		    process->stream, paused_topics_json(world, request->paused_topics));
+		process->paused_topics = request->paused_topics;
+	}
 	if (request->tick.may_list || request->tick.parks)
 		stream_worked(process->stream, now_ms(world), world_between(world, 1, 60));
 	stream_ticked(process->stream, now_ms(world), request->verdict);
@@ -745,6 +755,9 @@ static bool send_records(struct world *world, struct process *process)
 		process->held_message = *process->held.message;
 		process->held_topic = topic_index(process->held.topic, strlen(process->held.topic));
 		check_ownership(world, process);
+		if (process->paused_topics & 1U << process->held_topic)
+			world_fail(world, "owner %d sends to %s, which is paused", process->owner,
+			    topic_names[process->held_topic]);
 		if (interrupted(world, process))
 			return true;
 		hand_over(world, process);

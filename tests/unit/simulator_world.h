@@ -110,7 +110,7 @@ struct destinations {
 	int64_t n[TOPICS];
 };
 
-enum { NOT_STALLED = -2 };
+enum { TOPIC_PAUSED = -2, NOT_STALLED = -3 };
 
 /* A row of outbox.parked or outbox.scheduled; it stands in the log row, since it changes with it.
  */
@@ -121,10 +121,11 @@ struct parked_row {
 		FREE,
 		BEHIND,
 		STALLED,
+		PAUSED,
 		DEAD,
 		SCHEDULED
 	} state;     /* SCHEDULED: of outbox.scheduled */
-	int stalled; /* the partition that took nothing; -1: the topic was missing */
+	int stalled; /* the partition that took nothing; -1: the topic was missing; TOPIC_PAUSED */
 	int64_t next_at, tick;
 };
 
@@ -220,7 +221,8 @@ struct database {
 		int key;          /* -1: all rows */
 	} requests[REQUESTS_MAX]; /* of operators */
 	int asked;
-	bool publisher_paused; /* by an operator */
+	bool publisher_paused;  /* by an operator */
+	unsigned paused_topics; /* by an operator; a bit for each */
 };
 
 enum request_kind {
@@ -247,7 +249,7 @@ struct request {
 	struct stream_tick tick;
 	struct stream_page page;
 	struct destinations touched;
-	struct parked_row *parks; /* WAITING: refused; BEHIND; STALLED; DEAD; SCHEDULED */
+	struct parked_row *parks; /* WAITING: refused; BEHIND; STALLED; PAUSED; DEAD; SCHEDULED */
 	int park_count;
 	struct place {
 		int topic, partition;
@@ -256,6 +258,7 @@ struct request {
 	int recovered_count, recovered_looked;
 	const struct snapshot *last_seen;
 	bool begun, dropped, publisher_paused;
+	unsigned paused_topics;
 	bool cancelled; /* it ends without effect, unless it commits already */
 	int64_t sent_us;
 	/* on the server */
@@ -323,6 +326,7 @@ bool snapshot_equal(const struct snapshot *a, const struct snapshot *b);
 bool row_is_committed(const struct row *row);
 const struct parked_row *find_kept(const struct log_row *log, const struct row *row);
 bool row_is_parked(const struct world *world, const struct row *row);
+const char *paused_topics_json(struct world *world, unsigned topics);
 /* Of outbox.parked_digest, of a row with a key; and of any topic and key. */
 int64_t row_digest(const struct world *world, const struct row *row);
 int64_t digest_of_key(const void *context, const char *topic, size_t topic_length, const char *key,
@@ -449,6 +453,7 @@ struct process {
 	int index, owner;
 	bool running, stopping, shows_refusal, dies;
 	int64_t paused_until;
+	unsigned paused_topics; /* that it knows of */
 	struct stream *stream;
 	struct wire_producer *producer;
 	enum { UNFENCED, FENCING, FENCED, OPEN, COMMITTING, COMMITTED_NOW, BROKEN } transactions;

@@ -1413,6 +1413,8 @@ static void add_result(struct simulator_result *sum, const struct simulator_resu
 	sum->kills += result->kills;
 	sum->pauses += result->pauses;
 	sum->publisher_pauses += result->publisher_pauses;
+	sum->topic_pauses += result->topic_pauses;
+	sum->paused_rows += result->paused_rows;
 	sum->takeovers += result->takeovers;
 	sum->producers += result->producers;
 	sum->refusals += result->refusals;
@@ -1434,7 +1436,8 @@ static void print_sum(int64_t seeds, const struct simulator_result *sum)
 {
 	print_message(
 	    "%lld seeds: %lld rows, %lld records, %lld of them duplicates; %lld kills, "
-	    "%lld pauses, %lld of them of the publisher by an operator, %lld take-overs, %lld "
+	    "%lld pauses, %lld of them of the publisher by an operator, %lld of topics with %lld "
+	    "parked rows, %lld take-overs, %lld "
 	    "producers, %lld refusals, %lld lost "
 	    "answers, %lld epochs, %lld failovers; %lld rows found in tails, %lld of lost "
 	    "histories, %lld passes that ended early; %lld topics closed; %lld statements "
@@ -1445,11 +1448,12 @@ static void print_sum(int64_t seeds, const struct simulator_result *sum)
 	    (long long)seeds, (long long)sum->rows, (long long)sum->records,
 	    (long long)sum->duplicates, (long long)sum->kills,
 	    (long long)(sum->pauses + sum->publisher_pauses), (long long)sum->publisher_pauses,
-	    (long long)sum->takeovers, (long long)sum->producers, (long long)sum->refusals,
-	    (long long)sum->unsure, (long long)sum->epochs, (long long)sum->failovers,
-	    (long long)sum->skipped, (long long)sum->rewinds, (long long)sum->passes,
-	    (long long)sum->closings, (long long)sum->cancelled, (long long)sum->renewals,
-	    (long long)sum->quiet_renewals, (long long)sum->jumps, (long long)sum->late_calls);
+	    (long long)sum->topic_pauses, (long long)sum->paused_rows, (long long)sum->takeovers,
+	    (long long)sum->producers, (long long)sum->refusals, (long long)sum->unsure,
+	    (long long)sum->epochs, (long long)sum->failovers, (long long)sum->skipped,
+	    (long long)sum->rewinds, (long long)sum->passes, (long long)sum->closings,
+	    (long long)sum->cancelled, (long long)sum->renewals, (long long)sum->quiet_renewals,
+	    (long long)sum->jumps, (long long)sum->late_calls);
 }
 
 static void every_row_is_published_in_order_whatever_happens(void **state)

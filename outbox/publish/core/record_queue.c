@@ -530,6 +530,15 @@ static void convict_record(
 		record_queue_park_convicted(queue, sequence);
 }
 
+/* The topic is paused: if Kafka has the record already, it is not parked. */
+static void pass_paused_record(
+    struct record_queue *queue, struct partition_queue *partition, uint64_t sequence)
+{
+	partition->wait.since = 0; /* it did not wait for an answer */
+	if (!skip_found_record(queue, partition, sequence))
+		record_queue_park_paused(queue, sequence);
+}
+
 /*
  * Parks or passes the partition's first held record, which is known, if it must not be sent. False:
  * it is sent, or waits, like any other.
@@ -541,7 +550,9 @@ static bool settle_held(
 	bool convicted =
 	    record->convicted && (partition->wait.stall == STALL_PARKS ||
 				     record_queue_found_decides(queue, partition, sequence));
-	if (partition->wait.stall != STALL_PARKS && !record->is_parked && !convicted)
+	bool stalled = partition->wait.stall == STALL_PARKS;
+	bool paused = record_queue_pause_parks(queue, partition, sequence);
+	if (!stalled && !record->is_parked && !convicted && !paused)
 		return false;
 
 	pop_record(queue, &partition->held);
@@ -550,8 +561,10 @@ static bool settle_held(
 		record_queue_stands(queue, sequence);
 	else if (convicted)
 		convict_record(queue, partition, sequence);
-	else
+	else if (stalled)
 		record_queue_park_stalled(queue, sequence);
+	else
+		pass_paused_record(queue, partition, sequence);
 	return true;
 }
 
@@ -686,7 +699,7 @@ static bool consider_record(
 		if (!partition->wait.since && record->key_known)
 			partition->wait.since = now;
 		hold_record(queue, partition, sequence);
-		if (stalled || partition->state == PARTITION_CUT)
+		if (stalled || partition->state == PARTITION_CUT || record->topic->paused)
 			record_queue_list_ready(queue, partition);
 		return false;
 	}

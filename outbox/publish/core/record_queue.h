@@ -210,7 +210,8 @@ const char *record_queue_denied_topic(const struct record_queue *queue, const ch
 bool record_queue_watch_stalls(struct record_queue *queue, int64_t now, int64_t stall_after);
 /* When to look for stalls again; INT64_MAX: there are no records, or it may look now. */
 int64_t record_queue_watch_due(const struct record_queue *queue, int64_t now);
-/* A former owner parked rows of this partition, or with -1 of this topic, because of a stall. */
+/* A former owner parked rows of this partition because of a stall; or (-1) of this topic because it
+ * was missing, or (-2) paused. */
 void record_queue_stalled(
     struct record_queue *queue, const char *topic, size_t length, int32_t partition);
 /*
@@ -221,6 +222,9 @@ void record_queue_recovered(struct record_queue *queue, const char *topic, size_
     int32_t partition, int64_t last_id);
 /* Stalled partitions and topics. */
 int record_queue_stalls(const struct record_queue *queue);
+/* See stream_pause_topics; and the number of them. */
+void record_queue_pause_topics(struct record_queue *queue, const char *topics);
+int record_queue_paused_topics(const struct record_queue *queue);
 /* The partition has parked rows, which count as passed: its tail may have their records. */
 bool record_queue_partition_keeps_passed(
     struct record_queue *queue, const char *topic, int32_t partition);

@@ -261,7 +261,7 @@ static bool is_key_known(struct record_queue *queue, struct record *record)
 		return true;
 	if (record->tick <= queue->inherited_tick)
 		return record->looked_up;
-	if (has_no_filter(queue) || !record->message.key || record->topic->policy != STREAM_BLOCK)
+	if (has_no_filter(queue) || !record->message.key || record->topic->policy == STREAM_PASS)
 		return true;
 	return record_queue_key_of(queue, record, false) ||
 	       !may_be_parked(queue, record_digest(queue, record));
@@ -397,7 +397,7 @@ static void add_lookup(struct record_queue *queue, uint64_t sequence)
 		asked->id = record->message.id;
 		asked->event_id = record->message.event_id;
 	}
-	if (!record->message.key || record->topic->policy != STREAM_BLOCK)
+	if (!record->message.key || record->topic->policy == STREAM_PASS)
 		return;
 	asked->has_digest = true;
 	asked->digest = record_digest(queue, record);

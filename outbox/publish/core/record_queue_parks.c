@@ -61,7 +61,7 @@ void record_queue_schedule(struct record_queue *queue, uint64_t sequence)
 	keep_record_back(queue, sequence, NULL);
 }
 
-/* The stalled partition of a parked record; NULL: its topic was missing. */
+/* The stalled partition of a parked record; NULL: its topic was missing or paused. */
 static struct partition_queue *stalled_partition(const struct record *record)
 {
 	const struct topic *topic = record->topic;
@@ -155,6 +155,13 @@ void record_queue_park_refused(struct record_queue *queue, uint64_t sequence, co
 	}
 }
 
+/* The publisher stopped at the key's head. Another head is parked, because its topic was paused. */
+static bool stops_at_key(const struct record_queue *queue, const struct parked_key *key)
+{
+	return key->refused_sequence >= queue->acked &&
+	       record_queue_at(queue, key->refused_sequence)->state == RECORD_REFUSED;
+}
+
 static bool park_behind(struct record_queue *queue, uint64_t sequence, bool stalled)
 {
 	struct record *record = record_queue_at(queue, sequence);
@@ -165,7 +172,7 @@ static bool park_behind(struct record_queue *queue, uint64_t sequence, bool stal
 	uint64_t refused = record->from_parked ? key->refused_again : key->refused_sequence;
 	if (refused > sequence || (record->from_parked && !refused))
 		return false;
-	if (record->topic->policy == STREAM_STOP && !record->from_parked)
+	if (!record->from_parked && stops_at_key(queue, key))
 		record_move(queue, record, RECORD_BLOCKED);
 	else
 		park_record(queue, sequence, NULL, stalled);
@@ -190,24 +197,37 @@ void record_queue_park_convicted(struct record_queue *queue, uint64_t sequence)
 		record_queue_park_refused(queue, sequence, error);
 }
 
+/* The record waits in outbox.parked until its place, which record->partition names, is free again.
+ */
+static void park_at_place(struct record_queue *queue, uint64_t sequence, const char *error)
+{
+	if (park_behind(queue, sequence, true))
+		return;
+	becomes_head(queue, sequence);
+	park_record(queue, sequence, error, true);
+}
+
 void record_queue_park_stalled(struct record_queue *queue, uint64_t sequence)
 {
 	struct record *record = record_queue_at(queue, sequence);
 	char error[384] = "the topic was missing for stall_after";
 	const char *denied = record_queue_denial_error(record->topic);
+
 	if (record->topic->wait.stall == STALL_PARKS)
-		record->partition = -1;
+		record->partition = PLACE_MISSING;
 	else if (denied)
 		snprintf(error, sizeof error, "partition %d takes no records: %s",
 		    record->partition, denied);
 	else
 		snprintf(error, sizeof error, "partition %d acknowledged nothing for stall_after",
 		    record->partition);
+	park_at_place(queue, sequence, error);
+}
 
-	if (park_behind(queue, sequence, true))
-		return;
-	becomes_head(queue, sequence);
-	park_record(queue, sequence, error, true);
+void record_queue_park_paused(struct record_queue *queue, uint64_t sequence)
+{
+	record_queue_at(queue, sequence)->partition = PLACE_PAUSED;
+	park_at_place(queue, sequence, "an operator paused the topic");
 }
 
 /* --- the row -------------------------------------------------------------------------------- */

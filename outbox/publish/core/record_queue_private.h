@@ -3,11 +3,12 @@
  * Declarations that the files of the record queue share: record_queue.c (records),
  * record_queue_states.c (their states), record_queue_topics.c (destinations), record_queue_rows.c
  * (destinations in log rows), record_queue_tails.c, record_queue_parks.c, record_queue_keys.c,
- * record_queue_stalls.c, record_queue_denials.c.
+ * record_queue_stalls.c, record_queue_pauses.c, record_queue_denials.c.
  *
  * Thousands of topics may be in use: a turn of the loop never walks over all topics, or over all
  * partition queues. Hence the lists; a comment at each says which objects are on it.
  */
+#include <jansson.h>
 #include <uthash.h>
 #include <utlist.h>
 #include "parked_digest.h"
@@ -200,9 +201,14 @@ struct topic {
 	/* at least count: brokers may report an older count for a while */
 	int32_t partition_queue_count;
 	struct record_list held;
-	bool missing;           /* the broker reports it as missing */
-	struct wait wait;       /* while it is missing */
-	int64_t unnoted;        /* rows parked while it was missing, as in its partitions */
+	bool missing;     /* the broker reports it as missing */
+	struct wait wait; /* while it is missing */
+	/*
+	 * Rows parked while it was missing or paused, as in its partitions; and one more while it
+	 * is paused, so that nothing is sent.
+	 */
+	int64_t unnoted;
+	bool paused;            /* by an operator: its records are parked */
 	struct hearing answers; /* answers of the cluster that the topic is missing */
 	struct denial *denial;  /* NULL: no partition of it failed */
 	int64_t uses;           /* by records that are not passed, and by recovered places */
@@ -258,7 +264,11 @@ struct park {
 	bool dead;    /* must not be tried again */
 };
 
-/* A partition, or with -1 a topic, that recovered from a stall and has parked rows. */
+/* Instead of a number of a partition: rows of the topic are parked because it was missing, or
+ * paused. */
+enum { PLACE_MISSING = -1, PLACE_PAUSED = -2 };
+
+/* A partition, or a topic, that recovered from a stall or a pause and may have parked rows. */
 struct stall {
 	struct topic *topic;
 	int32_t partition;
@@ -306,6 +316,8 @@ struct record_queue {
 	int64_t tail_memory;     /* for found records; 0: a share of memory */
 	int owed_count;          /* number of partitions and topics with a stall */
 	struct stall *recovered; /* places without a stall whose parked rows are not all free */
+	char *paused_text;       /* the paused topics, as the database named them; NULL: none */
+	json_t *paused;          /* the same, read */
 	int recovered_count, recovered_capacity;
 	struct hearing hearing; /* answers of any partition */
 	int64_t stall_after;
@@ -407,6 +419,8 @@ void record_queue_stands(struct record_queue *queue, uint64_t sequence);
 void record_queue_park_convicted(struct record_queue *queue, uint64_t sequence);
 /* Parks a record whose partition, or whose topic, is stalled. */
 void record_queue_park_stalled(struct record_queue *queue, uint64_t sequence);
+/* Parks a record whose topic is paused. */
+void record_queue_park_paused(struct record_queue *queue, uint64_t sequence);
 void record_queue_parks_logged(struct record_queue *queue, bool written);
 void record_queue_parks_forget(struct record_queue *queue);
 
@@ -449,6 +463,20 @@ void record_queue_topic_recovers(struct record_queue *queue, struct topic *topic
 /* A partition answered: it acknowledged a record, or its end was read. */
 void record_queue_hear(struct record_queue *queue, int64_t now);
 void record_queue_stalls_forget(struct record_queue *queue);
+/* The rows that were parked because of the place become free, with the next log rows; or no longer.
+ */
+void record_queue_add_recovered(struct record_queue *queue, struct topic *topic, int32_t partition);
+void record_queue_drop_recovered(
+    struct record_queue *queue, struct topic *topic, int32_t partition);
+
+/* --- record_queue_pauses.c ------------------------------------------------------------------ */
+/* The topic is new in memory. */
+void record_queue_pause_new_topic(struct record_queue *queue, struct topic *topic);
+/* The record is the first of its queue, its topic is paused, and it is decided that it is not in
+ * flight and whether Kafka has it. */
+bool record_queue_pause_parks(
+    const struct record_queue *queue, const struct partition_queue *partition, uint64_t sequence);
+void record_queue_pauses_forget(struct record_queue *queue);
 
 /* --- record_queue_topics.c ------------------------------------------------------------------ */
 struct topic *record_queue_topic_find(struct record_queue *queue, const char *name, size_t length);

@@ -77,7 +77,7 @@ void record_queue_topic_answered(
 }
 
 /* The place stalls again: rows parked because of it from now on stay until it recovers again. */
-static void drop_recovered_place(struct record_queue *queue, struct topic *topic, int32_t partition)
+void record_queue_drop_recovered(struct record_queue *queue, struct topic *topic, int32_t partition)
 {
 	int kept = 0;
 	for (int i = 0; i < queue->recovered_count; i++) {
@@ -100,7 +100,7 @@ static void raise_stall(struct record_queue *queue, struct wait *wait, int stall
 bool record_queue_partition_stalls(struct record_queue *queue, struct partition_queue *partition)
 {
 	raise_stall(queue, &partition->wait, STALL_PARKS);
-	drop_recovered_place(queue, partition->topic, partition->number);
+	record_queue_drop_recovered(queue, partition->topic, partition->number);
 	if (partition->under_way)
 		return true; /* its producer is replaced first, and then its tail is read */
 	record_queue_tail_again(queue, partition);
@@ -111,7 +111,7 @@ bool record_queue_partition_stalls(struct record_queue *queue, struct partition_
 static void stall_topic(struct record_queue *queue, struct topic *topic)
 {
 	raise_stall(queue, &topic->wait, STALL_PARKS);
-	drop_recovered_place(queue, topic, -1);
+	record_queue_drop_recovered(queue, topic, PLACE_MISSING);
 	record_queue_release_held(queue, topic);
 }
 
@@ -189,8 +189,13 @@ int64_t record_queue_watch_due(const struct record_queue *queue, int64_t now)
 	return waits && now < queue->watch_at ? queue->watch_at : INT64_MAX;
 }
 
-static void add_recovered_place(struct record_queue *queue, struct topic *topic, int32_t partition)
+void record_queue_add_recovered(struct record_queue *queue, struct topic *topic, int32_t partition)
 {
+	for (int i = 0; i < queue->recovered_count; i++)
+		if (queue->recovered[i].topic == topic &&
+		    queue->recovered[i].partition == partition)
+			return;
+
 	if (queue->recovered_count == queue->recovered_capacity) {
 		queue->recovered_capacity =
 		    queue->recovered_capacity ? queue->recovered_capacity * 2 : 8;
@@ -217,13 +222,13 @@ void record_queue_partition_recovers(struct record_queue *queue, struct partitio
 		return;
 	/* Its parked rows come back, and then some may have to be sought behind the cut. */
 	partition->keeps_passed |= record_queue_partition_is_cut(partition);
-	add_recovered_place(queue, partition->topic, partition->number);
+	record_queue_add_recovered(queue, partition->topic, partition->number);
 }
 
 void record_queue_topic_recovers(struct record_queue *queue, struct topic *topic)
 {
 	if (end_stall(queue, &topic->wait))
-		add_recovered_place(queue, topic, -1);
+		record_queue_add_recovered(queue, topic, PLACE_MISSING);
 }
 
 void record_queue_stalled(
@@ -235,8 +240,10 @@ void record_queue_stalled(
 		? topic->partition_queues[partition]
 		: NULL;
 
+	if (topic->paused && partition == PLACE_PAUSED)
+		return;
 	record_queue_topic_use(queue, topic);
-	if (partition < 0 && topic->state == TOPIC_ASKED) {
+	if (partition == PLACE_MISSING && topic->state == TOPIC_ASKED) {
 		raise_stall(queue, &topic->wait, STALL_OWED);
 		record_queue_topic_waits(queue, topic);
 	} else if (affected && !record_queue_tail_is_known(affected)) {
@@ -244,7 +251,7 @@ void record_queue_stalled(
 	} else {
 		if (affected)
 			affected->keeps_passed |= record_queue_partition_is_cut(affected);
-		add_recovered_place(queue, topic, partition);
+		record_queue_add_recovered(queue, topic, partition);
 	}
 }
 
@@ -275,7 +282,7 @@ void record_queue_recovered(
 			place->freed_id = last_id;
 	}
 	if (last_id == 0)
-		drop_recovered_place(queue, topic, partition);
+		record_queue_drop_recovered(queue, topic, partition);
 }
 
 void record_queue_stalls_forget(struct record_queue *queue)
@@ -285,6 +292,7 @@ void record_queue_stalls_forget(struct record_queue *queue)
 		for (int32_t p = 0; p < topic->partition_queue_count; p++)
 			topic->partition_queues[p]->wait = (struct wait){0};
 	}
+	record_queue_pauses_forget(queue);
 	free(queue->recovered);
 	queue->recovered = NULL;
 	queue->recovered_count = queue->recovered_capacity = 0;

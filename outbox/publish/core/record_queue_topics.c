@@ -54,6 +54,8 @@ struct topic *record_queue_topic_find(struct record_queue *queue, const char *na
 		/* A message of another program must not hold back the look-back's of its key. */
 		if (topic->refusal_reason)
 			topic->policy = STREAM_PASS;
+		if (queue->paused)
+			record_queue_pause_new_topic(queue, topic);
 		HASH_ADD_KEYPTR(hh, queue->topics, topic->name, length, topic);
 	}
 	queue->last_topic = topic;

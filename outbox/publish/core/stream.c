@@ -275,6 +275,7 @@ struct stream_status stream_status(const struct stream *stream, int64_t now)
 			 stream->window_count == 0 && !stream_has_progress(stream) &&
 			 stream->list_at > now,
 	    .paused = stream->state == STREAM_OWNER && stream->paused,
+	    .paused_topics = record_queue_paused_topics(queue),
 	    .deaths = stream->guard.active ? stream->guard.deaths.owners : 0,
 	    .refused = record_queue_is_stopped(queue),
 	    .refusals = record_queue_refusals(queue),

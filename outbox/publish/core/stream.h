@@ -136,7 +136,8 @@ struct stream_taken {
 	bool scheduled;      /* the shard has scheduled rows */
 	int64_t requests;
 	struct deaths deaths;
-	bool paused; /* by an operator: see stream_pause */
+	bool paused;               /* by an operator: see stream_pause */
+	const char *paused_topics; /* see stream_pause_topics */
 };
 /* Answers of TAKE. */
 void stream_taken(struct stream *stream, int64_t now, const struct stream_taken *taken);
@@ -173,6 +174,12 @@ void stream_parked_news(struct stream *stream, int64_t now, int64_t requests, in
  */
 void stream_pause(struct stream *stream, bool paused);
 /*
+ * The topics that an operator pauses, as a TICK's answer says: the names are the members of a JSON
+ * object; NULL: none. Call it before stream_ticked. No further record of them is sent: they are
+ * parked, and become free when an answer no longer names their topic (record_queue_pauses.c).
+ */
+void stream_pause_topics(struct stream *stream, const char *topics);
+/*
  * How long a TICK that parked, freed, listed, retried, skipped or removed rows took in the server,
  * up to its commit. Call it before stream_ticked. It adjusts the batch of the next TICK (BATCH_MS
  * in stream_answers.c).
@@ -195,7 +202,7 @@ void stream_log_failed(struct stream *stream, int64_t now, bool unknown, bool la
 void stream_newest(
     struct stream *stream, int64_t now, int64_t n, int64_t nonce, int windows, int64_t listed_tick);
 /* The answer of PLACES: each place, in their order, and then the end. */
-void stream_stalled_place(/* partition -1: the topic was missing */
+void stream_stalled_place(/* -1: the topic was missing; -2: it was paused */
     struct stream *stream, const char *topic, size_t topic_length, int32_t partition);
 void stream_places_end(struct stream *stream, int64_t rows);
 /*
@@ -439,6 +446,7 @@ struct stream_status {
 	int64_t oldest_due_us; /* due time of the oldest unacknowledged row in memory; 0: none */
 	bool caught_up;        /* the last look found nothing, and all records are covered */
 	bool paused;           /* by an operator */
+	int paused_topics;     /* number of topics that an operator pauses */
 	int64_t deaths;        /* deaths of owners; 0: the poison guard is not active */
 	bool refused;          /* stopped by a record that Kafka refuses */
 	int64_t refusals;      /* records that were refused and parked */

@@ -73,6 +73,7 @@ void stream_taken(struct stream *stream, int64_t now, const struct stream_taken 
 	record_queue_taken(stream->queue, now, taken->n);
 	stream->requests = taken->requests;
 	stream->paused = taken->paused;
+	record_queue_pause_topics(stream->queue, taken->paused_topics);
 	stream->list_at = taken->parked || taken->scheduled ? now : INT64_MAX;
 	stream->inherited_tick = taken->first_tick + taken->windows;
 	record_queue_keys_taken(stream->queue, taken->parked, stream->inherited_tick);
@@ -300,6 +301,11 @@ void stream_parked_news(struct stream *stream, int64_t now, int64_t requests, in
 void stream_pause(struct stream *stream, bool paused)
 {
 	stream->paused = paused;
+}
+
+void stream_pause_topics(struct stream *stream, const char *topics)
+{
+	record_queue_pause_topics(stream->queue, topics);
 }
 
 /*

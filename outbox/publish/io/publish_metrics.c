@@ -59,6 +59,9 @@ static const struct metric_row publish_rows[] = {
 		 "errors](../guide/parked.md#a-topic-that-answers-with-errors)"},
     {"relay_paused", METRIC_GAUGE, STATUS(paused),
 	"1 while an operator pauses the publisher (`outbox-relay publisher pause`)."},
+    {"relay_paused_topics", METRIC_GAUGE, STATUS(paused_topics),
+	"Topics that an operator pauses (`outbox-relay publisher pause --topic`): their rows are "
+	"parked in the state `paused`."},
     {"relay_open_windows", METRIC_GAUGE, STATUS(windows),
 	"Open windows: not all of their rows are acknowledged."},
     {"relay_in_flight", METRIC_GAUGE, STATUS(in_flight),

@@ -547,6 +547,7 @@ static bool answer_take(struct statements *statements, const struct pg_result *r
 	    .requests = pg_int8(result, 0, 12),
 	    .deaths = {.owners = pg_int4(result, 0, 14), .alone = pg_int4(result, 0, 15)},
 	    .paused = *pg_value(result, 0, 16) != 0,
+	    .paused_topics = pg_is_null(result, 0, 17) ? NULL : pg_value(result, 0, 17),
 	};
 	stream_taken(stream, now, &taken);
 	return true;
@@ -573,7 +574,8 @@ enum {
 	TICK_REQUESTS = 2 + MESSAGE_FIELDS,
 	TICK_DUE,
 	TICK_TOOK,
-	TICK_PAUSED
+	TICK_PAUSED,
+	TICK_PAUSED_TOPICS
 };
 
 static void tell_recovered(const struct pg_result *result, int row, struct stream *stream)
@@ -600,8 +602,13 @@ static void tell_parked(
 		    pg_is_null(result, verdict_row, TICK_DUE)
 			? -1
 			: pg_int8(result, verdict_row, TICK_DUE));
-	if (!pg_is_null(result, verdict_row, TICK_PAUSED))
+	if (!pg_is_null(result, verdict_row, TICK_PAUSED)) {
 		stream_pause(stream, *pg_value(result, verdict_row, TICK_PAUSED) != 0);
+		stream_pause_topics(
+		    stream, pg_is_null(result, verdict_row, TICK_PAUSED_TOPICS)
+				? NULL
+				: pg_value(result, verdict_row, TICK_PAUSED_TOPICS));
+	}
 	if (!pg_is_null(result, verdict_row, TICK_TOOK))
 		stream_worked(stream, now, pg_int8(result, verdict_row, TICK_TOOK));
 }
@@ -750,9 +757,9 @@ static const char *expected_shape(const struct statements *statements, bool *ret
 
 	switch (statements->call.call) {
 	case STREAM_TAKE:
-		return "tllllitlllbbltiib";
+		return "tllllitlllbbltiibt";
 	case STREAM_TICK:
-		return "ttlxxtxxxixxxlllb";
+		return "ttlxxtxxxixxxlllbt";
 	case STREAM_RENEW:
 		return "tttb";
 	case STREAM_DESTINATIONS:

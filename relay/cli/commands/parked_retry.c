@@ -16,7 +16,8 @@ const struct command command_parked_retry = {
 	"the shard "
 	"tries each of them again soon, alone, with its attempts counted from 0, and publishes "
 	"the rows behind it once Kafka accepts it. A row in the state behind cannot be retried "
-	"alone: its ID is refused, and TERMs leave such rows out and report their number.\n"
+	"alone: its ID is refused, and TERMs leave such rows out and report their number. The same "
+	"holds for a row whose topic is paused (`publisher pause --topic`).\n"
 	"A request covers all given IDs or none, and is refused while another request covers one "
 	"of them. It does not cover rows that are parked later. Many rows are retried in "
 	"batches: `parked list` shows the progress.\n" PARKED_TERMS_HELP

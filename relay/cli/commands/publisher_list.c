@@ -10,19 +10,20 @@ static void print_publishers_json(const struct pg_result *rows)
 	json_t *list = json_array();
 
 	for (int i = 0; i < pg_rows(rows); i++)
-		json_array_append_new(list,
-		    json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "publisher",
-			field_json(rows, i, 0), "shard", field_json_number(rows, i, 1), "shards",
-			field_json_number(rows, i, 2), "split_to", field_json_number(rows, i, 3),
-			"paused_at", field_json(rows, i, 11), "owner",
-			pg_int(rows, i, 7) > 0 ? field_json(rows, i, 6) : json_null(), "url",
-			pg_int(rows, i, 7) > 0 ? field_json(rows, i, 12) : json_null(), "identity",
-			field_json(rows, i, 10)));
+		json_array_append_new(
+		    list, json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "publisher",
+			      field_json(rows, i, 0), "shard", field_json_number(rows, i, 1),
+			      "shards", field_json_number(rows, i, 2), "split_to",
+			      field_json_number(rows, i, 3), "paused_at", field_json(rows, i, 11),
+			      "paused_topics", json_loads(pg_value(rows, i, 13), 0, NULL), "owner",
+			      pg_int(rows, i, 7) > 0 ? field_json(rows, i, 6) : json_null(), "url",
+			      pg_int(rows, i, 7) > 0 ? field_json(rows, i, 12) : json_null(),
+			      "identity", field_json(rows, i, 10)));
 	field_print_json("", list, JSON_INDENT(1), "\n");
 }
 
 /* Columns of status.sql: publisher, shard, shards, split_to, n, epoch, owner, lease_left_ms,
- * windows, elsewhere, identity, paused_at, url. */
+ * windows, elsewhere, identity, paused_at, url, paused_topics, paused_topics_text. */
 static bool list_publishers(struct session *session, struct err *err)
 {
 	OWNED(owned_pg_result_destroy)
@@ -39,12 +40,14 @@ static bool list_publishers(struct session *session, struct err *err)
 		/* the row keeps the last owner, also after its lease has run out */
 		bool alive = pg_int(rows, i, 7) > 0;
 
-		printf("%s/%s of %s%s%s%s  %s%s  identity %s\n", pg_value(rows, i, 0),
+		printf("%s/%s of %s%s%s%s%s%s  %s%s  identity %s\n", pg_value(rows, i, 0),
 		    pg_value(rows, i, 1), pg_value(rows, i, 2),
 		    pg_is_null(rows, i, 3) ? "" : ", being split to ",
 		    pg_is_null(rows, i, 3) ? "" : pg_value(rows, i, 3),
-		    pg_is_null(rows, i, 11) ? "" : ", paused", alive ? "owned by " : "nobody's",
-		    alive ? pg_value(rows, i, 6) : "", pg_value(rows, i, 10));
+		    pg_is_null(rows, i, 11) ? "" : ", paused",
+		    pg_is_null(rows, i, 14) ? "" : ", paused topics: ", pg_value(rows, i, 14),
+		    alive ? "owned by " : "nobody's", alive ? pg_value(rows, i, 6) : "",
+		    pg_value(rows, i, 10));
 	}
 	return true;
 }
@@ -54,12 +57,23 @@ static void print_shard_line(const json_t *shard)
 {
 	const json_t *split = json_object_get(shard, "split_to");
 	const char *owner = json_string_value(json_object_get(shard, "owner"));
+	const char *topic;
+	json_t *since;
+	bool first = true;
 
 	printf("%s/%" JSON_INTEGER_FORMAT " of %" JSON_INTEGER_FORMAT,
 	    field_member(shard, "publisher"), json_integer_value(json_object_get(shard, "shard")),
 	    json_integer_value(json_object_get(shard, "shards")));
 	if (json_is_integer(split))
 		printf(", being split to %" JSON_INTEGER_FORMAT, json_integer_value(split));
+	if (json_is_string(json_object_get(shard, "paused_at")))
+		printf(", paused");
+	json_object_foreach(json_object_get(shard, "paused_topics"), topic, since)
+	{
+		printf("%s%s since %s", first ? ", paused topics: " : ", ", topic,
+		    json_string_value(since));
+		first = false;
+	}
 	printf("  %s%s\n", owner ? "owned by " : "nobody's", owner ? owner : "");
 }
 
