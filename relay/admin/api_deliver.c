@@ -3,6 +3,7 @@
  * reloads its rules.
  */
 #include <string.h>
+#include "api_arguments.h"
 #include "api_orders.h"
 #include "cleanup.h"
 #include "logging.h"
@@ -42,6 +43,8 @@ json_t *api_deliver_sections(const struct api_call *call)
 
 void api_deliver_list_begin(struct api_call *call)
 {
+	if (!api_arguments_check(call, NULL, 0))
+		return;
 	api_answer(call, 200,
 	    json_pack("{s:s, s:o}", "source", api_process(call->api), "sections",
 		api_deliver_sections(call)));
