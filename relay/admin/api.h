@@ -24,6 +24,7 @@
 #include "config.h"
 #include "deliver.h"
 #include "listener.h"
+#include "pause_watch.h"
 
 struct api;
 
@@ -39,6 +40,7 @@ struct api_parts {
 	/* As config->kafka: one at least for each cluster that a [lookback] section names. */
 	struct topic_metadata *const *topic_metadata;
 	struct deliver *const *delivers; /* as config->delivers; NULL: none runs in this process */
+	struct pause_watch *pauses;      /* of these; NULL: none, or no [postgres] section */
 	/* As of admin_callbacks: is the process ready? */
 	admin_probe *ready;
 	void *context;

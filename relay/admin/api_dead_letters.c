@@ -1,11 +1,13 @@
 /*
  * Dead letters of a [deliver] section: a page of them, and their return to their topics (redrive).
  * [the section and the filter] reads what both have in common, [the list] shows, [the selection]
- * reads an order, [preview] counts and makes a token, [redrive] sends back a batch.
+ * reads an order, [preview] counts and makes a token, [redrive] sends back chosen ones and stores
+ * an order about all that match as a job (relay/daemon/redrives.c).
  *
  * A token has the end of each partition as the preview found it, behind a slash, so that dead
- * letters that came later are left alone. Kafka notes which ones went back, so an order can be
- * repeated with one token until none is left.
+ * letters that came later are left alone. A process without a database has no jobs: it sends back a
+ * batch. Kafka notes which ones went back, so such an order can be repeated with one token until
+ * none is left.
  */
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -21,7 +23,8 @@
 #include "hex.h"
 #include "logging.h"
 #include "moment.h"
-#include "redrive.h"
+#include "redrive_choice.h"
+#include "redrive_row.h"
 
 enum {
 	PAGE = 100,
@@ -42,8 +45,7 @@ static atomic_flag is_sending = ATOMIC_FLAG_INIT;
 
 struct letters {
 	const struct config_deliver *section;
-	struct redrive_filter filter;
-	char *texts[4]; /* of the filter */
+	struct redrive_choice choice;
 	/* the list */
 	struct redrive_place from;
 	int64_t limit, bytes;
@@ -53,20 +55,12 @@ struct letters {
 	json_t *body, *section_name, *chosen, *places, *reason, *token; /* of the body */
 	struct redrive_place place_list[MOST_PLACES];
 	char *selection;
-	int64_t *ends; /* ends of partitions in the token; NULL: none */
-	int end_count;
+	const char *ends; /* of the token */
+	int64_t total;    /* that the preview counted */
+	int64_t job, audit;
 };
 
 /* --- the section and the filter -------------------------------------------------------------- */
-
-static const char *const conditions[] = {"id", "key", "topic", "reason"};
-
-static const char **condition_of(struct redrive_filter *filter, size_t i)
-{
-	const char **const places[] = {&filter->id, &filter->key, &filter->topic, &filter->reason};
-
-	return places[i];
-}
 
 /* The section of this name, or the only one that has dead letters. NULL: refused. */
 static const struct config_deliver *dead_letter_section(struct api_call *call, const char *name)
@@ -107,24 +101,11 @@ static const struct config_deliver *dead_letter_section(struct api_call *call, c
 static bool choose_letters(
     struct api_call *call, struct letters *letters, const char *name, const char *value)
 {
-	bool from = text_equal(name, "from");
 	struct err err;
 
-	for (size_t i = 0; i < sizeof conditions / sizeof *conditions; i++)
-		if (text_equal(conditions[i], name)) {
-			letters->texts[i] = xstrdup(value);
-			*condition_of(&letters->filter, i) = letters->texts[i];
-			return true;
-		}
-	if (!from && !text_equal(name, "to")) {
-		api_refuse(call, 400, "bad_value",
-		    "%.60s is no member of filter: it takes id, key, topic, reason, from and to",
-		    name);
-		return false;
-	}
-	if (moment_parse(value, from ? &letters->filter.from_us : &letters->filter.to_us, &err))
+	if (redrive_choice_add(&letters->choice, name, value, &err))
 		return true;
-	api_refuse(call, 400, "bad_value", "%s: %s", name, err.message);
+	api_refuse(call, 400, "bad_value", "%s", err.message);
 	return false;
 }
 
@@ -132,8 +113,7 @@ static struct letters *letters_create(struct api_call *call)
 {
 	struct letters *letters = xcalloc(1, sizeof *letters);
 
-	letters->filter =
-	    (struct redrive_filter){.from_us = INT64_MIN, .to_us = INT64_MAX, .limit = INT64_MAX};
+	redrive_choice_init(&letters->choice);
 	letters->limit = PAGE;
 	call->work = letters;
 	return letters;
@@ -143,11 +123,9 @@ void api_dead_letters_forget(struct api_call *call)
 {
 	struct letters *letters = call->work;
 
-	for (size_t i = 0; i < sizeof letters->texts / sizeof *letters->texts; i++)
-		free(letters->texts[i]);
+	redrive_choice_finish(&letters->choice);
 	json_decref(letters->body);
 	free(letters->selection);
-	free(letters->ends);
 	free(letters);
 }
 
@@ -236,7 +214,7 @@ static void show_letters(struct api_call *call, struct letters *letters)
 	struct redrive_place next;
 	struct err err;
 	OWNED(owned_redrive_close)
-	struct redrive *redrive = redrive_open(letters->section, &letters->filter, &err);
+	struct redrive *redrive = redrive_open(letters->section, &letters->choice.filter, &err);
 
 	letters->rows = json_array();
 	if (redrive)
@@ -264,20 +242,6 @@ static void run_dead_letters(struct api_call *call, struct api_worker *worker)
 	end_kafka_call();
 }
 
-/* "PARTITION:OFFSET" */
-static bool read_place(const char *text, struct redrive_place *ret_place)
-{
-	const char *colon = text ? strchr(text, ':') : NULL;
-	owned_text char *number = colon ? xformat("%.*s", (int)(colon - text), text) : NULL;
-	int64_t partition;
-
-	if (!number || !text_to_int64(number, 0, INT32_MAX, &partition) ||
-	    !text_to_int64(colon + 1, 0, INT64_MAX - 1, &ret_place->offset))
-		return false;
-	ret_place->partition = (int32_t)partition;
-	return true;
-}
-
 static bool read_letter_arguments(struct api_call *call, struct letters *letters)
 {
 	static const char *const names[] = {
@@ -294,7 +258,7 @@ static bool read_letter_arguments(struct api_call *call, struct letters *letters
 		if (value && !choose_letters(call, letters, names[i], value))
 			return false;
 	}
-	if (after && !read_place(after, &letters->from)) {
+	if (after && !redrive_place_parse(after, &letters->from)) {
 		api_refuse(call, 400, "bad_value",
 		    "after=%.40s is no place: give it the value of next", after);
 		return false;
@@ -339,13 +303,13 @@ static bool choose_places(struct api_call *call, struct letters *letters)
 		return refuse_selection(
 		    call, "places is no array of 1 to 1000 places as \"0:17\" (partition:offset)");
 	for (size_t i = 0; i < count; i++)
-		if (!read_place(json_string_value(json_array_get(letters->places, i)),
+		if (!redrive_place_parse(json_string_value(json_array_get(letters->places, i)),
 			&letters->place_list[i]))
 			return refuse_selection(call,
 			    "one of the places is none: \"0:17\" is offset 17 of partition 0");
 	qsort(letters->place_list, count, sizeof *letters->place_list, redrive_compare_places);
-	letters->filter.places = letters->place_list;
-	letters->filter.place_count = (int)count;
+	letters->choice.filter.places = letters->place_list;
+	letters->choice.filter.place_count = (int)count;
 	return true;
 }
 
@@ -430,7 +394,7 @@ static void count_letters(struct api_call *call, struct letters *letters)
 	struct err err;
 	OWNED(text_finish) struct text ends = {0};
 	OWNED(owned_redrive_close)
-	struct redrive *redrive = redrive_open(letters->section, &letters->filter, &err);
+	struct redrive *redrive = redrive_open(letters->section, &letters->choice.filter, &err);
 	struct redrive_figures figures;
 	struct preview preview;
 	json_t *answer;
@@ -478,26 +442,6 @@ void api_redrive_preview_begin(struct api_call *call)
 
 /* --- redrive --------------------------------------------------------------------------------- */
 
-/* The text is signed with the token, so that each part is right. */
-static void read_ends(struct letters *letters, const char *text)
-{
-	struct redrive_place end;
-
-	while (*text) {
-		size_t length = strcspn(text, ",");
-		owned_text char *place = xformat("%.*s", (int)length, text);
-
-		if (read_place(place, &end)) {
-			letters->ends = xrealloc(
-			    letters->ends, (size_t)(end.partition + 1) * sizeof *letters->ends);
-			while (letters->end_count <= end.partition)
-				letters->ends[letters->end_count++] = 0;
-			letters->ends[end.partition] = end.offset;
-		}
-		text += length + (text[length] == ',');
-	}
-}
-
 /* False: refused. Places need no token. */
 static bool check_letters_token(struct api_call *call, struct letters *letters)
 {
@@ -516,8 +460,10 @@ static bool check_letters_token(struct api_call *call, struct letters *letters)
 	json_decref(base);
 	if (!good)
 		return false;
-	letters->ends = xcalloc(1, sizeof *letters->ends);
-	read_ends(letters, slash ? slash + 1 : "");
+	/* the text is signed with the token, so that each part is right */
+	letters->ends = slash ? slash + 1 : "";
+	letters->total = preview.count;
+	redrive_choice_ends(&letters->choice, letters->ends);
 	return true;
 }
 
@@ -552,14 +498,16 @@ static bool audit_redrive(struct api_call *call, struct api_worker *worker,
 
 static void send_letters(struct api_call *call, struct api_worker *worker, struct letters *letters)
 {
-	const struct redrive_limits find = {READ_MS, INT64_MAX, letters->ends, letters->end_count};
-	const struct redrive_limits send = {READ_MS, BATCH, letters->ends, letters->end_count};
+	const struct redrive_limits find = {
+	    READ_MS, INT64_MAX, letters->choice.ends, letters->choice.end_count};
+	const struct redrive_limits send = {
+	    READ_MS, BATCH, letters->choice.ends, letters->choice.end_count};
 	bool done, unnoted = false;
 	struct redrive_figures figures;
 	int64_t matching, audit = 0;
 	struct err err;
 	OWNED(owned_redrive_close)
-	struct redrive *redrive = redrive_open(letters->section, &letters->filter, &err);
+	struct redrive *redrive = redrive_open(letters->section, &letters->choice.filter, &err);
 
 	if (redrive)
 		redrive_limit(redrive, &find);
@@ -599,6 +547,44 @@ static void run_redrive(struct api_call *call, struct api_worker *worker)
 	atomic_flag_clear(&is_sending);
 }
 
+/* --- a job ----------------------------------------------------------------------------------- */
+
+static bool store_redrive(struct pg *pg, void *context, struct err *err)
+{
+	const struct api_call *call = context;
+	struct letters *letters = call->work;
+	owned_text char *filter = json_dumps(letters->chosen, JSON_COMPACT | JSON_SORT_KEYS);
+	const struct redrive_new order = {.section = letters->section->name,
+	    .filter = filter,
+	    .ends = letters->ends,
+	    .reason = json_string_value(letters->reason),
+	    .caller = call->caller->token.name,
+	    .total = letters->total};
+
+	return redrive_row_create(
+	    pg, &api_config(call->api)->postgres[0], &order, &letters->job, &letters->audit, err);
+}
+
+static void run_redrive_order(struct api_call *call, struct api_worker *worker)
+{
+	struct letters *letters = call->work;
+	struct err err;
+
+	if (!api_worker_change(
+		worker, &api_config(call->api)->postgres[0], store_redrive, call, &err))
+		return api_refuse_database(call, &err);
+	log_info("redrive_stored", {"redrive", LOG_INT(letters->job)},
+	    {"section", LOG_TEXT(letters->section->name)},
+	    {"dead_letters", LOG_INT(letters->total)},
+	    {"reason", LOG_TEXT(json_string_value(letters->reason))},
+	    {"caller", LOG_TEXT(call->caller->token.name)},
+	    {"request", LOG_TEXT(call->request_id)});
+	api_answer(call, 202,
+	    json_pack("{s:s, s:o, s:o, s:o}", "section", letters->section->name, "job",
+		json_sprintf("redrive-%" PRId64, letters->job), "count",
+		json_sprintf("%" PRId64, letters->total), "audit", api_audit_id(letters->audit)));
+}
+
 void api_redrive_begin(struct api_call *call)
 {
 	struct letters *letters = letters_create(call);
@@ -606,5 +592,7 @@ void api_redrive_begin(struct api_call *call)
 	if (api_arguments_check(call, NULL, 0) && read_selection(call, letters, false) &&
 	    api_check_reason(call, json_string_value(letters->reason)) &&
 	    check_letters_token(call, letters))
-		api_worker_run(call, run_redrive);
+		api_worker_run(call, letters->places || api_config(call->api)->postgres_count == 0
+					 ? run_redrive
+					 : run_redrive_order);
 }

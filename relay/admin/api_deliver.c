@@ -1,12 +1,16 @@
 /*
- * The sections of the sidecar in this process: lists their states, and pauses or resumes one, or
- * reloads its rules.
+ * The sections of the sidecar: lists the states of those in this process, and pauses or resumes
+ * one, or reloads its rules. With a [postgres] section a pause is an order in the database, which
+ * any process takes and every process that runs the section carries out (pause_watch.h).
  */
 #include <string.h>
 #include "api_arguments.h"
+#include "api_look.h"
 #include "api_orders.h"
 #include "cleanup.h"
+#include "database.h"
 #include "logging.h"
+#include "sql_files.h"
 
 DEFINE_OWNED(struct config, config_destroy)
 
@@ -16,8 +20,9 @@ static json_t *section_json(const char *name, struct deliver *deliver)
 {
 	const struct deliver_status status = deliver_status(deliver);
 
-	return json_pack("{s:s, s:b, s:b, s:s, s:i, s:i, s:I, s:I, s:I, s:I, s:o, s:o}", "section",
-	    name, "works", status.works, "paused", status.paused, "breaker",
+	return json_pack("{s:s, s:b, s:b, s:s?, s:s, s:i, s:i, s:I, s:I, s:I, s:I, s:o, s:o}",
+	    "section", name, "works", status.works, "paused", status.paused, "paused_at",
+	    status.paused_at[0] ? status.paused_at : NULL, "breaker",
 	    breaker_states[status.sends.breaker], "partitions", status.partitions, "blocked",
 	    status.blocked, "messages", (json_int_t)status.messages, "in_progress",
 	    (json_int_t)status.in_progress, "handled", (json_int_t)status.handled, "dead_letters",
@@ -55,8 +60,15 @@ void api_deliver_list_begin(struct api_call *call)
 struct section_order {
 	json_t *body; /* which has the texts */
 	const char *verb, *section, *reason;
-	struct deliver *deliver;
+	struct deliver *deliver; /* NULL: it does not run in this process */
+	bool is_known;           /* the configuration of this process has it */
+	/* results of an order in the database */
+	bool changed;
+	int64_t audit;
 };
+
+/* Until the section of this process has the order that was stored. */
+enum { HEED_MS = 2000 };
 
 static const struct {
 	const char *verb, *audited;
@@ -87,14 +99,26 @@ static bool is_valid_order(struct api_call *call, const struct section_order *or
 	return false;
 }
 
-static struct deliver *find_deliver_section(struct api_call *call, const char *name)
+static void find_deliver_section(struct api_call *call, struct section_order *order)
 {
 	const struct config *config = api_config(call->api);
 
 	for (int i = 0; i < config->deliver_count; i++)
-		if (text_equal(config->delivers[i].name, name))
-			return api_deliver(call->api, i);
-	return NULL;
+		if (text_equal(config->delivers[i].name, order->section)) {
+			order->deliver = api_deliver(call->api, i);
+			order->is_known = true;
+		}
+}
+
+static bool reloads_rules(const struct section_order *order)
+{
+	return text_equal(order->verb, "reload_rules");
+}
+
+/* Does the database keep the order? Otherwise it is one for this process. */
+static bool is_for_all_processes(const struct api_call *call, const struct section_order *order)
+{
+	return !reloads_rules(order) && api_config(call->api)->postgres_count > 0;
 }
 
 static bool may_operate_section(struct api_call *call, struct section_order *order)
@@ -103,13 +127,21 @@ static bool may_operate_section(struct api_call *call, struct section_order *ord
 		api_refuse_scope(call, "the section", order->section);
 		return false;
 	}
-	order->deliver = find_deliver_section(call, order->section);
-	/* The section may run in another process: an order applies to one process only. */
-	if (!order->deliver)
-		api_refuse(call, 404, "not_found",
-		    "no such [deliver] section runs in this process; send the order to the process "
-		    "that runs it");
-	return order->deliver != NULL;
+	find_deliver_section(call, order);
+	if (order->deliver || is_for_all_processes(call, order))
+		return true;
+	api_refuse(call, 404, "not_found",
+	    "no such [deliver] section runs in this process; send the order to the process that "
+	    "runs it");
+	return false;
+}
+
+static void log_section_order(const struct api_call *call, const struct section_order *order)
+{
+	log_info("deliver_operated", {"verb", LOG_TEXT(order->verb)},
+	    {"section", LOG_TEXT(order->section)}, {"reason", LOG_TEXT(order->reason)},
+	    {"caller", LOG_TEXT(call->caller->token.name)},
+	    {"request", LOG_TEXT(call->request_id)});
 }
 
 /* False: the call was refused. */
@@ -121,10 +153,7 @@ static bool note_section_order(struct api_call *call, struct api_worker *worker,
 	    .target = json_pack(
 		"{s:s, s:s}", "section", order->section, "process", api_process(call->api))};
 
-	log_info("deliver_operated", {"verb", LOG_TEXT(order->verb)},
-	    {"section", LOG_TEXT(order->section)}, {"reason", LOG_TEXT(order->reason)},
-	    {"caller", LOG_TEXT(call->caller->token.name)},
-	    {"request", LOG_TEXT(call->request_id)});
+	log_section_order(call, order);
 	return api_audit_note(call, worker, &audit, ret_audit);
 }
 
@@ -145,22 +174,78 @@ static void reload_section_rules(struct api_call *call, struct api_worker *worke
 	if (!deliver_change_rules(order->deliver, section, &err))
 		return api_refuse(call, 400, "bad_rules", "%s", err.message);
 	api_answer(call, 200,
-	    json_pack("{s:s, s:i, s:o}", "section", order->section, "rules", section->rules.count,
-		"audit", api_audit_id(audit)));
+	    json_pack("{s:s, s:s, s:i, s:o}", "section", order->section, "source",
+		api_process(call->api), "rules", section->rules.count, "audit",
+		api_audit_id(audit)));
 }
 
-static void pause_section(struct api_call *call, struct api_worker *worker)
+static bool pauses_section(const struct section_order *order)
+{
+	return text_equal(order->verb, "pause");
+}
+
+static void pause_in_process(struct api_call *call, struct api_worker *worker)
 {
 	const struct section_order *order = call->work;
-	const bool pause = text_equal(order->verb, "pause");
+	const bool pause = pauses_section(order);
+	const bool changed = deliver_status(order->deliver).paused != pause;
 	int64_t audit;
 
 	if (!note_section_order(call, worker, &audit))
 		return;
-	deliver_pause(order->deliver, pause);
+	deliver_pause(order->deliver, pause, "");
 	api_answer(call, 200,
-	    json_pack("{s:s, s:b, s:o}", "section", order->section, "paused", pause, "audit",
+	    json_pack("{s:s, s:s, s:b, s:b, s:o}", "section", order->section, "source",
+		api_process(call->api), "paused", pause, "changed", changed, "audit",
 		api_audit_id(audit)));
+}
+
+struct section_change {
+	struct api_call *call;
+	struct section_order *order;
+};
+
+static bool store_section_order(struct pg *pg, void *context, struct err *err)
+{
+	const struct section_change *change = context;
+	struct section_order *order = change->order;
+	const struct pg_param params[] = {{order->section}, {pauses_section(order) ? "t" : "f"},
+	    {order->is_known ? "t" : "f"}, {api_process(change->call->api)}, {order->reason},
+	    {change->call->caller->token.name}};
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *row = database_query(
+	    pg, &api_config(change->call->api)->postgres[0], sql_deliver_order, params, 6, err);
+
+	if (!row)
+		return false;
+	order->changed = text_equal(pg_value(row, 0, 0), "t");
+	order->audit = pg_int(row, 0, 1);
+	return true;
+}
+
+static void pause_in_database(struct api_call *call, struct api_worker *worker)
+{
+	struct section_order *order = call->work;
+	struct section_change change = {call, order};
+	struct pause_watch *pauses = api_parts_of(call->api)->pauses;
+	struct err err;
+
+	if (!api_change(
+		worker, &api_config(call->api)->postgres[0], store_section_order, &change, &err)) {
+		if (err.kind == ERR_REJECT)
+			api_refuse(call, 404, "not_found", "%s", err.message);
+		else
+			api_refuse_database(call, &err);
+		return;
+	}
+	log_section_order(call, order);
+	/* the next list of this process shows it */
+	if (pauses)
+		pause_watch_look(pauses, HEED_MS);
+	api_answer(call, 200,
+	    json_pack("{s:s, s:s, s:b, s:b, s:o}", "section", order->section, "source", "database",
+		"paused", pauses_section(order), "changed", order->changed, "audit",
+		api_audit_id(order->audit)));
 }
 
 static bool read_section_order(struct api_call *call, struct section_order *order)
@@ -184,8 +269,9 @@ void api_deliver_operate_begin(struct api_call *call)
 	call->work = order;
 	order->body = api_read_order(call);
 	if (order->body && read_section_order(call, order) && may_operate_section(call, order))
-		api_worker_run(call,
-		    text_equal(order->verb, "reload_rules") ? reload_section_rules : pause_section);
+		api_worker_run(call, reloads_rules(order)                ? reload_section_rules
+				     : is_for_all_processes(call, order) ? pause_in_database
+									 : pause_in_process);
 }
 
 void api_deliver_operate_forget(struct api_call *call)

@@ -1,9 +1,10 @@
 /*
- * Long work that operators requested: retries and skips of parked rows, and replays. [the list] and
- * one job are rows of job_page.sql; [orders] cancel and resume a job in its database, where the
- * process that works on it finds out.
+ * Long work that operators requested: retries and skips of parked rows, replays, and redrives of
+ * dead letters. [the list] and one job are rows of job_page.sql; [orders] cancel and resume a job
+ * in its database, where the process that works on it finds out.
  */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "api_arguments.h"
@@ -23,6 +24,7 @@ enum {
 	JOB_ID,
 	JOB_KIND,
 	JOB_PUBLISHER,
+	JOB_SECTION,
 	JOB_WHO,
 	JOB_CALLER,
 	JOB_REASON,
@@ -51,12 +53,13 @@ struct job_call {
 	/* of the list */
 	int64_t limit;
 	char before_at[MOMENT_SIZE];
-	char *before_job, *kind, *publishers; /* publishers: a JSON array; NULL: any */
-	const char *is_open;                  /* "t", "f"; NULL: any */
+	char *before_job, *kind;
+	char *publishers, *sections; /* JSON arrays; NULL: any */
+	const char *is_open;         /* "t", "f"; NULL: any */
 	json_t *answer;
 	/* of one job */
-	char *job; /* "parked-7" or "replay-7"; NULL: the list */
-	bool is_replay;
+	char *job;      /* "parked-7"; NULL: the list */
+	char table[16]; /* of `job`: "parked", "replay" or "redrive" */
 	const char *id; /* of `job`: its digits */
 	/* of an order */
 	json_t *body, *postgres_word, *reason;
@@ -73,11 +76,12 @@ static json_t *job_row_json(const struct pg_result *rows, int i)
 		const char *name;
 		int column;
 	} texts[] = {{"id", JOB_ID}, {"kind", JOB_KIND}, {"publisher", JOB_PUBLISHER},
-	    {"state", JOB_STATE}, {"who", JOB_WHO}, {"caller", JOB_CALLER}, {"reason", JOB_REASON},
-	    {"begun_at", JOB_BEGUN_AT}, {"noted_at", JOB_NOTED_AT}, {"ended_at", JOB_ENDED_AT},
-	    {"done", JOB_DONE}, {"total", JOB_TOTAL}, {"changed", JOB_CHANGED},
-	    {"published", JOB_PUBLISHED}, {"refused", JOB_REFUSED}, {"error", JOB_ERROR},
-	    {"to", JOB_TARGET}, {"owner", JOB_OWNER}};
+	    {"section", JOB_SECTION}, {"state", JOB_STATE}, {"who", JOB_WHO},
+	    {"caller", JOB_CALLER}, {"reason", JOB_REASON}, {"begun_at", JOB_BEGUN_AT},
+	    {"noted_at", JOB_NOTED_AT}, {"ended_at", JOB_ENDED_AT}, {"done", JOB_DONE},
+	    {"total", JOB_TOTAL}, {"changed", JOB_CHANGED}, {"published", JOB_PUBLISHED},
+	    {"refused", JOB_REFUSED}, {"error", JOB_ERROR}, {"to", JOB_TARGET},
+	    {"owner", JOB_OWNER}};
 	json_t *object = json_object();
 
 	for (size_t k = 0; k < sizeof texts / sizeof *texts; k++)
@@ -101,9 +105,9 @@ static struct pg_result *query_jobs(
 	owned_text char *limit = xformat("%" PRId64, most);
 	const struct pg_param params[] = {{jobs->before_at},
 	    {jobs->before_job ? jobs->before_job : ""}, {limit}, {jobs->job}, {jobs->kind},
-	    {jobs->publishers}, {jobs->is_open}};
+	    {jobs->publishers}, {jobs->is_open}, {jobs->sections}};
 
-	return database_query(pg, jobs->postgres, sql_job_page, params, 7, err);
+	return database_query(pg, jobs->postgres, sql_job_page, params, 8, err);
 }
 
 static bool read_job_page(struct pg *pg, void *context, struct err *err)
@@ -166,7 +170,7 @@ static void refuse_unknown_job(struct api_call *call, const struct job_call *job
 static bool find_job(struct api_call *call, struct api_worker *worker)
 {
 	struct job_call *jobs = call->work;
-	const char *publisher;
+	const char *publisher, *section;
 	struct err err;
 
 	if (!api_worker_query(worker, jobs->postgres, read_one_job, jobs, &err)) {
@@ -178,9 +182,13 @@ static bool find_job(struct api_call *call, struct api_worker *worker)
 		return false;
 	}
 	publisher = json_string_value(json_object_get(jobs->answer, "publisher"));
-	if (api_may_see_publisher(call, publisher))
+	section = json_string_value(json_object_get(jobs->answer, "section"));
+	if (publisher && !api_may_see_publisher(call, publisher))
+		api_refuse_scope(call, "the publisher", publisher);
+	else if (section && !config_token_has_section(&call->caller->token, section))
+		api_refuse_scope(call, "the section", section);
+	else
 		return true;
-	api_refuse_scope(call, "the publisher", publisher);
 	return false;
 }
 
@@ -198,7 +206,7 @@ static bool change_job(struct pg *pg, void *context, struct err *err)
 {
 	const struct api_call *call = context;
 	struct job_call *jobs = call->work;
-	const struct pg_param params[] = {{jobs->is_replay ? "t" : "f"}, {jobs->id},
+	const struct pg_param params[] = {{jobs->table}, {jobs->id},
 	    {json_string_value(jobs->reason)}, {call->caller->token.name}};
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *row = database_query(
@@ -262,13 +270,19 @@ static void run_job_order(struct api_call *call, struct api_worker *worker)
 #define FIRST_US INT64_C(-30610224000000000)
 #define LAST_US INT64_C(253402300799999999)
 
-/* "parked-7", "replay-7". */
-static bool is_job(const char *word)
+/* The digits of "parked-7", "replay-7" or "redrive-7"; NULL: it is none of these. */
+static const char *job_digits(const char *word)
 {
+	static const char *const tables[] = {"parked-", "replay-", "redrive-"};
 	int64_t id;
 
-	return (text_starts(word, "parked-") || text_starts(word, "replay-")) &&
-	       text_to_int64(word + strlen("parked-"), 1, INT64_MAX, &id);
+	for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
+		const char *digits = word + strlen(tables[i]);
+
+		if (text_starts(word, tables[i]))
+			return text_to_int64(digits, 1, INT64_MAX, &id) ? digits : NULL;
+	}
+	return NULL;
 }
 
 static bool read_before(struct api_call *call, struct job_call *jobs)
@@ -280,7 +294,7 @@ static bool read_before(struct api_call *call, struct job_call *jobs)
 	text_copy(jobs->before_at, MOMENT_SIZE, "infinity");
 	if (!after)
 		return true;
-	if (dot && text_to_int64(us, FIRST_US, LAST_US, &at_us) && is_job(dot + 1)) {
+	if (dot && text_to_int64(us, FIRST_US, LAST_US, &at_us) && job_digits(dot + 1)) {
 		moment_format_exact(at_us, jobs->before_at);
 		jobs->before_job = xstrdup(dot + 1);
 		return true;
@@ -295,9 +309,9 @@ static bool read_kind(struct api_call *call, struct job_call *jobs)
 	const char *kind = api_argument(call, "kind"), *open = api_argument(call, "open");
 
 	if (kind && !text_equal(kind, "retry") && !text_equal(kind, "skip") &&
-	    !text_equal(kind, "replay")) {
-		api_refuse(
-		    call, 400, "bad_value", "kind=%.40s is none of retry, skip and replay", kind);
+	    !text_equal(kind, "replay") && !text_equal(kind, "redrive")) {
+		api_refuse(call, 400, "bad_value",
+		    "kind=%.40s is none of retry, skip, replay and redrive", kind);
 		return false;
 	}
 	if (open && !text_equal(open, "yes") && !text_equal(open, "no")) {
@@ -309,24 +323,30 @@ static bool read_kind(struct api_call *call, struct job_call *jobs)
 	return true;
 }
 
-/* The publisher of the argument, or those of the token's limits. */
-static bool read_job_publishers(struct api_call *call, struct job_call *jobs)
+/* NULL if the list limits nothing. */
+static char *limits_json(const struct config_list *limits)
+{
+	json_t *list = json_array();
+	char *text;
+
+	for (int i = 0; i < limits->count; i++)
+		json_array_append_new(list, json_string(limits->items[i]));
+	text = limits->count ? json_dumps(list, JSON_COMPACT) : NULL;
+	json_decref(list);
+	return text;
+}
+
+/* With the argument publisher the list has its jobs and no redrives; otherwise the jobs that the
+ * token may see. */
+static bool read_job_limits(struct api_call *call, struct job_call *jobs)
 {
 	const char *name = api_argument(call, "publisher");
-	const struct config_list *limits = &call->caller->token.publishers;
-	json_t *list;
+	const struct config_list one = {.items = (char **)&name, .count = 1};
 
 	if (name && !api_named_publisher(call, name))
 		return false;
-	if (!name && limits->count == 0)
-		return true;
-	list = json_array();
-	for (int i = 0; !name && i < limits->count; i++)
-		json_array_append_new(list, json_string(limits->items[i]));
-	if (name)
-		json_array_append_new(list, json_string(name));
-	jobs->publishers = json_dumps(list, JSON_COMPACT);
-	json_decref(list);
+	jobs->publishers = limits_json(name ? &one : &call->caller->token.publishers);
+	jobs->sections = name ? xstrdup("[]") : limits_json(&call->caller->token.sections);
 	return true;
 }
 
@@ -347,7 +367,7 @@ static void begin_job_page(struct api_call *call, const char *kind)
 
 	if (!api_arguments_check(call, names, kind ? 5 : 6) ||
 	    !api_argument_number(call, "limit", 1, MOST_ROWS, &jobs->limit) ||
-	    !read_before(call, jobs) || !read_kind(call, jobs) || !read_job_publishers(call, jobs))
+	    !read_before(call, jobs) || !read_kind(call, jobs) || !read_job_limits(call, jobs))
 		return;
 	if (kind)
 		jobs->kind = xstrdup(kind);
@@ -368,17 +388,19 @@ void api_replays_begin(struct api_call *call)
 
 static bool read_job_name(struct api_call *call, struct job_call *jobs)
 {
-	if (!is_job(call->rest)) {
+	if (!job_digits(call->rest)) {
 		api_refuse(call, 404, "not_found",
-		    "there is no job %.40s: their ids are like parked-7 and replay-7; GET /v1/jobs "
-		    "lists them",
+		    "there is no job %.40s: their ids are like parked-7, replay-7 and redrive-7; "
+		    "GET "
+		    "/v1/jobs lists them",
 		    call->rest);
 		return false;
 	}
 
 	jobs->job = xstrdup(call->rest);
-	jobs->is_replay = text_starts(jobs->job, "replay-");
-	jobs->id = jobs->job + strlen("parked-");
+	jobs->id = job_digits(jobs->job);
+	snprintf(
+	    jobs->table, sizeof jobs->table, "%.*s", (int)(jobs->id - jobs->job - 1), jobs->job);
 	text_copy(jobs->before_at, MOMENT_SIZE, "infinity");
 	return true;
 }
@@ -434,6 +456,7 @@ void api_jobs_forget(struct api_call *call)
 	free(jobs->before_job);
 	free(jobs->kind);
 	free(jobs->publishers);
+	free(jobs->sections);
 	free(jobs->job);
 	free(jobs);
 }

@@ -77,9 +77,12 @@ static void add_shard(struct shard_sum *sum, const struct status_shard *shard)
 		return;
 	sum->owned++;
 	for (size_t i = 0; i < json_array_size(sum->owners); i++)
-		if (text_equal(json_string_value(json_array_get(sum->owners, i)), shard->owner))
+		if (text_equal(
+			json_string_value(json_object_get(json_array_get(sum->owners, i), "name")),
+			shard->owner))
 			return;
-	json_array_append_new(sum->owners, json_string(shard->owner));
+	json_array_append_new(sum->owners, json_pack("{s:s, s:s?}", "name", shard->owner, "url",
+					       shard->url[0] ? shard->url : NULL));
 }
 
 static struct shard_sum sum_shards(const struct status_postgres *database, const char *publisher)

@@ -59,6 +59,21 @@ void deliver_call_add_section(struct text *out, const json_t *section)
 	add_section_error(out, section, "last_error", "last error: ");
 }
 
+/* An order in the database reaches all processes; without one, only the process that took it. */
+static void print_section_order(const char *section, const json_t *answer)
+{
+	const char *state = json_is_true(json_object_get(answer, "paused")) ? "paused" : "at work";
+	bool everywhere =
+	    text_equal(json_string_value(json_object_get(answer, "source")), "database");
+
+	if (everywhere)
+		printf("deliver %s is %s in every process (outbox.audit %s)\n", section, state,
+		    json_string_value(json_object_get(answer, "audit")));
+	else
+		printf("deliver %s is %s in that process alone, which has no [postgres] section\n",
+		    section, state);
+}
+
 static bool operate_section(const struct call *call, const char *verb, struct err *err)
 {
 	const char *section = call->arguments[0];
@@ -73,8 +88,7 @@ static bool operate_section(const struct call *call, const char *verb, struct er
 		return err_set(err, ERR_REJECT, "the name or the reason is not UTF-8");
 	done = deliver_call_ask(call, "/v1/deliver/operate", order, &answer, err);
 	if (done)
-		printf("deliver %s is %s in that process\n", section,
-		    json_is_true(json_object_get(answer, "paused")) ? "paused" : "at work");
+		print_section_order(section, answer);
 	json_decref(order);
 	json_decref(answer);
 	return done;

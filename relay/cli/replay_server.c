@@ -7,13 +7,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include "cleanup.h"
 #include "confirm.h"
 #include "field.h"
 #include "session.h"
-
-enum { LOOK_MS = 500 };
 
 /* --- which rows ------------------------------------------------------------------------------ */
 
@@ -59,45 +56,6 @@ static json_t *replay_body(const struct call *call, const json_t *filter)
 	if (call_flag(call, "rate"))
 		json_object_set_new(body, "rate", json_integer(call_number(call, "rate", 0)));
 	return body;
-}
-
-/* --- the job --------------------------------------------------------------------------------- */
-
-static void print_replay_job(const json_t *job)
-{
-	printf("%s: %s, %" PRId64 " of %" PRId64 " rows", field_member(job, "id"),
-	    field_member(job, "state"), field_number(job, "done"), field_number(job, "total"));
-	if (json_is_string(json_object_get(job, "error")))
-		printf(", error: %s", field_member(job, "error"));
-	puts("");
-	fflush(stdout);
-}
-
-/* Prints each change. The replay goes on without the command, too. */
-static bool watch_replay(const struct call *call, const char *id, struct err *err)
-{
-	const struct timespec pause = {.tv_nsec = LOOK_MS * 1000000L};
-	int64_t shown = -1;
-	json_t *job = NULL;
-	bool finished;
-
-	for (;;) {
-		json_decref(job);
-		if (!server_ask_job(call, id, &job, err))
-			return false;
-		if (field_number(job, "done") != shown || server_job_is_over(job))
-			print_replay_job(job);
-		if (server_job_is_over(job))
-			break;
-		shown = field_number(job, "done");
-		nanosleep(&pause, NULL);
-	}
-	finished = text_equal(field_member(job, "state"), "finished");
-	if (!finished)
-		err_set(err, ERR_REJECT, "%s is %s: %s", id, field_member(job, "state"),
-		    field_member(job, "error"));
-	json_decref(job);
-	return finished;
 }
 
 /* --- a new replay ---------------------------------------------------------------------------- */
@@ -147,7 +105,7 @@ static bool begin_over_server(const struct call *call, json_t *body, struct err 
 	else if (done)
 		done = confirm_previewed_replay(call, preview, err) &&
 		       post_replay(call, body, preview, &answer, err) &&
-		       watch_replay(call, field_member(answer, "job"), err);
+		       server_watch_job(call, field_member(answer, "job"), "rows", err);
 	json_decref(preview);
 	json_decref(answer);
 	return done;
@@ -180,7 +138,7 @@ static bool resume_over_server(const struct call *call, struct err *err)
 
 	json_decref(body);
 	json_decref(answer);
-	return done && watch_replay(call, id, err);
+	return done && server_watch_job(call, id, "rows", err);
 }
 
 static bool list_replays_of_relay(const struct call *call, struct err *err)
@@ -195,7 +153,8 @@ static bool list_replays_of_relay(const struct call *call, struct err *err)
 		field_print_json(
 		    "", json_incref(json_object_get(answer, "rows")), JSON_INDENT(1), "\n");
 	else
-		json_array_foreach(json_object_get(answer, "rows"), i, job) print_replay_job(job);
+		json_array_foreach(json_object_get(answer, "rows"), i, job)
+		    server_print_job(job, "rows");
 	json_decref(answer);
 	return true;
 }

@@ -5,14 +5,17 @@
 #include "server.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include "cleanup.h"
 #include "confirm.h"
+#include "field.h"
 #include "http_client.h"
 
-enum { ANSWER_MS = 30000, MOST_BYTES = 64 << 20, TOKEN_BYTES = 4096 };
+enum { ANSWER_MS = 30000, LOOK_MS = 500, MOST_BYTES = 64 << 20, TOKEN_BYTES = 4096 };
 
 /* --- where and as whom ----------------------------------------------------------------------- */
 
@@ -236,6 +239,43 @@ bool server_ask_job(const struct call *call, const char *id, json_t **ret_job, s
 bool server_job_is_over(const json_t *job)
 {
 	return json_is_string(json_object_get(job, "ended_at"));
+}
+
+void server_print_job(const json_t *job, const char *what)
+{
+	printf("%s: %s, %" PRId64 " of %" PRId64 " %s", field_member(job, "id"),
+	    field_member(job, "state"), field_number(job, "done"), field_number(job, "total"),
+	    what);
+	if (json_is_string(json_object_get(job, "error")))
+		printf(", error: %s", field_member(job, "error"));
+	puts("");
+	fflush(stdout);
+}
+
+bool server_watch_job(const struct call *call, const char *id, const char *what, struct err *err)
+{
+	const struct timespec pause = {.tv_nsec = LOOK_MS * 1000000L};
+	int64_t shown = -1;
+	json_t *job = NULL;
+	bool finished;
+
+	for (;;) {
+		json_decref(job);
+		if (!server_ask_job(call, id, &job, err))
+			return false;
+		if (field_number(job, "done") != shown || server_job_is_over(job))
+			server_print_job(job, what);
+		if (server_job_is_over(job))
+			break;
+		shown = field_number(job, "done");
+		nanosleep(&pause, NULL);
+	}
+	finished = text_equal(field_member(job, "state"), "finished");
+	if (!finished)
+		err_set(err, ERR_REJECT, "%s is %s: %s", id, field_member(job, "state"),
+		    field_member(job, "error"));
+	json_decref(job);
+	return finished;
 }
 
 /* --- paths ----------------------------------------------------------------------------------- */

@@ -40,6 +40,14 @@ bool server_ask_job(
     const struct call *call, const char *id, json_t **ret_job, struct err *err) MUST_CHECK;
 /* Is it finished, cancelled or failed? */
 bool server_job_is_over(const json_t *job);
+/* Prints a line about a job. what: the noun of its numbers, such as "rows". */
+void server_print_job(const json_t *job, const char *what);
+/*
+ * Prints each change of a job until it is over; it goes on without the command, too.
+ * ERR_REJECT: it failed, or was cancelled.
+ */
+bool server_watch_job(
+    const struct call *call, const char *id, const char *what, struct err *err) MUST_CHECK;
 
 /* Appends "?name=value" or "&name=value", encoded. NULL: nothing is appended. */
 void server_add_argument(struct text *path, const char *name, const char *value);

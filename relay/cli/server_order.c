@@ -110,7 +110,8 @@ static bool carry_order_out(const struct call *call, const struct server_order *
 	if (!order->ids)
 		json_object_set(body, "token", token);
 	done = server_ask(call, order->path, body, ret_answer, err) &&
-	       (!order->repeats || repeat_order(call, order, body, ret_answer, err));
+	       (!order->repeats || json_object_get(*ret_answer, "job") ||
+		   repeat_order(call, order, body, ret_answer, err));
 	json_decref(body);
 	return done;
 }

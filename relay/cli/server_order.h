@@ -15,7 +15,9 @@ struct server_order {
 	const json_t *ids; /* NULL: `filter` chooses */
 	const json_t *filter;
 	void (*add_row)(struct text *out, const json_t *row); /* a line of the sample */
-	bool repeats; /* each answer has `sent` and `left`: the order is sent until none is left */
+	/* Without a job, each answer has `sent` and `left`, and the order is sent until none is
+	 * left. */
+	bool repeats;
 };
 
 /*

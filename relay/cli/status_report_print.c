@@ -73,8 +73,8 @@ static void print_shard(const struct status_shard *shard, struct text *out)
 		    "cluster; run `outbox-relay publisher rebase --all`\n",
 		    "");
 	if (shard->owner[0])
-		text_addf(out, "  %-16s owner %s, lease %s", "", shard->owner,
-		    age_text(shard->lease_left_ms, lease));
+		text_addf(out, "  %-16s owner %s%s%s, lease %s", "", shard->owner,
+		    shard->url[0] ? " at " : "", shard->url, age_text(shard->lease_left_ms, lease));
 	else
 		text_addf(out, "  %-16s nobody owns it", "");
 	text_addf(out, ", open windows %" PRId64 ", n %" PRId64 ", epoch %" PRId64, shard->windows,

@@ -201,6 +201,7 @@ struct config_api {
 	int64_t arrival_ms; /* maximum time for a whole request to arrive */
 	int console;        /* 1: pages for a browser, which logs in with a token */
 	char *public_url;   /* "https://relay.example": what browsers call; "": as they call it */
+	char *advertise;    /* URL of this process for others; "": they get none */
 	char *session_key;  /* signs sessions; "": a key that is made from the tokens */
 	int64_t session_idle_ms, session_max_ms; /* a session ends after so long without a request,
 						    and so long after its login */

@@ -28,7 +28,8 @@ static bool is_origin(const char *url)
 	const char *at = text_starts(url, "https://")  ? url + strlen("https://")
 			 : text_starts(url, "http://") ? url + strlen("http://")
 						       : "";
-	size_t length = strcspn(at, "/?#@ ");
+	size_t length = strspn(at, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				   "0123456789.-_:[]");
 	const char *colon = memrchr(at, ':', length);
 	struct err ignored;
 
@@ -52,6 +53,14 @@ static bool check_console(
 		    "%s is not scheme, host and port alone; write for example "
 		    "https://relay.example",
 		    api->public_url);
+	if (api->advertise[0] && !is_origin(api->advertise))
+		return config_source_refuse(err, source, CONFIG_API, NULL, "advertise",
+		    "%s is not scheme, host and port alone; write for example "
+		    "http://relay-1.example:9188",
+		    api->advertise);
+	if (api->advertise[0] && !api->listen[0])
+		return config_source_refuse(err, source, CONFIG_API, NULL, "advertise",
+		    "nothing answers at this URL without listen; set listen, or remove this");
 	/* Messages never show the key. */
 	if (length > 0 && length < SESSION_KEY_LENGTH)
 		return config_source_refuse(err, source, CONFIG_API, NULL, "session_key",

@@ -616,6 +616,11 @@ const struct config_row config_rows[] = {
 			"this URL, its host is one of the names of host, and with https the "
 			"browser sends its session over TLS only. Empty: the address that the "
 			"browser calls."},
+	{API(advertise), .type = CONFIG_TEXT, .default_value = "",
+		.help = "URL at which operators reach this process and no other one, for example "
+			"http://relay-1.example:9188. Every process with the same database names "
+			"it for the shards that this process owns, and consoles link to it. "
+			"Empty: no link."},
 	{API(session_key), .type = CONFIG_TEXT, .default_value = "", .reloadable = true,
 		.help = "Secret of at least 32 characters that signs sessions of the console. "
 			"Processes with one secret accept each other's sessions, and a change ends "

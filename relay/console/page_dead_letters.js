@@ -1,5 +1,6 @@
 // Dead letters of the sidecars: list, and send back chosen ones or all that match.
 import { get, mayDo, post } from "./api.js";
+import { jobProgress } from "./page_jobs.js";
 import { add, address, badge, counted, facts, field, filterForm, h, input, loadInto, number, pager, table, toLocal, toUtc, verbDialog, when } from "./view.js";
 
 const FILTER = ["id", "key", "topic", "reason", "from", "to"];
@@ -13,11 +14,13 @@ function sampleTable(rows) {
 		{ title: "Reason", kind: "long", cell: row => row.reason || "" }], rows);
 }
 
-/** A request sends at most some thousands: it is repeated until none is left. */
+/** A process without a database has no jobs: a request sends at most some thousands, and is repeated until none is left. */
 async function redriveAll(order, progress) {
 	let sent = 0n;
 	for (;;) {
 		const answer = await post("/v1/dead-letters/redrive", order);
+		if (answer.job)
+			return answer;
 		sent += BigInt(answer.sent);
 		if (answer.error || answer.left === "0")
 			return { ...answer, sent };
@@ -42,6 +45,9 @@ function redriveDialog(section, chosen, count, done) {
 			const answer = await redriveAll({ section, ...chosen, ...(token ? { token } : {}), reason }, (sent, left) => {
 				progress.textContent = `${number(sent)} went back, ${number(left)} are left …`;
 			});
+			if (answer.job)
+				return [h("p", {}, "A relay begins within seconds, and continues when this page is closed."), jobProgress(answer.job, ""),
+					h("p", {}, "It can be followed and cancelled as the job ", h("a", { href: address(["jobs", answer.job]) }, answer.job), ".")];
 			return [h("p", {}, `${counted(answer.sent, "dead letter")} went back.`, answer.error ? ` Then: ${answer.error}. ${number(answer.left)} are left; send them back again later.` : null),
 				answer.audit ? h("p", {}, "The row in the audit has the number ", h("a", { href: address(["audit"]) }, answer.audit), ".") : null];
 		},

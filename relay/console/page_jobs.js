@@ -1,4 +1,4 @@
-// Retries, skips and replays: progress, rate, time left; cancel and resume.
+// Retries, skips, replays and redrives: progress, rate, time left; cancel and resume.
 import { get, mayDo, post } from "./api.js";
 import { address, badge, duration, every, exportLink, facts, field, filterForm, fill, h, loadInto, number, pager, problemBox, select, table, verbDialog, when } from "./view.js";
 
@@ -56,7 +56,7 @@ function verbButtons(job, postgres, done) {
 	const button = verb => h("button", { type: "button", class: verb === "cancel" ? "danger" : "", onclick: () => operate(verb, job, postgres, done) }, VERBS[verb].title);
 	return h("div", { class: "buttons" },
 		OPEN.includes(job.state) ? button("cancel") : null,
-		["interrupted", "cancelled"].includes(job.state) || (job.state === "failed" && job.kind === "replay") ? button("resume") : null);
+		["interrupted", "cancelled"].includes(job.state) || (job.state === "failed" && ["replay", "redrive"].includes(job.kind)) ? button("resume") : null);
 }
 
 /** The progress of a job, until it has ended or its dialog or page is left. */
@@ -80,7 +80,7 @@ export function jobProgress(id, postgres) {
 
 const columns = postgres => [
 	{ title: "Job", cell: job => h("a", { href: address(["jobs", job.id], { postgres }) }, job.id) },
-	{ title: "Publisher", cell: job => job.publisher },
+	{ title: "Of", cell: job => job.publisher ?? `the sidecar ${job.section}` },
 	{ title: "State", cell: job => badge(KIND[job.state], job.state) },
 	{ title: "Progress", kind: "long", cell: job => [progressBar(job), h("div", {}, progressText(job))] },
 	{ title: "Who", cell: job => job.caller || job.who || "" },
@@ -105,12 +105,12 @@ async function renderList({ root, parameters, signal }) {
 	root.append(form, place);
 	await loadInto(form, signal, async () => filterForm(["jobs"], [
 		await databaseField(parameters, signal),
-		field("Kind", select("kind", parameters.kind, [["", "any"], "retry", "skip", "replay"])),
+		field("Kind", select("kind", parameters.kind, [["", "any"], "retry", "skip", "replay", "redrive"])),
 		field("Jobs", select("open", parameters.open, [["", "all"], ["yes", "not ended"], ["no", "ended"]])),
 	]));
 	const load = async () => {
 		const answer = await get("/v1/jobs", { ...parameters, limit: 50 }, signal);
-		return [jobTable("Jobs", answer, "There is no job. A retry or skip of parked messages, and a replay, is one."),
+		return [jobTable("Jobs", answer, "There is no job. A retry or skip of parked messages, a replay, and a redrive of dead letters is one."),
 			pager(["jobs"], parameters, "after", answer.next), exportLink("jobs", parameters, "after")];
 	};
 	await loadInto(place, signal, load);
@@ -126,7 +126,7 @@ async function renderOne({ root, heading, path, parameters, signal, refresh }) {
 		return h("section", { class: "card" },
 			h("p", {}, badge(KIND[job.state], job.state), " ", progressText(job)), progressBar(job),
 			job.error ? h("pre", { class: "long", tabindex: "0" }, job.error) : null,
-			facts([["Kind", job.kind], ["Publisher", h("a", { href: address(["publishers", job.publisher]) }, job.publisher)],
+			facts([["Kind", job.kind], job.publisher ? ["Publisher", h("a", { href: address(["publishers", job.publisher]) }, job.publisher)] : ["Sidecar", job.section],
 				["Selection", filterText(job.filter)], job.to ? ["To the topic", job.to] : null,
 				["Who", job.caller ? `${job.caller}, as ${job.who}` : job.who], ["Reason", job.reason],
 				["Begun", when(job.begun_at)], ["Newest progress", when(job.noted_at)], ["Ended", when(job.ended_at)],

@@ -1,7 +1,7 @@
 // Publishers with their shards: who owns them, and what is not published yet.
 import { get, mayDo, post } from "./api.js";
 import { onEvents } from "./stream.js";
-import { address, badge, counted, duration, every, exportLink, facts, field, h, input, loadInto, number, table, verbDialog, when } from "./view.js";
+import { address, badge, consoleOf, counted, duration, every, exportLink, facts, field, h, input, loadInto, number, table, verbDialog, when } from "./view.js";
 
 /** Number of unpublished rows, and how sure it is. */
 function unpublishedText(shard) {
@@ -35,12 +35,19 @@ function scheduledText(scheduled) {
 	return scheduled.late_ms !== "0" ? `${rows}, the first is ${duration(scheduled.late_ms)} late` : `${rows}, the next in ${duration(scheduled.next_ms)}`;
 }
 
+/** The name of a process, as a link to its own console if it advertises one. */
+function processNode(name, url, path) {
+	const there = consoleOf(url, path);
+	const shown = h("code", {}, name);
+	return there ? h("a", { href: there, rel: "noreferrer" }, shown) : shown;
+}
+
 function ownerNode(shard) {
 	if (shard.elsewhere)
 		return badge("bad", "carried here from another cluster");
 	if (!shard.owner)
 		return badge("bad", "nobody");
-	return [h("code", {}, shard.owner), ` for ${duration(shard.lease_left_ms)}`];
+	return [processNode(shard.owner, shard.url, ["publishers", shard.publisher]), ` for ${duration(shard.lease_left_ms)}`];
 }
 
 const COLUMNS = [

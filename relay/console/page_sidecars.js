@@ -1,12 +1,12 @@
 // The [deliver] sections of the process that answers: pause, resume, reload of the rules.
 import { get, mayDo, post } from "./api.js";
 import { onEvents } from "./stream.js";
-import { address, badge, every, facts, fill, h, loadInto, number, verbDialog } from "./view.js";
+import { address, badge, every, facts, fill, h, loadInto, number, verbDialog, when } from "./view.js";
 
 const VERBS = {
-	pause: { title: "Pause", text: "This process takes no new messages of the section until somebody resumes it, or until the process ends." },
-	resume: { title: "Resume", text: "This process takes messages of the section again." },
-	reload_rules: { title: "Reload the rules", text: "This process reads the rules of the section again. Wrong rules are refused, and the old ones stay." },
+	pause: { title: "Pause", text: "Every process with the same database takes no new messages of the section until somebody resumes it, also after a restart. A process without a database pauses only itself, until it ends." },
+	resume: { title: "Resume", text: "The processes that were paused take messages of the section again, and blocked partitions try their message once more." },
+	reload_rules: { title: "Reload the rules", text: "Only the process that answers reads the rules of the section again. Wrong rules are refused, and the old ones stay." },
 };
 
 function operate(section, verb, done) {
@@ -16,14 +16,15 @@ function operate(section, verb, done) {
 		prepare: async () => ({ nodes: h("p", {}, text) }),
 		run: async reason => {
 			const answer = await post("/v1/deliver/operate", { verb, section, reason });
-			return h("p", {}, "rules" in answer ? `${answer.section} has ${number(answer.rules)} rules now.` : `${answer.section} is ${answer.paused ? "paused" : "running"}.`);
+			return h("p", {}, "rules" in answer ? `${answer.section} has ${number(answer.rules)} rules now in the process ${answer.source}.`
+				: `${answer.section} is ${answer.paused ? "paused" : "running"} in ${answer.source === "database" ? "every process" : `the process ${answer.source} alone`}.`);
 		},
 	});
 }
 
 function stateBadges(section) {
 	return [section.works ? badge("good", "works") : badge("bad", "does not work"), " ",
-		section.paused ? badge("warn", "paused") : null, " ",
+		section.paused ? [badge("warn", "paused"), section.paused_at ? [" since ", when(section.paused_at)] : null] : null, " ",
 		section.breaker !== "closed" ? badge("bad", `circuit breaker ${section.breaker}`) : null];
 }
 
@@ -47,7 +48,7 @@ export const sidecars = {
 		const load = async () => {
 			const { source, sections } = await get("/v1/deliver", {}, signal);
 			fill(process, source);
-			return sections.length > 0 ? sections.map(section => sectionCard(section, refresh)) : h("p", { class: "muted" }, "This process runs no [deliver] section that your token may see.");
+			return sections.length > 0 ? sections.map(section => sectionCard(section, refresh)) : h("p", { class: "muted" }, "This process runs no [deliver] section that your token may see. Behind a load balancer, load the page again: another process may run one.");
 		};
 		await loadInto(place, signal, load);
 		const redraw = () => { if (!place.contains(document.activeElement) && !document.querySelector("dialog")) loadInto(place, signal, load); };

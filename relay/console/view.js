@@ -104,6 +104,13 @@ export function address(path, parameters = {}) {
 	return `#/${path.map(encodeURIComponent).join("/")}${text ? `?${text}` : ""}`;
 }
 
+/** A page of the console of another process, by the URL that the process advertises; null: none that a browser may follow. */
+export function consoleOf(url, path) {
+	if (!url || !URL.canParse(url) || !["http:", "https:"].includes(new URL(url).protocol))
+		return null;
+	return `${new URL(url).origin}/console/${address(path)}`;
+}
+
 // --- problems ---------------------------------------------------------------------------------
 
 const NEXT = {

@@ -26,9 +26,9 @@
 #include "config.h"
 #include "deliver_check.h"
 #include "delivers.h"
+#include "job_worker.h"
 #include "doctor.h"
 #include "publishers.h"
-#include "replays.h"
 #include "epoch_check.h"
 #include "kafka_conf.h"
 #include "upkeep_worker.h"
@@ -80,8 +80,9 @@ struct daemon {
 	struct upkeep_worker **upkeep_workers;  /* as config->postgres; NULL: nothing uses it */
 	struct doorbell **doorbells;            /* the same for publishers; NULL with --drain */
 	struct publishers *publishers;
-	struct replays *
-	    *replays; /* as config->postgres; NULL: no publisher, no [api], or --drain */
+	/* As config->postgres; NULL: no publisher, no [api], or --drain. */
+	struct job_worker **replays;
+	struct job_worker *redrives;                  /* NULL: no database or [api], or --drain */
 	struct lookbacks *lookbacks;                  /* NULL: none, or not with --drain */
 	struct delivers *delivers;                    /* the same */
 	struct listener admin_listener, api_listener; /* until admin and api take them over */
@@ -425,8 +426,9 @@ static bool start_upkeep_workers(struct daemon *daemon, struct err *err)
 	for (int i = 0; i < daemon->config->postgres_count; i++) {
 		if (!uses_postgres(daemon->config, i))
 			continue;
-		daemon->upkeep_workers[i] = upkeep_worker_start(daemon->config,
-		    &daemon->config->postgres[i], daemon->doorbells[i], daemon->event_fd, err);
+		daemon->upkeep_workers[i] =
+		    upkeep_worker_start(daemon->config, &daemon->config->postgres[i],
+			daemon->doorbells[i], daemon->owner, daemon->event_fd, err);
 		if (!daemon->upkeep_workers[i])
 			return false;
 	}
@@ -441,11 +443,19 @@ static bool publishes_from(const struct config *config, const struct postgres_se
 	return false;
 }
 
+static bool has_dead_letters(const struct config *config)
+{
+	for (int i = 0; i < config->deliver_count; i++)
+		if (config->delivers[i].dead_letter_topic[0])
+			return true;
+	return false;
+}
+
 /*
- * Replays that the HTTP interface has noted. They take a session to each database, so only a
- * process with an interface of its own carries them out. A drain ends with its own messages.
+ * Replays and redrives that the HTTP interface has stored. They take a session to each database, so
+ * only a process with an interface of its own carries them out. A drain ends with its own messages.
  */
-static bool start_replays(struct daemon *daemon, struct err *err)
+static bool start_jobs(struct daemon *daemon, struct err *err)
 {
 	const struct config *config = daemon->config;
 
@@ -455,12 +465,17 @@ static bool start_replays(struct daemon *daemon, struct err *err)
 	for (int i = 0; i < config->postgres_count; i++) {
 		if (!publishes_from(config, &config->postgres[i]))
 			continue;
-		daemon->replays[i] =
-		    replays_start(config, &config->postgres[i], daemon->topic_metadata, err);
+		daemon->replays[i] = job_worker_start(
+		    &replay_jobs, config, &config->postgres[i], daemon->topic_metadata, err);
 		if (!daemon->replays[i])
 			return false;
 	}
-	return true;
+	/* the interface stores redrives where it stores the audit */
+	if (config->postgres_count == 0 || !has_dead_letters(config))
+		return true;
+	daemon->redrives = job_worker_start(
+	    &redrive_jobs, config, &config->postgres[0], daemon->topic_metadata, err);
+	return daemon->redrives != NULL;
 }
 
 /* A drain ends when everything is published: it never sleeps. */
@@ -496,6 +511,7 @@ static bool start_api(struct daemon *daemon, struct err *err)
 	    .process = daemon->owner,
 	    .topic_metadata = daemon->topic_metadata,
 	    .delivers = daemon->delivers ? delivers_sections(daemon->delivers) : NULL,
+	    .pauses = daemon->delivers ? delivers_pauses(daemon->delivers) : NULL,
 	    .ready = is_daemon_ready,
 	    .context = daemon,
 	    .checks = doctor_report_json};
@@ -584,7 +600,7 @@ static bool start_daemon(struct daemon *daemon, struct checks *checks, struct er
 
 	/* The API comes after the sections that it shows and pauses; publishers come last. */
 	if (!start_lookbacks(daemon, err) || !start_delivers(daemon, err) ||
-	    !start_api(daemon, err) || !start_replays(daemon, err))
+	    !start_api(daemon, err) || !start_jobs(daemon, err))
 		return false;
 	atomic_store(&daemon->turn_ms, clock_ms());
 	atomic_store(&daemon->has_begun, true);
@@ -706,7 +722,8 @@ static void begin_daemon_stop(struct daemon *daemon)
 	if (daemon->delivers)
 		delivers_stop(daemon->delivers);
 	for (int i = 0; i < daemon->config->postgres_count; i++)
-		replays_stop(daemon->replays ? daemon->replays[i] : NULL);
+		job_worker_stop(daemon->replays ? daemon->replays[i] : NULL);
+	job_worker_stop(daemon->redrives);
 	for (int i = 0; i < daemon->config->postgres_count; i++)
 		if (daemon->upkeep_workers[i])
 			upkeep_worker_stop(daemon->upkeep_workers[i]);
@@ -869,7 +886,8 @@ static void finish_daemon(struct daemon *daemon)
 	lookbacks_destroy(daemon->lookbacks);
 	publishers_destroy(daemon->publishers);
 	for (int i = 0; daemon->replays && i < config->postgres_count; i++)
-		replays_destroy(daemon->replays[i]);
+		job_worker_destroy(daemon->replays[i]);
+	job_worker_destroy(daemon->redrives);
 
 	for (int i = 0; daemon->upkeep_workers && i < config->postgres_count; i++)
 		if (daemon->upkeep_workers[i]) {

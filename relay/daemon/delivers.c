@@ -13,24 +13,37 @@ enum {
 struct delivers {
 	const struct config *config;
 	struct deliver **sections; /* as config->delivers; NULL: those that could not be started */
+	struct pause_watch *pauses;
 };
+
+static bool start_sections(struct delivers *delivers, int event_fd, struct err *err)
+{
+	const struct config *config = delivers->config;
+	bool held = config->postgres_count > 0;
+
+	delivers->sections = xcalloc((size_t)config->deliver_count + 1, sizeof(struct deliver *));
+	for (int i = 0; i < config->deliver_count; i++) {
+		delivers->sections[i] = deliver_start(&config->delivers[i], held, event_fd, err);
+		if (!delivers->sections[i])
+			return false;
+	}
+	if (held)
+		delivers->pauses = pause_watch_start(
+		    &config->postgres[0], delivers->sections, config->deliver_count, err);
+	return !held || delivers->pauses;
+}
 
 struct delivers *delivers_start(const struct config *config, int event_fd, struct err *err)
 {
 	struct delivers *delivers = xcalloc(1, sizeof *delivers);
 
 	delivers->config = config;
-	delivers->sections = xcalloc((size_t)config->deliver_count + 1, sizeof(struct deliver *));
-	for (int i = 0; i < config->deliver_count; i++) {
-		delivers->sections[i] = deliver_start(&config->delivers[i], event_fd, err);
-		if (delivers->sections[i])
-			continue;
-		/* Sections that have started are ended in order: their messages are drained. */
-		delivers_stop(delivers);
-		delivers_destroy(delivers);
-		return NULL;
-	}
-	return delivers;
+	if (start_sections(delivers, event_fd, err))
+		return delivers;
+	/* Sections that have started are ended in order: their messages are drained. */
+	delivers_stop(delivers);
+	delivers_destroy(delivers);
+	return NULL;
 }
 
 void delivers_stop(struct delivers *delivers)
@@ -52,6 +65,7 @@ void delivers_destroy(struct delivers *delivers)
 {
 	if (!delivers)
 		return;
+	pause_watch_stop(delivers->pauses);
 	for (int i = 0; i < delivers->config->deliver_count; i++)
 		deliver_join(delivers->sections[i]);
 	free(delivers->sections);
@@ -61,6 +75,11 @@ void delivers_destroy(struct delivers *delivers)
 struct deliver *const *delivers_sections(const struct delivers *delivers)
 {
 	return delivers->sections;
+}
+
+struct pause_watch *delivers_pauses(const struct delivers *delivers)
+{
+	return delivers->pauses;
 }
 
 /* --- reload --------------------------------------------------------------------------------- */
@@ -115,8 +134,11 @@ static void add_state(const struct deliver_status *status, struct text *report)
 		    text_plural(status->blocked));
 	if (status->sends.breaker != BREAKER_CLOSED)
 		text_add(report, ", the application failed too often");
-	if (status->paused)
-		text_add(report, ", paused");
+	if (status->held)
+		text_add(report, ", waits for the database to say whether it is paused");
+	else if (status->paused)
+		text_addf(report, ", paused%s%s", status->paused_at[0] ? " since " : "",
+		    status->paused_at);
 	if (status->last_error[0])
 		text_addf(report, "; last error: %s", status->last_error);
 }

@@ -1,11 +1,13 @@
 #pragma once
 /*
  * The sidecar of a process: its [deliver] sections at work. Owned by the daemon's main thread; any
- * thread may call delivers_ready, delivers_live and the functions that deliver.h lists.
+ * thread may call delivers_ready, delivers_live and the functions that deliver.h lists. If there is
+ * a [postgres] section, the first one's database keeps the pauses of the sections.
  */
 #include "config.h"
 #include "deliver.h"
 #include "errors.h"
+#include "pause_watch.h"
 #include "text.h"
 
 struct delivers;
@@ -23,6 +25,9 @@ void delivers_destroy(struct delivers *delivers);
 
 /* As config->delivers. */
 struct deliver *const *delivers_sections(const struct delivers *delivers);
+
+/* NULL: there is no [postgres] section. */
+struct pause_watch *delivers_pauses(const struct delivers *delivers);
 
 /* Could each section have the rules that a newly loaded configuration gives it? */
 bool delivers_check_rules(

@@ -32,6 +32,7 @@ enum {
 	IDS_MS = 2000,
 	REST_IDS_MS = 6000, /* of the sequence alone */
 	REST_LOOK_MS = 60000,
+	ADVERTISE_MS = 3600000,
 	REST_LOG_MS = 300000, /* the log gets a row for each renewal of a lease only */
 	REST_INTERVALS = 5,   /* at most so many times as rare as upkeep_interval */
 	LONGEST_SLEEP_MS = 3600000
@@ -81,12 +82,14 @@ struct upkeep_worker {
 	struct backlog_metrics metrics;
 	const struct postgres_settings *postgres;
 	struct doorbell *doorbell; /* NULL: none */
-	int event_fd, stop_fd;     /* stop_fd: readable once it is to end */
+	const char *process;
+	int event_fd, stop_fd; /* stop_fd: readable once it is to end */
 	pthread_t thread, log_thread, archive_thread;
 	/* of the log's thread */
 	struct log_upkeep *log_upkeep;
 	struct pg *pg;
 	struct backoff backoff;
+	int64_t advertise_at; /* when to note the URL of the process */
 	int64_t look_at, looked_at, ids_at, ids_rest_at, ids_rest_until;
 	bool empty; /* the newest look found every publisher, and no row that waits */
 	struct id_watch ids;
@@ -285,14 +288,35 @@ static void lose_look_connection(struct upkeep_worker *worker, const struct err 
 	worker->lost = true;
 }
 
+/* Without the URL only a link is missing, so any other error than a lost session is a warning. */
+static bool note_process_url(struct upkeep_worker *worker, struct err *err)
+{
+	const struct pg_param params[] = {{worker->process}, {worker->config->api.advertise}};
+	OWNED(owned_pg_result_destroy) struct pg_result *noted = NULL;
+
+	if (!worker->config->api.advertise[0] || clock_ms() < worker->advertise_at)
+		return true;
+	worker->advertise_at = clock_ms() + ADVERTISE_MS;
+	noted = ask_worker_database(worker, sql_process_note, params, 2, err);
+	if (noted || pg_state(worker->pg) == PG_LOST)
+		return noted != NULL;
+	log_warn("advertise_failed", {"postgres", LOG_TEXT(worker->postgres->name)},
+	    {"error", LOG_TEXT(err->message)},
+	    {"consequence", LOG_TEXT("consoles have no link to this process; it is tried again in "
+				     "an hour")});
+	return true;
+}
+
 static bool connect_and_look(struct upkeep_worker *worker, struct err *err)
 {
 	if (!worker->pg) {
 		worker->pg = pg_connect(
 		    worker->postgres->dsn, "outbox-relay upkeep worker", CONNECT_MS, err);
 		id_watch_reconnects(&worker->ids);
+		/* a database that was restored has no row of this process */
+		worker->advertise_at = 0;
 	}
-	return worker->pg && look_at_publishers(worker, err);
+	return worker->pg && note_process_url(worker, err) && look_at_publishers(worker, err);
 }
 
 /* No message has come since the ids were watched last, so the last counts still hold. */
@@ -611,8 +635,8 @@ static int start_worker_threads(struct upkeep_worker *worker)
 }
 
 struct upkeep_worker *upkeep_worker_start(const struct config *config,
-    const struct postgres_settings *postgres, struct doorbell *doorbell, int event_fd,
-    struct err *err)
+    const struct postgres_settings *postgres, struct doorbell *doorbell, const char *process,
+    int event_fd, struct err *err)
 {
 	struct upkeep_worker *worker = xcalloc(1, sizeof *worker);
 	int error;
@@ -621,6 +645,7 @@ struct upkeep_worker *upkeep_worker_start(const struct config *config,
 	metric_series_all(&backlog_metric_table, NULL, &worker->metrics, NULL);
 	worker->postgres = postgres;
 	worker->doorbell = doorbell;
+	worker->process = process;
 	worker->event_fd = event_fd;
 	worker->stop_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 

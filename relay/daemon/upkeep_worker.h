@@ -19,11 +19,12 @@ extern const struct metric_table backlog_metric_table;
 
 /*
  * Writes to event_fd (8 bytes) whenever it has looked at the publishers. While the doorbell (NULL:
- * none) shows that no message comes, some of its work waits. All arguments outlive it.
+ * none) shows that no message comes, some of its work waits. With [api] advertise, the database
+ * gets the URL of the process, whose name is that of its leases. All arguments outlive it.
  */
 struct upkeep_worker *upkeep_worker_start(const struct config *config,
-    const struct postgres_settings *postgres, struct doorbell *doorbell, int event_fd,
-    struct err *err);
+    const struct postgres_settings *postgres, struct doorbell *doorbell, const char *process,
+    int event_fd, struct err *err);
 /* Asks the worker to end, and cancels its running statements; returns at once. */
 void upkeep_worker_stop(struct upkeep_worker *worker);
 /* Waits for the worker and frees everything. NULL is fine. */

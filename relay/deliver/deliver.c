@@ -332,7 +332,8 @@ static bool wait_until_open(struct deliver *deliver, struct err *err)
 	return works;
 }
 
-struct deliver *deliver_start(const struct config_deliver *section, int event_fd, struct err *err)
+struct deliver *deliver_start(
+    const struct config_deliver *section, bool held, int event_fd, struct err *err)
 {
 	struct deliver *deliver;
 
@@ -345,6 +346,7 @@ struct deliver *deliver_start(const struct config_deliver *section, int event_fd
 	deliver->event_fd = event_fd;
 	deliver->wake_fd = -1;
 	deliver->status.turn_ms = clock_ms();
+	deliver->pause_asked = deliver->status.held = held;
 
 	pthread_mutex_init(&deliver->mutex, NULL);
 	pthread_cond_init(&deliver->opened, NULL);
@@ -387,9 +389,11 @@ void deliver_join(struct deliver *deliver)
 	deliver_free(deliver);
 }
 
-void deliver_pause(struct deliver *deliver, bool pause)
+void deliver_pause(struct deliver *deliver, bool pause, const char *since)
 {
 	pthread_mutex_lock(&deliver->mutex);
+	deliver->status.held = false;
+	text_copy(deliver->status.paused_at, sizeof deliver->status.paused_at, since);
 	deliver->pause_asked = pause;
 	deliver->resume_asked = !pause;
 	pthread_mutex_unlock(&deliver->mutex);

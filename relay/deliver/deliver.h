@@ -15,8 +15,10 @@ struct deliver;
 /*
  * The section outlives it; event_fd is written when it has ended. Waits until the inbox is open,
  * which may read files but waits for no server. ERR_CONFIG: names the section.
+ * held: it takes no message before the first deliver_pause, which says whether it is paused.
  */
-struct deliver *deliver_start(const struct config_deliver *section, int event_fd, struct err *err);
+struct deliver *deliver_start(
+    const struct config_deliver *section, bool held, int event_fd, struct err *err);
 /*
  * Returns at once. Requests under way have `drain` to end, then the inbox takes as long as it takes
  * to commit.
@@ -25,8 +27,12 @@ void deliver_stop(struct deliver *deliver);
 /* Waits for the end and frees everything; NULL is fine. */
 void deliver_join(struct deliver *deliver);
 
-/* Pauses reading of all topics, or resumes it; holds until the process ends. Any thread. */
-void deliver_pause(struct deliver *deliver, bool pause);
+/*
+ * Pauses reading of all topics, or resumes it; to resume what is not paused tries the message of
+ * each blocked partition again. since: when an operator paused it, for the status; "": unknown, or
+ * it is not paused. Any thread.
+ */
+void deliver_pause(struct deliver *deliver, bool pause, const char *since);
 
 /*
  * Takes the rules of a section of a newly loaded configuration, which the thread gives to the inbox
@@ -42,7 +48,9 @@ const struct config_deliver *deliver_section(const struct deliver *deliver);
 struct deliver_status {
 	bool ended;
 	bool works;            /* the inbox is open and can go on */
-	bool paused;           /* by deliver_pause */
+	bool paused;           /* by deliver_pause, or held */
+	bool held;             /* since its start: see deliver_start */
+	char paused_at[32];    /* as `since` of deliver_pause */
 	char error[512];       /* why it does not work; "" */
 	int64_t turn_ms;       /* clock_ms of the last turn of the one that turns least often */
 	int64_t inbox_turn_ms; /* the same of the inbox; 0: none is open */

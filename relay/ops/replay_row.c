@@ -1,9 +1,9 @@
 #include "replay_row.h"
 
 #include <inttypes.h>
-#include <unistd.h>
 #include "clock.h"
 #include "database.h"
+#include "job_owner.h"
 #include "sql_files.h"
 
 void replay_init(struct replay *replay, const struct publisher_settings *publisher)
@@ -30,16 +30,6 @@ static struct pg_result *query_replay(const struct replay *replay, struct pg *pg
 	return database_query(pg, replay->publisher->postgres, sql, params, count, err);
 }
 
-static char *replay_owner_name(void)
-{
-	char host[64] = "";
-
-	/* a name that is too long may be cut without a NUL: the last byte stays 0 */
-	if (gethostname(host, sizeof host - 1) != 0 || host[0] == '\0')
-		text_copy(host, sizeof host, "host");
-	return xformat("%s:%d", host, (int)getpid());
-}
-
 bool replay_create(struct replay *replay, struct pg *pg, int64_t low_id, const char *reason,
     const char *caller, struct err *err)
 {
@@ -49,7 +39,7 @@ bool replay_create(struct replay *replay, struct pg *pg, int64_t low_id, const c
 	owned_text char *high = xformat("%" PRId64, replay->upto_id);
 	owned_text char *total = xformat("%" PRId64, replay->total);
 	owned_text char *nonce = xformat("%" PRId64, replay->nonce = clock_random());
-	owned_text char *owner = replay->by_relay ? xstrdup("") : replay_owner_name();
+	owned_text char *owner = replay->by_relay ? xstrdup("") : job_owner_name();
 	owned_text char *lease =
 	    xformat("%" PRId64, replay->by_relay ? 0 : replay->publisher->lease_ms);
 	const struct pg_param params[] = {{reason}, {replay->publisher->name}, {filter},
@@ -160,7 +150,7 @@ bool replay_take(struct replay *replay, struct pg *pg, const struct config *conf
 
 	owned_text char *id_text = xformat("%" PRId64, id);
 	owned_text char *nonce = xformat("%" PRId64, replay->nonce = clock_random());
-	owned_text char *owner = replay_owner_name();
+	owned_text char *owner = job_owner_name();
 	owned_text char *lease = xformat("%" PRId64, replay->publisher->lease_ms);
 	const struct pg_param params[] = {
 	    {id_text}, {nonce}, {owner}, {lease}, {by_relay ? "t" : "f"}};

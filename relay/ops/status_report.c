@@ -84,6 +84,8 @@ static void read_shard(struct status_shard *shard, const struct pg_result *rows,
 
 	/* the row keeps the last owner's name; after its lease nobody owns the shard */
 	shard->owner = xstrdup(shard->lease_left_ms > 0 ? pg_value(rows, i, 6) : "");
+	shard->url =
+	    xstrdup(shard->owner[0] && !pg_is_null(rows, i, 12) ? pg_value(rows, i, 12) : "");
 	shard->paused_at = xstrdup(pg_is_null(rows, i, 11) ? "" : pg_value(rows, i, 11));
 	shard->unknown = xstrdup("");
 }
@@ -584,6 +586,7 @@ void status_postgres_finish(struct status_postgres *database)
 		free(database->shards[i].publisher);
 		free(database->shards[i].owner);
 		free(database->shards[i].unknown);
+		free(database->shards[i].url);
 		free(database->shards[i].paused_at);
 	}
 	for (int i = 0; i < database->partition_count; i++)

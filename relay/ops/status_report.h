@@ -11,6 +11,7 @@
 /* One shard of a publisher. */
 struct status_shard {
 	char *publisher, *owner; /* owner "": no lease is valid */
+	char *url;               /* of the owner's console; "": it advertises none */
 	char *paused_at;         /* when an operator paused the publisher; "": it is not paused */
 	bool elsewhere; /* its rows were carried here from another cluster: not published */
 	char *unknown;  /* why its numbers are unknown: a locked table; "" */

@@ -256,10 +256,82 @@ begin
 end
 $$;
 
+-- Where the consoles of processes are ([api] advertise). A process notes its own row when it connects and once an hour.
+create table outbox.process (
+	name text collate "C" primary key,
+	url text not null constraint url_is_scheme_host_and_port check (url ~ '^https?://[^[:space:]/?#@"<>\\]+/?$'),
+	seen_at timestamptz not null default clock_timestamp()
+);
+
+comment on table outbox.process is 'URLs of the processes that have set `[api] advertise`.';
+comment on column outbox.process.name is 'Name of the process, as outbox.progress.owner has it.';
+comment on column outbox.process.url is 'URL at which operators reach the process: scheme, host and port.';
+comment on column outbox.process.seen_at is 'Time at which the process noted the row last. After a day the row of a '
+	'process that owns no shard is deleted.';
+
+create function outbox.process_note(new_name text, new_url text) returns void
+language sql volatile security definer set search_path = pg_catalog, pg_temp
+	set row_security = off as $$
+	insert into outbox.process (name, url) values (new_name, new_url)
+	on conflict (name) do update set url = excluded.url, seen_at = clock_timestamp();
+	delete from outbox.process p where p.seen_at < clock_timestamp() - interval '1 day'
+		and not exists (select from outbox.progress g where g.owner = p.name and g.lease_until > clock_timestamp())
+$$;
+
+-- The [deliver] sections of processes that use this database, and whether an operator has paused them. A process looks
+-- once a second. A changed number of orders means a new order, also if it resumes a section that was not paused.
+create table outbox.deliver_section (
+	name text collate "C" primary key,
+	paused_at timestamptz,
+	orders bigint not null default 0
+);
+
+comment on table outbox.deliver_section is 'Sections of sidecars, and whether an operator has paused them. All '
+	'processes that run a section of the name heed it.';
+comment on column outbox.deliver_section.name is 'Name of the section: [deliver "NAME"].';
+comment on column outbox.deliver_section.paused_at is 'Time at which an operator paused the section. null: it is not '
+	'paused.';
+comment on column outbox.deliver_section.orders is 'Number of pauses and resumes so far.';
+
+create function outbox.deliver_note(names text[]) returns void
+language sql volatile security definer set search_path = pg_catalog, pg_temp
+	set row_security = off as $$
+	insert into outbox.deliver_section (name) select n from unnest(names) n on conflict (name) do nothing
+$$;
+
+-- Pauses a section, or resumes it. is_known: the caller's configuration has it; otherwise a process must have noted it.
+-- changed: false: it was paused, or not paused, before. audit: id of the row in outbox.audit, which names the process
+-- that took the order.
+create function outbox.deliver_order(of_section text, pauses boolean, is_known boolean, of_process text, new_reason text,
+	new_caller text, out changed boolean, out audit bigint)
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+	set row_security = off as $$
+begin
+	perform outbox.replay_durable();
+	if is_known then
+		perform outbox.deliver_note(array[of_section]);
+	end if;
+	select pauses <> (s.paused_at is not null) into changed
+		from outbox.deliver_section s where s.name = of_section for update;
+	if changed is null then
+		raise exception 'no process with this database has run a section [deliver "%"]', of_section;
+	end if;
+	update outbox.deliver_section s set orders = s.orders + 1,
+			paused_at = case when pauses then coalesce(s.paused_at, clock_timestamp()) end
+		where s.name = of_section;
+	insert into outbox.audit (caller, verb, target, reason)
+	values (new_caller, case when pauses then 'deliver pause' else 'deliver resume' end,
+		jsonb_build_object('section', of_section, 'process', of_process), new_reason)
+	returning id into audit;
+end
+$$;
+
 -- They run as the schema's owner: only roles that are granted them (roles.sql) may call them.
 revoke execute on function
 	outbox.publisher_create(text, int, text), outbox.publisher_split_begin(text, int),
 	outbox.publisher_split_bound(text), outbox.publisher_split_cancel(text), outbox.publisher_split_finish(text),
-	outbox.publisher_pause(text, boolean, text, text), outbox.publisher_drop(text) from public;
+	outbox.publisher_pause(text, boolean, text, text), outbox.publisher_drop(text),
+	outbox.process_note(text, text), outbox.deliver_note(text[]),
+	outbox.deliver_order(text, boolean, boolean, text, text, text) from public;
 
 select outbox.publisher_create('main', 1, 'beginning');

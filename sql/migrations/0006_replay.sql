@@ -1,5 +1,5 @@
 -- oldest-program: 0.1.0
--- Replays: rows that an operator publishes once more. The rows that a replay sends are fixed when it is
+-- Replays and redrives. Replays: rows that an operator publishes once more. The rows that a replay sends are fixed when it is
 -- created: the rows of its filter that its snapshot sees. A row here is its progress, lease and fence: a
 -- writer of the row must know the nonce that the last owner put there.
 
@@ -227,6 +227,147 @@ begin
 			where r.id = of_replay;
 		insert into outbox.audit (caller, verb, publisher, target, reason)
 		values (new_caller, 'resume', found_row.publisher, jsonb_build_object('replay', of_replay), new_reason)
+		returning id into audit_id;
+	end if;
+end
+$$;
+
+-- Redrives: dead letters of a [deliver] section that a relay sends back to their topics. Kafka notes which of them went
+-- back, so that any process may continue a redrive. A row here has the order, progress, lease and fence.
+create table outbox.redrive (
+	id bigint generated always as identity primary key,
+	created_at timestamptz not null default clock_timestamp(),
+	asked_by text not null default session_user,
+	caller text, -- as in outbox.audit
+	reason text not null,
+	section text collate "C" not null,
+	filter jsonb not null,              -- {"reason": "status 422"}; {}: all
+	ends text not null,                 -- "0:18,3:4": later dead letters are left alone
+	total bigint not null,              -- dead letters of the preview
+	done bigint not null default 0,
+	state text not null default 'running'
+		constraint state_is_running_stopped_or_finished
+		check (state in ('running', 'stopped', 'finished')),
+	nonce bigint not null default 0,
+	owner text not null default '',
+	lease_until timestamptz not null default clock_timestamp(),
+	noted_at timestamptz not null default clock_timestamp(),
+	begun_at timestamptz not null default clock_timestamp(), -- of the newest run, as is the next
+	begun_done bigint not null default 0,
+	error text
+) with (fillfactor = 50);
+
+create index redrive_newest on outbox.redrive (created_at);
+create index redrive_open on outbox.redrive (section) where state <> 'finished';
+
+comment on table outbox.redrive is 'Redrives: orders to send dead letters of a [deliver] section back to their topics. A '
+	'row is the redrive''s progress, lease and fence.';
+comment on column outbox.redrive.id is 'Number of the redrive.';
+comment on column outbox.redrive.created_at is 'Time of the order.';
+comment on column outbox.redrive.asked_by is 'Database user of the relay that stored the order.';
+comment on column outbox.redrive.caller is 'Caller of the HTTP interface who gave the order.';
+comment on column outbox.redrive.reason is 'Reason that the caller gave.';
+comment on column outbox.redrive.section is 'Name of the [deliver] section.';
+comment on column outbox.redrive.filter is 'Which dead letters, for example {"reason": "status 422"}. {}: all.';
+comment on column outbox.redrive.ends is 'Offsets at which the redrive ends, as partition:offset, separated by commas.';
+comment on column outbox.redrive.total is 'Number of dead letters that the preview counted.';
+comment on column outbox.redrive.done is 'Number of dead letters that went back.';
+comment on column outbox.redrive.state is 'running, stopped or finished.';
+comment on column outbox.redrive.nonce is 'Random number of the current owner, which fences earlier owners.';
+comment on column outbox.redrive.owner is 'Process that sends the dead letters.';
+comment on column outbox.redrive.lease_until is 'End of the owner''s lease. After it another process may continue the '
+	'redrive.';
+comment on column outbox.redrive.noted_at is 'Time of the last update.';
+comment on column outbox.redrive.begun_at is 'Time at which the newest owner began.';
+comment on column outbox.redrive.begun_done is 'Number of dead letters that had gone back at that time.';
+comment on column outbox.redrive.error is 'Error that ended the newest run, or that delays it.';
+
+-- A new redrive, for the first relay that takes it.
+create function outbox.redrive_create(new_reason text, new_caller text, of_section text, new_filter jsonb, new_ends text,
+	rows bigint, out redrive_id bigint, out audit_id bigint) language plpgsql volatile
+	set search_path = pg_catalog, pg_temp as $$
+begin
+	insert into outbox.redrive (reason, caller, section, filter, ends, total)
+	values (new_reason, new_caller, of_section, new_filter, new_ends, rows) returning id into redrive_id;
+	insert into outbox.audit (caller, verb, target, reason)
+	values (new_caller, 'redrive', jsonb_build_object('section', of_section, 'redrive', redrive_id, 'filter', new_filter,
+		'rows', rows), new_reason)
+	returning id into audit_id;
+end
+$$;
+
+-- Takes a redrive that no process has. False: another one has it, or has another redrive of the section: two at once would
+-- overwrite what the other one has noted in Kafka.
+create function outbox.redrive_take(of_redrive bigint, new_nonce bigint, new_owner text, lease_ms bigint) returns boolean
+	language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+declare
+	of_section text := (select r.section from outbox.redrive r where r.id = of_redrive);
+begin
+	perform from outbox.redrive r where r.section = of_section and r.state <> 'finished' order by r.id for update;
+	if exists (select from outbox.redrive r
+		where r.section = of_section and r.state <> 'finished' and r.lease_until > clock_timestamp()) then
+		return false;
+	end if;
+	update outbox.redrive r set nonce = new_nonce, owner = new_owner, begun_at = clock_timestamp(), begun_done = r.done,
+		noted_at = clock_timestamp(), lease_until = clock_timestamp() + lease_ms * interval '1 ms'
+		where r.id = of_redrive and r.state = 'running';
+	return found;
+end
+$$;
+
+-- Stores progress and renews the lease, as outbox.replay_note. False: another process took the redrive, or somebody
+-- cancelled it, and the lease ends.
+create function outbox.redrive_note(of_redrive bigint, of_nonce bigint, rows bigint, new_state text, lease_ms bigint,
+	new_error text) returns boolean language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+declare
+	goes_on boolean;
+begin
+	select r.state = 'running' into goes_on from outbox.redrive r
+		where r.id = of_redrive and r.nonce = of_nonce for update;
+	update outbox.redrive r set done = rows, noted_at = clock_timestamp(),
+		state = case when not goes_on then r.state when new_state = 'released' then 'running' else new_state end,
+		error = case when goes_on then new_error end,
+		lease_until = clock_timestamp()
+			+ case when goes_on and new_state = 'running' then lease_ms else 0 end * interval '1 ms'
+		where r.id = of_redrive and r.nonce = of_nonce;
+	return coalesce(goes_on, false);
+end
+$$;
+
+-- Stops a redrive; its owner finds out at its next note, behind the dead letters that it sends just now, and has the
+-- lease until then. outcome as outbox.replay_cancel.
+create function outbox.redrive_cancel(of_redrive bigint, new_reason text, new_caller text, out outcome text,
+	out audit_id bigint) language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+declare
+	found_row outbox.redrive;
+begin
+	select r.* into found_row from outbox.redrive r where r.id = of_redrive for update;
+	outcome := case when found_row.id is null then 'absent' when found_row.state = 'running' then 'cancelled'
+		else 'ended' end;
+	if outcome = 'cancelled' then
+		update outbox.redrive r set state = 'stopped', error = null, noted_at = clock_timestamp()
+			where r.id = of_redrive;
+		insert into outbox.audit (caller, verb, target, reason)
+		values (new_caller, 'cancel', jsonb_build_object('redrive', of_redrive, 'section', found_row.section), new_reason)
+		returning id into audit_id;
+	end if;
+end
+$$;
+
+-- Lets a relay continue a redrive that was stopped; the one that has the lease still, if there is one. outcome: 'resumed', 'running', 'finished', 'absent'.
+create function outbox.redrive_resume(of_redrive bigint, new_reason text, new_caller text, out outcome text,
+	out audit_id bigint) language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+declare
+	found_row outbox.redrive;
+begin
+	select r.* into found_row from outbox.redrive r where r.id = of_redrive for update;
+	outcome := case when found_row.id is null then 'absent' when found_row.state = 'stopped' then 'resumed'
+		else found_row.state end;
+	if outcome = 'resumed' then
+		update outbox.redrive r set state = 'running', error = null, noted_at = clock_timestamp()
+			where r.id = of_redrive;
+		insert into outbox.audit (caller, verb, target, reason)
+		values (new_caller, 'resume', jsonb_build_object('redrive', of_redrive, 'section', found_row.section), new_reason)
 		returning id into audit_id;
 	end if;
 end

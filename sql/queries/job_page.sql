@@ -1,6 +1,6 @@
--- A page of jobs, the newest first: requests about parked rows, and replays. $1 before timestamptz, $2 before job text:
+-- A page of jobs, the newest first: requests about parked rows, replays and redrives. $1 before timestamptz, $2 before job text:
 -- jobs that come behind this one, $3 most bigint, $4 job text: only this one, $5 kind text, $6 publishers jsonb: an array of names,
--- $7 is open boolean; null: any.
+-- $7 is open boolean; null: any, $8 sections jsonb: an array of names; null: any.
 with requests as (
 	select r.id, r.asked_at, r.publisher, r.verb, r.filter, r.total, r.about
 	from outbox.parked_request r
@@ -18,8 +18,15 @@ with requests as (
 		and ($5::text is null or $5::text = 'replay') and ($6::jsonb is null or $6::jsonb ? r.publisher)
 		and ($7::boolean is null or $7::boolean = (r.state = 'running'))
 	order by r.created_at desc, 'replay-' || r.id desc limit $3::bigint
+), redrives as (
+	select r.* from outbox.redrive r
+	where r.created_at <= $1::timestamptz and (r.created_at, 'redrive-' || r.id) < ($1::timestamptz, $2::text)
+		and ($4::text is null or r.id = case when $4::text like 'redrive-%' then substr($4::text, 9)::bigint end)
+		and ($5::text is null or $5::text = 'redrive') and ($8::jsonb is null or $8::jsonb ? r.section)
+		and ($7::boolean is null or $7::boolean = (r.state = 'running'))
+	order by r.created_at desc, 'redrive-' || r.id desc limit $3::bigint
 ), jobs as (
-	select 'parked-' || q.id as job, q.verb as kind, q.publisher, a.who, a.caller, a.reason, q.asked_at as at,
+	select 'parked-' || q.id as job, q.verb as kind, q.publisher, null::text as section, a.who, a.caller, a.reason, q.asked_at as at,
 		case when s.is_open then 'running' when s.is_cancelled then 'cancelled' else 'finished' end as state,
 		s.done, q.total, s.is_exact,
 		-- without the rows that are gone: their number is known at the end, and if all were counted
@@ -38,7 +45,7 @@ with requests as (
 		from outbox.parked_request p where p.id = q.id) s
 	left join outbox.audit a on a.id = q.id
 	union all
-	select 'replay-' || r.id, 'replay', r.publisher, r.asked_by, r.caller, r.reason, r.created_at,
+	select 'replay-' || r.id, 'replay', r.publisher, null, r.asked_by, r.caller, r.reason, r.created_at,
 		case when r.state = 'running' and r.lease_until > clock_timestamp() then 'running'
 			when r.state = 'running' and r.by_relay then 'waiting' when r.state = 'running' then 'interrupted'
 			when r.state = 'stopped' and r.error is not null then 'failed'
@@ -47,13 +54,22 @@ with requests as (
 		case when r.state <> 'running' then r.noted_at end, r.filter, r.target, r.rate,
 		case when r.state = 'running' and r.lease_until > clock_timestamp() then r.owner end
 	from replays r
+	union all
+	select 'redrive-' || r.id, 'redrive', null, r.section, r.asked_by, r.caller, r.reason, r.created_at,
+		case when r.state = 'running' and r.lease_until > clock_timestamp() then 'running'
+			when r.state = 'running' then 'waiting' when r.state = 'stopped' and r.error is not null then 'failed'
+			when r.state = 'stopped' then 'cancelled' else 'finished' end,
+		r.done, r.total, true, null, null, null, r.error, r.begun_at, r.begun_done, r.noted_at,
+		case when r.state <> 'running' then r.noted_at end, r.filter, null, null,
+		case when r.state = 'running' and r.lease_until > clock_timestamp() then r.owner end
+	from redrives r
 ), timed as (
 	select j.*, (j.done - j.begun_done) / nullif(extract(epoch from
-		case when j.state = 'running' and j.kind <> 'replay' then clock_timestamp() else j.noted_at end
+		case when j.state = 'running' and j.kind not in ('replay', 'redrive') then clock_timestamp() else j.noted_at end
 		- j.begun_at), 0) as per_second
 	from jobs j
 )
-select t.job, t.kind, t.publisher, t.who, t.caller, t.reason,
+select t.job, t.kind, t.publisher, t.section, t.who, t.caller, t.reason,
 	to_char(t.at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as begun_at,
 	to_char(t.noted_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as noted_at,
 	to_char(t.ended_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as ended_at,

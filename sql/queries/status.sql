@@ -7,6 +7,7 @@ select p.publisher, p.shard, p.shards, p.split_to, p.n, p.epoch, p.owner,
 		else 0 end as lease_left_ms,
 	cardinality(p.ticks) - 1 as windows,
 	p.written_elsewhere as elsewhere, left(s.identity::text, 8) as identity,
-	to_char(p.paused_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') as paused_at
+	to_char(p.paused_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') as paused_at, a.url
 from outbox.progress p join outbox.publisher s on s.name = p.publisher
+left join outbox.process a on a.name = p.owner
 where p.n is not null order by p.publisher, p.shard

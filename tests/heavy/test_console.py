@@ -102,6 +102,26 @@ def shown(browser, place):
     return browser.script("return [...document.querySelectorAll(arguments[0])].map(element => element.innerText)", f"main {place}")
 
 
+def test_an_owner_is_a_link_to_its_console_if_it_advertises_one(browser, world):
+    owner, = world.execute("SELECT owner FROM outbox.progress")[0]
+    browser.go("#/publishers").see(owner)
+    assert browser.driver.find_elements("link text", owner) == []
+    # of a database that another program wrote to: neither is followed
+    world.execute("ALTER TABLE outbox.process DROP CONSTRAINT url_is_scheme_host_and_port")
+    for url in ("javascript:window.hacked=1", "data:text/html,<script>1</script>", EVIL, "//evil.example"):
+        world.execute("INSERT INTO outbox.process (name, url) VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET url = excluded.url", (owner, url))
+        browser.go("#/overview").see("Now").go("#/publishers/main").see(owner)
+        assert world.api.request("GET", "/v1/publishers/main").json["shards"][0]["url"] == url
+        assert browser.driver.find_elements("link text", owner) == []
+    world.execute("UPDATE outbox.process SET url = %s", (world.url.removesuffix("/console/"),))
+    browser.go("#/overview").see("Now").go("#/publishers").see(owner)
+    link = browser.driver.find_element("link text", owner)
+    assert link.get_attribute("href") == world.url + "#/publishers/main"
+    link.click()
+    browser.see("Publisher main", "Log out")
+    world.execute("DELETE FROM outbox.process")
+
+
 def test_payloads_and_headers_are_texts_for_those_who_may_see_them(browser, world):
     id = world.execute("INSERT INTO outbox.message (topic, key, payload, headers) VALUES (%s, %s, %s, jsonb_build_object(%s::text, %s::text))"
                        " RETURNING id", (world.topic, EVIL, EVIL, "head", EVIL))[0][0]

@@ -175,7 +175,7 @@ def test_ids_that_match_are_asked_at_once(browser, world):
 def test_dead_letters_go_back(browser, world):
     browser.go("#/dead-letters?reason=422").see("bad", "422", "Send all that match back")
     browser.press("Send all that match back …").see("1 dead letter").fill("Reason", "ticket 8").press("Send back")
-    browser.see("1 dead letter went back").press("Close").see("went back")
+    browser.see("finished", "1 of 1 message").press("Close").see("went back")
     assert ("alice", "ticket 8") in world.execute("SELECT caller, reason FROM outbox.audit")
 
 

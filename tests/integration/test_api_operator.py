@@ -374,6 +374,40 @@ def test_publishers_show_their_owner_and_their_parked_rows(api, parked):
     assert one["unknown"] == [] and one["parked"]["dead"] == "7" and len(one["shards"]) == 1
 
 
+def test_the_owner_of_a_shard_has_a_url(make_api, make_relay, database):
+    """The one that it advertises; after a change of the owner that of the next one, which advertises none here."""
+    url = "http://relay-1.example:9188"
+    database.execute("INSERT INTO outbox.process (name, url, seen_at) VALUES ('gone', %s, now() - interval '2 days'),"
+                     " ('away for an hour', %s, now() - interval '1 hour')", (url, url))
+    api = make_api(api_advertise=url)
+    shards = lambda: get(api, "/v1/publishers/main").json["shards"]
+    wait_for(lambda: shards()[0]["owner"] and shards()[0]["url"] == url, what=shards)
+    owner = shards()[0]["owner"]
+    assert get(api, "/v1/overview").json["publishers"][0]["owners"] == [{"name": owner, "url": url}]
+    assert database.execute("SELECT name, url FROM outbox.process ORDER BY name") == sorted(
+        [("away for an hour", url), (owner, url)])
+    settings = api.relay.settings
+    status, shown, error = run_command(["status", "--json"], settings)
+    assert status == 0 and json.loads(shown)["postgres"][0]["shards"][0]["url"] == url, error
+    assert f"owner {owner} at {url}, lease" in run_command(["status"], settings)[1]
+    assert json.loads(run_command(["publisher", "list", "--json"], settings)[1])[0]["url"] == url
+
+    api.relay.stop()
+    make_relay().wait_event("shard_taken", publisher="main", state="owner")
+    listed, = json.loads(run_command(["publisher", "list", "--json"], settings)[1])
+    assert listed["owner"] != owner and listed["url"] is None
+
+
+def test_a_role_that_may_not_advertise_publishes_all_the_same(make_api, login, database, write):
+    database.execute("REVOKE EXECUTE ON FUNCTION outbox.process_note(text, text) FROM outbox_relay")
+    api = make_api(api_advertise="http://relay-1.example:9188", database_url=login("outbox_relay")["DATABASE_URL"])
+    assert "permission denied" in api.relay.wait_event("advertise_failed")[0]["error"]
+    write("a")
+    shard = lambda: get(api, "/v1/publishers/main").json["shards"][0]
+    wait_for(lambda: shard()["unpublished"] == "0", what=shard)
+    assert shard()["owner"] and shard()["url"] is None
+
+
 def test_lag_is_counted_while_nobody_publishes(make_api, database, topic):
     """The interface runs for another publisher; that of the test has no owner."""
     assert run_command(["publisher", "create", "orders"], {"DATABASE_URL": database.dsn})[0] == 0

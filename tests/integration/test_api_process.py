@@ -70,7 +70,7 @@ def test_the_overview_has_everything_in_one_line(api, database, topic):
     assert [row["error"] for row in seen["postgres"]] == [None]
     line, other = seen["publishers"]
     assert other["name"] == "other"
-    assert (line["name"], line["shards"], line["owned"], line["owners"]) == ("main", 1, 1, [seen["process"]["name"]])
+    assert (line["name"], line["shards"], line["owned"], line["owners"]) == ("main", 1, 1, [{"name": seen["process"]["name"], "url": None}])
     assert (line["unpublished"], line["unpublished_exact"], line["elsewhere"]) == ("0", True, False)
     assert seen["deliver"] == [] and seen["alerts"] == []
 

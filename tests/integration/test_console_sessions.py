@@ -366,6 +366,13 @@ def test_the_console_can_be_off(make_api):
     ("public_url", "https://relay.example/console", "is not scheme, host and port alone"),
     ("public_url", "https://user@relay.example", "is not scheme, host and port alone"),
     ("public_url", "https://relay.example:http", "is not scheme, host and port alone"),
+    ("advertise", "relay-1.example:9188", "is not scheme, host and port alone; write for example http://relay-1.example:9188"),
+    ("advertise", "javascript:alert(1)", "is not scheme, host and port alone"),
+    ("advertise", "https://user:word@relay-1.example", "is not scheme, host and port alone"),
+    ("advertise", "http://relay-1.example/console", "is not scheme, host and port alone"),
+    ("advertise", "http://<b>:9188", "is not scheme, host and port alone"),
+    ("advertise", 'http://h"x:9188', "is not scheme, host and port alone"),
+    ("advertise", "http://h\\x:9188", "is not scheme, host and port alone"),
     ("session_key", "short", "the key has 5 characters and needs 32; make one with: openssl rand -hex 32"),
     ("session_max", "1s", "is out of range; write 1m to 30d"),
     ("session_idle", "13h", "raise session_max, or lower this"),
@@ -376,6 +383,13 @@ def test_wrong_keys_are_refused_with_their_cure(tmp_path, key, value, words):
     status, _, error = run_command(["check-config", "--config", str(path)], ELSEWHERE)
     assert status == 78 and words in error and f"relay.ini:3: [api] {key}" in error, error
     assert "short" not in error
+
+
+def test_a_url_that_nothing_answers_is_not_advertised(tmp_path):
+    path = tmp_path / "relay.ini"
+    path.write_text("[api]\nadvertise = http://relay-1.example:9188\n")
+    status, _, error = run_command(["check-config", "--config", str(path)], ELSEWHERE)
+    assert status == 78 and "nothing answers at this URL without listen" in error, error
 
 
 @pytest.mark.parametrize("url", ["https://relay.example", "https://relay.example:8443/", "http://[::1]:80", "https://[::1]"])

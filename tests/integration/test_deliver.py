@@ -328,7 +328,7 @@ def test_an_operator_pauses_and_resumes_a_section(make_sidecar, kafka, topic):
             return run_command(["deliver", *words], relay.settings)
 
         assert command("pause", "billing", "--reason", "the ledger moves") == (
-            0, "deliver billing is paused in that process\n", "")
+            0, "deliver billing is paused in that process alone, which has no [postgres] section\n", "")
         relay.wait_event("deliver_operated", verb="pause", reason="the ledger moves")
         relay.wait_for(lambda: relay.metric("relay_deliver_paused") == 1)
         produce(kafka.bootstrap, topic, messages(5, first=5))

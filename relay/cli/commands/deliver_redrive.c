@@ -111,7 +111,20 @@ static bool choose_sent_back(const struct call *call, json_t *filter, struct err
 	return true;
 }
 
-/* The relay sends one batch for each order, so the order is repeated until nothing is left. */
+static bool report_redrive(const struct call *call, const json_t *answer, struct err *err)
+{
+	const char *job = json_string_value(json_object_get(answer, "job"));
+
+	if (job)
+		return server_watch_job(call, job, "dead letters", err);
+	printf("%" PRId64 " dead letters went back\n", field_number(answer, "sent"));
+	return true;
+}
+
+/*
+ * The order is a job of the relay. A relay without a database sends one batch for each order, so
+ * the order is repeated until nothing is left.
+ */
 static bool redrive_over_server(const struct call *call, const json_t *filter, struct err *err)
 {
 	const struct server_order order = {.preview_path = "/v1/dead-letters/preview",
@@ -124,13 +137,11 @@ static bool redrive_over_server(const struct call *call, const json_t *filter, s
 	    .add_row = add_listed_dead_letter,
 	    .repeats = true};
 	json_t *answer = NULL;
+	bool done = server_order_send(call, &order, &answer, err) &&
+		    (!answer || report_redrive(call, answer, err));
 
-	if (!server_order_send(call, &order, &answer, err))
-		return false;
-	if (answer)
-		printf("%" PRId64 " dead letters went back\n", field_number(answer, "sent"));
 	json_decref(answer);
-	return true;
+	return done;
 }
 
 static int run_redrive_over_server(const struct call *call)

@@ -14,8 +14,8 @@ const struct command command_deliver_resume = {
     .summary = "Resumes a [deliver] section, and its blocked partitions.",
     .description =
 	"Calls the process at [api] listen, with the first token that has the role operate for the "
-	"section. Partitions "
-	"that are blocked try their message once more, also if the section is not paused.\n",
+	"section, and reaches the same processes as `deliver pause`. Partitions that are blocked "
+	"try their message once more, also if the section is not paused.\n",
     .options = deliver_operate_options,
     .example = "outbox-relay deliver resume orders --reason repaired",
     .run = run_deliver_resume,

@@ -11,17 +11,18 @@ static void print_publishers_json(const struct pg_result *rows)
 
 	for (int i = 0; i < pg_rows(rows); i++)
 		json_array_append_new(list,
-		    json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "publisher",
+		    json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "publisher",
 			field_json(rows, i, 0), "shard", field_json_number(rows, i, 1), "shards",
 			field_json_number(rows, i, 2), "split_to", field_json_number(rows, i, 3),
 			"paused_at", field_json(rows, i, 11), "owner",
-			pg_int(rows, i, 7) > 0 ? field_json(rows, i, 6) : json_null(), "identity",
+			pg_int(rows, i, 7) > 0 ? field_json(rows, i, 6) : json_null(), "url",
+			pg_int(rows, i, 7) > 0 ? field_json(rows, i, 12) : json_null(), "identity",
 			field_json(rows, i, 10)));
 	field_print_json("", list, JSON_INDENT(1), "\n");
 }
 
 /* Columns of status.sql: publisher, shard, shards, split_to, n, epoch, owner, lease_left_ms,
- * windows, elsewhere, identity. */
+ * windows, elsewhere, identity, paused_at, url. */
 static bool list_publishers(struct session *session, struct err *err)
 {
 	OWNED(owned_pg_result_destroy)

@@ -1,0 +1,43 @@
+#pragma once
+/*
+ * Carries out the jobs of one kind that the HTTP interface has stored in a database, one after the
+ * other, on a thread of its own. Any process may do it: whichever takes a job has a lease, and
+ * after its end another process goes on. Waits, with back-off, for a database or a cluster that is
+ * away.
+ */
+#include "config.h"
+#include "topic_metadata.h"
+
+struct pg;
+struct pg_result;
+
+/* Of the worker; for its kind. */
+struct job_place {
+	const struct config *config;
+	const struct postgres_settings *postgres;
+	struct topic_metadata *const *topic_metadata; /* as config->kafka */
+	struct pg *pg;                                /* a session of the thread */
+	int stop_fd;                                  /* readable: give the job back */
+};
+bool job_has_to_stop(const struct job_place *place);
+
+struct job_kind {
+	const char *name; /* "replays" */
+	const char *due;  /* a query without parameters: the jobs that no process has */
+	/* Carries out the job of row i of `due`. False: it did not end, and is tried again later.
+	 */
+	bool (*carry_out)(const struct job_place *place, const struct pg_result *due, int i);
+};
+extern const struct job_kind replay_jobs;  /* messages that are published again */
+extern const struct job_kind redrive_jobs; /* dead letters that go back to their topics */
+
+struct job_worker;
+
+/* All arguments outlive it. */
+struct job_worker *job_worker_start(const struct job_kind *kind, const struct config *config,
+    const struct postgres_settings *postgres, struct topic_metadata *const *topic_metadata,
+    struct err *err);
+/* Gives a running job back, and returns at once. NULL is fine, as below. */
+void job_worker_stop(struct job_worker *worker);
+/* Stops, waits for the end and frees everything. */
+void job_worker_destroy(struct job_worker *worker);

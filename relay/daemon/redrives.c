@@ -1,0 +1,221 @@
+/*
+ * Redrives that the HTTP interface has stored: sends the dead letters of a section back in batches,
+ * and stores the progress after each. Kafka notes which ones went back, so another process
+ * continues where this one ended.
+ */
+#include <jansson.h>
+#include "cleanup.h"
+#include "job_worker.h"
+#include "logging.h"
+#include "pg.h"
+#include "redrive_choice.h"
+#include "redrive_row.h"
+#include "sql_files.h"
+
+enum {
+	BATCH = 10000,
+	READ_MS = 2000, /* a stop waits so long */
+	MOST_READ_MS = 600000
+};
+
+DEFINE_OWNED(struct redrive, redrive_close)
+
+struct redrive_job {
+	const struct job_place *place;
+	const struct config_deliver *section;
+	struct redrive_choice choice;
+	struct redrive_row row;
+	/* Behind many dead letters that went back before, the first others come late. */
+	int64_t read_ms;
+	bool stopped;
+};
+
+/* --- batches --------------------------------------------------------------------------------- */
+
+static bool note_redrive(
+    struct redrive_job *job, const char *state, const char *error, struct err *err)
+{
+	return redrive_row_note(&job->row, job->place->pg, job->place->postgres, state, error, err);
+}
+
+static void limit_pass(const struct redrive_job *job, struct redrive *redrive, int64_t most)
+{
+	const struct redrive_limits limits = {
+	    job->read_ms, most, job->choice.ends, job->choice.end_count};
+
+	redrive_limit(redrive, &limits);
+}
+
+static void give_more_time(struct redrive_job *job)
+{
+	job->read_ms = job->read_ms < MOST_READ_MS / 2 ? 2 * job->read_ms : MOST_READ_MS;
+}
+
+static void pass_over(void *context, const struct redrive_found *found)
+{
+	(void)context;
+	(void)found;
+}
+
+static void note_unnoted_partition(void *context, int partition)
+{
+	(void)partition;
+	*(bool *)context = true;
+}
+
+/* Sends `left` of them, which redrive_find found. A stop, and a cancel, end it before a batch. */
+static bool send_batches(
+    struct redrive_job *job, struct redrive *redrive, int64_t left, bool *unnoted, struct err *err)
+{
+	while (left > 0) {
+		int64_t before = redrive_figures(redrive).sent, sent;
+		bool good;
+
+		job->stopped = job_has_to_stop(job->place);
+		if (job->stopped)
+			return true;
+		if (!note_redrive(job, "running", NULL, err))
+			return false;
+		limit_pass(job, redrive, BATCH);
+		good = redrive_send(redrive, note_unnoted_partition, unnoted, err);
+		sent = redrive_figures(redrive).sent - before;
+		job->row.done += sent;
+		left -= sent;
+		if (!good)
+			return false;
+		if (sent == 0)
+			give_more_time(job);
+	}
+	return true;
+}
+
+/* Finds dead letters and sends them back. *ret_over: none is left. */
+static bool send_found(struct redrive_job *job, bool *ret_over, struct err *err)
+{
+	OWNED(owned_redrive_close)
+	struct redrive *redrive = redrive_open(job->section, &job->choice.filter, err);
+	struct redrive_figures figures;
+	bool unnoted = false;
+
+	if (redrive)
+		limit_pass(job, redrive, INT64_MAX);
+	if (!redrive || !redrive_find(redrive, pass_over, NULL, err))
+		return false;
+	figures = redrive_figures(redrive);
+	/* those that an earlier process sent without a note here, or that another program sent */
+	if (!figures.late && job->row.done < job->row.total - figures.matching)
+		job->row.done = job->row.total - figures.matching;
+	if (figures.late && figures.matching == 0)
+		give_more_time(job);
+	if (!send_batches(job, redrive, figures.matching, &unnoted, err))
+		return false;
+	*ret_over = !figures.late;
+	/* they would be found again, and go back again */
+	return !unnoted || !figures.late ||
+	       err_set(err, ERR_REJECT,
+		   "too many single dead letters went back to note each: choose fewer, for example "
+		   "by a time");
+}
+
+static bool send_until_none_is_left(struct redrive_job *job, struct err *err)
+{
+	bool over = false;
+
+	while (!over && !job->stopped) {
+		job->stopped = job_has_to_stop(job->place);
+		if (!job->stopped &&
+		    (!note_redrive(job, "running", NULL, err) || !send_found(job, &over, err)))
+			return false;
+	}
+	return note_redrive(job, job->stopped ? "released" : "finished", NULL, err);
+}
+
+/* --- one redrive ----------------------------------------------------------------------------- */
+
+/* As the order was checked before it was stored. */
+static bool read_choice(
+    struct redrive_choice *choice, const char *filter, const char *ends, struct err *err)
+{
+	json_t *members = json_loads(filter, 0, NULL), *value;
+	const char *name;
+	bool good = json_is_object(members);
+
+	json_object_foreach(members, name, value)
+	{
+		const char *text = json_string_value(value);
+
+		good = good && text && redrive_choice_add(choice, name, text, err);
+	}
+	redrive_choice_ends(choice, ends);
+	json_decref(members);
+	return good || err_set(err, ERR_REJECT, "its filter is none: %.200s", filter);
+}
+
+static void log_redrive_end(const struct redrive_job *job, bool done, const struct err *err)
+{
+	if (done && job->stopped)
+		log_info("redrive_left", {"redrive", LOG_INT(job->row.id)},
+		    {"reason", LOG_TEXT("this process ends")});
+	else if (done)
+		log_info("redrive_finished", {"redrive", LOG_INT(job->row.id)},
+		    {"dead_letters", LOG_INT(job->row.done)});
+	else if (err->kind == ERR_FENCED)
+		log_info("redrive_left", {"redrive", LOG_INT(job->row.id)},
+		    {"reason", LOG_TEXT(err->message)});
+	else if (err->kind == ERR_REJECT)
+		log_warn("redrive_failed", {"redrive", LOG_INT(job->row.id)},
+		    {"error", LOG_TEXT(err->message)},
+		    {"consequence", LOG_TEXT("remove the cause, and resume the redrive")});
+	else
+		log_warn("redrive_interrupted", {"redrive", LOG_INT(job->row.id)},
+		    {"error", LOG_TEXT(err->message)},
+		    {"consequence", LOG_TEXT("a relay goes on with it")});
+}
+
+/* On a broken connection nothing can be noted, and the lease runs out by itself. */
+static void give_back_redrive(struct redrive_job *job, const struct err *why)
+{
+	const char *state = why->kind == ERR_REJECT ? "stopped" : "released";
+	struct err ignored; /* the first error is reported */
+
+	if (why->kind != ERR_FENCED && pg_state(job->place->pg) == PG_IDLE &&
+	    !note_redrive(job, state, why->message, &ignored))
+		log_debug("redrive_not_given_back", {"redrive", LOG_INT(job->row.id)},
+		    {"error", LOG_TEXT(ignored.message)});
+}
+
+/* Columns of redrive_due.sql. */
+static bool carry_out_redrive(const struct job_place *place, const struct pg_result *due, int i)
+{
+	struct redrive_job job = {.place = place,
+	    .row = {.id = pg_int(due, i, 0), .total = pg_int(due, i, 4), .done = pg_int(due, i, 5)},
+	    .read_ms = READ_MS};
+	struct err err;
+	bool taken, done;
+
+	/* a section that this process does not have is for another one */
+	job.section = redrive_section(place->config, pg_value(due, i, 1), &err);
+	if (!job.section)
+		return true;
+	if (!redrive_row_take(&job.row, place->pg, place->postgres, &taken, &err)) {
+		log_redrive_end(&job, false, &err);
+		return false;
+	}
+	if (!taken)
+		return true;
+
+	log_info("redrive_begun", {"redrive", LOG_INT(job.row.id)},
+	    {"section", LOG_TEXT(job.section->name)}, {"done", LOG_INT(job.row.done)},
+	    {"dead_letters", LOG_INT(job.row.total)});
+	redrive_choice_init(&job.choice);
+	done = read_choice(&job.choice, pg_value(due, i, 2), pg_value(due, i, 3), &err) &&
+	       send_until_none_is_left(&job, &err);
+	if (!done)
+		give_back_redrive(&job, &err);
+	log_redrive_end(&job, done, &err);
+	redrive_choice_finish(&job.choice);
+	return done || err.kind == ERR_FENCED || err.kind == ERR_REJECT;
+}
+
+const struct job_kind redrive_jobs = {
+    .name = "redrives", .due = sql_redrive_due, .carry_out = carry_out_redrive};
