@@ -4,6 +4,7 @@
  * any process takes and every process that runs the section carries out (pause_watch.h).
  */
 #include <string.h>
+#include "api_arguments.h"
 #include "api_look.h"
 #include "api_orders.h"
 #include "cleanup.h"
@@ -47,6 +48,8 @@ json_t *api_deliver_sections(const struct api_call *call)
 
 void api_deliver_list_begin(struct api_call *call)
 {
+	if (!api_arguments_check(call, NULL, 0))
+		return;
 	api_answer(call, 200,
 	    json_pack("{s:s, s:o}", "source", api_process(call->api), "sections",
 		api_deliver_sections(call)));

@@ -1,6 +1,7 @@
 /* Shows an id: one question to the database of the section that has the type. */
 #include <inttypes.h>
 #include <string.h>
+#include "api_arguments.h"
 #include "api_look.h"
 #include "cleanup.h"
 #include "clock.h"
@@ -79,6 +80,8 @@ void api_show_begin(struct api_call *call)
 	const struct config_lookback *section = route_section(api_route(call->api), type);
 	struct api_question *question;
 
+	if (!api_arguments_check(call, NULL, 0))
+		return;
 	if (!section)
 		return api_refuse(
 		    call, 404, "unknown_type", "no [lookback] section has this business type");
