@@ -267,7 +267,7 @@ def test_another_process_keeps_the_pause_and_ends_it(make_relay, database, kafka
     pause_topic(database, topic)
     write(database, topic, 100)
     database.execute("insert into outbox.message (topic, key, payload, deliver_at) values (%s, 'k1', json_build_object("
-                     "'key', 'later', 'seq', 1)::text, now() + interval '1 second')", [topic])
+                     "'key', 'k1', 'seq', 101)::text, now() + interval '1 second')", [topic])
     first = make_relay().wait_ready()
     is_parked(database, 101)
     first.kill()
