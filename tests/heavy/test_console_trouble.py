@@ -136,7 +136,7 @@ def test_every_page_says_that_the_database_is_away_and_goes_on_by_itself(browser
             assert alerts(browser) == [] and OLD not in browser.text, page
             continue
         if page == "preflight":
-            browser.press("Check again").see("does Postgres run there")
+            browser.press("Check again").see("does Postgres run there", seconds=60)  # of all checks
             continue
         # a request in the moment of the stop may get another problem first
         title = OVERVIEW if page == "overview" else AWAY
