@@ -28,10 +28,12 @@ static const struct export_row exports[] = {
 	.file = "lookback"},
     {"scheduled", "rows", "after", "id,deliver_at,topic,key,partition,event_id,created_at,was_id"},
     {"jobs", "rows", "after",
-	"id,kind,publisher,state,who,caller,reason,begun_at,noted_at,ended_at,done,total,exact,"
+	"id,kind,publisher,section,state,who,caller,reason,begun_at,noted_at,ended_at,done,total,"
+	"exact,"
 	"changed,published,refused,error,filter,to,rate_limit,per_second,seconds_left,owner"},
     {"replays", "rows", "after",
-	"id,kind,publisher,state,who,caller,reason,begun_at,noted_at,ended_at,done,total,exact,"
+	"id,kind,publisher,section,state,who,caller,reason,begun_at,noted_at,ended_at,done,total,"
+	"exact,"
 	"changed,published,refused,error,filter,to,rate_limit,per_second,seconds_left,owner"},
     {"audit", "rows", "before", "id,at,who,caller,verb,publisher,target,reason"},
     {"publishers", "publishers", NULL, "name,postgres,configured,source,shards,parked,scheduled"},

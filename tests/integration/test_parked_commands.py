@@ -130,7 +130,7 @@ def test_many_rows_are_counted_up_to_a_bound(database, parked):
     database.execute("INSERT INTO outbox.parked (publisher, shard, id, created_at, event_id, topic, tick, state, attempts, next_at)"
                      " SELECT 'main', 0, 1000 + i, now(), gen_random_uuid(), 't', 0, 'dead', 1, now() FROM generate_series(1, 100000) i")
     assert parked("list", "--limit", "1").splitlines()[-1] == (
-        "at least 100000 parked in publisher main: 2 waiting, 99994 dead, 0 stalled, 1 free, 3 behind; 1 of them are shown")
+        "at least 100000 parked in publisher main: 2 waiting, 99994 dead, 0 stalled, 0 paused, 1 free, 3 behind; 1 of them are shown")
     found = json.loads(parked("list", "--limit", "1", "--json"))
     assert found["totals"]["dead"] == "99994" and found["exact"] is False
     assert parked("list", "--limit", "1", "ids=1..100").splitlines()[-1].startswith("8 parked in publisher main: ")
