@@ -97,6 +97,12 @@ char *api_force_words(struct api_call *call, const json_t *force, const char *co
 	return NULL;
 }
 
+bool api_check_order_reason(struct api_call *call, const json_t *reason, const json_t *dry_run)
+{
+	return (json_is_true(dry_run) && !reason) ||
+	       api_check_reason(call, json_string_value(reason));
+}
+
 bool api_check_confirmation(struct api_call *call, const json_t *confirm, const char *question)
 {
 	if (text_equal(json_string_value(confirm), question))

@@ -30,6 +30,9 @@ void api_refuse_order(struct api_call *call, const struct err *err);
 
 /* "owned,last" of the list `force`, which may be NULL; the caller frees. NULL: refused. */
 char *api_force_words(struct api_call *call, const json_t *force, const char *const *known);
+/* A dry run changes nothing, so it needs no reason; one that is given is checked. False: refused.
+ */
+bool api_check_order_reason(struct api_call *call, const json_t *reason, const json_t *dry_run);
 /*
  * Protects against an order for another object than the plan showed: confirm repeats the question.
  * False: refused.

@@ -109,9 +109,7 @@ static bool read_partition_order(
 	if (!work->body || !api_read_members(call, work->body, members, count))
 		return false;
 	work->postgres = api_named_postgres(call, json_string_value(work->postgres_name));
-	/* a dry run changes nothing, so it needs no reason */
-	return work->postgres && (json_is_true(work->dry_run) ||
-				     api_check_reason(call, json_string_value(work->reason)));
+	return work->postgres && api_check_order_reason(call, work->reason, work->dry_run);
 }
 
 static void refuse_partition_order(

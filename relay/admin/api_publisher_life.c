@@ -43,9 +43,7 @@ static bool read_publisher_life(struct api_call *call, struct publisher_life *li
 		return false;
 	postgres = json_string_value(life->postgres);
 	life->database = api_named_postgres(call, postgres);
-	/* a dry run changes nothing, so it needs no reason */
-	return life->database && (json_is_true(life->dry_run) ||
-				     api_check_reason(call, json_string_value(life->reason)));
+	return life->database && api_check_order_reason(call, life->reason, life->dry_run);
 }
 
 /* False: it is no name (400), or the caller's token is not for it (403). */

@@ -71,9 +71,7 @@ static struct publisher_order *read_publisher_order(struct api_call *call, const
 	order->body = api_read_order(call);
 	if (!order->body || !api_read_members(call, order->body, members, count))
 		return NULL;
-	/* a dry run changes nothing, so it needs no reason */
-	return json_is_true(order->dry_run) || api_check_reason(call, order_reason(order)) ? order
-											   : NULL;
+	return api_check_order_reason(call, order->reason, order->dry_run) ? order : NULL;
 }
 
 static void log_publisher_order(const struct api_call *call, const struct publisher_order *order)

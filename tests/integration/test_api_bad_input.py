@@ -74,3 +74,11 @@ def test_every_argument(api, path):
             wrong.append((parameter["name"], f"1&{parameter['name']}=1"))
     faults = [found for name, value in wrong if (found := fault(api, whole(path), BESIDE.get((path, name), ""), name, value))]
     assert not faults, "\n".join(map(str, faults))
+
+
+@pytest.mark.parametrize("path", ["/v1/publishers/main/rebase", "/v1/publishers/main/drop", "/v1/partitions/message_p20260101/drop"])
+@pytest.mark.parametrize("reason", ["", "x" * 501])
+def test_a_dry_run_may_leave_the_reason_out_and_does_not_take_a_wrong_one(api, path, reason):
+    answer = api.request("POST", path, {"dry_run": True, "reason": reason})
+    assert (answer.status, answer.code) == (400, "bad_value") and "reason" in answer.json["detail"], answer.text
+    assert "reason" not in api.request("POST", path, {"dry_run": True}).text
