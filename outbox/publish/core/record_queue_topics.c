@@ -440,8 +440,10 @@ bool record_queue_has_changed_topics(const struct record_queue *queue)
 static bool is_topic_settled(const struct topic *topic)
 {
 	bool away = topic->missing || !topic->open;
-	if (topic->uses || topic->used || topic->held.head || topic->wait.stall != STALL_NONE ||
-	    topic->log == LOG_WANTED || topic->log == LOG_LOADING)
+	/* logging: the row that is being written names it, also if nothing uses it since */
+	if (topic->uses || topic->used || topic->logging || topic->held.head ||
+	    topic->wait.stall != STALL_NONE || topic->log == LOG_WANTED ||
+	    topic->log == LOG_LOADING)
 		return false;
 	for (int32_t p = 0; p < topic->partition_queue_count; p++)
 		if (!record_queue_tail_rests(topic->partition_queues[p], away))
