@@ -12,9 +12,9 @@
 #include "cleanup.h"
 #include "clock.h"
 #include "logging.h"
+#include "producer.h"
 #include "replay_checks.h"
 #include "replay_row.h"
-#include "term.h"
 
 enum { MOST_RATE = 10000000 };
 
@@ -67,7 +67,7 @@ static bool make_replay(struct replay_order *order, struct err *err)
 
 static bool check_target_and_rate(struct api_call *call, const struct replay_order *order)
 {
-	if (order->to && !term_is_topic(json_string_value(order->to)))
+	if (order->to && !producer_topic_is_valid(json_string_value(order->to)))
 		api_refuse(call, 400, "bad_value",
 		    "to: %.60s is no topic's name: 1 to 249 of A-Z a-z 0-9 . _ -",
 		    json_string_value(order->to));

@@ -7,25 +7,17 @@
 #include "cleanup.h"
 #include "config_source.h"
 #include "config_value.h"
+#include "producer.h"
 #include "units.h"
 
 enum { TOPIC_LENGTH = 249 };
 static const int64_t longest_delay_ms = INT64_C(7) * 24 * 3600 * 1000;
 
-static bool is_topic(const char *name)
-{
-	static const char alphabet[] =
-	    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
-
-	return *name && !name[strspn(name, alphabet)] && strlen(name) <= TOPIC_LENGTH &&
-	       !text_equal(name, ".") && !text_equal(name, "..");
-}
-
 static bool check_deliver_topics(
     const struct config_source *source, const struct config_deliver *deliver, struct err *err)
 {
 	for (int i = 0; i < deliver->topics.count; i++)
-		if (!is_topic(deliver->topics.items[i]))
+		if (!producer_topic_is_valid(deliver->topics.items[i]))
 			return config_source_refuse(err, source, CONFIG_DELIVER, deliver->name,
 			    "topics",
 			    "'%.40s' is not a topic name; a name has 1 to %d of a-z, A-Z, 0-9, "
@@ -63,7 +55,7 @@ static bool read_step(const char *text, struct outbox_inbox_retry_topic *ret_ste
 	owned_text char *topic = xformat("%.*s", equals ? (int)(equals - text) : 0, text);
 	int64_t delay_ms;
 
-	if (!equals || !is_topic(topic))
+	if (!equals || !producer_topic_is_valid(topic))
 		return err_set(err, ERR_CONFIG,
 		    "'%.80s' is not a topic and a duration; write for example orders.retry=10s",
 		    text);
@@ -127,7 +119,7 @@ static bool check_failures(
 	if (deliver->retry_topics.count > 0 && deliver->attempts == 0)
 		return config_source_refuse(err, source, CONFIG_DELIVER, name, "retry_topics",
 		    "with attempts = 0 no message ever goes there; set another number of attempts");
-	if (*deliver->dead_letter_topic && !is_topic(deliver->dead_letter_topic))
+	if (*deliver->dead_letter_topic && !producer_topic_is_valid(deliver->dead_letter_topic))
 		return config_source_refuse(err, source, CONFIG_DELIVER, name, "dead_letter_topic",
 		    "'%.40s' is not a topic name; a name has 1 to %d of a-z, A-Z, 0-9, '_', '.' "
 		    "and '-'",

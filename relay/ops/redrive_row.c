@@ -33,14 +33,12 @@ bool redrive_row_take(struct redrive_row *row, struct pg *pg,
 	owned_text char *nonce = xformat("%" PRId64, row->nonce = clock_random());
 	owned_text char *owner = job_owner_name();
 	const struct pg_param params[] = {{id}, {nonce}, {owner}, {LEASE_MS}};
-	int64_t now = clock_ms();
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *answer = database_query(pg, postgres, sql_redrive_take, params, 4, err);
 
 	if (!answer)
 		return false;
 	*ret_taken = pg_int(answer, 0, 0) == 1;
-	row->noted_ms = now;
 	return true;
 }
 
@@ -51,7 +49,6 @@ bool redrive_row_note(struct redrive_row *row, struct pg *pg,
 	owned_text char *nonce = xformat("%" PRId64, row->nonce);
 	owned_text char *done = xformat("%" PRId64, row->done);
 	const struct pg_param params[] = {{id}, {nonce}, {done}, {state}, {LEASE_MS}, {error}};
-	int64_t now = clock_ms();
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *answer = database_query(pg, postgres, sql_redrive_note, params, 6, err);
 
@@ -60,6 +57,5 @@ bool redrive_row_note(struct redrive_row *row, struct pg *pg,
 	if (pg_int(answer, 0, 0) == 0)
 		return err_set(err, ERR_FENCED,
 		    "redrive %s was taken by another process, or was cancelled", id);
-	row->noted_ms = now;
 	return true;
 }

@@ -7,7 +7,6 @@
 struct redrive_row {
 	int64_t id, nonce;
 	int64_t total, done;
-	int64_t noted_ms; /* clock_ms before the newest note was sent: the lease counts from here */
 };
 
 /* An order of the HTTP interface. The texts are the caller's. */

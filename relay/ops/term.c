@@ -3,9 +3,10 @@
 #include <string.h>
 #include "cleanup.h"
 #include "hex.h"
+#include "producer.h"
 #include "text.h"
 
-enum { KEY_BYTES = 8192, TOPIC_LENGTH = 249 };
+enum { KEY_BYTES = 8192 };
 
 /* "a..b", "a..", "..b"; "a" alone gives both. False: it is none of these. */
 static bool split_range(const char *value, char **ret_from, char **ret_to)
@@ -83,19 +84,9 @@ bool term_moments(const char *name, const char *value, int64_t now_us, char from
 		   name, value, from_us == to_us ? "empty" : "reversed");
 }
 
-bool term_is_topic(const char *name)
-{
-	static const char allowed[] =
-	    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
-	size_t length = strspn(name, allowed);
-
-	return !name[length] && length >= 1 && length <= TOPIC_LENGTH && !text_equal(name, ".") &&
-	       !text_equal(name, "..");
-}
-
 bool term_topic(const char *value, struct err *err)
 {
-	return term_is_topic(value) ||
+	return producer_topic_is_valid(value) ||
 	       err_set(err, ERR_REJECT,
 		   "topic=%.60s is no topic's name: 1 to 249 of A-Z a-z 0-9 . _ -", value);
 }

@@ -20,7 +20,6 @@ bool term_ids(const char *value, int64_t *ret_from, int64_t *ret_to, struct err 
 bool term_moments(const char *name, const char *value, int64_t now_us, char from_at[MOMENT_SIZE],
     char to_at[MOMENT_SIZE], bool *ret_empty, struct err *err) MUST_CHECK;
 
-bool term_is_topic(const char *name); /* may Kafka have a topic of this name? */
 bool term_topic(const char *value, struct err *err) MUST_CHECK;
 
 /* "42" or "\x3432" as "\x3432"; the caller frees. NULL: refused. */

@@ -10,13 +10,13 @@
 #include "commands.h"
 #include "field.h"
 #include "confirm.h"
+#include "producer.h"
 #include "progress.h"
 #include "replay_checks.h"
 #include "replay_run.h"
 #include "replay_server.h"
 #include "session.h"
 #include "sql_files.h"
-#include "term.h"
 
 /* One call of the command. */
 struct replaying {
@@ -35,7 +35,7 @@ static bool read_wish(struct replaying *replaying, struct err *err)
 	const struct call *call = replaying->call;
 	const char *to = call_text(call, "to", NULL);
 
-	if (to && !term_is_topic(to))
+	if (to && !producer_topic_is_valid(to))
 		return err_set(err, ERR_REJECT,
 		    "--to %.60s is no topic's name: 1 to 249 of A-Z a-z 0-9 . _ -", to);
 	replaying->replay.target = xstrdup(to);
