@@ -83,8 +83,9 @@ def test_a_writer_wakes_the_relay(database, topic, make_relay):
     relay = make_relay().wait_ready()
     times = [seconds_to_publish(fall_asleep(relay), database, topic) for _ in range(8)]
     assert statistics.median(times) < PROMPT, times
-    read = relay.metric("relay_latency_commit_to_read_seconds_bucket", le="0.032")
-    assert read >= 6, (read, times)
+    # Polls alone would read one of eight in this time. The machine may be busy: benchmarks measure the latency.
+    read = relay.metric("relay_latency_commit_to_read_seconds_bucket", le="0.128")
+    assert read >= 5, (read, times)
     fall_asleep(relay)
     assert holders(database) == ["outbox-relay bell"]
     assert doorbell_line(relay) == "[+] doorbell of postgres main: asleep, missed 0"

@@ -1332,6 +1332,8 @@ static void tick_begins(struct world *world, struct request *request)
 	if (request->publisher_paused) {
 		request->due = request->previous->due;
 		request->looked_us = 0;
+		if (tick->may_list)
+			request->due_ms = due_ms(world, request->previous, &request->due);
 	} else {
 		look_for_listed(world, request);
 	}
