@@ -271,19 +271,32 @@ static struct producer_state *state_of(struct partition *partition, const struct
 	return state;
 }
 
-/*
- * Without transactions nothing stops a request of a producer that was given up. A row may have been
- * parked since, or be parked just now because its topic is paused, or have another partition: it
- * comes once more, at a later position.
- */
-static bool is_expected_elsewhere(const struct world *world, const struct row *row)
+static bool is_paused_somewhere(const struct world *world, const struct row *row)
 {
 	unsigned paused = world->database.paused_topics;
 
 	for (int i = 0; i < world->plan.processes; i++)
 		paused |= world->processes[i].paused_topics;
-	return row_is_parked(world, row) || world->plan.growing_topics ||
-	       (paused & 1U << row->topic);
+	return paused & 1U << row->topic;
+}
+
+/*
+ * Without transactions nothing stops a request of a producer that was given up, nor one of an owner
+ * that slept and does not know yet that it lost the shard. A row may have been parked since, or be
+ * parked just now because its topic is paused, or have another partition: it comes once more, at a
+ * later position.
+ */
+static void note_late(
+    const struct world *world, const struct wire_producer *producer, struct wire_record *record)
+{
+	struct row *row = record->row;
+	bool paused = is_paused_somewhere(world, row);
+	bool slept = record->owner != world->database.newest->owner && paused;
+
+	if (producer->process && !slept)
+		return;
+	row->straggled = true;
+	row->late |= row_is_parked(world, row) || world->plan.growing_topics || paused;
 }
 
 static enum answer broker_takes(struct world *world, struct partition *partition,
@@ -310,13 +323,10 @@ static enum answer broker_takes(struct world *world, struct partition *partition
 		partition->producers = state;
 	}
 	batch->offset = partition->end_offset;
-	for (int i = 0; i < batch->count && !producer->process; i++) {
-		struct row *row = batch->records[i].row;
-		row->straggled = true;
-		row->late |= is_expected_elsewhere(world, row);
-	}
-	for (int i = 0; i < batch->count; i++)
+	for (int i = 0; i < batch->count; i++) {
+		note_late(world, producer, &batch->records[i]);
 		append(world, partition, &batch->records[i], sender->id);
+	}
 	state->next_sequence = batch->base + batch->count;
 	return ACCEPTED;
 }

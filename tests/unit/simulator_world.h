@@ -86,8 +86,8 @@ struct row {
 	bool unclear;    /* with an error that does not say so */
 	bool unsendable; /* by the producer */
 	bool mended;     /* refused once, and no longer */
-	bool straggled;  /* written for a producer that was given up */
-	bool late;       /* written for a producer that was given up, and expected elsewhere */
+	bool straggled;  /* written for a producer, or an owner, that was given up */
+	bool late;       /* the same, and expected elsewhere */
 	enum { HARMLESS, KILLS_WHO_READS, KILLS_WHO_SENDS } kills;
 	bool lost;     /* in a failover */
 	bool skipped;  /* by an operator: it counts as published */
