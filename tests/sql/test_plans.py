@@ -117,7 +117,7 @@ def test_a_take(table):
 
 
 @pytest.mark.parametrize("file, values, most", [
-    ("newest", ("ticks", 0), 50), ("status", (), 50), ("backlog", ("ticks", 0, 100), 100), ("backlogs", ("ticks", 100), 100),
+    ("newest", ("ticks", 0), 50), ("status", (), 50), ("backlogs", ("ticks", 100), 100),
     ("topics", ("ticks",), 1000)])  # it looks at the newest 10,000 rows
 def test_what_status_and_doctor_ask(table, file, values, most):
     assert table.touched(*question(file, values), SETTINGS) < most
@@ -137,7 +137,7 @@ def test_the_backlog_behind_most_of_a_large_window(table):
     table.insert(2, "new")
 
     def count(bound):
-        statement = question("backlog", ("ticks", 0, bound))
+        statement = question("backlogs", ("ticks", bound))
         table.cursor.execute(*statement)
         return table.cursor.fetchone()[:3], table.touched(*statement, SETTINGS)
 
