@@ -16,8 +16,8 @@ void api_look_ask(struct api_call *call, const struct postgres_settings *postgre
     struct api_question *question);
 
 /*
- * The database of the type, or else of the section, or else the only one (both NULL). NULL: the
- * call is refused.
+ * The database of this [postgres] section, or else of the type, or else of the section, or else the
+ * only one (all NULL). NULL: the call is refused.
  */
 const struct postgres_settings *api_look_postgres(
-    struct api_call *call, const char *type, const char *section);
+    struct api_call *call, const char *postgres, const char *type, const char *section);

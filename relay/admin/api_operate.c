@@ -57,7 +57,8 @@ static bool is_pair(const json_t *pair)
  * All ids must be in one database: an order over several would be half done when one of them is
  * away.
  */
-static const struct postgres_settings *postgres_of_ids(struct api_call *call, const json_t *ids)
+static const struct postgres_settings *postgres_of_ids(
+    struct api_call *call, const char *named, const json_t *ids)
 {
 	const struct postgres_settings *postgres = NULL, *other;
 	size_t index;
@@ -73,7 +74,8 @@ static const struct postgres_settings *postgres_of_ids(struct api_call *call, co
 			refuse_bad_order(call, "one of the ids is no pair of type and id");
 			return NULL;
 		}
-		other = api_look_postgres(call, json_string_value(json_array_get(pair, 0)), NULL);
+		other = api_look_postgres(
+		    call, named, json_string_value(json_array_get(pair, 0)), NULL);
 		if (other && postgres && other != postgres) {
 			api_refuse(call, 400, "several_databases",
 			    "the ids are in several databases: one request for each");
@@ -87,7 +89,7 @@ static const struct postgres_settings *postgres_of_ids(struct api_call *call, co
 }
 
 static const struct postgres_settings *postgres_of_filter(
-    struct api_call *call, const json_t *filter)
+    struct api_call *call, const char *named, const json_t *filter)
 {
 	static const char *const names[] = {
 	    "type", "state", "service", "error", "from", "to", "section"};
@@ -114,7 +116,7 @@ static const struct postgres_settings *postgres_of_filter(
 			return NULL;
 		}
 	}
-	return api_look_postgres(call, json_string_value(json_object_get(filter, "type")),
+	return api_look_postgres(call, named, json_string_value(json_object_get(filter, "type")),
 	    json_string_value(json_object_get(filter, "section")));
 }
 
@@ -208,14 +210,16 @@ static bool read_operate_order(
     struct api_call *call, json_t *body, bool is_preview, struct order *order)
 {
 	json_t *verb = NULL, *reason = NULL, *ids = NULL, *filter = NULL, *whole = NULL,
-	       *token = NULL;
+	       *token = NULL, *postgres = NULL;
 	const struct api_member members[] = {{"verb", 's', &verb}, {"reason", 's', &reason},
-	    {"filter", 'o', &filter}, {"ids", 'o', &ids}, {"whole", 'b', &whole},
-	    {"token", 's', &token}};
+	    {"filter", 'o', &filter}, {"postgres", 's', &postgres}, {"ids", 'o', &ids},
+	    {"whole", 'b', &whole}, {"token", 's', &token}};
 	const size_t count = sizeof members / sizeof *members;
 
-	/* a preview takes the first three */
-	if (!api_read_members(call, body, members, is_preview ? 3 : count))
+	const char *named = NULL;
+
+	/* a preview takes the first four */
+	if (!api_read_members(call, body, members, is_preview ? 4 : count))
 		return false;
 	*order = (struct order){json_string_value(verb), json_string_value(reason), ids, filter,
 	    token, json_is_true(whole), NULL};
@@ -229,7 +233,9 @@ static bool read_operate_order(
 		    call, is_preview ? "filter is missing" : "there is one of ids and filter");
 	if (ids && token)
 		return refuse_bad_order(call, "token does not go with ids: leave it out");
-	order->postgres = ids ? postgres_of_ids(call, ids) : postgres_of_filter(call, filter);
+	named = json_string_value(postgres);
+	order->postgres =
+	    ids ? postgres_of_ids(call, named, ids) : postgres_of_filter(call, named, filter);
 	return order->postgres != NULL;
 }
 
