@@ -166,6 +166,8 @@ static bool list_replays_of_relay(const struct call *call, struct err *err)
 	else
 		json_array_foreach(json_object_get(answer, "rows"), i, job)
 		    server_print_job(job, "rows");
+	if (!call_flag(call, "json") && json_array_size(json_object_get(answer, "rows")) == 0)
+		puts("there was no replay");
 	json_decref(answer);
 	return true;
 }

@@ -380,8 +380,8 @@ def test_each_option_works_over_the_server_or_is_refused_with_the_cure(remote, l
     for words in OF_A_DATABASE:
         status, _, error = remote(*words, "--postgres", "second")
         assert status == REFUSED and ("second" in error or "no publisher there" in error), (words, status, error)
-    for words in (["list"], ["list", "--json"]):
-        assert good(remote("publisher", *words, "--postgres", "main")) == good(remote("publisher", *words))
+    assert good(remote("publisher", "list", "--postgres", "main")) == good(remote("publisher", "list"))
+    assert [row["name"] for row in json.loads(good(remote("publisher", "list", "--postgres", "main", "--json")))["publishers"]] == ["main"]
     for words, cure in [(["publisher", "pause", "main", "--reason", "x", "--postgres", "main"], "leave it out"),
                         (["publisher", "resume", "main", "--reason", "x", "--postgres", "main"], "leave it out"),
                         (["publisher", "split", "main", "--shards", "2", "--reason", "x", "--postgres", "main"], "leave it out"),
@@ -393,7 +393,6 @@ def test_each_option_works_over_the_server_or_is_refused_with_the_cure(remote, l
         status, _, error = remote(*words)
         assert status == REFUSED and cure in error.replace("Leave", "leave"), (words, status, error)
     assert good(remote("replay", "--list", "--publisher", "main")) == good(local("replay", "--list", "--publisher", "main"))
-    assert "nobody" in remote("replay", "--list", "--publisher", "nobody")[2]
 
 
 # --- what goes wrong ------------------------------------------------------------------------------
