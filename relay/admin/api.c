@@ -128,6 +128,8 @@ static const struct api_verb verbs[] = {
     {"replay_preview", "POST", "/v1/replays/preview", ROLE_OPERATE, 0, api_replay_preview_begin,
 	NULL, api_replay_forget},
     {"replay", "POST", "/v1/replays", ROLE_OPERATE, 0, api_replay_begin, NULL, api_replay_forget},
+    {"verification", "POST", "/v1/verifications", ROLE_OPERATE, 0, api_verification_begin, NULL,
+	api_verification_forget},
     {"job", "GET", "/v1/jobs/", ROLE_READ, 0, api_job_begin, NULL, api_jobs_forget, .names = 1},
     {"job_cancel", "POST", "/v1/jobs/", ROLE_OPERATE | ROLE_DECIDE, 0, api_job_cancel_begin, NULL,
 	api_jobs_forget, .names = 1, .tail = "/cancel"},

@@ -103,6 +103,9 @@ void api_jobs_forget(struct api_call *call);
 void api_replay_preview_begin(struct api_call *call);
 void api_replay_begin(struct api_call *call);
 void api_replay_forget(struct api_call *call);
+/* api_verifications.c */
+void api_verification_begin(struct api_call *call);
+void api_verification_forget(struct api_call *call);
 /* api_publishers.c */
 void api_publishers_begin(struct api_call *call);
 void api_publisher_begin(struct api_call *call);

@@ -1,5 +1,6 @@
 // Publishers with their shards: who owns them, and what is not published yet.
 import { get, mayDo, post, Problem } from "./api.js";
+import { jobProgress } from "./page_jobs.js";
 import { onEvents } from "./stream.js";
 import { address, badge, consoleOf, counted, duration, exportLink, facts, field, h, input, live, number, table, verbDialog, when } from "./view.js";
 
@@ -73,6 +74,18 @@ function operate(publisher, verb, done) {
 		run: async reason => {
 			const answer = await post(`/v1/publishers/${encodeURIComponent(publisher)}/${verb}`, { reason });
 			return h("p", {}, `${answer.publisher} is ${answer.paused ? "paused" : "publishing"}${answer.changed ? "" : ", as it was before"}.`);
+		},
+	});
+}
+
+function verify(publisher, done) {
+	return verbDialog({
+		title: `Verify: ${publisher.name}`, verb: "Verify", done,
+		prepare: async () => ({ nodes: h("p", {}, "A relay compares every row of the table with every record of its topics, and changes nothing. That reads all of them, which costs the database and Kafka work.") }),
+		run: async reason => {
+			const { job, postgres } = await post("/v1/verifications", { publisher: publisher.name, reason });
+			return [h("p", {}, "The verification is stored."), jobProgress(job, postgres),
+				h("p", {}, "It can be followed and cancelled as the job ", h("a", { href: address(["jobs", job], { postgres }) }, job), ".")];
 		},
 	});
 }
@@ -179,7 +192,7 @@ function buttons(publisher, verb, done) {
 	if (!publisher.configured)
 		return null;
 	return h("div", { class: "buttons" },
-		mayDo("operate") ? [button(VERBS[verb].title, () => operate(publisher.name, verb, done)), button("Pause a topic …", () => pauseTopic(publisher, done))] : null,
+		mayDo("operate") ? [button(VERBS[verb].title, () => operate(publisher.name, verb, done)), button("Pause a topic …", () => pauseTopic(publisher, done)), button("Verify …", () => verify(publisher, done))] : null,
 		mayDo("decide") && shards.length > 0 ? [
 			button("Split …", () => split(publisher, done)),
 			shards.some(shard => shard.split_to) ? button("Cancel the split …", () => cancelSplit(publisher, done)) : null,

@@ -1,5 +1,5 @@
 """Long work of the console in headless Chromium, on a relay that runs: many parked messages and a replay, each with preview,
-progress, cancel and resume, and two operators at once."""
+progress, cancel and resume, a verification, and two operators at once."""
 
 import contextlib
 import re
@@ -190,6 +190,22 @@ def test_messages_are_replayed_with_preview_progress_cancel_and_resume(browser, 
     browser.go("#/replays?publisher=main&key=nobody").press("Replay all that match …").see("take a term away, or widen its range")
     browser.press("Close").go(f"#/replays?publisher=main&ids={first}&target=lost").press("Replay all that match …").see("topic lost does not exist")
     browser.press("Close")
+
+
+# --- verifications --------------------------------------------------------------------------------
+
+
+def test_a_publisher_is_verified(browser, world):
+    browser.go("#/publishers/main").press("Verify …").see("compares every row of the table with every record")
+    assert browser.violations() == []
+    browser.fill("Reason", "before the audit").press("Verify").see("The verification is stored")
+    name = wait_for(lambda: re.search(r"verify-\d+", browser.text), what="the job's name")[0]
+    browser.press(name).see(f"Job {name}", "finished", "Found", "rows and records", "before the audit")
+    result = world.api.request("GET", f"/v1/jobs/{name}").json["result"]
+    browser.see("nothing found" if result["clean"] else f"{result['lost']:,} lost" if result["lost"] else "Found")
+    assert browser.violations() == []
+    browser.go("#/jobs?kind=verify").see(name, "before the audit", "finished")
+    assert browser.violations() == []
 
 
 # --- several processes ----------------------------------------------------------------------------
