@@ -13,12 +13,15 @@ const STATES = {
 	archived: { kind: "", text: "Its rows are in a file. The command outbox-relay partition restore brings them back, on the machine that has the file." },
 	loading: { kind: "warn", text: "Its rows are being brought back from the file." },
 };
-const FORCE = {
+const KEPT = {
 	retain: "it is younger than retain",
 	retention: "the configuration keeps its rows, in a table of their own or in a file",
-	unpublished: "a publisher has not published all of its rows, and never will",
-	undecided: "it has an undecided prepare",
-	window: "a consumer or a topic still needs its ids",
+};
+const NEEDED = {
+	message: { unpublished: "a publisher has not published all of its rows, and they are never published then" },
+	lookback: { undecided: "it has an undecided prepare" },
+	processed: { window: "a consumer still needs its ids" },
+	unique_ledger: { window: "a topic still needs its keys" },
 };
 const VERBS = {
 	drop: { title: "Drop", text: "Its rows are deleted. This cannot be undone." },
@@ -49,12 +52,17 @@ function leaveList(postgres) {
 	location.hash = address(["partitions"], { postgres });
 }
 
+/** What a tick may overrule, by the table of the partition. */
+function forceOf({ partition }) {
+	return { ...KEPT, ...NEEDED[TABLES.find(name => partition.startsWith(`${name}_`))] };
+}
+
 function drop(verb, row, postgres) {
 	const { title, text } = VERBS[verb];
 	return dropDialog({
 		title: `${title} ${row.partition}`, verb: title, done: () => leaveList(postgres),
 		path: `/v1/partitions/${encodeURIComponent(row.partition)}/drop`, order: { ...(postgres ? { postgres } : {}), detach: verb === "detach" },
-		question: `${title} ${row.partition}?`, force: FORCE,
+		question: `${title} ${row.partition}?`, force: forceOf(row),
 		shown: plan => [h("p", {}, text), facts([["Rows", h("strong", {}, `${plan.exact ? "" : "at least "}${counted(plan.rows, "row")}`)],
 			["From", when(plan.from)], ["until before", when(plan.to)], ["Size", bytes(plan.bytes)]])],
 		run: answer => h("p", {}, `${answer.partition} is ${answer.detach ? "detached" : "dropped"}.`),

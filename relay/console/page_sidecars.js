@@ -43,17 +43,17 @@ function sectionCard(section, done) {
 
 // --- other processes --------------------------------------------------------------------------
 
-function processList(processes) {
+function processNodes(processes) {
 	if (processes.length === 0)
-		return "none in the last ten minutes";
-	return h("ul", {}, processes.map(({ name, url, seen_at: seen }) => h("li", {}, processNode(name, url, ["sidecars"]), ", seen ", when(seen))));
+		return h("p", {}, "No process has run it in the last ten minutes.");
+	return h("ul", { "aria-label": "Processes" }, processes.map(({ name, url, seen_at: seen }) => h("li", {}, processNode(name, url, ["sidecars"]), ", seen ", when(seen))));
 }
 
 function knownCard({ section, paused_at: paused, processes }, done) {
 	const verb = paused ? "resume" : "pause";
 	return h("section", { class: "card" },
 		h("h3", {}, section), paused ? h("p", {}, badge("warn", "paused"), " since ", when(paused)) : null,
-		facts([["Processes", processList(processes)]]),
+		processNodes(processes),
 		mayDo("operate") ? h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => operate(section, verb, done) }, `${VERBS[verb].title} ${section}`)) : null);
 }
 
