@@ -563,7 +563,7 @@ static bool start_delivers(struct daemon *daemon, struct err *err)
 {
 	if (daemon->config->deliver_count == 0 || daemon->options->drain)
 		return true;
-	daemon->delivers = delivers_start(daemon->config, daemon->event_fd, err);
+	daemon->delivers = delivers_start(daemon->config, daemon->owner, daemon->event_fd, err);
 	return daemon->delivers != NULL;
 }
 

@@ -10,7 +10,7 @@ import pytest
 
 from support.balancer import Balancer
 from support.browser import Browser
-from support.console import ALICE, BOB, PAGES, browser, chromium, log_in, park, parked_count, world  # noqa: F401
+from support.console import ALICE, BOB, PAGES, browser, chromium, log_in, park, parked_count, publish_rows, world  # noqa: F401
 from support.process import free_port, wait_for
 from support.relay import Relay
 
@@ -158,11 +158,7 @@ def test_a_preview_of_more_than_it_counts_shows_a_bound(browser, world, park_man
 def test_messages_are_replayed_with_preview_progress_cancel_and_resume(browser, world):
     """The replay stands at the message, too, where an operator looks for it."""
     rows = 3000
-    first = world.execute("INSERT INTO outbox.message (topic, key, payload) SELECT %s, 'again-' || i %% 20, '{}' FROM generate_series(1, %s) i"
-                          " RETURNING id", (world.topic, rows))[0][0]
-    last = first + rows - 1
-    wait_for(lambda: world.api.request("GET", f"/v1/messages?id={last}").json["rows"][0]["publishers"][0]["state"] == "published",
-             what="published messages")
+    first, last = publish_rows(world, "again", rows)
     browser.go(f"#/where?id={first}").see("Kafka acknowledged it.").press("Send it once more").see("Replay all that match")
     assert f"ids={first}" in browser.driver.current_url
     browser.fill("Ids", f"{first}..{last}").fill("Messages a second", "100").choose("State", "published").press("Show")
