@@ -37,6 +37,7 @@ VERBS = {
     "/v1/replays": ("page_replays.js", 'post("/v1/replays"', "test_messages_are_replayed_with_preview_progress_cancel_and_resume"),
     "/v1/replays/preview": ("page_replays.js", 'post("/v1/replays/preview"',
                             "test_messages_are_replayed_with_preview_progress_cancel_and_resume"),
+    "/v1/verifications": ("page_publishers.js", 'post("/v1/verifications"', "test_a_publisher_is_verified"),
 }
 FOR_PROGRAMS = {
     "/v1/lookback/prepare": "an application announces its message before its transaction",
