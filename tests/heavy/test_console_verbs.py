@@ -68,7 +68,7 @@ def test_a_preview_that_is_out_of_date_is_refused_in_the_dialog(browser, world):
 
 
 def test_ids_of_the_look_back_are_asked_and_decided(browser, world):
-    browser.go("#/lookback?state=undecided").see("Undecided")
+    browser.go("#/lookback?state=undecided").see("No id of this page is undecided.")
     assert "parked" not in browser.script("return document.querySelector('ul.totals')?.textContent ?? ''")
     browser.go("#/lookback").see("orders")
     assert re.fullmatch(r"\d+ overdue\d+ parked", browser.script("return document.querySelector('ul.totals').textContent"))
