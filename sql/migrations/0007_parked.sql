@@ -481,7 +481,8 @@ begin
 end
 $$;
 
--- Rows are free that were parked since a partition took nothing, or a topic was missing (-1) or paused (-2). places: those that
+-- Rows are free, or behind the first of their queue, that were parked since a partition took nothing, or a topic was
+-- missing (-1) or paused (-2). places: those that
 -- are there again, [[topic, partition, id up to which its rows are free], ...]. At most `batch` rows in one call.
 -- Returns the progress at each place it examined; last_id null: none of its rows is left.
 create function outbox.parked_recover(of_publisher text, of_shard int, places jsonb, batch int)
@@ -501,7 +502,11 @@ begin
 				and p.state = outbox.parked_stall(parked_recover.partition)
 				and p.id > (place ->> 2)::bigint
 			order by p.id limit batch);
-		update outbox.parked p set state = 'free', next_at = clock_timestamp()
+		-- a row that waited for its deliver_at, and was refused, may be in front
+		update outbox.parked p set next_at = clock_timestamp(), state = case when exists (
+				select from outbox.parked q
+				where q.publisher = of_publisher and q.shard = of_shard and q.digest = p.digest and q.id < p.id
+					and q.topic = p.topic and q.key = p.key) then 'behind' else 'free' end
 			where p.publisher = of_publisher and p.id = any (ids);
 		last_id := case when cardinality(ids) >= batch then ids[cardinality(ids)] end;
 		return next;

@@ -581,6 +581,14 @@ static void hold_next(struct log_row *log, const struct row *row)
 	}
 }
 
+static bool is_first_of_queue(const struct log_row *log, int at)
+{
+	for (int i = 0; i < at; i++)
+		if (is_one_queue(&log->parked[i], log->parked[at].row))
+			return false;
+	return true;
+}
+
 /* outbox.parked_recover of one place */
 static void recover(struct world *world, struct log_row *log, struct place *place, int64_t *batch)
 {
@@ -592,8 +600,9 @@ static void recover(struct world *world, struct log_row *log, struct place *plac
 		    parked->row->topic != place->topic || parked->stalled != place->partition ||
 		    parked->row->id <= place->freed_id)
 			continue;
-		*parked = (struct parked_row){
-		    parked->row, FREE, parked->stalled, world->now, parked->tick};
+		*parked =
+		    (struct parked_row){parked->row, is_first_of_queue(log, i) ? FREE : BEHIND,
+			parked->stalled, world->now, parked->tick};
 		--*batch;
 		freed_id = parked->row->id;
 	}

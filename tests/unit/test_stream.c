@@ -549,9 +549,10 @@ static void a_topic_that_is_gone_takes_its_unlogged_offsets_with_it(void **state
 	stream_tail_end(stream, &(struct stream_question){"orders", 0, tail.number}, 6, false);
 	find_rows(stream, 0, 1, same_key, 1);
 	stream_report(stream, 0, expect_sent(stream, 0, 1), STREAM_WRITTEN, 7, NULL);
-	stream_topic(stream, "orders", 0);
-	for (int64_t now = 0; now < 5000; now += 100)
+	for (int64_t now = 0; now < 5000; now += 100) {
+		stream_topic(stream, "orders", 0);
 		stream_tail_call(stream, now, &tail);
+	}
 	struct stream_tick tick = expect_call(stream, 5000, STREAM_TICK);
 	assert_int_equal(tick.closed, 1);
 	assert_string_equal(tick.destinations, "{\"orders\":null}");
@@ -560,6 +561,30 @@ static void a_topic_that_is_gone_takes_its_unlogged_offsets_with_it(void **state
 	/* with nothing of it in a later row */
 	tick = expect_call(stream, 9000, STREAM_TICK);
 	assert_string_equal(tick.destinations, "{}");
+	stream_destroy(stream);
+}
+
+/* Its tail holds records of an owner that died, and nobody has read it yet. */
+static void a_topic_that_is_missing_in_one_answer_is_not_gone(void **state)
+{
+	(void)state;
+	struct stream_settings resuming = settings;
+	struct stream_tail tail;
+	resuming.resumes = true;
+	resuming.topic_idle_ms = 1000;
+	struct stream *stream = stream_create(&resuming);
+	expect_call(stream, 0, STREAM_TAKE);
+	stream_taken(stream, 0, &(struct stream_taken){.n = 5, .epoch = 77, .first_tick = 40});
+	open_topics(stream, 0, (const struct open_topic[]){{"orders", 1, 5}, {0}});
+	stream_topic(stream, "orders", 0);
+	for (int64_t now = 0; now < 5000; now += 100)
+		stream_tail_call(stream, now, &tail);
+	struct stream_tick tick = expect_call(stream, 5000, STREAM_TICK);
+	assert_string_equal(tick.destinations, "{}");
+	stream_ticked(stream, 5000, STREAM_IDLE);
+	stream_topic(stream, "orders", 1);
+	assert_true(stream_tail_call(stream, 5000, &tail));
+	assert_int_equal(tail.offset, 6);
 	stream_destroy(stream);
 }
 
@@ -1634,6 +1659,7 @@ int main(void)
 	    cmocka_unit_test(a_fold_writes_so_many_partitions_of_whole_topics),
 	    cmocka_unit_test(after_a_late_tick_a_fold_ends_with_an_earlier_row),
 	    cmocka_unit_test(a_topic_that_is_gone_takes_its_unlogged_offsets_with_it),
+	    cmocka_unit_test(a_topic_that_is_missing_in_one_answer_is_not_gone),
 	    cmocka_unit_test(a_stranger_in_the_log_has_the_shard),
 	    cmocka_unit_test(rows_of_a_forgotten_page_are_not_believed),
 	    cmocka_unit_test(a_lost_shard_waits_for_its_producer_to_go),

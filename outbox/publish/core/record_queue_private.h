@@ -201,8 +201,9 @@ struct topic {
 	/* at least count: brokers may report an older count for a while */
 	int32_t partition_queue_count;
 	struct record_list held;
-	bool missing;     /* the broker reports it as missing */
-	struct wait wait; /* while it is missing */
+	bool missing;                        /* the broker reports it as missing */
+	int64_t missing_since, missing_seen; /* the first and the newest of these answers */
+	struct wait wait;                    /* while it is missing */
 	/*
 	 * Rows parked while it was missing or paused, as in its partitions; and one more while it
 	 * is paused, so that nothing is sent.
@@ -490,7 +491,7 @@ void record_queue_topic_drop(struct record_queue *queue, struct topic *topic);
 /* The log has this count now. */
 void record_queue_topic_count(struct record_queue *queue, struct topic *topic, int32_t count);
 /* Should the row that is being made still close the topic? */
-bool record_queue_topic_closes(struct topic *topic);
+bool record_queue_topic_closes(const struct record_queue *queue, struct topic *topic);
 /* Derives the topic's state from the answers of the log and the broker. */
 void record_queue_topic_settle(struct record_queue *queue, struct topic *topic);
 /* Records are held, or parked, because of the topic. */

@@ -87,7 +87,7 @@ static bool add_topic_changes(
     struct record_queue *queue, bool changed, struct topic *topic, struct text *json)
 {
 	bool counts = topic->state == TOPIC_NEW || (changed && topic->state == TOPIC_CHANGED);
-	bool closes = !queue->closes_later && record_queue_topic_closes(topic);
+	bool closes = !queue->closes_later && record_queue_topic_closes(queue, topic);
 	bool gone = closes && topic->missing, begun = false;
 	bool known = topic->log == LOG_LOADED ? topic->open || counts || closes : closes;
 	if ((topic->state == TOPIC_CHANGED && !changed) || !known)

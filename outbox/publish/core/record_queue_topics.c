@@ -375,9 +375,12 @@ void record_queue_load_ended(struct record_queue *queue, bool answered)
 void record_queue_topic(struct record_queue *queue, const char *name, int32_t partitions)
 {
 	struct topic *topic = record_queue_topic_find(queue, name, strlen(name));
+	bool missing = partitions == 0;
+	if (missing && !topic->missing)
+		topic->missing_since = queue->now;
+	topic->missing_seen = queue->now;
 	if (topic->reported_count == partitions && (topic->missing || partitions))
 		return;
-	bool missing = partitions == 0;
 	queue->awaited_count += (topic->missing - missing) * topic->awaited_count;
 	topic->reported_count = partitions;
 	topic->missing = missing;
@@ -436,10 +439,16 @@ bool record_queue_has_changed_topics(const struct record_queue *queue)
 
 /* --- unused topics -------------------------------------------------------------------------- */
 
-/* All of the topic's records are covered, and nothing waits for it. */
-static bool is_topic_settled(const struct topic *topic)
+/* One answer may be wrong, and the tails of an owner that died may not be read yet. */
+static bool is_topic_gone(const struct record_queue *queue, const struct topic *topic)
 {
-	bool away = topic->missing || !topic->open;
+	return topic->missing && topic->missing_seen - topic->missing_since >= queue->idle_ms;
+}
+
+/* All of the topic's records are covered, and nothing waits for it. */
+static bool is_topic_settled(const struct record_queue *queue, const struct topic *topic)
+{
+	bool away = is_topic_gone(queue, topic) || !topic->open;
 	/* logging: the row that is being written names it, also if nothing uses it since */
 	if (topic->uses || topic->used || topic->logging || topic->held.head ||
 	    topic->wait.stall != STALL_NONE || topic->log == LOG_WANTED ||
@@ -466,7 +475,7 @@ static void move_offsets(struct record_queue *queue, struct topic *topic, bool a
 static bool close_topic(struct record_queue *queue, struct topic *topic)
 {
 	bool logged = topic->open || (topic->missing && (topic->count || topic->checks));
-	if (!is_topic_settled(topic)) {
+	if (!is_topic_settled(queue, topic)) {
 		topic->ends_asked = false;
 		return false;
 	}
@@ -486,9 +495,9 @@ static bool close_topic(struct record_queue *queue, struct topic *topic)
 	return false;
 }
 
-bool record_queue_topic_closes(struct topic *topic)
+bool record_queue_topic_closes(const struct record_queue *queue, struct topic *topic)
 {
-	topic->closes &= is_topic_settled(topic);
+	topic->closes &= is_topic_settled(queue, topic);
 	return topic->closes;
 }
 
