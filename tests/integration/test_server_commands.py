@@ -233,7 +233,7 @@ def test_a_publisher_is_created_and_dropped(remote, local, database, api):
                         (["create", "new", "--start", "soon", "--reason", "x"], "--start is neither"),
                         (["create", "new", "--postgres", "second", "--reason", "x"], "second"),
                         (["drop", "late"], "say why"), (["drop", "nobody", *WHY], "publisher nobody does not exist"),
-                        (["drop", "late", "--force", "all", *WHY], "--force names what is forced (owned, last, configured)")]:
+                        (["drop", "late", "--force", "all", *WHY], "force names what is forced (owned, last, configured)")]:
         status, _, error = remote("publisher", *words)
         assert status == REFUSED and text in error, (words, error)
     assert "--force configured" in remote("publisher", "drop", "main", *WHY)[2]
