@@ -277,3 +277,36 @@ def test_bodies_that_are_wrong_as_a_whole(api, operation):
         if (answer.status, answer.code) != (status, code):
             found.append((str(sent)[:100], headers, answer.status, answer.text[:300]))
     assert not found, "\n".join(map(str, found))
+
+
+# --- names that nothing has ----------------------------------------------------------------------
+
+UNKNOWN = {"/v1/lookback/{type}/{id}": [("nobody/1", "nobody"), ("orders/nobody", "nobody")], "/v1/parked/{id}": [("999999", "999999")],
+           "/v1/jobs/{id}": [(f"{kind}-999999", f"{kind}-999999") for kind in ("parked", "replay", "redrive")] + [("nobody", "nobody")],
+           "/v1/publishers/{name}": [("nobody", "nobody")], "/v1/partitions/{name}": [("message_p19990101", "message_p19990101")]}
+NAMED = [(method, path, name, named) for path, item in openapi.document()["paths"].items() if "{" in path for method in item
+         for known, names in UNKNOWN.items() if path.startswith(known) for name, named in names]
+# a name in a body
+MEMBERS = [(operation, body, (member,)) for operation, bodies in EXAMPLES.items() for body in bodies
+           for member in ("publisher", "postgres", "section") if member in body]
+MEMBERS += [("operate", EXAMPLES["operate"][1], ("filter", "section")), ("operate", EXAMPLES["operate"][1], ("filter", "type")),
+            ("operate", EXAMPLES["operate"][0], ("ids", 0, 0)),
+            ("lookback_preview", EXAMPLES["lookback_preview"][0], ("filter", "section")),
+            ("prepare", PREPARES[0], ("biz_type",)), ("prepare", PREPARES[0], ("check_service",))]
+
+
+@pytest.mark.parametrize("method,path,name,named", NAMED)
+def test_a_name_in_a_path_that_nothing_has(api, method, path, name, named):
+    body = None
+    if method == "post":
+        body = next(bodies[0] for operation, bodies in EXAMPLES.items() if PATHS[operation] == path)
+        body = {"dry_run": True} if "confirm" in body else body
+    answer = api.request(method.upper(), path[:path.index("{")] + name + path.rpartition("}")[2], body)
+    assert answer.status == 404 and answer.code in ("not_found", "unknown_publisher", "unknown_type"), answer.text
+    assert named in answer.json["detail"] and len(answer.json["detail"]) > 40, answer.text
+
+
+@pytest.mark.parametrize("operation,body,path", MEMBERS, ids=lambda value: "-".join(map(str, value)) if isinstance(value, tuple) else None)
+def test_a_name_in_a_body_that_nothing_has(api, operation, body, path):
+    answer = api.request("POST", whole(PATHS[operation]), replaced(body, path, "nobody"))
+    assert answer.status == 404 and "nobody" in answer.json["detail"] and len(answer.json["detail"]) > 40, (answer.code, answer.text)
