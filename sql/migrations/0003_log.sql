@@ -768,9 +768,6 @@ begin
 end
 $$;
 
--- Renews the lease: the row n + 1 copies the row n except for the lease and the deaths. It reads and
--- writes only outbox.log, so that no other table, however locked, large or slow, can cost an owner its
--- lease. The fence is that of outbox.tick. Returns 'fenced' or 'noted'.
 -- Whether a shard at rest need not tick: in the snapshot `seen`, no row of the table has an id of `from_xid` or later, and
 -- `version` is another one if the publisher's row has changed. All three are null if from_xid is null, and while
 -- somebody has locked a table: a renewal looks as well, and must not wait.
@@ -792,6 +789,9 @@ exception when lock_not_available then
 end
 $$;
 
+-- Renews the lease: the row n + 1 copies the row n except for the lease and the deaths. It reads and
+-- writes only outbox.log, so that no other table, however locked, large or slow, can cost an owner its
+-- lease. The fence is that of outbox.tick. Returns 'fenced' or 'noted'.
 create function outbox.renew(of_publisher text, of_shard int, of_n bigint, of_nonce bigint, new_nonce bigint,
 	lease_ms bigint, new_deaths int[]) returns text
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
