@@ -1,7 +1,8 @@
 /*
- * The sections of the sidecar: lists the states of those in this process, and pauses or resumes
- * one, or reloads its rules. With a [postgres] section a pause is an order in the database, which
- * any process takes and every process that runs the section carries out (pause_watch.h).
+ * The sections of the sidecar: lists the states of those in this process, and on request those that
+ * the database knows of other processes; pauses or resumes one, or reloads its rules. With a
+ * [postgres] section a pause is an order in the database, which any process takes and every process
+ * that runs the section carries out (pause_watch.h).
  */
 #include <string.h>
 #include "api_arguments.h"
@@ -9,6 +10,7 @@
 #include "api_orders.h"
 #include "cleanup.h"
 #include "database.h"
+#include "field_json.h"
 #include "logging.h"
 #include "sql_files.h"
 
@@ -46,13 +48,87 @@ json_t *api_deliver_sections(const struct api_call *call)
 	return sections;
 }
 
+static json_t *deliver_list_json(struct api_call *call)
+{
+	return json_pack(
+	    "{s:s, s:o}", "source", api_process(call->api), "sections", api_deliver_sections(call));
+}
+
+/* --- the sections of all processes ----------------------------------------------------------- */
+
+struct section_look {
+	struct api_call *call;
+	json_t *rows;
+};
+
+/* Columns of deliver_sections.sql. */
+enum { KNOWN_SECTION, KNOWN_PAUSED_AT, KNOWN_PROCESSES };
+
+static bool read_known_sections(struct pg *pg, void *context, struct err *err)
+{
+	struct section_look *look = context;
+	const struct api_call *call = look->call;
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *rows = database_query(
+	    pg, &api_config(call->api)->postgres[0], sql_deliver_sections, NULL, 0, err);
+
+	if (!rows)
+		return false;
+	look->rows = json_array();
+	for (int i = 0; i < pg_rows(rows); i++)
+		if (config_token_has_section(
+			&call->caller->token, pg_value(rows, i, KNOWN_SECTION)))
+			json_array_append_new(
+			    look->rows, json_pack("{s:o, s:o, s:o}", "section",
+					    field_json(rows, i, KNOWN_SECTION), "paused_at",
+					    field_json(rows, i, KNOWN_PAUSED_AT), "processes",
+					    field_json_parsed(rows, i, KNOWN_PROCESSES)));
+	return true;
+}
+
+static void run_section_look(struct api_call *call, struct api_worker *worker)
+{
+	struct section_look *look = call->work;
+	struct err err;
+	json_t *answer;
+
+	if (!api_worker_query(
+		worker, &api_config(call->api)->postgres[0], read_known_sections, look, &err))
+		return api_refuse_database(call, &err);
+	answer = deliver_list_json(call);
+	json_object_set(answer, "known", look->rows);
+	api_answer(call, 200, answer);
+}
+
+void api_deliver_list_forget(struct api_call *call)
+{
+	struct section_look *look = call->work;
+
+	if (look)
+		json_decref(look->rows);
+	free(look);
+}
+
+/* Without `all` the list needs no database: it shows a sidecar whose database is away. */
 void api_deliver_list_begin(struct api_call *call)
 {
-	if (!api_arguments_check(call, NULL, 0))
+	static const char *const names[] = {"all"};
+	struct section_look *look;
+	bool all = false;
+
+	if (!api_arguments_check(call, names, 1) || !api_argument_yes(call, "all", &all))
 		return;
-	api_answer(call, 200,
-	    json_pack("{s:s, s:o}", "source", api_process(call->api), "sections",
-		api_deliver_sections(call)));
+	if (!all || api_config(call->api)->postgres_count == 0) {
+		json_t *answer = deliver_list_json(call);
+
+		if (all)
+			json_object_set_new(answer, "known", json_array());
+		return api_answer(call, 200, answer);
+	}
+	look = xcalloc(1, sizeof *look);
+	look->call = call;
+	call->work = look;
+	api_worker_run(call, run_section_look);
 }
 
 /* --- orders --------------------------------------------------------------------------------- */

@@ -30,11 +30,11 @@ static const struct export_row exports[] = {
     {"jobs", "rows", "after",
 	"id,kind,publisher,section,state,who,caller,reason,begun_at,noted_at,ended_at,done,total,"
 	"exact,"
-	"changed,published,refused,error,filter,to,rate_limit,per_second,seconds_left,owner"},
+	"changed,published,refused,error,filter,to,rate_limit,per_second,seconds_left,owner,clean"},
     {"replays", "rows", "after",
 	"id,kind,publisher,section,state,who,caller,reason,begun_at,noted_at,ended_at,done,total,"
 	"exact,"
-	"changed,published,refused,error,filter,to,rate_limit,per_second,seconds_left,owner"},
+	"changed,published,refused,error,filter,to,rate_limit,per_second,seconds_left,owner,clean"},
     {"audit", "rows", "before", "id,at,who,caller,verb,publisher,target,reason"},
     {"publishers", "publishers", NULL, "name,postgres,configured,source,shards,parked,scheduled"},
 };

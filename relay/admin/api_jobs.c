@@ -1,10 +1,9 @@
 /*
- * Long work that operators requested: retries and skips of parked rows, replays, and redrives of
- * dead letters. [the list] and one job are rows of job_page.sql; [orders] cancel and resume a job
- * in its database, where the process that works on it finds out.
+ * Long work that operators requested: retries and skips of parked rows, replays, redrives of dead
+ * letters, and verifications. [the list] and one job are rows of job_page.sql; [orders] cancel and
+ * resume a job in its database, where the process that works on it finds out.
  */
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "api_arguments.h"
@@ -45,7 +44,9 @@ enum {
 	JOB_TARGET,
 	JOB_RATE,
 	JOB_OWNER,
-	JOB_AT_US
+	JOB_AT_US,
+	JOB_CLEAN,
+	JOB_RESULT
 };
 
 struct job_call {
@@ -58,9 +59,9 @@ struct job_call {
 	const char *is_open;         /* "t", "f"; NULL: any */
 	json_t *answer;
 	/* of one job */
-	char *job;      /* "parked-7"; NULL: the list */
-	char table[16]; /* of `job`: "parked", "replay" or "redrive" */
-	const char *id; /* of `job`: its digits */
+	char *job;         /* "parked-7"; NULL: the list */
+	const char *table; /* of `job`: a row of job_tables */
+	const char *id;    /* of `job`: its digits */
 	/* of an order */
 	json_t *body, *postgres_word, *reason;
 	bool resumes;
@@ -96,6 +97,10 @@ static json_t *job_row_json(const struct pg_result *rows, int i)
 	json_object_set_new(object, "rate_limit", field_json_number(rows, i, JOB_RATE));
 	json_object_set_new(
 	    object, "filter", field_json_numbers_as_text(field_json_parsed(rows, i, JOB_FILTER)));
+	json_object_set_new(object, "clean",
+	    pg_is_null(rows, i, JOB_CLEAN)
+		? json_null()
+		: json_boolean(text_equal(pg_value(rows, i, JOB_CLEAN), "t")));
 	return object;
 }
 
@@ -156,6 +161,8 @@ static bool read_one_job(struct pg *pg, void *context, struct err *err)
 	text_copy(jobs->kind_word, sizeof jobs->kind_word, pg_value(rows, 0, JOB_KIND));
 	text_copy(jobs->state, sizeof jobs->state, pg_value(rows, 0, JOB_STATE));
 	jobs->answer = job_row_json(rows, 0);
+	/* samples and topics make it long, so the list has no result */
+	json_object_set_new(jobs->answer, "result", field_json_parsed(rows, 0, JOB_RESULT));
 	return true;
 }
 
@@ -270,17 +277,25 @@ static void run_job_order(struct api_call *call, struct api_worker *worker)
 #define FIRST_US INT64_C(-30610224000000000)
 #define LAST_US INT64_C(253402300799999999)
 
-/* The digits of "parked-7", "replay-7" or "redrive-7"; NULL: it is none of these. */
-static const char *job_digits(const char *word)
+/* How ids of jobs begin, and the tables of these jobs as job_cancel.sql names them. */
+static const struct job_table {
+	const char *begin, *table;
+} job_tables[] = {{"parked-", "parked"}, {"replay-", "replay"}, {"redrive-", "redrive"},
+    {"verify-", "verification"}};
+
+/* The digits of "parked-7" or "replay-7"; NULL: it is no such id. ret_table NULL is fine. */
+static const char *job_digits(const char *word, const char **ret_table)
 {
-	static const char *const tables[] = {"parked-", "replay-", "redrive-"};
 	int64_t id;
 
-	for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
-		const char *digits = word + strlen(tables[i]);
+	for (size_t i = 0; i < sizeof job_tables / sizeof *job_tables; i++) {
+		const char *digits = word + strlen(job_tables[i].begin);
 
-		if (text_starts(word, tables[i]))
-			return text_to_int64(digits, 1, INT64_MAX, &id) ? digits : NULL;
+		if (!text_starts(word, job_tables[i].begin))
+			continue;
+		if (ret_table)
+			*ret_table = job_tables[i].table;
+		return text_to_int64(digits, 1, INT64_MAX, &id) ? digits : NULL;
 	}
 	return NULL;
 }
@@ -294,7 +309,7 @@ static bool read_before(struct api_call *call, struct job_call *jobs)
 	text_copy(jobs->before_at, MOMENT_SIZE, "infinity");
 	if (!after)
 		return true;
-	if (dot && text_to_int64(us, FIRST_US, LAST_US, &at_us) && job_digits(dot + 1)) {
+	if (dot && text_to_int64(us, FIRST_US, LAST_US, &at_us) && job_digits(dot + 1, NULL)) {
 		moment_format_exact(at_us, jobs->before_at);
 		jobs->before_job = xstrdup(dot + 1);
 		return true;
@@ -304,14 +319,23 @@ static bool read_before(struct api_call *call, struct job_call *jobs)
 	return false;
 }
 
+static bool is_job_kind(const char *kind)
+{
+	static const char *const kinds[] = {"retry", "skip", "replay", "redrive", "verify"};
+
+	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+		if (text_equal(kind, kinds[i]))
+			return true;
+	return false;
+}
+
 static bool read_kind(struct api_call *call, struct job_call *jobs)
 {
 	const char *kind = api_argument(call, "kind"), *open = api_argument(call, "open");
 
-	if (kind && !text_equal(kind, "retry") && !text_equal(kind, "skip") &&
-	    !text_equal(kind, "replay") && !text_equal(kind, "redrive")) {
+	if (kind && !is_job_kind(kind)) {
 		api_refuse(call, 400, "bad_value",
-		    "kind=%.40s is none of retry, skip, replay and redrive", kind);
+		    "kind=%.40s is none of retry, skip, replay, redrive and verify", kind);
 		return false;
 	}
 	if (open && !text_equal(open, "yes") && !text_equal(open, "no")) {
@@ -388,19 +412,16 @@ void api_replays_begin(struct api_call *call)
 
 static bool read_job_name(struct api_call *call, struct job_call *jobs)
 {
-	if (!job_digits(call->rest)) {
+	if (!job_digits(call->rest, NULL)) {
 		api_refuse(call, 404, "not_found",
-		    "there is no job %.40s: their ids are like parked-7, replay-7 and redrive-7; "
-		    "GET "
-		    "/v1/jobs lists them",
+		    "there is no job %.40s: their ids are like parked-7, replay-7, redrive-7 and "
+		    "verify-7; GET /v1/jobs lists them",
 		    call->rest);
 		return false;
 	}
 
 	jobs->job = xstrdup(call->rest);
-	jobs->id = job_digits(jobs->job);
-	snprintf(
-	    jobs->table, sizeof jobs->table, "%.*s", (int)(jobs->id - jobs->job - 1), jobs->job);
+	jobs->id = job_digits(jobs->job, &jobs->table);
 	text_copy(jobs->before_at, MOMENT_SIZE, "infinity");
 	return true;
 }

@@ -70,8 +70,9 @@ struct api_member {
 bool api_read_members(
     struct api_call *call, json_t *body, const struct api_member *members, size_t count);
 
-/* api_deliver.c; they answer at once */
+/* api_deliver.c */
 void api_deliver_list_begin(struct api_call *call);
+void api_deliver_list_forget(struct api_call *call);
 /* The sections that run in this process, in the scope of the caller. */
 json_t *api_deliver_sections(const struct api_call *call);
 void api_deliver_operate_begin(struct api_call *call);
@@ -104,6 +105,9 @@ void api_jobs_forget(struct api_call *call);
 void api_replay_preview_begin(struct api_call *call);
 void api_replay_begin(struct api_call *call);
 void api_replay_forget(struct api_call *call);
+/* api_verifications.c */
+void api_verification_begin(struct api_call *call);
+void api_verification_forget(struct api_call *call);
 /* api_publishers.c */
 void api_publishers_begin(struct api_call *call);
 void api_publisher_begin(struct api_call *call);

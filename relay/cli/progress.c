@@ -58,5 +58,6 @@ static void show_watched_end(void *context)
 struct progress_watch progress_watch(struct progress *progress)
 {
 	*progress = (struct progress){0};
-	return (struct progress_watch){show_watched_step, show_watched_end, progress};
+	return (struct progress_watch){
+	    .step = show_watched_step, .end = show_watched_end, .context = progress};
 }

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -229,11 +230,19 @@ bool server_ask(const struct call *call, const char *path, const json_t *body, j
 	return done;
 }
 
+static bool ask_job_at(const struct call *call, const char *id, const char *postgres,
+    json_t **ret_job, struct err *err)
+{
+	OWNED(text_finish) struct text path = {0};
+
+	text_addf(&path, "/v1/jobs/%s", id);
+	server_add_argument(&path, "postgres", postgres);
+	return server_ask(call, text_string(&path), NULL, ret_job, err);
+}
+
 bool server_ask_job(const struct call *call, const char *id, json_t **ret_job, struct err *err)
 {
-	owned_text char *path = xformat("/v1/jobs/%s", id);
-
-	return server_ask(call, path, NULL, ret_job, err);
+	return ask_job_at(call, id, NULL, ret_job, err);
 }
 
 bool server_job_is_over(const json_t *job)
@@ -252,30 +261,87 @@ void server_print_job(const json_t *job, const char *what)
 	fflush(stdout);
 }
 
-bool server_watch_job(const struct call *call, const char *id, const char *what, struct err *err)
+static volatile sig_atomic_t interrupted;
+
+static void note_interrupt(int signal)
+{
+	(void)signal;
+	interrupted = 1;
+}
+
+static bool refuse_interrupted(const char *id, struct err *err)
+{
+	return err_set(err, ERR_RETRY,
+	    "%s goes on at the relay: GET /v1/jobs/%s shows it, and POST /v1/jobs/%s/cancel with a "
+	    "reason cancels it",
+	    id, id, id);
+}
+
+static bool follow_until_over(const struct call *call, const char *id, const char *postgres,
+    void (*show)(void *context, const json_t *job), void *context, json_t **ret_job,
+    struct err *err)
 {
 	const struct timespec pause = {.tv_nsec = LOOK_MS * 1000000L};
-	int64_t shown = -1;
-	json_t *job = NULL;
-	bool finished;
 
 	for (;;) {
-		json_decref(job);
-		if (!server_ask_job(call, id, &job, err))
-			return false;
-		if (field_number(job, "done") != shown || server_job_is_over(job))
-			server_print_job(job, what);
+		json_t *job;
+
+		if (!ask_job_at(call, id, postgres, &job, err))
+			return interrupted ? refuse_interrupted(id, err) : false;
+		json_decref(*ret_job);
+		*ret_job = job;
+		show(context, job);
 		if (server_job_is_over(job))
 			break;
-		shown = field_number(job, "done");
-		nanosleep(&pause, NULL);
+		if (!interrupted)
+			nanosleep(&pause, NULL);
+		if (interrupted)
+			return refuse_interrupted(id, err);
 	}
-	finished = text_equal(field_member(job, "state"), "finished");
-	if (!finished)
-		err_set(err, ERR_REJECT, "%s is %s: %s", id, field_member(job, "state"),
-		    field_member(job, "error"));
+	return text_equal(field_member(*ret_job, "state"), "finished") ||
+	       err_set(err, ERR_REJECT, "%s is %s: %s", id, field_member(*ret_job, "state"),
+		   field_member(*ret_job, "error"));
+}
+
+bool server_follow_job(const struct call *call, const char *id, const char *postgres,
+    void (*show)(void *context, const json_t *job), void *context, json_t **ret_job,
+    struct err *err)
+{
+	/* a second Ctrl-C ends the command at once */
+	const struct sigaction note = {.sa_handler = note_interrupt, .sa_flags = (int)SA_RESETHAND};
+	struct sigaction before;
+	bool done;
+
+	*ret_job = NULL;
+	interrupted = 0;
+	sigaction(SIGINT, &note, &before);
+	done = follow_until_over(call, id, postgres, show, context, ret_job, err);
+	sigaction(SIGINT, &before, NULL);
+	return done;
+}
+
+struct job_print {
+	const char *what;
+	int64_t shown; /* `done` of the last line */
+};
+
+static void print_job_change(void *context, const json_t *job)
+{
+	struct job_print *print = context;
+
+	if (field_number(job, "done") != print->shown || server_job_is_over(job))
+		server_print_job(job, print->what);
+	print->shown = field_number(job, "done");
+}
+
+bool server_watch_job(const struct call *call, const char *id, const char *what, struct err *err)
+{
+	struct job_print print = {what, -1};
+	json_t *job;
+	bool done = server_follow_job(call, id, NULL, print_job_change, &print, &job, err);
+
 	json_decref(job);
-	return finished;
+	return done;
 }
 
 /* --- paths ----------------------------------------------------------------------------------- */

@@ -43,9 +43,15 @@ bool server_job_is_over(const json_t *job);
 /* Prints a line about a job. what: the noun of its numbers, such as "rows". */
 void server_print_job(const json_t *job, const char *what);
 /*
- * Prints each change of a job until it is over; it goes on without the command, too.
- * ERR_REJECT: it failed, or was cancelled.
+ * Calls `show` with each state of a job until it is over, and returns the last one at *ret_job,
+ * also after an error (NULL: none). postgres: of GET /v1/jobs/{id}; NULL: the configuration has
+ * one section. ERR_REJECT: the job failed, or was cancelled. ERR_RETRY: Ctrl-C; the job goes on,
+ * and the error says how to watch or cancel it.
  */
+bool server_follow_job(const struct call *call, const char *id, const char *postgres,
+    void (*show)(void *context, const json_t *job), void *context, json_t **ret_job,
+    struct err *err) MUST_CHECK;
+/* Follows a job, and prints each change. */
 bool server_watch_job(
     const struct call *call, const char *id, const char *what, struct err *err) MUST_CHECK;
 

@@ -9,6 +9,7 @@ import { jobs } from "./page_jobs.js";
 import { lookback } from "./page_lookback.js";
 import { overview } from "./page_overview.js";
 import { parked } from "./page_parked.js";
+import { partitions } from "./page_partitions.js";
 import { preflight } from "./page_preflight.js";
 import { publishers } from "./page_publishers.js";
 import { replays } from "./page_replays.js";
@@ -18,7 +19,7 @@ import { where } from "./page_where.js";
 
 // In the order of the navigation. A page has a title and render({root, path, parameters, signal}).
 const PAGES = {
-	overview, publishers, where, parked, scheduled, replays, jobs, lookback, sidecars, "dead-letters": deadLetters, dedup, preflight, audit,
+	overview, publishers, where, parked, scheduled, replays, jobs, lookback, sidecars, "dead-letters": deadLetters, dedup, partitions, preflight, audit,
 };
 
 const app = document.getElementById("app");

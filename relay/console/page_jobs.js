@@ -1,4 +1,4 @@
-// Retries, skips, replays and redrives: progress, rate, time left; cancel and resume.
+// Retries, skips, replays, redrives and verifications: progress, rate, time left; cancel and resume.
 import { get, mayDo, post } from "./api.js";
 import { address, badge, duration, exportLink, facts, field, filterForm, fill, h, live, mayPass, number, pager, problemBox, select, table, verbDialog, when } from "./view.js";
 
@@ -17,8 +17,26 @@ function progressBar(job) {
 	return h("progress", { max: 1, value: Math.min(1, Number(job.done) / Number(job.total)), "aria-label": `Progress of ${job.id}` });
 }
 
+const FINDINGS = { lost: "lost", phantom: "phantom", altered: "altered", out_of_order: "out of order", unequal: "unequal duplicates", duplicates: "duplicates" };
+
+/** What a verification found; only the page of the job has the numbers. */
+function findingsText(job) {
+	const found = Object.entries(FINDINGS).filter(([name]) => job.result?.[name] > 0).map(([name, title]) => `${number(job.result[name])} ${title}`);
+	const figures = found.length > 0 ? found.join(", ") : null;
+	return job.clean ? `nothing found${figures ? ` (allowed: ${figures})` : ""}` : figures ?? "something was found";
+}
+
+function amountText(job) {
+	if (job.kind === "verify")
+		return `${number(job.done)}${job.total === null ? "" : ` of ${job.exact ? "" : "about "}${number(job.total)}`} rows and records`;
+	const messages = Number(job.total ?? job.done) === 1 ? "message" : "messages";
+	return `${number(job.done)}${job.total === null ? "" : ` of ${job.exact ? "" : "at least "}${number(job.total)}`} ${messages}`;
+}
+
 function progressText(job) {
-	const parts = [`${number(job.done)}${job.total === null ? "" : ` of ${job.exact ? "" : "at least "}${number(job.total)}`} ${Number(job.total ?? job.done) === 1 ? "message" : "messages"}`];
+	const parts = [amountText(job)];
+	if (job.clean !== null)
+		parts.push(findingsText(job));
 	if (job.published !== null)
 		parts.push(`${number(job.published)} published`);
 	if (job.refused !== null && job.refused !== "0")
@@ -42,7 +60,7 @@ const VERBS = {
 function operate(verb, job, postgres, done) {
 	return verbDialog({
 		title: `${VERBS[verb].title}: ${job.id}`, verb: VERBS[verb].title, danger: verb === "cancel", done,
-		prepare: async () => ({ nodes: [h("p", {}, VERBS[verb].text), h("p", {}, progressText(job))] }),
+		prepare: async () => ({ nodes: [h("p", {}, job.kind === "verify" && verb === "resume" ? "The verification begins again." : VERBS[verb].text), h("p", {}, progressText(job))] }),
 		run: async reason => {
 			await post(`/v1/jobs/${encodeURIComponent(job.id)}/${verb}`, { postgres, reason });
 			return h("p", {}, verb === "cancel" ? "The job is being cancelled." : "The job goes on.");
@@ -56,7 +74,7 @@ function verbButtons(job, postgres, done) {
 	const button = verb => h("button", { type: "button", class: verb === "cancel" ? "danger" : "", onclick: () => operate(verb, job, postgres, done) }, VERBS[verb].title);
 	return h("div", { class: "buttons" },
 		OPEN.includes(job.state) ? button("cancel") : null,
-		["interrupted", "cancelled"].includes(job.state) || (job.state === "failed" && ["replay", "redrive"].includes(job.kind)) ? button("resume") : null);
+		["interrupted", "cancelled"].includes(job.state) || (job.state === "failed" && ["replay", "redrive", "verify"].includes(job.kind)) ? button("resume") : null);
 }
 
 /** The progress of a job, until it has ended or its dialog or page is left. */
@@ -110,12 +128,12 @@ export async function databaseField(parameters, signal) {
 async function renderList({ root, parameters, signal }) {
 	await live(root, signal, async () => filterForm(["jobs"], [
 		await databaseField(parameters, signal),
-		field("Kind", select("kind", parameters.kind, [["", "any"], "retry", "skip", "replay", "redrive"])),
+		field("Kind", select("kind", parameters.kind, [["", "any"], "retry", "skip", "replay", "redrive", "verify"])),
 		field("Jobs", select("open", parameters.open, [["", "all"], ["yes", "not ended"], ["no", "ended"]])),
 	]), { ms: 0 });
 	await live(root, signal, async () => {
 		const answer = await get("/v1/jobs", { ...parameters, limit: 50 }, signal);
-		return [jobTable("Jobs", answer, "There is no job. A retry or skip of parked messages, a replay, and a redrive of dead letters is one."),
+		return [jobTable("Jobs", answer, "There is no job. A retry or skip of parked messages, a replay, a redrive of dead letters, and a verification is one."),
 			pager(["jobs"], parameters, "after", answer.next), exportLink("jobs", parameters, "after")];
 	}, { ms: 5000 });
 }
@@ -128,7 +146,7 @@ async function renderOne({ root, heading, path, parameters, signal, refresh }) {
 			h("p", {}, badge(KIND[job.state], job.state), " ", progressText(job)), progressBar(job),
 			job.error ? h("pre", { class: "long", tabindex: "0" }, job.error) : null,
 			facts([["Kind", job.kind], job.publisher ? ["Publisher", h("a", { href: address(["publishers", job.publisher]) }, job.publisher)] : ["Sidecar", job.section],
-				["Selection", filterText(job.filter)], job.to ? ["To the topic", job.to] : null,
+				[job.kind === "verify" ? "Options" : "Selection", filterText(job.filter)], job.clean === null ? null : ["Found", findingsText(job)], job.to ? ["To the topic", job.to] : null,
 				["Who", job.caller ? `${job.caller}, as ${job.who}` : job.who], ["Reason", job.reason],
 				["Begun", when(job.begun_at)], ["Newest progress", when(job.noted_at)], ["Ended", when(job.ended_at)],
 				job.owner ? ["Process", h("code", {}, job.owner)] : null]),

@@ -1,7 +1,9 @@
 // Publishers with their shards: who owns them, and what is not published yet.
 import { get, mayDo, post, Problem } from "./api.js";
+import { dropDialog } from "./drop.js";
+import { jobProgress } from "./page_jobs.js";
 import { onEvents } from "./stream.js";
-import { address, badge, consoleOf, counted, duration, exportLink, facts, field, h, input, live, number, table, verbDialog, when } from "./view.js";
+import { address, badge, consoleOf, counted, duration, exportLink, facts, field, h, input, live, number, select, table, verbDialog, when } from "./view.js";
 
 /** Number of unpublished rows, and how sure it is. */
 function unpublishedText(shard) {
@@ -36,7 +38,7 @@ function scheduledText(scheduled) {
 }
 
 /** The name of a process, as a link to its own console if it advertises one. */
-function processNode(name, url, path) {
+export function processNode(name, url, path) {
 	const there = consoleOf(url, path);
 	const shown = h("code", {}, name);
 	return there ? h("a", { href: there, rel: "noreferrer" }, shown) : shown;
@@ -73,6 +75,18 @@ function operate(publisher, verb, done) {
 		run: async reason => {
 			const answer = await post(`/v1/publishers/${encodeURIComponent(publisher)}/${verb}`, { reason });
 			return h("p", {}, `${answer.publisher} is ${answer.paused ? "paused" : "publishing"}${answer.changed ? "" : ", as it was before"}.`);
+		},
+	});
+}
+
+function verify(publisher, done) {
+	return verbDialog({
+		title: `Verify: ${publisher.name}`, verb: "Verify", done,
+		prepare: async () => ({ nodes: h("p", {}, "A relay compares every row of the table with every record of its topics, and changes nothing. That reads all of them, which costs the database and Kafka work.") }),
+		run: async reason => {
+			const { job, postgres } = await post("/v1/verifications", { publisher: publisher.name, reason });
+			return [h("p", {}, "The verification is stored."), jobProgress(job, postgres),
+				h("p", {}, "It can be followed and cancelled as the job ", h("a", { href: address(["jobs", job], { postgres }) }, job), ".")];
 		},
 	});
 }
@@ -173,17 +187,63 @@ function rebase(publisher, done) {
 	});
 }
 
+// --- create and drop --------------------------------------------------------------------------
+
+const FORCE = {
+	owned: "a process owns a shard, and releases it then",
+	last: "it is the last publisher of the database",
+	configured: "this process is configured for it, and would not start without it",
+};
+
+function create(databases, done) {
+	const name = input("name", "", { required: true });
+	const shards = input("shards", 1, { type: "number", min: "1", max: MOST_SHARDS, required: true });
+	const start = input("start", "beginning", { required: true });
+	const postgres = databases.length > 1 ? select("postgres", "", databases) : null;
+	return verbDialog({
+		title: "Create a publisher", verb: "Create", done,
+		prepare: async () => ({ nodes: [
+			h("p", {}, "A publisher is a reader of the table with progress of its own. A relay with a [publisher] section of the name publishes it. Until one does, it keeps partitions from being dropped."),
+			field("Name", name), postgres ? field("Database", postgres) : null, field("Shards", shards),
+			field("Start", start, "beginning: every row in the table; now: rows that commit from now on; or a time such as 2026-01-02T03:04:05Z: rows that were written then or later.")] }),
+		run: async reason => {
+			const answer = await post("/v1/publishers", { name: name.value.trim(), shards: Number(shards.value), start: start.value.trim(),
+				...(postgres ? { postgres: postgres.value } : {}), reason });
+			return h("p", {}, `${answer.publisher} has ${counted(answer.shards, "shard")} in [postgres "${answer.postgres}"].`);
+		},
+	});
+}
+
+/** The page of one publisher is left: it is gone. */
+function drop(publisher) {
+	const rows = (plan, kind) => `${plan.exact ? "" : "at least "}${counted(plan[kind], "message")}`;
+	return dropDialog({
+		title: `Drop the publisher ${publisher.name}`, verb: "Drop", done: () => leavePage(),
+		path: `/v1/publishers/${encodeURIComponent(publisher.name)}/drop`, order: { postgres: publisher.postgres },
+		question: `Drop publisher ${publisher.name}?`, force: FORCE,
+		shown: plan => [h("p", {}, "The publisher goes with its progress, its parked and its scheduled messages, which it never publishes. The rows of the table stay."),
+			facts([["Parked messages that go", h("strong", {}, rows(plan, "parked"))], ["Scheduled messages that go", h("strong", {}, rows(plan, "scheduled"))]])],
+		run: answer => h("p", {}, `The publisher ${answer.publisher} is dropped.`),
+	});
+}
+
+function leavePage() {
+	location.hash = address(["publishers"]);
+}
+
 function buttons(publisher, verb, done) {
 	const button = (text, act, kind = "") => h("button", { type: "button", class: kind, onclick: act }, text);
 	const shards = publisher.shards || [];
+	const dropButton = mayDo("decide") ? button("Drop …", () => drop(publisher), "danger") : null;
 	if (!publisher.configured)
-		return null;
+		return h("div", { class: "buttons" }, dropButton);
 	return h("div", { class: "buttons" },
-		mayDo("operate") ? [button(VERBS[verb].title, () => operate(publisher.name, verb, done)), button("Pause a topic …", () => pauseTopic(publisher, done))] : null,
+		mayDo("operate") ? [button(VERBS[verb].title, () => operate(publisher.name, verb, done)), button("Pause a topic …", () => pauseTopic(publisher, done)), button("Verify …", () => verify(publisher, done))] : null,
 		mayDo("decide") && shards.length > 0 ? [
 			button("Split …", () => split(publisher, done)),
 			shards.some(shard => shard.split_to) ? button("Cancel the split …", () => cancelSplit(publisher, done)) : null,
-			button("Rebase …", () => rebase(publisher, done), "danger")] : null);
+			button("Rebase …", () => rebase(publisher, done), "danger")] : null,
+		dropButton);
 }
 
 // --- the pages --------------------------------------------------------------------------------
@@ -231,7 +291,9 @@ export const publishers = {
 				return publisherCard(await get(`/v1/publishers/${encodeURIComponent(path[0])}`, {}, signal), refresh);
 			}
 			const answer = await get("/v1/publishers", {}, signal);
-			const nodes = [databaseNotes(answer.postgres), answer.publishers.map(publisher => publisherCard(publisher, refresh)),
+			const createButton = h("button", { type: "button", onclick: () => create(answer.postgres.map(database => database.name), refresh) }, "Create a publisher …");
+			const nodes = [databaseNotes(answer.postgres), mayDo("operate") ? h("div", { class: "buttons" }, createButton) : null,
+				answer.publishers.map(publisher => publisherCard(publisher, refresh)),
 				answer.publishers.length === 0 ? h("p", { class: "muted" }, "There is no publisher here that your token may see.") : null, exportLink("publishers", {}, null)];
 			return { nodes, problems: databaseProblems(answer.postgres) };
 		}, { ms: 5000 });

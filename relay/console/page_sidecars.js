@@ -1,7 +1,8 @@
-// The [deliver] sections of the process that answers: pause, resume, reload of the rules.
+// The [deliver] sections of the process that answers, with their figures, and those of other processes: pause, resume, reload of the rules.
 import { get, mayDo, post } from "./api.js";
+import { processNode } from "./page_publishers.js";
 import { onEvents } from "./stream.js";
-import { address, badge, facts, fill, h, live, number, verbDialog, when } from "./view.js";
+import { address, badge, facts, fill, h, live, mayPass, number, verbDialog, when } from "./view.js";
 
 const VERBS = {
 	pause: { title: "Pause", text: "Every process with the same database takes no new messages of the section until somebody resumes it, also after a restart. A process without a database pauses only itself, until it ends." },
@@ -40,16 +41,47 @@ function sectionCard(section, done) {
 		mayDo("operate") ? h("div", { class: "buttons" }, button(section.paused ? "resume" : "pause"), button("reload_rules")) : null);
 }
 
+// --- other processes --------------------------------------------------------------------------
+
+function processNodes(processes) {
+	if (processes.length === 0)
+		return h("p", {}, "No process has run it in the last ten minutes.");
+	return h("ul", { "aria-label": "Processes" }, processes.map(({ name, url, seen_at: seen }) => h("li", {}, processNode(name, url, ["sidecars"]), ", seen ", when(seen))));
+}
+
+function knownCard({ section, paused_at: paused, processes }, done) {
+	const verb = paused ? "resume" : "pause";
+	return h("section", { class: "card" },
+		h("h3", {}, section), paused ? h("p", {}, badge("warn", "paused"), " since ", when(paused)) : null,
+		processNodes(processes),
+		mayDo("operate") ? h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => operate(section, verb, done) }, `${VERBS[verb].title} ${section}`)) : null);
+}
+
+/** The database knows them. The figures of this process are good without them, and have a problem box of their own. */
+async function knownNodes(signal, done) {
+	try {
+		const { sections, known } = await get("/v1/deliver", { all: "yes" }, signal);
+		const here = sections.map(({ section }) => section);
+		const others = known.filter(({ section }) => !here.includes(section));
+		return others.length === 0 ? [] : [h("h2", {}, "In other processes"), h("div", { class: "cards" }, others.map(each => knownCard(each, done)))];
+	} catch (problem) {
+		if (!mayPass(problem))
+			throw problem;
+		return h("p", {}, badge("warn", "sections are missing"), ` Those of other processes are not shown: ${problem.title}.`);
+	}
+}
+
 export const sidecars = {
 	title: "Sidecars",
 	async render({ root, signal, refresh }) {
 		const process = h("code", {});
-		root.append(h("p", { class: "muted" }, "The [deliver] sections of the process that answered, ", process, ". Another process has figures of its own."));
+		root.append(h("p", { class: "muted" }, "The [deliver] sections of the process that answered, ", process, ". Another process has figures of its own: below are the sections that run only there."));
 		onEvents(["deliver"], signal);
 		await live(root, signal, async () => {
 			const { source, sections } = await get("/v1/deliver", {}, signal);
 			fill(process, source);
-			return sections.length > 0 ? sections.map(section => sectionCard(section, refresh)) : h("p", { class: "muted" }, "This process runs no [deliver] section that your token may see. Behind a load balancer, load the page again: another process may run one.");
+			return sections.length > 0 ? sections.map(section => sectionCard(section, refresh)) : h("p", { class: "muted" }, "This process runs no [deliver] section that your token may see.");
 		}, { ms: 5000, kind: "cards" });
+		await live(root, signal, () => knownNodes(signal, refresh), { ms: 5000 });
 	},
 };

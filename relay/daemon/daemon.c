@@ -81,7 +81,7 @@ struct daemon {
 	struct doorbell **doorbells;            /* the same for publishers; NULL with --drain */
 	struct publishers *publishers;
 	/* As config->postgres; NULL: no publisher, no [api], or --drain. */
-	struct job_worker **replays;
+	struct job_worker **replays, **verifications; /* by [postgres] section; as redrives */
 	struct job_worker *redrives;                  /* NULL: no database or [api], or --drain */
 	struct lookbacks *lookbacks;                  /* NULL: none, or not with --drain */
 	struct delivers *delivers;                    /* the same */
@@ -452,8 +452,9 @@ static bool has_dead_letters(const struct config *config)
 }
 
 /*
- * Replays and redrives that the HTTP interface has stored. They take a session to each database, so
- * only a process with an interface of its own carries them out. A drain ends with its own messages.
+ * Jobs that the HTTP interface has stored. They take sessions to each database, so only a process
+ * with an interface of its own carries them out. A drain ends with its own messages. Each kind has
+ * a thread of its own for each database: a long verification holds up no replay.
  */
 static bool start_jobs(struct daemon *daemon, struct err *err)
 {
@@ -462,12 +463,19 @@ static bool start_jobs(struct daemon *daemon, struct err *err)
 	if (config->api.listen[0] == '\0' || daemon->options->drain)
 		return true;
 	daemon->replays = xcalloc((size_t)config->postgres_count, sizeof(void *));
+	daemon->verifications = xcalloc((size_t)config->postgres_count, sizeof(void *));
 	for (int i = 0; i < config->postgres_count; i++) {
-		if (!publishes_from(config, &config->postgres[i]))
+		const struct postgres_settings *postgres = &config->postgres[i];
+
+		if (!publishes_from(config, postgres))
 			continue;
-		daemon->replays[i] = job_worker_start(
-		    &replay_jobs, config, &config->postgres[i], daemon->topic_metadata, err);
+		daemon->replays[i] =
+		    job_worker_start(&replay_jobs, config, postgres, daemon->topic_metadata, err);
 		if (!daemon->replays[i])
+			return false;
+		daemon->verifications[i] = job_worker_start(
+		    &verification_jobs, config, postgres, daemon->topic_metadata, err);
+		if (!daemon->verifications[i])
 			return false;
 	}
 	/* the interface stores redrives where it stores the audit */
@@ -555,7 +563,7 @@ static bool start_delivers(struct daemon *daemon, struct err *err)
 {
 	if (daemon->config->deliver_count == 0 || daemon->options->drain)
 		return true;
-	daemon->delivers = delivers_start(daemon->config, daemon->event_fd, err);
+	daemon->delivers = delivers_start(daemon->config, daemon->owner, daemon->event_fd, err);
 	return daemon->delivers != NULL;
 }
 
@@ -721,8 +729,10 @@ static void begin_daemon_stop(struct daemon *daemon)
 		lookbacks_stop(daemon->lookbacks);
 	if (daemon->delivers)
 		delivers_stop(daemon->delivers);
-	for (int i = 0; i < daemon->config->postgres_count; i++)
+	for (int i = 0; i < daemon->config->postgres_count; i++) {
 		job_worker_stop(daemon->replays ? daemon->replays[i] : NULL);
+		job_worker_stop(daemon->verifications ? daemon->verifications[i] : NULL);
+	}
 	job_worker_stop(daemon->redrives);
 	for (int i = 0; i < daemon->config->postgres_count; i++)
 		if (daemon->upkeep_workers[i])
@@ -885,8 +895,10 @@ static void finish_daemon(struct daemon *daemon)
 		lookbacks_stop(daemon->lookbacks);
 	lookbacks_destroy(daemon->lookbacks);
 	publishers_destroy(daemon->publishers);
-	for (int i = 0; daemon->replays && i < config->postgres_count; i++)
+	for (int i = 0; daemon->replays && i < config->postgres_count; i++) {
 		job_worker_destroy(daemon->replays[i]);
+		job_worker_destroy(daemon->verifications[i]);
+	}
 	job_worker_destroy(daemon->redrives);
 
 	for (int i = 0; daemon->upkeep_workers && i < config->postgres_count; i++)
@@ -904,6 +916,7 @@ static void finish_daemon(struct daemon *daemon)
 	if (daemon->checks_epochs)
 		pthread_join(daemon->epoch_check, NULL);
 	free(daemon->replays);
+	free(daemon->verifications);
 	free(daemon->doorbells);
 	free(daemon->upkeep_workers);
 	free(daemon->topic_checks);

@@ -16,7 +16,8 @@ struct delivers {
 	struct pause_watch *pauses;
 };
 
-static bool start_sections(struct delivers *delivers, int event_fd, struct err *err)
+static bool start_sections(
+    struct delivers *delivers, const char *process, int event_fd, struct err *err)
 {
 	const struct config *config = delivers->config;
 	bool held = config->postgres_count > 0;
@@ -29,16 +30,17 @@ static bool start_sections(struct delivers *delivers, int event_fd, struct err *
 	}
 	if (held)
 		delivers->pauses = pause_watch_start(
-		    &config->postgres[0], delivers->sections, config->deliver_count, err);
+		    &config->postgres[0], delivers->sections, config->deliver_count, process, err);
 	return !held || delivers->pauses;
 }
 
-struct delivers *delivers_start(const struct config *config, int event_fd, struct err *err)
+struct delivers *delivers_start(
+    const struct config *config, const char *process, int event_fd, struct err *err)
 {
 	struct delivers *delivers = xcalloc(1, sizeof *delivers);
 
 	delivers->config = config;
-	if (start_sections(delivers, event_fd, err))
+	if (start_sections(delivers, process, event_fd, err))
 		return delivers;
 	/* Sections that have started are ended in order: their messages are drained. */
 	delivers_stop(delivers);

@@ -13,10 +13,11 @@
 struct delivers;
 
 /*
- * event_fd is written when one of them has ended. Both outlive it. Fails for a section that cannot
- * work, whatever the servers answer.
+ * event_fd is written when one of them has ended. process: the name of this one. All outlive it.
+ * Fails for a section that cannot work, whatever the servers answer.
  */
-struct delivers *delivers_start(const struct config *config, int event_fd, struct err *err);
+struct delivers *delivers_start(
+    const struct config *config, const char *process, int event_fd, struct err *err);
 /* Returns at once; delivers_are_over tells when it is done. */
 void delivers_stop(struct delivers *delivers);
 bool delivers_are_over(const struct delivers *delivers);

@@ -28,8 +28,9 @@ struct job_kind {
 	 */
 	bool (*carry_out)(const struct job_place *place, const struct pg_result *due, int i);
 };
-extern const struct job_kind replay_jobs;  /* messages that are published again */
-extern const struct job_kind redrive_jobs; /* dead letters that go back to their topics */
+extern const struct job_kind replay_jobs;       /* messages that are published again */
+extern const struct job_kind redrive_jobs;      /* dead letters that go back to their topics */
+extern const struct job_kind verification_jobs; /* tables that are compared with their topics */
 
 struct job_worker;
 

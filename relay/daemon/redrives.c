@@ -5,11 +5,11 @@
  */
 #include <jansson.h>
 #include "cleanup.h"
+#include "job_row.h"
 #include "job_worker.h"
 #include "logging.h"
 #include "pg.h"
 #include "redrive_choice.h"
-#include "redrive_row.h"
 #include "sql_files.h"
 
 enum {
@@ -24,7 +24,7 @@ struct redrive_job {
 	const struct job_place *place;
 	const struct config_deliver *section;
 	struct redrive_choice choice;
-	struct redrive_row row;
+	struct job_row row;
 	/* Behind many dead letters that went back before, the first others come late. */
 	int64_t read_ms;
 	bool stopped;
@@ -35,7 +35,8 @@ struct redrive_job {
 static bool note_redrive(
     struct redrive_job *job, const char *state, const char *error, struct err *err)
 {
-	return redrive_row_note(&job->row, job->place->pg, job->place->postgres, state, error, err);
+	return job_row_note(
+	    &job->row, job->place->pg, job->place->postgres, state, error, NULL, err);
 }
 
 static void limit_pass(const struct redrive_job *job, struct redrive *redrive, int64_t most)
@@ -188,7 +189,11 @@ static void give_back_redrive(struct redrive_job *job, const struct err *why)
 static bool carry_out_redrive(const struct job_place *place, const struct pg_result *due, int i)
 {
 	struct redrive_job job = {.place = place,
-	    .row = {.id = pg_int(due, i, 0), .total = pg_int(due, i, 4), .done = pg_int(due, i, 5)},
+	    .row = {.table = "redrive",
+		.take = sql_redrive_take,
+		.id = pg_int(due, i, 0),
+		.total = pg_int(due, i, 4),
+		.done = pg_int(due, i, 5)},
 	    .read_ms = READ_MS};
 	struct err err;
 	bool taken, done;
@@ -197,7 +202,7 @@ static bool carry_out_redrive(const struct job_place *place, const struct pg_res
 	job.section = redrive_section(place->config, pg_value(due, i, 1), &err);
 	if (!job.section)
 		return true;
-	if (!redrive_row_take(&job.row, place->pg, place->postgres, &taken, &err)) {
+	if (!job_row_take(&job.row, place->pg, place->postgres, &taken, &err)) {
 		log_redrive_end(&job, false, &err);
 		return false;
 	}

@@ -20,7 +20,13 @@
 #include "schema_text.h"
 #include "sql_files.h"
 
-enum { CONNECT_MS = 5000, LOOK_MS = 1000, BACKOFF_MOST_MS = 5000, HOLD_MS = 30000 };
+enum {
+	CONNECT_MS = 5000,
+	LOOK_MS = 1000,
+	BACKOFF_MOST_MS = 5000,
+	HOLD_MS = 30000,
+	NOTE_MS = 60000
+};
 
 /* The newest order that a section has. */
 struct pause_order {
@@ -32,6 +38,7 @@ struct pause_watch {
 	const struct postgres_settings *postgres;
 	struct deliver *const *sections;
 	int count;
+	const char *process;
 	int stop_fd, wake_fd;
 	pthread_t thread;
 
@@ -42,8 +49,9 @@ struct pause_watch {
 	char *note_sql, *look_sql;
 	struct pause_order *orders; /* as sections */
 	int64_t hold_until;
-	bool holds;   /* the sections wait for the first answer */
-	bool failing; /* the failure was logged */
+	int64_t note_at; /* when the rows of the process are due */
+	bool holds;      /* the sections wait for the first answer */
+	bool failing;    /* the failure was logged */
 
 	pthread_mutex_t mutex; /* guards what follows */
 	pthread_cond_t looked;
@@ -93,13 +101,15 @@ static bool read_orders(struct pause_watch *watch, bool *ret_complete, struct er
 	return rows != NULL;
 }
 
-/* Makes the rows of the sections, so that any process knows which sections there are. */
+/* Makes the rows of the sections, so that any process knows which sections run where. */
 static bool note_sections(struct pause_watch *watch, struct err *err)
 {
-	const struct pg_param params[] = {{pg_array_end(&watch->names)}};
+	const struct pg_param params[] = {{pg_array_end(&watch->names)}, {watch->process}};
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *noted = pg_query(watch->pg, watch->note_sql, params, 1, err);
+	struct pg_result *noted = pg_query(watch->pg, watch->note_sql, params, 2, err);
 
+	if (noted)
+		watch->note_at = clock_ms() + NOTE_MS;
 	return noted != NULL;
 }
 
@@ -112,7 +122,10 @@ static bool look_for_orders(struct pause_watch *watch, struct err *err)
 		    watch->postgres->dsn, "outbox-relay deliver pauses", CONNECT_MS, err);
 	if (!watch->pg || !read_orders(watch, &complete, err))
 		return false;
-	return complete || (note_sections(watch, err) && read_orders(watch, &complete, err));
+	/* the orders come first: they hold even where the rows cannot be noted */
+	if (complete && clock_ms() < watch->note_at)
+		return true;
+	return note_sections(watch, err) && (complete || read_orders(watch, &complete, err));
 }
 
 /* Lets the sections work that have waited for the first answer. */
@@ -158,6 +171,7 @@ static int64_t step_pauses(struct pause_watch *watch)
 	}
 	pg_destroy(watch->pg);
 	watch->pg = NULL;
+	watch->note_at = 0;
 	report_failed_look(watch, &err);
 	return clock_ms() + backoff_next_ms(&watch->backoff);
 }
@@ -247,7 +261,7 @@ static void free_pause_watch(struct pause_watch *watch)
 }
 
 struct pause_watch *pause_watch_start(const struct postgres_settings *postgres,
-    struct deliver *const *sections, int count, struct err *err)
+    struct deliver *const *sections, int count, const char *process, struct err *err)
 {
 	struct pause_watch *watch = xcalloc(1, sizeof *watch);
 	int error;
@@ -255,6 +269,7 @@ struct pause_watch *pause_watch_start(const struct postgres_settings *postgres,
 	watch->postgres = postgres;
 	watch->sections = sections;
 	watch->count = count;
+	watch->process = process;
 	watch->note_sql = schema_text(sql_deliver_note, postgres->schema);
 	watch->look_sql = schema_text(sql_deliver_pauses, postgres->schema);
 	watch->orders = xcalloc((size_t)count + 1, sizeof *watch->orders);

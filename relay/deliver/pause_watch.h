@@ -13,9 +13,12 @@
 
 struct pause_watch;
 
-/* Has `count` sections. All arguments outlive it. ERR_RETRY: there is no thread for it. */
+/*
+ * Has `count` sections, and notes that the process of this name runs them. All arguments outlive
+ * it. ERR_RETRY: there is no thread for it.
+ */
 struct pause_watch *pause_watch_start(const struct postgres_settings *postgres,
-    struct deliver *const *sections, int count, struct err *err);
+    struct deliver *const *sections, int count, const char *process, struct err *err);
 /* Waits for the thread and frees everything; soon, also if the database is away. NULL is fine. */
 void pause_watch_stop(struct pause_watch *watch);
 

@@ -4,6 +4,7 @@
  * nobody watches.
  */
 #include <stdint.h>
+#include "errors.h"
 
 struct progress_watch {
 	/*
@@ -13,6 +14,11 @@ struct progress_watch {
 	 */
 	void (*step)(void *context, const char *what, int64_t count);
 	void (*end)(void *context); /* of this count */
+	/*
+	 * Called as often as step, and at least each second while the task waits for an answer.
+	 * False: the task ends with this error. NULL: it always goes on.
+	 */
+	bool (*goes_on)(void *context, struct err *err);
 	void *context;
 };
 
@@ -26,4 +32,8 @@ static inline void progress_watch_end(const struct progress_watch *watch)
 {
 	if (watch->end)
 		watch->end(watch->context);
+}
+static inline bool progress_watch_goes_on(const struct progress_watch *watch, struct err *err)
+{
+	return !watch->goes_on || watch->goes_on(watch->context, err);
 }

@@ -182,14 +182,14 @@ bool replay_note(struct replay *replay, struct pg *pg, int64_t last_id, int64_t 
 {
 	owned_text char *id = xformat("%" PRId64, replay->id);
 	owned_text char *nonce = xformat("%" PRId64, replay->nonce);
-	owned_text char *last = xformat("%" PRId64, last_id);
+	owned_text char *more = xformat("{\"last_id\":%" PRId64 "}", last_id);
 	owned_text char *count = xformat("%" PRId64, done);
 	owned_text char *lease = xformat("%" PRId64, replay->publisher->lease_ms);
 	const struct pg_param params[] = {
-	    {id}, {nonce}, {last}, {count}, {state}, {lease}, {error}};
+	    {"replay"}, {id}, {nonce}, {count}, {state}, {lease}, {error}, {more}};
 	int64_t now = clock_ms();
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *row = query_replay(replay, pg, sql_replay_note, params, 7, err);
+	struct pg_result *row = query_replay(replay, pg, sql_job_note, params, 8, err);
 
 	if (!row)
 		return false;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 struct verification {
+	const struct publisher_settings *publisher;
 	struct verify_engine *engine;
 	struct verify_table *table;
 	struct verify_topics *topics;
@@ -15,6 +16,7 @@ struct verification *verification_open(
 	const struct publisher_settings *publisher = settings->publisher;
 	struct verification *verification = xcalloc(1, sizeof *verification);
 
+	verification->publisher = publisher;
 	verification->table = verify_table_open(
 	    pg, publisher->postgres, publisher, &settings->range, &settings->watch, err);
 	if (!verification->table) {
@@ -36,6 +38,11 @@ void verification_close(struct verification *verification)
 	verify_engine_destroy(verification->engine);
 	verify_table_close(verification->table);
 	free(verification);
+}
+
+const struct publisher_settings *verification_publisher(const struct verification *verification)
+{
+	return verification->publisher;
 }
 
 const struct verify_verdict *verification_verdict(const struct verification *verification)

@@ -12,7 +12,7 @@ struct verification_settings {
 	const char
 	    *sequence;  /* a field of JSON payloads that counts up with each key; NULL: none */
 	int64_t memory; /* bytes for rows */
-	struct progress_watch watch;
+	struct progress_watch watch; /* its goes_on ends the verification within a second or two */
 };
 
 struct verification;
@@ -26,5 +26,6 @@ void verification_close(struct verification *verification); /* NULL is fine */
 bool verification_run(struct verification *verification, struct err *err) MUST_CHECK;
 
 /* Valid as long as the verification. */
+const struct publisher_settings *verification_publisher(const struct verification *verification);
 const struct verify_verdict *verification_verdict(const struct verification *verification);
 const struct verify_topics *verification_topics(const struct verification *verification);

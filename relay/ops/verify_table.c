@@ -17,6 +17,8 @@
 #include "script.h"
 #include "sql_files.h"
 
+enum { TURN_MS = 500 }; /* a wait looks this often whether the caller goes on */
+
 struct verify_table {
 	struct pg *pg;
 	const struct postgres_settings *postgres;
@@ -262,12 +264,31 @@ static struct verify_row row_of_fields(const struct copy_field *fields)
 	    .state = row_state(fields)};
 }
 
-static bool wait_for_postgres(struct pg *pg, struct err *err)
+static bool wait_for_postgres(const struct verify_table *table, struct err *err)
 {
-	struct pollfd wanted = {.fd = pg_fd(pg), .events = pg_events(pg)};
+	struct pollfd wanted = {.fd = pg_fd(table->pg), .events = pg_events(table->pg)};
 
-	poll(&wanted, 1, -1); /* EINTR: the callers' loops ask again */
-	return pg_step(pg, err);
+	poll(&wanted, 1, TURN_MS); /* EINTR: the callers' loops ask again */
+	return progress_watch_goes_on(&table->watch, err) && pg_step(table->pg, err);
+}
+
+/* *ret_message NULL: the end. */
+static bool wait_for_table_row(
+    const struct verify_table *table, char **ret_message, int *ret_length, struct err *err)
+{
+	enum pg_copy what;
+
+	for (;;) {
+		if (!progress_watch_goes_on(&table->watch, err) ||
+		    !pg_copy_next(table->pg, &what, ret_message, ret_length, err))
+			return false;
+		if (what == PG_COPY_END)
+			*ret_message = NULL;
+		if (what != PG_COPY_WAIT)
+			return true;
+		if (!wait_for_postgres(table, err))
+			return false;
+	}
 }
 
 bool verify_table_read(struct verify_table *table, struct verify_engine *engine, int64_t after,
@@ -285,7 +306,7 @@ bool verify_table_read(struct verify_table *table, struct verify_engine *engine,
 		char *message;
 		int length;
 
-		good = pg_copy_take(table->pg, &message, &length, err);
+		good = wait_for_table_row(table, &message, &length, err);
 		if (!good || !message)
 			break;
 		good = copy_parse(message, length, first, fields, FIELDS, &kind, err);
@@ -312,17 +333,17 @@ bool verify_table_read(struct verify_table *table, struct verify_engine *engine,
 
 /* --- rows by id ---------------------------------------------------------------------------- */
 
-static struct pg_result *wait_for_result(struct pg *pg, struct err *err)
+static struct pg_result *wait_for_result(const struct verify_table *table, struct err *err)
 {
 	struct pg_result *result;
 	bool done;
 
 	for (;;) {
-		if (!pg_receive(pg, &done, &result, err))
+		if (!pg_receive(table->pg, &done, &result, err))
 			return NULL;
 		if (done)
 			return result;
-		if (!wait_for_postgres(pg, err))
+		if (!wait_for_postgres(table, err))
 			return NULL;
 	}
 }
@@ -357,7 +378,7 @@ bool verify_table_find(struct verify_table *table, const int64_t *ids, int count
 	    {text_string(&list)}, {table->from_at}, {table->to_at}, {table->publisher->name}};
 	OWNED(owned_pg_result_destroy) struct pg_result *rows = NULL;
 
-	if (!pg_send(table->pg, sql, params, 4, err) || !(rows = wait_for_result(table->pg, err)))
+	if (!pg_send(table->pg, sql, params, 4, err) || !(rows = wait_for_result(table, err)))
 		return false;
 	if (!pg_has_shape(rows, "lxtxibb", err))
 		return false;

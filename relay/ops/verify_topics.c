@@ -311,7 +311,8 @@ static bool read_to_end(struct verify_topics *topics, struct consumer *consumer,
 	for (bool at_end = false; !at_end;) {
 		int64_t seen = topics->seen;
 
-		if (!consumer_read(consumer, WAIT_MS, judge_topic_record, topics, &at_end, err))
+		if (!progress_watch_goes_on(&topics->watch, err) ||
+		    !consumer_read(consumer, WAIT_MS, judge_topic_record, topics, &at_end, err))
 			return false;
 		/* the table is queried for many at once, and before the list overflows */
 		if (topics->unknown_count == VERIFY_UNKNOWNS || at_end) {

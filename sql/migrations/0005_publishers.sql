@@ -327,10 +327,27 @@ comment on column outbox.deliver_section.paused_at is 'Time at which an operator
 	'paused.';
 comment on column outbox.deliver_section.orders is 'Number of pauses and resumes so far.';
 
-create function outbox.deliver_note(names text[]) returns void
+-- Which processes run a section. A process notes its rows when it connects, and once a minute.
+create table outbox.deliver_process (
+	section text collate "C" not null,
+	process text collate "C" not null,
+	seen_at timestamptz not null default clock_timestamp(),
+	primary key (section, process)
+);
+
+comment on table outbox.deliver_process is 'Processes that run a section of a sidecar.';
+comment on column outbox.deliver_process.section is 'Name of the section: [deliver "NAME"].';
+comment on column outbox.deliver_process.process is 'Name of the process, as outbox.progress.owner has it.';
+comment on column outbox.deliver_process.seen_at is 'Time at which the process noted the row last. A row that is older than '
+	'ten minutes counts no longer, and is deleted.';
+
+create function outbox.deliver_note(names text[], of_process text) returns void
 language sql volatile security definer set search_path = pg_catalog, pg_temp
 	set row_security = off as $$
-	insert into outbox.deliver_section (name) select n from unnest(names) n on conflict (name) do nothing
+	insert into outbox.deliver_section (name) select n from unnest(names) n on conflict (name) do nothing;
+	insert into outbox.deliver_process (section, process) select n, of_process from unnest(names) n
+	on conflict (section, process) do update set seen_at = clock_timestamp();
+	delete from outbox.deliver_process p where p.seen_at < clock_timestamp() - interval '10 minutes'
 $$;
 
 -- Pauses a section, or resumes it. is_known: the caller's configuration has it; otherwise a process must have noted it.
@@ -343,7 +360,7 @@ language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 begin
 	perform outbox.replay_durable();
 	if is_known then
-		perform outbox.deliver_note(array[of_section]);
+		insert into outbox.deliver_section (name) values (of_section) on conflict (name) do nothing;
 	end if;
 	select pauses <> (s.paused_at is not null) into changed
 		from outbox.deliver_section s where s.name = of_section for update;
@@ -366,7 +383,7 @@ revoke execute on function
 	outbox.publisher_split_bound(text), outbox.publisher_split_cancel(text), outbox.publisher_split_finish(text),
 	outbox.publisher_pause(text, boolean, text, text),
 	outbox.publisher_pause_topic(text, text, boolean, text, text), outbox.publisher_drop(text),
-	outbox.process_note(text, text), outbox.deliver_note(text[]),
+	outbox.process_note(text, text), outbox.deliver_note(text[], text),
 	outbox.deliver_order(text, boolean, boolean, text, text, text) from public;
 
 select outbox.publisher_create('main', 1, 'beginning');

@@ -1,5 +1,5 @@
 -- oldest-program: 0.1.0
--- Replays and redrives. Replays: rows that an operator publishes once more. The rows that a replay sends are fixed when it is
+-- Replays, redrives and verifications: jobs that a relay carries out. Replays: rows that an operator publishes once more. The rows that a replay sends are fixed when it is
 -- created: the rows of its filter that its snapshot sees. A row here is its progress, lease and fence: a
 -- writer of the row must know the nonce that the last owner put there.
 
@@ -152,20 +152,76 @@ begin
 end
 $$;
 
--- Stores progress and renews the lease; any state except 'running' ends the lease. 'released': another relay
--- may continue at once. False: another process took the replay, somebody cancelled it, or it is not in this
--- database.
-create function outbox.replay_note(of_replay bigint, of_nonce bigint, upto bigint, rows bigint,
-	new_state text, lease_ms bigint, new_error text default null) returns boolean language plpgsql volatile
+-- Stores progress of a job of the table (replay, redrive or verification) and renews its lease; any state except 'running'
+-- ends the lease. 'released': another relay may continue at once. more: further columns of the row. False: another process took
+-- the job, or somebody cancelled it (its lease ends), or it is not in this database.
+create function outbox.job_note(of_table text, of_job bigint, of_nonce bigint, rows bigint, new_state text, lease_ms bigint,
+	new_error text default null, more json default '{}') returns boolean language plpgsql volatile
 	set search_path = pg_catalog, pg_temp as $$
+declare
+	columns text := (select string_agg(format(', %I = %L', m.key, m.value), '') from json_each_text(more) m);
+	goes_on boolean;
 begin
 	perform outbox.replay_durable();
-	update outbox.replay r set last_id = upto, done = rows,
-		state = case new_state when 'released' then 'running' else new_state end, error = new_error,
-		noted_at = clock_timestamp(), lease_until = clock_timestamp()
-			+ case when new_state = 'running' then lease_ms else 0 end * interval '1 ms'
-		where r.id = of_replay and r.nonce = of_nonce;
-	return found;
+	execute format('select r.state = ''running'' from outbox.%I r where r.id = $1 and r.nonce = $2 for update', of_table)
+		into goes_on using of_job, of_nonce;
+	if goes_on is null then
+		return false;
+	end if;
+	execute format('update outbox.%I r set done = $2, noted_at = clock_timestamp(), state = coalesce($3, r.state), '
+		'error = $4, lease_until = clock_timestamp() + $5 * interval ''1 ms''%s where r.id = $1', of_table, columns)
+		using of_job, rows, case when goes_on then replace(new_state, 'released', 'running') end,
+			case when goes_on then new_error end,
+			case when goes_on and new_state = 'running' then lease_ms else 0 end;
+	return goes_on;
+end
+$$;
+
+-- Stops a job; its owner finds out at its next note, behind its work that is under way, and has the lease until then.
+-- outcome: 'cancelled', 'ended' (it does not run), 'absent'.
+create function outbox.job_cancel(of_table text, of_job bigint, new_reason text, new_caller text, out outcome text,
+	out audit_id bigint) language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+declare
+	found_row jsonb;
+begin
+	perform outbox.replay_durable();
+	execute format('select to_jsonb(r) from outbox.%I r where r.id = $1 for update', of_table) into found_row using of_job;
+	outcome := case when found_row is null then 'absent' when found_row ->> 'state' = 'running' then 'cancelled'
+		else 'ended' end;
+	if outcome = 'cancelled' then
+		execute format('update outbox.%I r set state = ''stopped'', error = null, noted_at = clock_timestamp() where r.id = $1',
+			of_table) using of_job;
+		insert into outbox.audit (caller, verb, publisher, target, reason)
+		values (new_caller, 'cancel', found_row ->> 'publisher',
+			jsonb_strip_nulls(jsonb_build_object(of_table, of_job, 'section', found_row -> 'section')), new_reason)
+		returning id into audit_id;
+	end if;
+end
+$$;
+
+-- Lets a relay continue a job that was stopped, or whose command ended; the process that has the lease still, if there is
+-- one. outcome: 'resumed', 'running', 'finished', 'elsewhere' as outbox.replay_take, 'absent'.
+create function outbox.job_resume(of_table text, of_job bigint, new_reason text, new_caller text, out outcome text,
+	out audit_id bigint) language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+declare
+	found_row jsonb;
+begin
+	perform outbox.replay_durable();
+	execute format('select to_jsonb(r) from outbox.%I r where r.id = $1 for update', of_table) into found_row using of_job;
+	outcome := case when found_row is null then 'absent'
+		when found_row ->> 'state' = 'finished' then 'finished'
+		when (found_row ->> 'system_identifier')::bigint <> outbox.system_identifier() then 'elsewhere'
+		when found_row ->> 'state' = 'running' and (coalesce((found_row ->> 'by_relay')::boolean, true)
+			or (found_row ->> 'lease_until')::timestamptz > clock_timestamp()) then 'running'
+		else 'resumed' end;
+	if outcome = 'resumed' then
+		execute format('update outbox.%I r set state = ''running'', error = null, noted_at = clock_timestamp()%s where r.id = $1',
+			of_table, case when found_row ? 'by_relay' then ', by_relay = true' end) using of_job;
+		insert into outbox.audit (caller, verb, publisher, target, reason)
+		values (new_caller, 'resume', found_row ->> 'publisher',
+			jsonb_strip_nulls(jsonb_build_object(of_table, of_job, 'section', found_row -> 'section')), new_reason)
+		returning id into audit_id;
+	end if;
 end
 $$;
 
@@ -182,53 +238,6 @@ begin
 			using errcode = 'OR001', hint = '`outbox-relay replay --list` shows who has it';
 	end if;
 	lock table outbox.message in access share mode;
-end
-$$;
-
--- Stops a replay; its owner finds out at its next note. outcome: 'cancelled', 'ended' (it does not run), 'absent'.
-create function outbox.replay_cancel(of_replay bigint, new_reason text, new_caller text, out outcome text,
-	out audit_id bigint) language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
-declare
-	found_row outbox.replay;
-begin
-	perform outbox.replay_durable();
-	select r.* into found_row from outbox.replay r where r.id = of_replay for update;
-	outcome := case when found_row.id is null then 'absent' when found_row.state = 'running' then 'cancelled'
-		else 'ended' end;
-	if outcome = 'cancelled' then
-		-- a nonce that no owner has
-		update outbox.replay r set state = 'stopped', nonce = (random() * 9e18)::bigint,
-			lease_until = clock_timestamp(), noted_at = clock_timestamp()
-			where r.id = of_replay;
-		insert into outbox.audit (caller, verb, publisher, target, reason)
-		values (new_caller, 'cancel', found_row.publisher, jsonb_build_object('replay', of_replay), new_reason)
-		returning id into audit_id;
-	end if;
-end
-$$;
-
--- Lets a relay continue a replay that was stopped, or whose process ended. outcome: 'resumed', 'running', 'finished',
--- 'elsewhere' as outbox.replay_take, 'absent'.
-create function outbox.replay_resume(of_replay bigint, new_reason text, new_caller text, out outcome text,
-	out audit_id bigint) language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
-declare
-	found_row outbox.replay;
-begin
-	perform outbox.replay_durable();
-	select r.* into found_row from outbox.replay r where r.id = of_replay for update;
-	outcome := case when found_row.id is null then 'absent'
-		when found_row.state = 'finished' then 'finished'
-		when found_row.system_identifier <> outbox.system_identifier() then 'elsewhere'
-		when found_row.state = 'running' and (found_row.by_relay or found_row.lease_until > clock_timestamp())
-			then 'running' else 'resumed' end;
-	if outcome = 'resumed' then
-		update outbox.replay r set state = 'running', by_relay = true, nonce = (random() * 9e18)::bigint,
-			error = null, lease_until = clock_timestamp(), noted_at = clock_timestamp()
-			where r.id = of_replay;
-		insert into outbox.audit (caller, verb, publisher, target, reason)
-		values (new_caller, 'resume', found_row.publisher, jsonb_build_object('replay', of_replay), new_reason)
-		returning id into audit_id;
-	end if;
 end
 $$;
 
@@ -315,60 +324,78 @@ begin
 end
 $$;
 
--- Stores progress and renews the lease, as outbox.replay_note. False: another process took the redrive, or somebody
--- cancelled it, and the lease ends.
-create function outbox.redrive_note(of_redrive bigint, of_nonce bigint, rows bigint, new_state text, lease_ms bigint,
-	new_error text) returns boolean language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
-declare
-	goes_on boolean;
+-- Verifications: comparisons of the message table with its topics, which a relay makes. They only read, so the next owner of
+-- one begins it again. A row here has the order, progress, lease, fence and result.
+create table outbox.verification (
+	id bigint generated always as identity primary key,
+	created_at timestamptz not null default clock_timestamp(),
+	asked_by text not null default session_user,
+	caller text, -- as in outbox.audit
+	reason text not null,
+	publisher text collate "C" not null,
+	filter jsonb not null,              -- {"from": "2026-01-02T00:00:00Z", "memory": 64}
+	total bigint,                       -- an estimate until the end; null: none yet
+	done bigint not null default 0,     -- rows and records read
+	state text not null default 'running'
+		constraint state_is_running_stopped_or_finished
+		check (state in ('running', 'stopped', 'finished')),
+	nonce bigint not null default 0,
+	owner text not null default '',
+	lease_until timestamptz not null default clock_timestamp(),
+	noted_at timestamptz not null default clock_timestamp(),
+	begun_at timestamptz not null default clock_timestamp(), -- of the newest run, as is the next
+	begun_done bigint not null default 0,
+	error text,
+	result json                         -- keeps the order of its members
+) with (fillfactor = 50);
+
+create index verification_newest on outbox.verification (created_at);
+create index verification_running on outbox.verification (noted_at) where state = 'running';
+
+comment on table outbox.verification is 'Verifications: orders to compare the message table with its topics. A row is the '
+	'verification''s progress, lease, fence and result.';
+comment on column outbox.verification.id is 'Number of the verification.';
+comment on column outbox.verification.created_at is 'Time of the order.';
+comment on column outbox.verification.asked_by is 'Database user of the relay that stored the order.';
+comment on column outbox.verification.caller is 'Caller of the HTTP interface who gave the order.';
+comment on column outbox.verification.reason is 'Reason that the caller gave.';
+comment on column outbox.verification.publisher is 'Publisher whose messages are compared.';
+comment on column outbox.verification.filter is 'Options of the order: from, to, sequence, no_duplicates and memory (MiB).';
+comment on column outbox.verification.total is 'Rows and records to read: an estimate until the end. null: there is none '
+	'yet.';
+comment on column outbox.verification.done is 'Number of rows and records that were read.';
+comment on column outbox.verification.state is 'running, stopped or finished.';
+comment on column outbox.verification.nonce is 'Random number of the current owner, which fences earlier owners.';
+comment on column outbox.verification.owner is 'Process that reads the table and the topics.';
+comment on column outbox.verification.lease_until is 'End of the owner''s lease. After it another process may begin the '
+	'verification again.';
+comment on column outbox.verification.noted_at is 'Time of the last update.';
+comment on column outbox.verification.begun_at is 'Time at which the newest owner began.';
+comment on column outbox.verification.begun_done is 'Always 0, since each owner begins again.';
+comment on column outbox.verification.error is 'Error that ended the newest run, or that delays it.';
+comment on column outbox.verification.result is 'Result, as `outbox-relay verify --json` prints it. null: there is none yet.';
+
+-- A new verification, for the first relay that takes it.
+create function outbox.verification_create(new_reason text, new_caller text, of_publisher text, new_filter jsonb,
+	out verification_id bigint, out audit_id bigint) language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 begin
-	select r.state = 'running' into goes_on from outbox.redrive r
-		where r.id = of_redrive and r.nonce = of_nonce for update;
-	update outbox.redrive r set done = rows, noted_at = clock_timestamp(),
-		state = case when not goes_on then r.state when new_state = 'released' then 'running' else new_state end,
-		error = case when goes_on then new_error end,
-		lease_until = clock_timestamp()
-			+ case when goes_on and new_state = 'running' then lease_ms else 0 end * interval '1 ms'
-		where r.id = of_redrive and r.nonce = of_nonce;
-	return coalesce(goes_on, false);
+	insert into outbox.verification (reason, caller, publisher, filter)
+	values (new_reason, new_caller, of_publisher, new_filter) returning id into verification_id;
+	insert into outbox.audit (caller, verb, publisher, target, reason)
+	values (new_caller, 'verify', of_publisher, jsonb_build_object('verification', verification_id, 'filter', new_filter),
+		new_reason)
+	returning id into audit_id;
 end
 $$;
 
--- Stops a redrive; its owner finds out at its next note, behind the dead letters that it sends just now, and has the
--- lease until then. outcome as outbox.replay_cancel.
-create function outbox.redrive_cancel(of_redrive bigint, new_reason text, new_caller text, out outcome text,
-	out audit_id bigint) language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
-declare
-	found_row outbox.redrive;
+-- Takes a verification that no process has, and forgets the progress of earlier owners. False: another process has it.
+create function outbox.verification_take(of_verification bigint, new_nonce bigint, new_owner text, lease_ms bigint)
+	returns boolean language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 begin
-	select r.* into found_row from outbox.redrive r where r.id = of_redrive for update;
-	outcome := case when found_row.id is null then 'absent' when found_row.state = 'running' then 'cancelled'
-		else 'ended' end;
-	if outcome = 'cancelled' then
-		update outbox.redrive r set state = 'stopped', error = null, noted_at = clock_timestamp()
-			where r.id = of_redrive;
-		insert into outbox.audit (caller, verb, target, reason)
-		values (new_caller, 'cancel', jsonb_build_object('redrive', of_redrive, 'section', found_row.section), new_reason)
-		returning id into audit_id;
-	end if;
-end
-$$;
-
--- Lets a relay continue a redrive that was stopped; the one that has the lease still, if there is one. outcome: 'resumed', 'running', 'finished', 'absent'.
-create function outbox.redrive_resume(of_redrive bigint, new_reason text, new_caller text, out outcome text,
-	out audit_id bigint) language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
-declare
-	found_row outbox.redrive;
-begin
-	select r.* into found_row from outbox.redrive r where r.id = of_redrive for update;
-	outcome := case when found_row.id is null then 'absent' when found_row.state = 'stopped' then 'resumed'
-		else found_row.state end;
-	if outcome = 'resumed' then
-		update outbox.redrive r set state = 'running', error = null, noted_at = clock_timestamp()
-			where r.id = of_redrive;
-		insert into outbox.audit (caller, verb, target, reason)
-		values (new_caller, 'resume', jsonb_build_object('redrive', of_redrive, 'section', found_row.section), new_reason)
-		returning id into audit_id;
-	end if;
+	update outbox.verification r set nonce = new_nonce, owner = new_owner, done = 0, total = null,
+		begun_at = clock_timestamp(), noted_at = clock_timestamp(),
+		lease_until = clock_timestamp() + lease_ms * interval '1 ms'
+		where r.id = of_verification and r.state = 'running' and r.lease_until <= clock_timestamp();
+	return found;
 end
 $$;

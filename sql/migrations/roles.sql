@@ -72,7 +72,7 @@ grant execute on function
 
 grant select on outbox.message, outbox.message_default, outbox.publisher, outbox.log, outbox.progress,
 	outbox.message_state, outbox.migration, outbox.archive, outbox.process,
-	outbox.deliver_section to outbox_relay;
+	outbox.deliver_section, outbox.deliver_process to outbox_relay;
 grant select on sequence outbox.message_id_seq to outbox_relay; -- a relay at rest looks whether it has moved
 grant select, insert on outbox.lookback to outbox_relay;
 grant select on outbox.lookback_default, outbox.processed, outbox.processed_default,
@@ -89,6 +89,9 @@ grant select, insert (reason, publisher, filter, target, rate, snapshot, shards,
 grant select, insert (caller, reason, section, filter, ends, total),
 	update (done, state, nonce, owner, lease_until, noted_at, begun_at, begun_done, error) on outbox.redrive
 	to outbox_relay;
+grant select, insert (caller, reason, publisher, filter),
+	update (total, done, state, nonce, owner, lease_until, noted_at, begun_at, error, result) on outbox.verification
+	to outbox_relay;
 grant select, insert on outbox.skipped, outbox.renumbered to outbox_relay;
 grant select, insert, update, delete on outbox.parked, outbox.parked_request, outbox.scheduled,
 	outbox.destination
@@ -100,9 +103,9 @@ grant execute on all functions in schema outbox to outbox_relay;
 grant select (txid, id, created_at, event_id, topic, key, key_bytes, headers, partition, deliver_at,
 	bucket) on outbox.message to outbox_reader;
 grant select on outbox.publisher, outbox.log, outbox.destination, outbox.progress, outbox.message_state,
-	outbox.replay, outbox.redrive, outbox.audit, outbox.migration, outbox.parked_request,
+	outbox.replay, outbox.redrive, outbox.verification, outbox.audit, outbox.migration, outbox.parked_request,
 	outbox.skipped, outbox.renumbered, outbox.archive, outbox.process,
-	outbox.deliver_section to outbox_reader;
+	outbox.deliver_section, outbox.deliver_process to outbox_reader;
 grant select (publisher, shard, id, created_at, event_id, topic, key, headers, partition, state, error,
 	stalled, attempts, next_at, parked_at, tick, request_id, digest, txid, changed, was_id) on outbox.parked to outbox_reader;
 grant select (publisher, shard, id, created_at, event_id, topic, key, headers, partition, deliver_at, tick,

@@ -1,5 +1,5 @@
 """Long work of the console in headless Chromium, on a relay that runs: many parked messages and a replay, each with preview,
-progress, cancel and resume, and two operators at once."""
+progress, cancel and resume, a verification, and two operators at once."""
 
 import contextlib
 import re
@@ -10,7 +10,7 @@ import pytest
 
 from support.balancer import Balancer
 from support.browser import Browser
-from support.console import ALICE, BOB, PAGES, browser, chromium, log_in, park, parked_count, world  # noqa: F401
+from support.console import ALICE, BOB, PAGES, browser, chromium, log_in, park, parked_count, publish_rows, world  # noqa: F401
 from support.process import free_port, wait_for
 from support.relay import Relay
 
@@ -158,11 +158,7 @@ def test_a_preview_of_more_than_it_counts_shows_a_bound(browser, world, park_man
 def test_messages_are_replayed_with_preview_progress_cancel_and_resume(browser, world):
     """The replay stands at the message, too, where an operator looks for it."""
     rows = 3000
-    first = world.execute("INSERT INTO outbox.message (topic, key, payload) SELECT %s, 'again-' || i %% 20, '{}' FROM generate_series(1, %s) i"
-                          " RETURNING id", (world.topic, rows))[0][0]
-    last = first + rows - 1
-    wait_for(lambda: world.api.request("GET", f"/v1/messages?id={last}").json["rows"][0]["publishers"][0]["state"] == "published",
-             what="published messages")
+    first, last = publish_rows(world, "again", rows)
     browser.go(f"#/where?id={first}").see("Kafka acknowledged it.").press("Send it once more").see("Replay all that match")
     assert f"ids={first}" in browser.driver.current_url
     browser.fill("Ids", f"{first}..{last}").fill("Messages a second", "100").choose("State", "published").press("Show")
@@ -190,6 +186,22 @@ def test_messages_are_replayed_with_preview_progress_cancel_and_resume(browser, 
     browser.go("#/replays?publisher=main&key=nobody").press("Replay all that match …").see("take a term away, or widen its range")
     browser.press("Close").go(f"#/replays?publisher=main&ids={first}&target=lost").press("Replay all that match …").see("topic lost does not exist")
     browser.press("Close")
+
+
+# --- verifications --------------------------------------------------------------------------------
+
+
+def test_a_publisher_is_verified(browser, world):
+    browser.go("#/publishers/main").press("Verify …").see("compares every row of the table with every record")
+    assert browser.violations() == []
+    browser.fill("Reason", "before the audit").press("Verify").see("The verification is stored")
+    name = wait_for(lambda: re.search(r"verify-\d+", browser.text), what="the job's name")[0]
+    browser.press(name).see(f"Job {name}", "finished", "Found", "rows and records", "before the audit")
+    result = world.api.request("GET", f"/v1/jobs/{name}").json["result"]
+    browser.see("nothing found" if result["clean"] else f"{result['lost']:,} lost" if result["lost"] else "Found")
+    assert browser.violations() == []
+    browser.go("#/jobs?kind=verify").see(name, "before the audit", "finished")
+    assert browser.violations() == []
 
 
 # --- several processes ----------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from selenium.webdriver.common.keys import Keys
 
 from support.api import caller
 from support.browser import Browser
-from support.console import ALICE, BOB, PAGES, answers, browser, chromium, log_in, park, parked_count, world  # noqa: F401
+from support.console import ALICE, BOB, PAGES, answers, browser, chromium, log_in, park, parked_count, publish_rows, world  # noqa: F401
 from support.kafka import Kafka
 from support.postgres import Postgres
 from support.process import free_port, wait_for
@@ -133,6 +133,8 @@ def test_every_page_says_that_the_database_is_away_and_goes_on_by_itself(browser
         text = PAGES[page]
         if page in WITHOUT_DATABASE:
             browser.see(text)
+            if page == "sidecars":
+                browser.see("Those of other processes are not shown: The database does not answer.")
             assert alerts(browser) == [] and OLD not in browser.text, page
             continue
         if page == "preflight":
@@ -303,12 +305,7 @@ def test_an_id_that_was_decided_before_the_click(browser, world):
 
 
 def test_a_job_that_ended_before_the_click(browser, world):
-    rows = 400
-    first = world.execute("INSERT INTO outbox.message (topic, key, payload) SELECT %s, 'job-' || i, '{}' FROM generate_series(1, %s) i"
-                          " RETURNING id", (world.topic, rows))[0][0]
-    last = first + rows - 1
-    wait_for(lambda: world.api.request("GET", f"/v1/messages?id={last}").json["rows"][0]["publishers"][0]["state"] == "published",
-             what="published messages")
+    first, last = publish_rows(world, "job", 400)
     order = {"publisher": "main", "filter": {"ids": f"{first}..{last}"}, "rate": 100}
     token = world.api.request("POST", "/v1/replays/preview", order).json["token"]
     job = world.api.request("POST", "/v1/replays", {**order, "token": token, "reason": "a test"}).json["job"]

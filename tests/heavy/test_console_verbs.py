@@ -7,6 +7,7 @@ import types
 from selenium.webdriver.common.keys import Keys
 
 from support.api import caller
+from support.browser import NARROW, WIDE
 from support.console import ALICE, BOB, LIMITED, WATCHER, browser, chromium, log_in, park, parked_count, world  # noqa: F401
 from support.postgres import Postgres, carry
 from support.process import free_port, wait_for
@@ -99,16 +100,22 @@ def test_a_publisher_is_paused_and_resumed(browser, world):
     assert ("alice", "it is back") in world.execute("SELECT caller, reason FROM outbox.audit")
 
 
-def test_a_topic_of_a_publisher_is_paused_and_resumed(browser, world):
+def test_a_topic_of_a_publisher_is_paused_and_resumed(browser, world, kafka):
     def paused():
         return world.execute("SELECT paused_topics -> 'stock' IS NOT NULL FROM outbox.publisher WHERE name = 'main'") == [(True,)]
 
+    kafka.create_topic("stock")
     browser.go("#/publishers/main").press("Pause a topic …").fill("Kafka topic", "stock").fill("Reason", "stock is counted")
     browser.press("Pause the topic").see("stock of main is paused.").press("Close").see("Resume stock …")
     assert paused()
+    world.execute("INSERT INTO outbox.message (topic, key, payload) SELECT 'stock', i::text, '{}' FROM generate_series(1, 3) i")
+    browser.go("#/overview").see("3 messages of main wait because an operator paused their topic.").go("#/publishers/main")
     browser.press("Resume stock …").fill("Reason", "it is counted").press("Resume the topic").see("stock of main is publishing.")
     browser.press("Close").see("Pause a topic …")
     assert not paused()
+    browser.go("#/overview").see("Publisher main")
+    wait_for(lambda: "paused their topic" not in browser.text, what=lambda: browser.text)
+    kafka.delete_topic("stock")
     assert ("alice", "it is counted") in world.execute("SELECT caller, reason FROM outbox.audit")
 
 
@@ -157,6 +164,104 @@ def test_a_restored_database_publishes_again_after_a_rebase(browser, world, post
             wait_for(lambda: "carried here from another cluster" not in browser.text and "nobody" not in browser.text, what=lambda: browser.text)
             assert other.execute("SELECT caller, reason FROM outbox.audit WHERE verb = 'rebase'", None, name) == [
                 ("alice", "moved to another machine")]
+
+
+def test_a_publisher_is_created_and_dropped(browser, world):
+    browser.go("#/publishers").press("Create a publisher …").see("keeps partitions from being dropped")
+    assert browser.violations() == []
+    browser.fill("Name", "late").fill("Start", "tomorrow").fill("Reason", "ticket 21").find("dialog button[type=submit]").click()
+    browser.see("start: ").find("dialog .problem")
+    browser.fill("Start", "now").fill("Shards", "2").find("dialog button[type=submit]").click()
+    browser.see('late has 2 shards in [postgres "main"].').press("Close").see("not configured", "Shards of late")
+    assert world.execute("SELECT shards FROM outbox.publisher WHERE name = 'late'") == [(2,)]
+
+    # the question is that of the command; a publisher that is configured and owned is dropped with further words only
+    drop_buttons = browser.driver.find_elements("xpath", "//section[.//h2[.='late']]//button[.='Drop …']")
+    drop_buttons[0].click()
+    browser.see("Drop the publisher late", "Parked messages that go\n0 messages", "Drop publisher late?")
+    assert browser.violations() == [] and "Even so" not in browser.text
+    browser.fill("Confirm", "yes").fill("Reason", "ticket 22").find("dialog button[type=submit]").click()
+    browser.see('confirm is not "Drop publisher late?"').fill("Confirm", "Drop publisher late?").find("dialog button[type=submit]").click()
+    browser.see("The publisher late is dropped.").press("Close")
+    wait_for(lambda: "not configured" not in browser.text, what=lambda: browser.text)
+    assert world.execute("SELECT caller, verb, reason FROM outbox.audit WHERE publisher = 'late' ORDER BY id") == [
+        ("alice", "publisher create", "ticket 21"), ("alice", "publisher drop", "ticket 22")]
+
+    browser.go("#/publishers/main").press("Drop …").see("is the last one", "Even so (owned)", "Even so (last)", "Even so (configured)")
+    assert browser.violations() == []
+    browser.tick("Even so (last): it is the last publisher of the database").fill("Confirm", "Drop publisher main?").fill("Reason", "ticket 23")
+    browser.find("dialog button[type=submit]").click()
+    browser.see("is in the configuration").find("dialog .problem")
+    browser.keys(Keys.ESCAPE)
+    assert world.execute("SELECT name FROM outbox.publisher") == [("main",)]
+
+
+def partition_names(world):
+    return [row["partition"] for row in world.api.request("GET", "/v1/partitions?table=message").json["rows"]]
+
+
+def test_partitions_are_made_and_dropped(browser, world):
+    browser.go("#/partitions?table=message").see("message_default", "message_p20270105").press("Make partitions …")
+    assert browser.violations() == []
+    browser.choose("Table", "message").fill("From, in UTC", "next week").fill("Reason", "ticket 24").press("Make").see("from: ")
+    browser.find("dialog .problem")
+    browser.fill("From, in UTC", "2027-01-06").press("Make").see("message: a partition that begins at").press("Close").see("message_p20270106")
+    browser.press("Make partitions …").fill("Reason", "ticket 25").press("Make").see("message: no partition was missing").press("Close")
+
+    browser.press("message_p20270106").see("Partition message_p20270106", "Its rows are in the table.").press("Drop …")
+    browser.see("0 rows", "keeps it until", "Even so (retain): it is younger than retain", "Drop message_p20270106?")
+    assert browser.violations() == []
+    browser.fill("Confirm", "Drop message_p20270106?").fill("Reason", "ticket 26").press("Drop").see("is not dropped")
+    browser.find("dialog .problem")
+    browser.tick("Even so (retain): it is younger than retain").press("Drop").see("message_p20270106 is dropped.").press("Close").see("message_p20270105")
+    assert "message_p20270106" not in partition_names(world) and browser.driver.current_url.endswith("#/partitions")
+    browser.go("#/partitions/message_p20270106").see("There is no partition message_p20270106: it was dropped or detached meanwhile.")
+    browser.go("#/partitions/message_default").see("rows that no other partition takes")
+    assert "Drop" not in browser.text
+    assert world.execute("SELECT caller, verb, reason FROM outbox.audit WHERE verb LIKE 'partition%%' ORDER BY id") == [
+        ("alice", "partition make", "ticket 24"), ("alice", "partition make", "ticket 25"), ("alice", "partition drop", "ticket 26")]
+
+
+def test_a_partition_is_detached_with_the_keyboard(browser, world):
+    assert world.api.request("POST", "/v1/partitions", {"table": "message", "from": "2027-01-07", "reason": "a test"}).status == 200
+    browser.go("#/partitions?table=message").see("message_p20270107")
+    browser.tab_to("message_p20270107").keys(Keys.ENTER).see("Partition message_p20270107")
+    browser.tab_to("Detach …").keys(Keys.ENTER).see("It becomes a table of its own", "Even so (retain)")
+    wait_for(lambda: browser.focused().startswith("Even so"), what=lambda: f"the focus in the dialog: {browser.focused()}")
+    browser.keys(Keys.SPACE).tab_to("Confirm").keys("Detach message_p20270107?").tab_to("Reason").keys("ticket 27", Keys.TAB, Keys.ENTER)
+    browser.see("message_p20270107 is detached.")
+    assert browser.focused() == "Close"
+    browser.keys(Keys.ENTER).see("message_p20270105")
+    assert "message_p20270107" not in partition_names(world)
+    assert world.execute("SELECT to_regclass('outbox.message_p20270107') IS NOT NULL") == [(True,)]
+
+
+def test_a_sidecar_of_another_process_is_paused_and_resumed(browser, world, tmp_path):
+    """The page of a process that does not run the section names those that do."""
+    path = tmp_path / "relay.ini"
+    path.write_text('[publisher "main"]\nmax_attempts = 1\n' + caller("alice", ALICE, "read, operate, decide"))
+    path.chmod(0o600)
+    port = free_port()
+    settings = {name: world.relay.settings[name] for name in ("DATABASE_URL", "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS")}
+    process = world.api.request("GET", "/v1/overview").json["process"]["name"]
+    with Relay({**settings, "OUTBOX_RELAY_CONFIG": str(path), "OUTBOX_RELAY_API_LISTEN": str(port)}) as relay:
+        relay.wait_event("api_listens")
+        other = types.SimpleNamespace(url=f"http://127.0.0.1:{port}/console/")
+        browser.open(other.url)
+        log_in(browser, other, ALICE)
+        browser.go("#/sidecars").see("This process runs no [deliver] section", "In other processes", "billing", process, "seen")
+        for size in (NARROW, WIDE):
+            browser.resize(size)
+            assert browser.violations() == [] and browser.overflowing() == [] and not browser.is_too_wide(), size
+        browser.press("Pause billing").fill("Reason", "ticket 28").press("Pause").see("billing is paused in every process").press("Close").see("Resume billing")
+        wait_for(lambda: world.api.request("GET", "/v1/deliver").json["sections"][0]["paused"], what="the pause in the other process")
+        browser.press("Resume billing").fill("Reason", "ticket 29").press("Resume").see("billing is running in every process").press("Close").see("Pause billing")
+        wait_for(lambda: not world.api.request("GET", "/v1/deliver").json["sections"][0]["paused"], what="the resume in the other process")
+    # its own console has the section once
+    browser.open(world.url)
+    log_in(browser, world, ALICE)
+    browser.go("#/sidecars").see("Reload the rules")
+    assert "In other processes" not in browser.text
 
 
 def test_a_list_is_saved_with_the_filter_of_its_page(browser, world, tmp_path):
@@ -229,6 +334,12 @@ def test_a_caller_sees_the_verbs_of_its_roles_only(browser, world):
     assert "Retry" not in browser.text and "Skip all" not in browser.text
     browser.go("#/sidecars").see("billing")
     assert "Pause" not in browser.text
+    browser.go("#/partitions").see("message_default")
+    assert "Make partitions" not in browser.text
+    browser.go("#/partitions/message_p20270105").see("Its rows are in the table.")
+    assert "Drop" not in browser.text and "Detach" not in browser.text
+    browser.go("#/publishers").see("Newest log row")
+    assert "Create" not in browser.text and "Drop" not in browser.text
     log_in(browser, world, LIMITED)
     browser.go("#/audit").see("is not for")
     assert "Choose a publisher, section or type that your token is for." in browser.text

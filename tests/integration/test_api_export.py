@@ -26,9 +26,7 @@ LISTS = ["parked", "scheduled", "jobs", "replays", "audit", "publishers"]
 
 @pytest.fixture
 def api(make_relay, tmp_path):
-    relay, api = start_api(make_relay, tmp_path, READ, CALLERS)
-    api.relay = relay
-    return api
+    return start_api(make_relay, tmp_path, READ, CALLERS)[1]
 
 
 def park(database, rows, keys=KEYS):

@@ -179,11 +179,11 @@ def test_jobs_come_in_pages_the_newest_first(api, park, database):
 
 
 @pytest.mark.parametrize("path, status, code, text", [
-    ("/v1/jobs?kind=split", 400, "bad_value", "kind=split is none of retry, skip, replay and redrive"), ("/v1/jobs?open=1", 400, "bad_value", "open=1"),
+    ("/v1/jobs?kind=split", 400, "bad_value", "kind=split is none of retry, skip, replay, redrive and verify"), ("/v1/jobs?open=1", 400, "bad_value", "open=1"),
     ("/v1/jobs?after=7", 400, "bad_value", "after=7 is no place"), ("/v1/jobs?after=1.other-7", 400, "bad_value", "no place"),
     ("/v1/jobs?after=1.parked-0", 400, "bad_value", "no place"), ("/v1/replays?kind=skip", 400, "bad_value", "kind is no argument"),
     ("/v1/jobs?publisher=lost", 404, "unknown_publisher", "lost"), ("/v1/jobs?postgres=lost", 404, "unknown_section", "lost"),
-    ("/v1/jobs/7", 404, "not_found", "like parked-7, replay-7 and redrive-7"), ("/v1/jobs/parked-7", 404, "not_found", "no job parked-7"),
+    ("/v1/jobs/7", 404, "not_found", "like parked-7, replay-7, redrive-7 and verify-7"), ("/v1/jobs/parked-7", 404, "not_found", "no job parked-7"),
     ("/v1/jobs/replay-9223372036854775807", 404, "not_found", "GET /v1/jobs"), ("/v1/jobs/parked-9223372036854775808", 404, "not_found", ""),
     ("/v1/jobs/", 404, "not_found", "no such path"), ("/v1/jobs/parked-1?x=1", 400, "bad_value", "it takes postgres")])
 def test_a_wrong_request_is_refused_with_its_cure(api, path, status, code, text):

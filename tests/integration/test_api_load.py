@@ -36,7 +36,7 @@ def places(database):
     id, event_id = database.execute(WRITE)[0]
     return {
         "/v1/lookback": ["", "?limit=1000", "?state=parked", "?type=orders", "?section=orders&limit=1000"],
-        "/v1/lookback/{type}/{id}": ["/orders/77"], "/v1/deliver": [""], "/v1/dedup": [""], "/v1/publishers": [""],
+        "/v1/lookback/{type}/{id}": ["/orders/77"], "/v1/deliver": ["", "?all=yes"], "/v1/dedup": [""], "/v1/publishers": [""],
         "/v1/publishers/{name}": ["/main"], "/v1/overview": [""], "/v1/series": ["", "?name=relay_in_flight"],
         "/v1/parked": ["", "?limit=1000", "?limit=1000&totals=yes", "?limit=1000&state=dead", f"?limit=1000&after={PARKED // 20}",
                        "?topic=nothing", "?error=large&totals=yes", "?from_id=77&to_id=77"],

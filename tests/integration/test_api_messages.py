@@ -13,15 +13,15 @@ import pytest
 
 from support.api import CALLERS, OPERATE, READ, SEND, caller, shared_api, start_api
 from support.application import Application
-from support.auditor import payload, read_topics
+from support.auditor import read_topics
 from support.kafka import Kafka
+from support.large_rows import LIMIT, ONCE, row_of
 from support.process import wait_for
 from support.proxy import Proxy
 from support.relay import run_command
 from support.windows import Ticks
 
 PAYLOAD, COPY, STOCK = "token-of-one-who-reads-payloads", "token-for-the-copy", "token-for-the-stock"
-LIMIT, TOO_LARGE = 60_000, 90_000
 TOKENS = CALLERS + caller("reader-of-payloads", PAYLOAD, "read, payload")
 
 
@@ -31,10 +31,7 @@ def make_api(make_relay, kafka, topic, tmp_path):
     kafka.alter_topic(topic, max_message_bytes=LIMIT)
 
     def make(sections="", **settings):
-        relay, api = start_api(make_relay, tmp_path, READ, TOKENS + sections,
-                               **{"publisher_max_attempts": 1, "publisher_retry_first": "100ms", **settings})
-        api.relay = relay
-        return api
+        return start_api(make_relay, tmp_path, READ, TOKENS + sections, **{**ONCE, **settings})[1]
 
     return make
 
@@ -48,12 +45,11 @@ def api(make_api):
 def write(database, topic, chance):
     """write("k"): the id and event id of a message with that key; "k!" is too large for the topic."""
     def one(name, to=topic, deliver_at=None, event_id=None):
-        key = name.rstrip("!")
-        pad = chance.randbytes(TOO_LARGE // 2).hex() if name != key else "small"
+        key, data = row_of(name, chance)
         (row,) = database.execute(
             "INSERT INTO outbox.message (topic, key, payload_bytes, headers, deliver_at, event_id) VALUES (%s, %s, %s,"
             " '{\"of\": \"a test\"}', %s, coalesce(%s, outbox.new_event_id())) RETURNING id, event_id::text",
-            (to, key or None, payload(key, 1, pad=pad), deliver_at, event_id))
+            (to, key, data, deliver_at, event_id))
         return row
 
     return one

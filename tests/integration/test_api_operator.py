@@ -14,16 +14,13 @@ from urllib.parse import urlencode
 import pytest
 
 from support.api import CALLERS, OPERATE, READ, SEND, caller, shared_api, start_api
-from support.auditor import payload
+from support.large_rows import LIMIT, ONCE, row_of
 from support.process import wait_for
 from support.proxy import Proxy
 from support.relay import run_command
 
 RETRY = "token-of-one-who-may-retry"
 LIMITED = "token-of-one-with-limits"
-LIMIT = 60_000      # of the topic: a batch of small rows fits
-TOO_LARGE = 90_000  # characters that lz4 cannot shorten
-ONCE = {"publisher_max_attempts": 1, "publisher_retry_first": "100ms"}  # refused once, and a row is dead
 
 
 @pytest.fixture
@@ -32,9 +29,7 @@ def make_api(make_relay, kafka, topic, tmp_path):
     kafka.alter_topic(topic, max_message_bytes=LIMIT)
 
     def make(sections="", once=ONCE, **settings):
-        relay, api = start_api(make_relay, tmp_path, READ, CALLERS + sections, **{**once, **settings})
-        api.relay = relay
-        return api
+        return start_api(make_relay, tmp_path, READ, CALLERS + sections, **{**once, **settings})[1]
 
     return make
 
@@ -52,10 +47,8 @@ def write(database, topic, chance):
         connection = database.connect(autocommit=False)
         with connection, connection.cursor() as cursor:
             for name in names:
-                key = name.rstrip("!")
-                pad = chance.randbytes(TOO_LARGE // 2).hex() if name != key else "small"
                 cursor.execute("INSERT INTO outbox.message (topic, key, payload_bytes) VALUES (%s, %s, %s)"
-                               " RETURNING id", (to, key or None, payload(key, 1, pad=pad)))
+                               " RETURNING id", (to, *row_of(name, chance)))
                 ids.append(cursor.fetchone()[0])
         connection.close()
         return ids

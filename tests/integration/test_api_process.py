@@ -12,7 +12,7 @@ import time
 import pytest
 import yaml
 
-from support.api import CALLERS, READ, SEND, caller, start_api
+from support.api import CALLERS, OPERATE, READ, SEND, caller, start_api
 from support.process import wait_for
 from support.proxy import Proxy
 
@@ -73,6 +73,27 @@ def test_the_overview_has_everything_in_one_line(api, database, topic):
     assert (line["name"], line["shards"], line["owned"], line["owners"]) == ("main", 1, 1, [{"name": seen["process"]["name"], "url": None}])
     assert (line["unpublished"], line["unpublished_exact"], line["elsewhere"]) == ("0", True, False)
     assert seen["deliver"] == [] and seen["alerts"] == []
+
+
+def test_a_paused_topic_is_no_backlog_and_no_alarm(make_relay, database, topic, tmp_path):
+    relay, api = start_api(make_relay, tmp_path, READ, CALLERS)
+    relay.wait_ready()
+    order = {"topic": topic, "reason": "the consumers are moved"}
+    assert api.as_(OPERATE).request("POST", "/v1/publishers/main/pause", order).status == 200
+    relay.wait_for(lambda: relay.metric("relay_paused_topics") == 1, 10, "a paused topic")
+    publish(database, topic, 5)
+
+    def line():
+        return get(api, "/v1/overview")["publishers"][0]
+
+    wait_for(lambda: line()["parked"]["paused"] == "5" and line()["unpublished"] == "0", 60, lambda: line())
+    assert {state: line()["parked"][state] for state in ("waiting", "dead", "stalled", "free", "behind")} == dict.fromkeys(
+        ("waiting", "dead", "stalled", "free", "behind"), "0")
+    # the rules are judged by the metrics once a second
+    wait_for(lambda: relay.metric("relay_parked_rows", state="paused") == 5, 60, "the metric")
+    assert get(api, "/v1/overview")["alerts"] == [] and relay.metric("relay_parked_rows", state="dead") == 0
+    assert api.as_(OPERATE).request("POST", "/v1/publishers/main/resume", order).status == 200
+    wait_for(lambda: line()["parked"]["paused"] == "0", 60, lambda: line())
 
 
 def test_a_token_with_limits_sees_its_part_of_the_overview(api):

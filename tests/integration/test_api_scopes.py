@@ -154,6 +154,7 @@ REQUESTS = [
     ("GET", "/v1/replays", None, {"read"}),
     ("POST", "/v1/replays/preview", {"filter": {}}, {"operate"}),
     ("POST", "/v1/replays", {"filter": {}, "token": "x", "reason": "x"}, {"operate"}),
+    ("POST", "/v1/verifications", {"reason": "x"}, {"operate"}),
     ("GET", "/v1/deliver", None, {"read"}),
     ("POST", "/v1/deliver/operate", {"verb": "pause", "section": "a", "reason": "x"}, {"operate"}),
     ("GET", "/v1/dedup", None, {"read"}),

@@ -22,10 +22,8 @@ DECIDE = "token-of-one-who-may-decide"
 
 @pytest.fixture
 def api(make_relay, topic, tmp_path):
-    relay, api = start_api(make_relay, tmp_path, OPERATE, CONFIG.format(topic=topic) + CALLERS
-                           + caller("bob", RETRY, "operate") + caller("carol", DECIDE, "decide"))
-    api.relay = relay
-    return api
+    return start_api(make_relay, tmp_path, OPERATE, CONFIG.format(topic=topic) + CALLERS
+                     + caller("bob", RETRY, "operate") + caller("carol", DECIDE, "decide"))[1]
 
 
 # --- look-back ------------------------------------------------------------------------------------
@@ -172,11 +170,10 @@ def make_letters(make_relay, kafka, topic, dead_topic, tmp_path):
     def make(application, database=False, count=COUNT):
         produce(kafka.bootstrap, topic, [(f"bad-{n}", f"k{n % 5}", f'{{"n": {n}}}') for n in range(count)])
         sections = sidecar.configuration(kafka.bootstrap, topic, tmp_path / "state", application.url, {})
-        relay, api = start_api(make_relay, tmp_path, OPERATE, sections + caller("dave", SEES, "read, payload")
-                               + caller("bob", RETRY, "operate") + caller("erin", DECIDE, "read, operate", sections="other")
-                               + '[deliver "other"]\nurl = http://127.0.0.1:9/\ntopics = ' + topic + "\ngroup = other\n"
-                               + "without_id = process\n" + ('[postgres "main"]\n[publisher "main"]\n' if database else ""))
-        api.relay = relay
+        _, api = start_api(make_relay, tmp_path, OPERATE, sections + caller("dave", SEES, "read, payload")
+                           + caller("bob", RETRY, "operate") + caller("erin", DECIDE, "read, operate", sections="other")
+                           + '[deliver "other"]\nurl = http://127.0.0.1:9/\ntopics = ' + topic + "\ngroup = other\n"
+                           + "without_id = process\n" + ('[postgres "main"]\n[publisher "main"]\n' if database else ""))
         sidecar.dead_letters(kafka, dead_topic, count)
         return api
 
@@ -355,7 +352,7 @@ def publishers(make_relay, topic, tmp_path, database):
     relay, api = start_api(make_relay, tmp_path, OPERATE, '[publisher "main"]\n[publisher "other"]\n' + CALLERS
                            + caller("bob", RETRY, "operate") + caller("carol", DECIDE, "decide")
                            + caller("frank", LIMITED, "read, operate, decide", publishers="other"))
-    api.relay = relay.wait_ready()
+    relay.wait_ready()
     return api
 
 

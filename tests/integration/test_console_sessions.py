@@ -77,9 +77,7 @@ def own(api):
 def make_api(make_relay, topic, tmp_path):
     def make(callers=ALICE + BOB, folder="one", **settings):
         (tmp_path / folder).mkdir()
-        relay, api = start_api(make_relay, tmp_path / folder, None, LOOKBACK.format(topic=topic) + callers, **settings)
-        api.relay = relay
-        return api
+        return start_api(make_relay, tmp_path / folder, None, LOOKBACK.format(topic=topic) + callers, **settings)[1]
 
     return make
 

@@ -56,6 +56,17 @@ def section_of(process):
     return process.api.request("GET", "/v1/deliver").json["sections"][0]
 
 
+def name_of(process):
+    return process.api.request("GET", "/v1/overview").json["process"]["name"]
+
+
+def known(process):
+    """The sections of all processes: {section: (is it paused, names of processes)}"""
+    answer = process.api.request("GET", "/v1/deliver?all=yes")
+    assert answer.status == 200, answer.text
+    return {row["section"]: (row["paused_at"] is not None, {each["name"] for each in row["processes"]}) for row in answer.json["known"]}
+
+
 def wait_state(processes, paused):
     wait_for(lambda: all(section_of(one)["paused"] == paused and bool(section_of(one)["paused_at"]) == paused for one in processes), 20,
              lambda: f"paused {paused}: {[section_of(one) for one in processes]}")
@@ -116,10 +127,37 @@ def test_every_process_pauses_by_an_order_to_one_that_does_not_run_the_section(m
         assert done == (0, "deliver billing is at work in every process (outbox.audit 3)\n", "")
         wait_state(runs, False)
         application.wait_ids(given)
-    process = other.api.request("GET", "/v1/overview").json["process"]["name"]
+    process = name_of(other)
     assert database.execute("SELECT verb, caller, reason, target FROM outbox.audit ORDER BY id") == [
         (verb, "alice", reason, {"section": "billing", "process": process})
         for verb, reason in (("deliver pause", "why pause"), ("deliver pause", "why pause"), ("deliver resume", "the ledger is there"))]
+
+
+def test_every_process_names_those_that_run_a_section(make_process, database):
+    url = "http://relay-1.example:9188"
+    with Application() as application:
+        runs = [make_process(application, environment={"api_advertise": url}), make_process(application)]
+        other, names = make_process(), {name_of(one) for one in runs}
+        for process in (*runs, other):
+            wait_for(lambda: known(process) == {"billing": (False, names)}, what=lambda: known(process))
+
+        def processes():
+            return other.api.request("GET", "/v1/deliver?all=yes").json["known"][0]["processes"]
+
+        wait_for(lambda: {each["url"] for each in processes()} == {url, None}, what=processes)
+        assert all(each["seen_at"].endswith("Z") for each in processes())
+
+        # one that was not seen for long counts no longer; its section stays as long as it is paused
+        for one in runs:
+            one.relay.kill()
+        database.execute("UPDATE outbox.deliver_process SET seen_at = now() - interval '11 minutes'")
+        assert known(other) == {}
+        assert order(other.api, "pause")["changed"]
+        assert known(other) == {"billing": (True, set())}
+        runs[0].relay.start()
+        runs[0].relay.wait_event("api_listens", count=2)
+        wait_for(lambda: known(other) == {"billing": (True, {name_of(runs[0])})}, what=lambda: known(other))
+        assert database.execute("SELECT count(*)::int FROM outbox.deliver_process") == [(1,)]
 
 
 def test_a_balancer_may_send_each_order_to_another_process(make_process, kafka, topic):
@@ -162,6 +200,7 @@ def test_while_the_database_is_away_sections_stay_as_they_are(make_process, data
         proxy.refuse()
         runs.relay.wait_event("pauses_unread", consequence="sections stay paused or at work, as they are")
         assert order(runs.api, "resume", status=503) == "no_database"
+        assert runs.api.request("GET", "/v1/deliver?all=yes").code == "no_database"
         assert section_of(runs)["paused"] and section_of(runs)["works"]
 
         # a process that begins meanwhile waits for the answer
@@ -220,7 +259,8 @@ def test_a_process_without_a_database_pauses_itself(make_process, kafka, topic):
     with Application() as application:
         alone = make_process(application, database="")
         application.wait_ids(give(kafka, topic, 0))
-        process = alone.api.request("GET", "/v1/overview").json["process"]["name"]
+        process = name_of(alone)
+        assert known(alone) == {}
         assert order(alone.api, "pause") == {"section": "billing", "source": process, "paused": True, "changed": True, "audit": None}
         wait_for(lambda: section_of(alone)["paused"])
         assert section_of(alone)["paused_at"] is None

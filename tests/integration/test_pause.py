@@ -6,6 +6,7 @@ import time
 import pytest
 
 from support.auditor import count_records, settle
+from support.postgres import Postgres, carry
 from support.process import wait_for
 from support.relay import run_command
 
@@ -34,8 +35,13 @@ def write(database, topic, count, first=1, keys=50):
 def stands_still(relay, kafka, topic, seconds=2.0):
     """What was in flight ends soon, with the marks of a transaction, and then no record comes for so long; their number."""
     wait_for(lambda: relay.metric("relay_paused") == 1, 5, "a paused relay")
+    return stays_as_it_is(kafka, topic, seconds, most=5)
+
+
+def stays_as_it_is(kafka, topic, seconds=2.0, most=60):
+    """The number of records of a topic that gets none for so long; records may come for `most` seconds before."""
     count, since = -1, time.monotonic()
-    end = since + 5 + seconds
+    end = since + most + seconds
     while time.monotonic() - since < seconds:
         assert time.monotonic() < end, "records come without end"
         now = count_records(kafka.bootstrap, [topic])
@@ -249,19 +255,6 @@ def split(database):
     assert status == 0, error
 
 
-def stays_as_it_is(kafka, topic, seconds=2.0):
-    """The number of records of a topic that gets none for so long."""
-    count, since = -1, time.monotonic()
-    end = since + 60
-    while time.monotonic() - since < seconds:
-        assert time.monotonic() < end, "records come without end"
-        now = count_records(kafka.bootstrap, [topic])
-        if now != count:
-            count, since = now, time.monotonic()
-        time.sleep(0.2)
-    return count
-
-
 def test_another_process_keeps_the_pause_and_ends_it(make_relay, database, kafka, topic):
     """Pause and resume are seen by an owner that took the shard in between, and pauses follow each other."""
     pause_topic(database, topic)
@@ -294,6 +287,64 @@ def test_a_publisher_is_split_while_a_topic_is_paused(make_relay, database, kafk
     assert count_records(kafka.bootstrap, [topic]) == 0
     pause_topic(database, topic, "resume")
     assert settle(database.dsn, kafka.bootstrap, [topic]).correct
+
+
+def test_a_rebase_in_another_cluster_keeps_the_pause_of_a_topic(make_relay, make_database, database, kafka, topic):
+    """A dump, with the parked messages of the paused topic: all of them come after the resume, in the order of their keys."""
+    relay = make_relay().wait_ready()
+    pause_topic(database, topic)
+    knows_of_pauses(relay, 1)
+    write(database, topic, 100)
+    is_parked(database, 100)
+    assert relay.stop() == 0
+    with Postgres() as target:
+        copy = make_database(carry(database.postgres, target, database.name), database.name)
+        relay = make_relay(database_url=copy.dsn)
+        relay.wait_event("publisher_elsewhere")
+        write(copy, topic, 50, first=101)
+        status, shown, error = publisher(copy, "rebase", "main", "--yes", "--reason", "another machine")
+        assert status == 0 and "rebased: " in shown, error
+        relay.wait_event("shard_taken")
+        knows_of_pauses(relay, 1)
+        is_parked(copy, 150)
+        assert stays_as_it_is(kafka, topic, 1.0) == 0
+        assert f"paused topics: {topic} since 20" in publisher(copy, "list")[1]
+        pause_topic(copy, topic, "resume")
+        verdict = settle(copy.dsn, kafka.bootstrap, [topic])
+        assert verdict.correct and verdict.duplicates == 0, verdict
+        wait_for(lambda: not parked(copy), 30, "no parked row")
+        assert relay.stop() == 0
+
+
+def test_a_publisher_with_a_paused_topic_is_dropped(make_relay, database, kafka, topic, tmp_path):
+    """Its parked messages go with it, which the command says before; the table keeps them, for the other publisher and for a
+    new one of the name, which pauses nothing."""
+    assert publisher(database, "create", "other")[0] == 0
+    path = tmp_path / "relay.ini"
+    path.write_text('[publisher "main"]\n[publisher "other"]\n')
+    relay = make_relay(config=path).wait_ready()
+    pause_topic(database, topic)
+    relay.wait_for(lambda: relay.metric("relay_paused_topics", publisher="main") == 1, 10, "a paused topic")
+    write(database, topic, 100)
+    is_parked(database, 100)
+    wait_for(lambda: count_records(kafka.bootstrap, [topic]) == 100, 60, "the records of the other publisher")
+    status, _, error = publisher(database, "drop", "main", "--yes", "--reason", "x")
+    assert status != 0 and "publisher main shard 0 is owned by" in error, error
+
+    assert relay.stop() == 0
+    status, shown, _ = publisher(database, "drop", "main", "--dry-run")
+    assert status == 0 and "100 parked" in shown, shown
+    assert parked(database)["paused"] == 50
+    status, shown, error = publisher(database, "drop", "main", "--yes", "--reason", "ticket 9")
+    assert status == 0 and "publisher main dropped" in shown, error
+    assert parked(database) == {}
+    assert database.execute("select verb, publisher, reason from outbox.audit order by id desc limit 1") == [("publisher drop", "main", "ticket 9")]
+
+    assert publisher(database, "create", "main")[0] == 0
+    relay.start()
+    write(database, topic, 10, first=101)
+    wait_for(lambda: count_records(kafka.bootstrap, [topic]) == 100 + 10 + 110, 60, "the records of both publishers")
+    assert "paused" not in publisher(database, "list")[1] and parked(database) == {}
 
 
 @pytest.mark.parametrize("words, text", [

@@ -20,12 +20,10 @@ def start(make_relay, kafka, topic, tmp_path):
     """start(): the api of a relay with the section `billing`, whose application does not answer."""
     def begin():
         sections = sidecar.configuration(kafka.bootstrap, topic, tmp_path / "state", "http://127.0.0.1:9/", {"start": "latest"})
-        relay, api = start_api(make_relay, tmp_path, OPERATE, sections + CALLERS.replace(sidecar.READER, "").replace(sidecar.OPERATOR, "")
-                               + caller("bob", RETRY, "read, operate") + caller("erin", LIMITED, "read, operate", sections="other")
-                               + '[deliver "other"]\nurl = http://127.0.0.1:9/\ntopics = ' + topic
-                               + '\ngroup = other\nwithout_id = process\n[postgres "main"]\n[publisher "main"]\n')
-        api.relay = relay
-        return api
+        return start_api(make_relay, tmp_path, OPERATE, sections + CALLERS.replace(sidecar.READER, "").replace(sidecar.OPERATOR, "")
+                         + caller("bob", RETRY, "read, operate") + caller("erin", LIMITED, "read, operate", sections="other")
+                         + '[deliver "other"]\nurl = http://127.0.0.1:9/\ntopics = ' + topic
+                         + '\ngroup = other\nwithout_id = process\n[postgres "main"]\n[publisher "main"]\n')[1]
 
     return begin
 
@@ -67,6 +65,16 @@ def begun(api, name, least=1):
     return wait_for(lambda: int((shown := job(api, name))["done"]) >= least and shown, 120, what=lambda: job(api, name))
 
 
+def redrive_over_an_end(start, letters, end):
+    """A redrive of many, whose process ends and is followed by another; that one's api, and the job."""
+    letters(0, MANY)
+    api = start()
+    name = order(api)
+    begun(api, name)
+    end(api.relay)
+    return start(), name
+
+
 def gone_back(kafka, topic):
     """{payload: how often it is in the topic}"""
     return collections.Counter(record.payload for record in read_topics(kafka.bootstrap, [topic]))
@@ -97,6 +105,8 @@ def test_a_redrive_is_a_job_with_progress(start, letters, kafka, topic, database
     # a token for another section neither sees nor operates it
     limited = api.as_(LIMITED)
     assert ask(limited, "/v1/jobs")["rows"] == []
+    assert [row["section"] for row in ask(limited, "/v1/deliver?all=yes")["known"]] == ["other"]
+    assert [row["section"] for row in ask(api, "/v1/deliver?all=yes")["known"]] == ["billing", "other"]
     assert limited.request("GET", f"/v1/jobs/{name}").code == "out_of_scope"
     assert limited.request("POST", f"/v1/jobs/{name}/resume", {"reason": "r"}).code == "out_of_scope"
     assert api.as_(READ).request("POST", f"/v1/jobs/{name}/cancel", {"reason": "r"}).code == "forbidden"
@@ -120,12 +130,7 @@ def test_a_redrive_is_cancelled_and_resumed(start, letters, kafka, topic, databa
 
 
 def test_a_redrive_survives_its_process(start, letters, kafka, topic):
-    letters(0, MANY)
-    api = start()
-    name = order(api)
-    begun(api, name)
-    api.relay.kill()
-    api = start()
+    api, name = redrive_over_an_end(start, letters, lambda relay: relay.kill())
     assert job(api, name)["state"] in ("running", "waiting")
     assert ended(api, name)["done"] == str(MANY)
     # the batch under way, which was not noted, may go back twice; dedup knows the copies by their outbox-leg
@@ -134,12 +139,7 @@ def test_a_redrive_survives_its_process(start, letters, kafka, topic):
 
 
 def test_a_stop_gives_a_redrive_back(start, letters, kafka, topic):
-    letters(0, MANY)
-    api = start()
-    name = order(api)
-    begun(api, name)
-    api.relay.stop()
-    api = start()
+    api, name = redrive_over_an_end(start, letters, lambda relay: relay.stop())
     assert ended(api, name)["done"] == str(MANY)
     assert gone_back(kafka, topic) == {str(n).encode(): 1 for n in range(MANY)}
 

@@ -9,11 +9,10 @@ import re
 import pytest
 
 from support.api import CALLERS, CONFIG, OPERATE, READ, caller, prepare, start_api
-from support.auditor import payload
+from support.large_rows import LIMIT, ONCE, row_of
 from support.process import free_port, wait_for
 from support.relay import run_command
 
-LIMIT, TOO_LARGE = 60_000, 90_000
 PAYLOADS = "token-with-payloads"
 WHY = ["--reason", "ticket 7", "--yes"]
 USAGE, REFUSED, UNAVAILABLE, DENIED, MISCONFIGURED = 64, 65, 69, 77, 78
@@ -25,9 +24,8 @@ def api(make_relay, kafka, topic, tmp_path):
     requests = kafka.create_topic(f"{topic}-requests")
     kafka.alter_topic(topic, max_message_bytes=LIMIT)
     relay, api = start_api(make_relay, tmp_path, OPERATE, CONFIG.format(topic=requests) + CALLERS
-                           + caller("eve", PAYLOADS, "read, payload"),
-                           publisher_max_attempts=1, publisher_retry_first="100ms")
-    api.relay = relay.wait_ready()
+                           + caller("eve", PAYLOADS, "read, payload"), **ONCE)
+    relay.wait_ready()
     yield api
     kafka.delete_topic(requests)
 
@@ -55,9 +53,8 @@ def parked(api, database, topic, chance):
     """Ids of five parked rows, and of one behind the first."""
     ids = []
     for key in ("k0!", "k0", "k1!", "k2!", "k3!", "k4!"):
-        pad = chance.randbytes(TOO_LARGE // 2).hex() if "!" in key else "small"
         ids += database.execute("INSERT INTO outbox.message (topic, key, payload_bytes) VALUES (%s, %s, %s) RETURNING id",
-                                (topic, key.rstrip("!"), payload(key, 1, pad=pad)))[0]
+                                (topic, *row_of(key, chance)))[0]
     wait_for(lambda: states_of(database) == {"dead": 5, "behind": 1}, what=lambda: states_of(database))
     return ids
 
@@ -359,7 +356,7 @@ def test_a_wrong_address_or_token_names_the_cure(remote, api, tmp_path):
     fails(REFUSED, "no [publisher", "parked", "list", "--publisher", "nobody")
     for words, why in [(["migrate", "up"], "migrate up has no option '--server': it needs the login of the schema's owner"),
                        (["partition", "restore", "x"], "call it on the host that has the archive"), (["run"], "starts the relay on this machine"),
-                       (["verify"], "takes longer than a request may"), (["rules", "check", "x"], "reads a file of this machine"),
+                       (["rules", "check", "x"], "reads a file of this machine"),
                        (["dedup", "stat", "x"], "GET /v1/dedup"), (["version"], "it works without a relay")]:
         fails(USAGE, why, *words)
     fails(REFUSED, "nothing is stored", "lookback", "show", "orders", "nobody")

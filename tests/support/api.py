@@ -124,14 +124,17 @@ def decision(id, biz_type="orders", **more):
 
 
 def start_api(start, folder, token, configuration, **settings):
-    """A relay with an [api] and its configuration in this folder: (relay, api with the token). start: make_relay."""
+    """A relay with an [api] and its configuration in this folder: (relay, api with the token), whose `relay` it is. start:
+    make_relay."""
     path = folder / "relay.ini"
     path.write_text(configuration)
     path.chmod(0o600)
     port = free_port()
     relay = start(**{"config": path, "api_listen": port, **settings})
     relay.wait_event("api_listens")
-    return relay, Api(port, token)
+    api = Api(port, token)
+    api.relay = relay
+    return relay, api
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from .application import Application
 from .browser import WIDE, Browser
 from .business import Business
 from .inbox import produce
+from .large_rows import LIMIT, TOO_LARGE
 from .process import free_port, wait_for
 from .relay import Relay, run_command
 
@@ -19,13 +20,12 @@ ALICE, WATCHER, LIMITED = "token-of-alice-the-operator", "token-of-one-who-watch
 BOB, SENDER = "token-of-bob-the-operator", "token-of-the-application"
 VIEWER = "token-of-one-who-sees-payloads"
 EVIL = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'
-LIMIT = 60_000      # of the topic: a batch of small rows fits
-TOO_LARGE = 90_000  # characters that lz4 cannot shorten
 # What each page shows once it is there.
 PAGES = {"overview": "Latency, 99th percentile", "publishers": "Shards of main", "where?id={id}": "Publisher main",
          "parked": "Parked messages of main", "parked/{id}": "Message size too large", "scheduled": "Scheduled messages of main",
          "replays": "Replay all that match", "jobs": "Progress", "lookback": "Overdue and parked ids", "lookback/orders/1": "Prepared",
          "sidecars": "billing", "dead-letters": "Dead letters of billing", "dedup": "Planned ids",
+         "partitions": "Partitions of [postgres", "partitions/message_p20270105": "Drop …",
          "preflight": "Checked at", "audit": "Actions of operators"}
 CONFIG = """\
 [publisher "main"]
@@ -65,7 +65,8 @@ def world(postgres, kafka, tmp_path_factory, request):
     kafka.alter_topic(topics["rows"], max_message_bytes=LIMIT)
     postgres.create_database(name)
     dsn = postgres.dsn(name)
-    assert run_command(["migrate", "up"], {"DATABASE_URL": dsn})[0] == 0
+    for command in (["migrate", "up"], ["partition", "make", "--from", "2027-01-05", "--table", "message"]):
+        assert run_command(command, {"DATABASE_URL": dsn})[0] == 0
     with contextlib.ExitStack() as stack:
         business = stack.enter_context(Business(lambda _, ids: {id: EVIL for id in ids}))
         words = {"error": EVIL}  # of the application
@@ -112,6 +113,16 @@ def park(world, *keys, topic=None):
     wait_for(lambda: world.execute("SELECT count(*) FROM outbox.parked WHERE id = ANY(%s)", (ids,)) == [(len(ids),)],
              what="parked rows")
     return ids
+
+
+def publish_rows(world, name, rows):
+    """So many small rows of twenty keys, which Kafka has; the numbers of the first and the last."""
+    first = world.execute("INSERT INTO outbox.message (topic, key, payload) SELECT %s, %s || '-' || i %% 20, '{}'"
+                          " FROM generate_series(1, %s) i RETURNING id", (world.topic, name, rows))[0][0]
+    last = first + rows - 1
+    wait_for(lambda: world.api.request("GET", f"/v1/messages?id={last}").json["rows"][0]["publishers"][0]["state"] == "published",
+             what="published messages")
+    return first, last
 
 
 def parked_count(world, ids):

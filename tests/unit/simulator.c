@@ -402,6 +402,7 @@ static void operator_pauses_topics(struct world *world, void *object, int64_t nu
 	world->database.paused_topics = world->phase == BUSY && number % 2 == 0
 					    ? (unsigned)world_between(world, 1, (1 << TOPICS) - 1)
 					    : 0;
+	world->database.once_paused |= world->database.paused_topics;
 	world->bell_disturbed_us = world->now; /* messages wait for the end of the pause */
 	world_trace(
 	    world, "topics %x are paused, before %x", world->database.paused_topics, before);

@@ -86,8 +86,10 @@ struct row {
 	bool unclear;    /* with an error that does not say so */
 	bool unsendable; /* by the producer */
 	bool mended;     /* refused once, and no longer */
-	bool straggled;  /* written for a producer, or an owner, that was given up */
+	bool straggled;  /* written for a producer that was given up */
 	bool late;       /* the same, and expected elsewhere */
+	bool slept;      /* written for an owner that had lost the shard */
+	bool paused;     /* parked after an operator had paused its topic */
 	enum { HARMLESS, KILLS_WHO_READS, KILLS_WHO_SENDS } kills;
 	bool lost;     /* in a failover */
 	bool skipped;  /* by an operator: it counts as published */
@@ -223,6 +225,7 @@ struct database {
 	int asked;
 	bool publisher_paused;  /* by an operator */
 	unsigned paused_topics; /* by an operator; a bit for each */
+	unsigned once_paused;   /* the same, at any time */
 };
 
 enum request_kind {
