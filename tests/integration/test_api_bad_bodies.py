@@ -52,6 +52,7 @@ EXAMPLES = {
                              {"section": "billing", "filter": DEAD_FILTER, "token": "x", **REASON}],
     "replay_preview": [REPLAY],
     "replay": [{**REPLAY, "token": "x"}],
+    "verification": [{"publisher": "main", "from": DAY, "to": "2026-01-02T00:00:00Z", "sequence": "seq", "no_duplicates": True, "memory": 64, **REASON}],
     "console_login": [{"token": "x"}],
     **{f"parked_{verb}": [{"publisher": "main", "ids": [1, "2"], **REASON},
                           {"publisher": "main", "filter": PARKED_FILTER, "token": "x", **REASON}] for verb in ("retry", "skip")},
@@ -78,7 +79,7 @@ def relay(postgres, kafka, tmp_path_factory):
 
 STATE = """SELECT (SELECT count(*) FROM outbox.audit), (SELECT count(*) FROM outbox.replay), (SELECT count(*) FROM outbox.redrive),
     (SELECT count(*) FROM outbox.parked_request), (SELECT count(*) FROM outbox.lookback_log), (SELECT count(*) FROM outbox.message),
-    (SELECT count(*) FROM outbox.publisher)"""
+    (SELECT count(*) FROM outbox.publisher), (SELECT count(*) FROM outbox.verification)"""
 
 
 @pytest.fixture
@@ -284,7 +285,7 @@ def test_bodies_that_are_wrong_as_a_whole(api, operation):
 # --- names that nothing has ----------------------------------------------------------------------
 
 UNKNOWN = {"/v1/lookback/{type}/{id}": [("nobody/1", "nobody"), ("orders/nobody", "nobody")], "/v1/parked/{id}": [("999999", "999999")],
-           "/v1/jobs/{id}": [(f"{kind}-999999", f"{kind}-999999") for kind in ("parked", "replay", "redrive")] + [("nobody", "nobody")],
+           "/v1/jobs/{id}": [(f"{kind}-999999", f"{kind}-999999") for kind in ("parked", "replay", "redrive", "verify")] + [("nobody", "nobody")],
            "/v1/publishers/{name}": [("nobody", "nobody")], "/v1/partitions/{name}": [("message_p19990101", "message_p19990101")]}
 NAMED = [(method, path, name, named) for path, item in openapi.document()["paths"].items() if "{" in path for method in item
          for known, names in UNKNOWN.items() if path.startswith(known) for name, named in names]
