@@ -90,22 +90,22 @@ void api_show_begin(struct api_call *call)
 {
 	const char *slash = strchr(call->rest, '/');
 	owned_text char *type = xformat("%.*s", (int)(slash - call->rest), call->rest);
-	const struct config_lookback *section = route_section(api_route(call->api), type);
+	static const char *const names[] = {"postgres"};
+	const struct postgres_settings *postgres;
 	struct api_question *question;
 
-	if (!api_arguments_check(call, NULL, 0))
+	if (!api_arguments_check(call, names, 1))
 		return;
-	if (!section)
-		return refuse_type(call, type);
-	if (!config_token_has_type(&call->caller->token, section->name, type))
-		return api_refuse_scope(call, "the business type", type);
+	postgres = api_look_postgres(call, api_argument(call, "postgres"), type, NULL);
+	if (!postgres)
+		return;
 	if (!text_is_utf8(slash + 1, strlen(slash + 1)))
 		return api_refuse(call, 400, "bad_value", "the id is not UTF-8");
 	question = xcalloc(1, sizeof *question);
 	question->params[0] = xstrdup(type);
 	question->params[1] = xstrdup(slash + 1);
 	question->param_count = 2;
-	api_look_ask(call, section->postgres, sql_api_lookback_show, question);
+	api_look_ask(call, postgres, sql_api_lookback_show, question);
 }
 
 /* --- which database --------------------------------------------------------------------------- */
@@ -147,7 +147,7 @@ static bool is_in_scope(
 	return false;
 }
 
-const struct postgres_settings *api_look_postgres(
+static const struct postgres_settings *postgres_of_look(
     struct api_call *call, const char *type, const char *section)
 {
 	const struct config_lookback *found = NULL;
@@ -169,6 +169,37 @@ const struct postgres_settings *api_look_postgres(
 		return NULL;
 	if (!postgres)
 		api_refuse(call, 400, "several_databases",
-		    "the [lookback] sections have several databases: name a type or a section");
+		    "the [lookback] sections have several databases: name a type, a section or "
+		    "postgres");
 	return postgres;
+}
+
+/* Only databases of [lookback] sections take questions. NULL: refused. */
+static const struct postgres_settings *named_look_postgres(struct api_call *call, const char *name)
+{
+	const struct postgres_settings *named = api_named_postgres(call, name);
+
+	if (!named || api_database_of(call->api, named))
+		return named;
+	api_refuse(call, 404, "unknown_section",
+	    "no [lookback] section is in the database of [postgres \"%.60s\"]", name);
+	return NULL;
+}
+
+const struct postgres_settings *api_look_postgres(
+    struct api_call *call, const char *postgres, const char *type, const char *section)
+{
+	const struct postgres_settings *named, *found;
+
+	/* It may keep ids of types and sections that this configuration does not have. */
+	if (postgres && !api_is_limited(call))
+		return named_look_postgres(call, postgres);
+	found = postgres_of_look(call, type, section);
+	if (!found || !postgres)
+		return found;
+
+	named = named_look_postgres(call, postgres);
+	if (named && named != found)
+		api_refuse_scope(call, "the database", postgres);
+	return named == found ? found : NULL;
 }

@@ -18,14 +18,16 @@ void api_look_ask(struct api_call *call, const struct postgres_settings *postgre
 /* Conditions of a list of ids, and of an order about all that match. */
 bool api_look_is_condition(const char *name);
 /*
- * The value of a condition as the database takes it; the caller has the reference. NULL: *err says
- * why it is none.
+ * The value of a condition as the database takes it; the caller has the reference. *ret_undecided:
+ * it is the state undecided, which orders do not take: they have NULL here. NULL: *err says why it
+ * is none.
  */
-json_t *api_look_condition(const char *name, const char *value, struct err *err);
+json_t *api_look_condition(
+    const char *name, const char *value, bool *ret_undecided, struct err *err);
 
 /*
- * The database of the type, or else of the section, or else the only one (both NULL). NULL: the
- * call is refused.
+ * The database of this [postgres] section, or else of the type, or else of the section, or else the
+ * only one (all NULL). NULL: the call is refused.
  */
 const struct postgres_settings *api_look_postgres(
-    struct api_call *call, const char *type, const char *section);
+    struct api_call *call, const char *postgres, const char *type, const char *section);

@@ -1,4 +1,7 @@
-/* Lists overdue and parked ids, a page at a time in the order of types and ids. */
+/*
+ * Lists overdue and parked ids, a page at a time in the order of types and ids; with the state
+ * undecided, prepares that are not due yet, in the order of ids.
+ */
 #include <inttypes.h>
 #include <string.h>
 #include "api_arguments.h"
@@ -13,12 +16,9 @@
 
 enum { PAGE = 100, MOST_ROWS = 1000 };
 
-/* Columns of lookback_list.sql behind those of enum lookback_selection_column. */
-enum { LIST_PLACE = SELECTION_COLUMNS, LIST_SINCE, LIST_CLAIMED };
-
 static const char *const list_arguments[] = {"state", "type", "section", "service", "error", "from",
     "to", /* the conditions */
-    "limit", "after", "totals"};
+    "limit", "after", "totals", "postgres"};
 enum {
 	LIST_ARGUMENTS = sizeof list_arguments / sizeof *list_arguments,
 	CONDITIONS = 7,
@@ -29,7 +29,7 @@ struct lookback_page {
 	json_t *chosen; /* as outbox.lookback_is takes it */
 	char *after_type, *after_id, after_at[MOMENT_SIZE];
 	int64_t limit;
-	bool totals;
+	bool totals, undecided;
 	json_t *answer;
 };
 
@@ -52,7 +52,7 @@ static json_t *listed_id_json(const struct pg_result *rows, int i)
 		int column;
 	} texts[] = {{"biz_type", SELECTION_TYPE}, {"biz_id", SELECTION_ID},
 	    {"section", SELECTION_SECTION}, {"prepared_at", SELECTION_PREPARED},
-	    {"state", SELECTION_STATE}, {"since", LIST_SINCE}, {"next_check", SELECTION_NEXT_AT},
+	    {"state", SELECTION_STATE}, {"since", LISTED_SINCE}, {"next_check", SELECTION_NEXT_AT},
 	    {"check_service", SELECTION_SERVICE}, {"expires_at", SELECTION_EXPIRES},
 	    {"last_result", SELECTION_RESULT}, {"last_error", SELECTION_ERROR},
 	    {"last_at", SELECTION_LAST_AT}};
@@ -63,7 +63,7 @@ static json_t *listed_id_json(const struct pg_result *rows, int i)
 	json_object_set_new(object, "attempts", field_json_number(rows, i, SELECTION_ATTEMPTS));
 	json_object_set_new(object, "pendings", field_json_number(rows, i, SELECTION_PENDINGS));
 	json_object_set_new(
-	    object, "claimed", json_boolean(text_equal(pg_value(rows, i, LIST_CLAIMED), "t")));
+	    object, "claimed", json_boolean(text_equal(pg_value(rows, i, LISTED_CLAIMED), "t")));
 	json_object_set_new(object, "check_url", url_without_query(rows, i));
 	return object;
 }
@@ -71,7 +71,7 @@ static json_t *listed_id_json(const struct pg_result *rows, int i)
 static json_t *listed_place(const struct pg_result *rows, int i)
 {
 	return json_sprintf("%s,%s,%s", pg_value(rows, i, SELECTION_TYPE),
-	    pg_value(rows, i, LIST_PLACE), pg_value(rows, i, SELECTION_ID));
+	    pg_value(rows, i, LISTED_PLACE), pg_value(rows, i, SELECTION_ID));
 }
 
 static void add_listed_ids(struct lookback_page *page, const struct pg_result *rows)
@@ -81,46 +81,58 @@ static void add_listed_ids(struct lookback_page *page, const struct pg_result *r
 	json_t *list = json_array();
 
 	for (int i = 0; i < count; i++)
-		json_array_append_new(list, listed_id_json(rows, i));
+		if (!page->undecided || text_equal(pg_value(rows, i, LISTED_MEANT), "t"))
+			json_array_append_new(list, listed_id_json(rows, i));
+	/* The last row of undecided ids says how far the page looked: there may be more behind it.
+	 */
+	more |= page->undecided && count > 0;
 	json_object_set_new(page->answer, "rows", list);
 	json_object_set_new(
 	    page->answer, "next", more ? listed_place(rows, count - 1) : json_null());
 }
 
-static json_t *lookback_totals_json(const struct pg_result *rows)
+static void add_lookback_totals(
+    const struct lookback_page *page, const struct lookback_totals *found)
 {
-	json_t *totals = json_pack("{s:s, s:s}", "overdue", "0", "parked", "0");
+	json_t *totals = json_object();
 
-	for (int i = 0; i < pg_rows(rows); i++)
-		if (json_object_get(totals, pg_value(rows, i, 0)))
-			json_object_set_new(totals, pg_value(rows, i, 0), field_json(rows, i, 1));
-	return totals;
+	for (int i = 0; i < LOOKBACK_STATES; i++)
+		if (page->undecided || !text_equal(lookback_states[i], "undecided"))
+			json_object_set_new(
+			    totals, lookback_states[i], json_sprintf("%" PRId64, found->counts[i]));
+	json_object_set_new(page->answer, "totals", totals);
+	json_object_set_new(page->answer, "exact", json_boolean(found->exact));
+}
+
+static struct pg_result *query_ids(
+    const struct lookback_page *page, struct pg *pg, const char *chosen, struct err *err)
+{
+	/* one more than a page shows whether there are further rows */
+	owned_text char *most = xformat("%" PRId64, page->limit + 1);
+	const struct pg_param params[] = {{chosen}, {page->after_type}, {page->after_id},
+	    {page->after_at}, {most}, {LOOKBACK_JOURNAL_ROWS}};
+
+	return page->undecided
+		   ? database_query(pg, page->postgres, sql_lookback_waiting, params, 6, err)
+		   : database_query(pg, page->postgres, sql_lookback_list, params, 5, err);
 }
 
 static bool read_lookback_page(struct pg *pg, void *context, struct err *err)
 {
 	struct lookback_page *page = context;
 	owned_text char *chosen = json_dumps(page->chosen, JSON_COMPACT);
-	/* one more than a page shows whether there are further rows */
-	owned_text char *most = xformat("%" PRId64, page->limit + 1);
-	const struct pg_param params[] = {
-	    {chosen}, {page->after_type}, {page->after_id}, {page->after_at}, {most}};
-	const struct pg_param counted[] = {{chosen}, {"false"}};
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *rows =
-	    database_query(pg, page->postgres, sql_lookback_list, params, 5, err);
-	OWNED(owned_pg_result_destroy)
-	struct pg_result *totals = rows && page->totals ? database_query(pg, page->postgres,
-							      sql_lookback_totals, counted, 2, err)
-							: NULL;
+	struct pg_result *rows = query_ids(page, pg, chosen, err);
+	struct lookback_totals totals;
 
-	if (!rows || (page->totals && !totals))
+	if (!rows || (page->totals && !lookback_totals_count(pg, page->postgres, chosen,
+					  page->undecided, &totals, err)))
 		return false;
 	page->answer =
 	    json_pack("{s:s, s:s}", "postgres", page->postgres->name, "source", "database");
 	add_listed_ids(page, rows);
-	if (totals)
-		json_object_set_new(page->answer, "totals", lookback_totals_json(totals));
+	if (page->totals)
+		add_lookback_totals(page, &totals);
 	return true;
 }
 
@@ -159,15 +171,23 @@ static json_t *list_moment(const char *name, const char *value, struct err *err)
 	return json_string(at);
 }
 
-json_t *api_look_condition(const char *name, const char *value, struct err *err)
+json_t *api_look_condition(
+    const char *name, const char *value, bool *ret_undecided, struct err *err)
 {
+	const bool is_state = text_equal(name, "state");
+	const bool undecided = is_state && ret_undecided && text_equal(value, "undecided");
+
 	if (text_equal(name, "from") || text_equal(name, "to"))
 		return list_moment(name, value, err);
-	if (!text_equal(name, "state") || text_equal(value, "overdue") ||
-	    text_equal(value, "parked"))
-		return json_string(value);
-	err_set(err, ERR_REJECT, "state is neither overdue nor parked");
-	return NULL;
+	if (is_state && !undecided && !text_equal(value, "overdue") &&
+	    !text_equal(value, "parked")) {
+		err_set(err, ERR_REJECT, "state is not overdue%s",
+		    ret_undecided ? ", parked or undecided" : " or parked");
+		return NULL;
+	}
+	if (undecided)
+		*ret_undecided = true;
+	return json_string(value);
 }
 
 /* "TYPE,TIME,ID", as `next` has it: no type and no time has a comma. */
@@ -193,7 +213,8 @@ static bool read_list_arguments(struct api_call *call, struct lookback_page *pag
 	for (int i = 0; i < CONDITIONS; i++) {
 		const char *value = api_argument(call, list_arguments[i]);
 		json_t *condition =
-		    value ? api_look_condition(list_arguments[i], value, err) : NULL;
+		    value ? api_look_condition(list_arguments[i], value, &page->undecided, err)
+			  : NULL;
 
 		if (value && !condition)
 			return false;
@@ -223,8 +244,8 @@ void api_list_begin(struct api_call *call)
 	if (!read_list_arguments(call, page, &err))
 		return api_refuse(call, 400, "bad_value", "%s", err.message);
 
-	page->postgres =
-	    api_look_postgres(call, api_argument(call, "type"), api_argument(call, "section"));
+	page->postgres = api_look_postgres(call, api_argument(call, "postgres"),
+	    api_argument(call, "type"), api_argument(call, "section"));
 	if (page->postgres)
 		api_worker_run(call, run_lookback_page);
 }

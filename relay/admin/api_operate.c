@@ -52,7 +52,8 @@ static bool is_pair(const json_t *pair)
  * All ids must be in one database: an order over several would be half done when one of them is
  * away.
  */
-static const struct postgres_settings *postgres_of_ids(struct api_call *call, const json_t *ids)
+static const struct postgres_settings *postgres_of_ids(
+    struct api_call *call, const char *named, const json_t *ids)
 {
 	const struct postgres_settings *postgres = NULL, *other;
 	size_t index;
@@ -68,7 +69,8 @@ static const struct postgres_settings *postgres_of_ids(struct api_call *call, co
 			api_refuse_value(call, "one of the ids is no pair of type and id");
 			return NULL;
 		}
-		other = api_look_postgres(call, json_string_value(json_array_get(pair, 0)), NULL);
+		other = api_look_postgres(
+		    call, named, json_string_value(json_array_get(pair, 0)), NULL);
 		if (other && postgres && other != postgres) {
 			api_refuse(call, 400, "several_databases",
 			    "the ids are in several databases: one request for each");
@@ -82,7 +84,8 @@ static const struct postgres_settings *postgres_of_ids(struct api_call *call, co
 }
 
 /* Moments become those of the database. */
-static const struct postgres_settings *postgres_of_filter(struct api_call *call, json_t *filter)
+static const struct postgres_settings *postgres_of_filter(
+    struct api_call *call, const char *named, json_t *filter)
 {
 	const char *name;
 	struct err err;
@@ -104,7 +107,7 @@ static const struct postgres_settings *postgres_of_filter(struct api_call *call,
 			    name, api_look_is_condition(name) ? "text" : "member");
 			return NULL;
 		}
-		condition = api_look_condition(name, json_string_value(value), &err);
+		condition = api_look_condition(name, json_string_value(value), NULL, &err);
 		if (!condition) {
 			api_refuse_value(call, "%s", err.message);
 			return NULL;
@@ -112,7 +115,7 @@ static const struct postgres_settings *postgres_of_filter(struct api_call *call,
 		/* a new value for a name that is there does not disturb the loop */
 		json_object_set_new(filter, name, condition);
 	}
-	return api_look_postgres(call, json_string_value(json_object_get(filter, "type")),
+	return api_look_postgres(call, named, json_string_value(json_object_get(filter, "type")),
 	    json_string_value(json_object_get(filter, "section")));
 }
 
@@ -230,14 +233,15 @@ static bool read_operate_order(
     struct api_call *call, json_t *body, bool is_preview, struct order *order)
 {
 	json_t *verb = NULL, *reason = NULL, *ids = NULL, *filter = NULL, *whole = NULL,
-	       *token = NULL;
+	       *token = NULL, *postgres = NULL;
 	const struct api_member members[] = {{"verb", 's', &verb}, {"reason", 's', &reason},
-	    {"filter", 'o', &filter}, {"ids", 'o', &ids}, {"whole", 'b', &whole},
-	    {"token", 's', &token}};
+	    {"filter", 'o', &filter}, {"postgres", 's', &postgres}, {"ids", 'o', &ids},
+	    {"whole", 'b', &whole}, {"token", 's', &token}};
 	const size_t count = sizeof members / sizeof *members;
+	const char *named = NULL;
 
-	/* a preview takes the first three */
-	if (!api_read_members(call, body, members, is_preview ? 3 : count))
+	/* a preview takes the first four */
+	if (!api_read_members(call, body, members, is_preview ? 4 : count))
 		return false;
 	*order = (struct order){json_string_value(verb), json_string_value(reason), ids, filter,
 	    token, json_is_true(whole), NULL};
@@ -251,7 +255,9 @@ static bool read_operate_order(
 		    is_preview ? "filter is missing" : "there is one of ids and filter");
 	if (ids && token)
 		return api_refuse_value(call, "token does not go with ids: leave it out");
-	order->postgres = ids ? postgres_of_ids(call, ids) : postgres_of_filter(call, filter);
+	named = json_string_value(postgres);
+	order->postgres =
+	    ids ? postgres_of_ids(call, named, ids) : postgres_of_filter(call, named, filter);
 	return order->postgres != NULL;
 }
 

@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <string.h>
+#include "api_arguments.h"
 #include "api_look.h"
 #include "cleanup.h"
 #include "database.h"
@@ -101,6 +102,24 @@ bool api_check_order_reason(struct api_call *call, const json_t *reason, const j
 {
 	return (json_is_true(dry_run) && !reason) ||
 	       api_check_reason(call, json_string_value(reason));
+}
+
+bool api_order_begin(
+    struct api_call *call, struct api_order *order, const struct api_member *members, size_t count)
+{
+	if (!api_arguments_check(call, NULL, 0))
+		return false;
+	order->body = api_read_order(call);
+	if (!order->body || !api_read_members(call, order->body, members, count))
+		return false;
+	order->postgres = api_named_postgres(call, json_string_value(order->postgres_name));
+	return order->postgres && api_check_order_reason(call, order->reason, order->dry_run);
+}
+
+void api_order_finish(struct api_order *order)
+{
+	json_decref(order->body);
+	free(order->words);
 }
 
 bool api_check_confirmation(struct api_call *call, const json_t *confirm, const char *question)

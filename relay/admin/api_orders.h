@@ -1,7 +1,21 @@
 #pragma once
-/* Rows of outbox.audit for orders that no function of the database notes. Internal to relay/admin.
+/*
+ * Bodies of orders, and rows of outbox.audit for orders that no function of the database notes.
+ * Internal to relay/admin.
  */
 #include "api_worker.h"
+
+/* The members that orders about publishers and partitions have in common. */
+struct api_order {
+	json_t *body; /* the others belong to it; NULL: the order does not have them */
+	json_t *reason, *postgres_name, *force, *confirm, *dry_run;
+	const struct postgres_settings *postgres;
+	char *words; /* of force, by api_force_words */
+};
+/* Reads the body, and chooses the database. False: refused. The caller calls api_order_finish. */
+bool api_order_begin(
+    struct api_call *call, struct api_order *order, const struct api_member *members, size_t count);
+void api_order_finish(struct api_order *order);
 
 struct api_audit {
 	const char *verb, *publisher, *reason;

@@ -12,11 +12,9 @@
 #include "partition_orders.h"
 
 struct partition_call {
-	const struct postgres_settings *postgres;
+	struct api_order shared;
 	const char *table; /* NULL: all */
-	json_t *body;
-	json_t *reason, *postgres_name, *table_name, *from, *force, *confirm, *detach, *dry_run;
-	char *words; /* of force */
+	json_t *table_name, *from, *detach;
 	json_t *rows;
 	int64_t audit;
 	struct partition_making making;
@@ -27,10 +25,9 @@ void api_partitions_forget(struct api_call *call)
 {
 	struct partition_call *work = call->work;
 
-	json_decref(work->body);
+	api_order_finish(&work->shared);
 	json_decref(work->rows);
 	partition_order_finish(&work->order);
-	free(work->words);
 	free(work);
 }
 
@@ -64,7 +61,7 @@ static bool read_partitions(struct pg *pg, void *context, struct err *err)
 {
 	struct partition_call *work = context;
 
-	work->rows = partition_orders_list(pg, work->postgres, work->table, err);
+	work->rows = partition_orders_list(pg, work->shared.postgres, work->table, err);
 	return work->rows != NULL;
 }
 
@@ -73,12 +70,12 @@ static void run_partitions(struct api_call *call, struct api_worker *worker)
 	struct partition_call *work = call->work;
 	struct err err;
 
-	if (!api_worker_query(worker, work->postgres, read_partitions, work, &err))
+	if (!api_worker_query(worker, work->shared.postgres, read_partitions, work, &err))
 		return api_refuse_database(call, &err);
 	work->rows = field_json_numbers_as_text(work->rows);
 	api_answer(call, 200,
-	    json_pack("{s:s, s:s, s:O}", "postgres", work->postgres->name, "source", "database",
-		"rows", work->rows));
+	    json_pack("{s:s, s:s, s:O}", "postgres", work->shared.postgres->name, "source",
+		"database", "rows", work->rows));
 }
 
 void api_partitions_begin(struct api_call *call)
@@ -90,26 +87,19 @@ void api_partitions_begin(struct api_call *call)
 	if (!may_see_partitions(call) || !api_arguments_check(call, names, 2) ||
 	    !choose_table(call, api_argument(call, "table")))
 		return;
-	work->postgres = api_named_postgres(call, api_argument(call, "postgres"));
-	if (work->postgres)
+	work->shared.postgres = api_named_postgres(call, api_argument(call, "postgres"));
+	if (work->shared.postgres)
 		api_worker_run(call, run_partitions);
 }
 
 /* --- orders ---------------------------------------------------------------------------------- */
 
-/* Reads the body of an order. False: refused. */
 static bool read_partition_order(
     struct api_call *call, const struct api_member *members, size_t count)
 {
 	struct partition_call *work = call->work;
 
-	if (!may_see_partitions(call) || !api_arguments_check(call, NULL, 0))
-		return false;
-	work->body = api_read_order(call);
-	if (!work->body || !api_read_members(call, work->body, members, count))
-		return false;
-	work->postgres = api_named_postgres(call, json_string_value(work->postgres_name));
-	return work->postgres && api_check_order_reason(call, work->reason, work->dry_run);
+	return may_see_partitions(call) && api_order_begin(call, &work->shared, members, count);
 }
 
 static void refuse_partition_order(
@@ -126,7 +116,7 @@ static void refuse_partition_order(
 static void log_partition_order(const struct api_call *call, const struct partition_call *work)
 {
 	log_info("partition_operated", {"verb", LOG_TEXT(call->verb->name)},
-	    {"reason", LOG_TEXT(json_string_value(work->reason))},
+	    {"reason", LOG_TEXT(json_string_value(work->shared.reason))},
 	    {"caller", LOG_TEXT(call->caller->token.name)}, {"audit", LOG_INT(work->audit)},
 	    {"request", LOG_TEXT(call->request_id)});
 }
@@ -151,32 +141,32 @@ static void run_partition_making(struct api_call *call, struct api_worker *worke
 {
 	struct partition_call *work = call->work;
 	const struct api_audit audit = {.verb = "partition make",
-	    .reason = json_string_value(work->reason),
+	    .reason = json_string_value(work->shared.reason),
 	    .target = json_pack("{s:O*, s:O*}", "table", work->table_name, "from", work->from)};
 	struct err err;
 
 	work->rows = json_array();
-	work->making = (struct partition_making){.postgres = work->postgres,
+	work->making = (struct partition_making){.postgres = work->shared.postgres,
 	    .table = work->table,
 	    .from = json_string_value(work->from),
 	    .tell = add_made,
 	    .context = work,
 	    .outcome = PARTITION_MADE};
-	if (!api_audit_add(call, worker, work->postgres, &audit, &work->audit, &err) ||
-	    !api_worker_change(worker, work->postgres, change_by_making, work, &err))
+	if (!api_audit_add(call, worker, work->shared.postgres, &audit, &work->audit, &err) ||
+	    !api_worker_change(worker, work->shared.postgres, change_by_making, work, &err))
 		return refuse_partition_order(call, &err, work->making.outcome);
 	log_partition_order(call, work);
 	api_answer(call, 200,
-	    json_pack("{s:s, s:O, s:o}", "postgres", work->postgres->name, "made", work->rows,
-		"audit", api_audit_id(work->audit)));
+	    json_pack("{s:s, s:O, s:o}", "postgres", work->shared.postgres->name, "made",
+		work->rows, "audit", api_audit_id(work->audit)));
 }
 
 void api_partition_make_begin(struct api_call *call)
 {
 	struct partition_call *work = xcalloc(1, sizeof *work);
 	const struct api_member members[] = {{"table", 's', &work->table_name},
-	    {"from", 's', &work->from}, {"postgres", 's', &work->postgres_name},
-	    {"reason", 's', &work->reason}};
+	    {"from", 's', &work->from}, {"postgres", 's', &work->shared.postgres_name},
+	    {"reason", 's', &work->shared.reason}};
 	struct err err;
 	int64_t us;
 
@@ -212,46 +202,48 @@ static void run_partition_dropping(struct api_call *call, struct api_worker *wor
 {
 	struct partition_call *work = call->work;
 	const struct partition_order *order = &work->order;
-	bool dry = json_is_true(work->dry_run);
+	bool dry = json_is_true(work->shared.dry_run);
 	struct err err;
 
-	if (!api_worker_query(worker, work->postgres, read_partition_plan, work, &err) ||
-	    (!dry && !api_change(worker, work->postgres, change_by_partition_drop, work, &err)))
+	if (!api_worker_query(worker, work->shared.postgres, read_partition_plan, work, &err) ||
+	    (!dry &&
+		!api_change(worker, work->shared.postgres, change_by_partition_drop, work, &err)))
 		return refuse_partition_order(call, &err, order->outcome);
 	work->audit = order->request.audit;
 	if (!dry)
 		log_partition_order(call, work);
 	api_answer(call, 200,
 	    json_pack("{s:s, s:s, s:b, s:b, s:o, s:b, s:s, s:s, s:o, s:o}", "partition", call->rest,
-		"postgres", work->postgres->name, "dry_run", dry, "detach", order->request.detach,
-		"rows", json_sprintf("%" PRId64, order->rows), "exact", order->rows < COUNTED_ROWS,
-		"from", order->from, "to", order->to, "bytes",
+		"postgres", work->shared.postgres->name, "dry_run", dry, "detach",
+		order->request.detach, "rows", json_sprintf("%" PRId64, order->rows), "exact",
+		order->rows < COUNTED_ROWS, "from", order->from, "to", order->to, "bytes",
 		json_sprintf("%" PRId64, order->bytes), "audit", api_audit_id(work->audit)));
 }
 
 void api_partition_drop_begin(struct api_call *call)
 {
 	struct partition_call *work = xcalloc(1, sizeof *work);
-	const struct api_member members[] = {{"confirm", 's', &work->confirm},
-	    {"force", 'o', &work->force}, {"detach", 'b', &work->detach},
-	    {"dry_run", 'b', &work->dry_run}, {"postgres", 's', &work->postgres_name},
-	    {"reason", 's', &work->reason}};
+	const struct api_member members[] = {{"confirm", 's', &work->shared.confirm},
+	    {"force", 'o', &work->shared.force}, {"detach", 'b', &work->detach},
+	    {"dry_run", 'b', &work->shared.dry_run}, {"postgres", 's', &work->shared.postgres_name},
+	    {"reason", 's', &work->shared.reason}};
 	owned_text char *question = NULL;
 
 	call->work = work;
 	if (!read_partition_order(call, members, sizeof members / sizeof *members))
 		return;
-	work->words = api_force_words(call, work->force, partition_drop_force);
+	work->shared.words = api_force_words(call, work->shared.force, partition_drop_force);
 	question = partition_order_question(call->rest, json_is_true(work->detach));
-	if (!work->words || (!json_is_true(work->dry_run) &&
-				!api_check_confirmation(call, work->confirm, question)))
+	if (!work->shared.words ||
+	    (!json_is_true(work->shared.dry_run) &&
+		!api_check_confirmation(call, work->shared.confirm, question)))
 		return;
 
-	work->order.postgres = work->postgres;
+	work->order.postgres = work->shared.postgres;
 	work->order.request = (struct partition_request){.name = call->rest,
 	    .detach = json_is_true(work->detach),
-	    .force = work->words,
-	    .reason = json_string_value(work->reason),
+	    .force = work->shared.words,
+	    .reason = json_string_value(work->shared.reason),
 	    .caller = call->caller->token.name};
 	api_worker_run(call, run_partition_dropping);
 }

@@ -12,11 +12,9 @@
 enum { MOST_SHARDS = 64 };
 
 struct publisher_life {
-	json_t *body;
-	json_t *name, *reason, *postgres, *shards, *start, *force, *confirm, *dry_run;
-	const struct postgres_settings *database;
+	struct api_order shared;
+	json_t *name, *shards, *start;
 	char at[MOMENT_SIZE]; /* the start, as the database takes it */
-	char *words;          /* of force */
 	struct publisher_creation creation;
 	struct publisher_drop drop;
 };
@@ -25,25 +23,8 @@ void api_publisher_life_forget(struct api_call *call)
 {
 	struct publisher_life *life = call->work;
 
-	json_decref(life->body);
-	free(life->words);
+	api_order_finish(&life->shared);
 	free(life);
-}
-
-/* Reads the members of the body, and chooses the database. False: refused. */
-static bool read_publisher_life(struct api_call *call, struct publisher_life *life,
-    const struct api_member *members, size_t count)
-{
-	const char *postgres;
-
-	if (!api_arguments_check(call, NULL, 0))
-		return false;
-	life->body = api_read_order(call);
-	if (!life->body || !api_read_members(call, life->body, members, count))
-		return false;
-	postgres = json_string_value(life->postgres);
-	life->database = api_named_postgres(call, postgres);
-	return life->database && api_check_order_reason(call, life->reason, life->dry_run);
 }
 
 /* False: it is no name (400), or the caller's token is not for it (403). */
@@ -75,7 +56,7 @@ static bool change_by_creation(struct pg *pg, void *context, struct err *err)
 {
 	struct publisher_life *life = context;
 
-	return publisher_create(pg, life->database, &life->creation, err);
+	return publisher_create(pg, life->shared.postgres, &life->creation, err);
 }
 
 static void run_publisher_creation(struct api_call *call, struct api_worker *worker)
@@ -84,12 +65,12 @@ static void run_publisher_creation(struct api_call *call, struct api_worker *wor
 	struct publisher_creation *creation = &life->creation;
 	struct err err;
 
-	if (!api_change(worker, life->database, change_by_creation, life, &err))
+	if (!api_change(worker, life->shared.postgres, change_by_creation, life, &err))
 		return api_refuse_order(call, &err);
 	log_publisher_life(call, creation->publisher, creation->reason, creation->audit);
 	api_answer(call, 200,
 	    json_pack("{s:s, s:s, s:i, s:o}", "publisher", creation->publisher, "postgres",
-		life->database->name, "shards", creation->shards, "audit",
+		life->shared.postgres->name, "shards", creation->shards, "audit",
 		api_audit_id(creation->audit)));
 }
 
@@ -101,7 +82,7 @@ static bool read_creation(struct api_call *call, struct publisher_life *life)
 
 	life->creation = (struct publisher_creation){.publisher = json_string_value(life->name),
 	    .start = life->at,
-	    .reason = json_string_value(life->reason),
+	    .reason = json_string_value(life->shared.reason),
 	    .caller = call->caller->token.name,
 	    .shards = (int)shards};
 	if (!check_publisher_name(call, life->creation.publisher))
@@ -121,10 +102,10 @@ void api_publisher_create_begin(struct api_call *call)
 	struct publisher_life *life = xcalloc(1, sizeof *life);
 	const struct api_member members[] = {{"name", 's', &life->name},
 	    {"shards", 'i', &life->shards}, {"start", 's', &life->start},
-	    {"postgres", 's', &life->postgres}, {"reason", 's', &life->reason}};
+	    {"postgres", 's', &life->shared.postgres_name}, {"reason", 's', &life->shared.reason}};
 
 	call->work = life;
-	if (read_publisher_life(call, life, members, sizeof members / sizeof *members) &&
+	if (api_order_begin(call, &life->shared, members, sizeof members / sizeof *members) &&
 	    read_creation(call, life))
 		api_worker_run(call, run_publisher_creation);
 }
@@ -149,11 +130,11 @@ static void run_publisher_dropping(struct api_call *call, struct api_worker *wor
 {
 	struct publisher_life *life = call->work;
 	struct publisher_drop *drop = &life->drop;
-	bool dry = json_is_true(life->dry_run);
+	bool dry = json_is_true(life->shared.dry_run);
 	struct err err;
 
-	if (!api_worker_query(worker, life->database, read_drop_plan, life, &err) ||
-	    (!dry && !api_change(worker, life->database, change_by_drop, life, &err)))
+	if (!api_worker_query(worker, life->shared.postgres, read_drop_plan, life, &err) ||
+	    (!dry && !api_change(worker, life->shared.postgres, change_by_drop, life, &err)))
 		return drop->is_missing
 			   ? api_refuse(call, 404, "unknown_publisher", "%s", err.message)
 			   : api_refuse_order(call, &err);
@@ -161,7 +142,7 @@ static void run_publisher_dropping(struct api_call *call, struct api_worker *wor
 		log_publisher_life(call, drop->publisher, drop->reason, drop->audit);
 	api_answer(call, 200,
 	    json_pack("{s:s, s:s, s:b, s:o, s:o, s:b, s:o}", "publisher", drop->publisher,
-		"postgres", life->database->name, "dry_run", dry, "parked",
+		"postgres", life->shared.postgres->name, "dry_run", dry, "parked",
 		json_sprintf("%" PRId64, drop->parked), "scheduled",
 		json_sprintf("%" PRId64, drop->scheduled), "exact",
 		drop->parked < COUNTED_ROWS && drop->scheduled < COUNTED_ROWS, "audit",
@@ -171,26 +152,27 @@ static void run_publisher_dropping(struct api_call *call, struct api_worker *wor
 void api_publisher_drop_begin(struct api_call *call)
 {
 	struct publisher_life *life = xcalloc(1, sizeof *life);
-	const struct api_member members[] = {{"confirm", 's', &life->confirm},
-	    {"force", 'o', &life->force}, {"dry_run", 'b', &life->dry_run},
-	    {"postgres", 's', &life->postgres}, {"reason", 's', &life->reason}};
+	const struct api_member members[] = {{"confirm", 's', &life->shared.confirm},
+	    {"force", 'o', &life->shared.force}, {"dry_run", 'b', &life->shared.dry_run},
+	    {"postgres", 's', &life->shared.postgres_name}, {"reason", 's', &life->shared.reason}};
 	owned_text char *question = publisher_drop_question(call->rest);
 
 	call->work = life;
 	if (!check_publisher_name(call, call->rest) ||
-	    !read_publisher_life(call, life, members, sizeof members / sizeof *members))
+	    !api_order_begin(call, &life->shared, members, sizeof members / sizeof *members))
 		return;
-	life->words = api_force_words(call, life->force, publisher_drop_force);
-	if (!life->words)
+	life->shared.words = api_force_words(call, life->shared.force, publisher_drop_force);
+	if (!life->shared.words)
 		return;
-	if (!json_is_true(life->dry_run) && !api_check_confirmation(call, life->confirm, question))
+	if (!json_is_true(life->shared.dry_run) &&
+	    !api_check_confirmation(call, life->shared.confirm, question))
 		return;
 
 	life->drop = (struct publisher_drop){.config = api_config(call->api),
-	    .postgres = life->database,
+	    .postgres = life->shared.postgres,
 	    .publisher = call->rest,
-	    .reason = json_string_value(life->reason),
-	    .force = life->words,
+	    .reason = json_string_value(life->shared.reason),
+	    .force = life->shared.words,
 	    .caller = call->caller->token.name};
 	api_worker_run(call, run_publisher_dropping);
 }

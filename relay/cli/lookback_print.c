@@ -53,39 +53,67 @@ json_t *lookback_row_json(const struct pg_result *rows, int i)
 
 /* --- totals ---------------------------------------------------------------------------------- */
 
-const char *const lookback_states[LOOKBACK_STATES] = {"overdue", "parked", "undecided"};
+void lookback_listed_add(struct lookback_listed *listed, const char *state)
+{
+	for (int i = 0; i < LOOKBACK_STATES; i++)
+		listed->shown[i] += text_equal(state, lookback_states[i]);
+}
 
 /* Ids that are not due yet are counted only if the call selected them. */
-static int counted_states(bool undecided)
+static int counted_states(const struct lookback_listed *listed)
 {
-	return undecided ? LOOKBACK_STATES : LOOKBACK_STATES - 1;
+	return listed->undecided ? LOOKBACK_STATES : LOOKBACK_STATES - 1;
 }
 
-void lookback_print_totals_json(const int64_t counts[LOOKBACK_STATES], bool undecided)
+/* More rows than were counted may have been listed, and the list may have reached its end. */
+static struct lookback_totals known_totals(const struct lookback_listed *listed)
+{
+	struct lookback_totals totals = listed->totals;
+
+	if (totals.exact)
+		return totals;
+	for (int i = 0; i < LOOKBACK_STATES; i++)
+		if (listed->complete || totals.counts[i] < listed->shown[i])
+			totals.counts[i] = listed->shown[i];
+	totals.exact = listed->complete;
+	return totals;
+}
+
+static void print_totals_json(const struct lookback_totals *totals, int states)
 {
 	printf("\n],\"totals\":{");
-	for (int i = 0; i < counted_states(undecided); i++)
-		printf("%s\"%s\":\"%" PRId64 "\"", i ? "," : "", lookback_states[i], counts[i]);
-	puts("}}");
+	for (int i = 0; i < states; i++)
+		printf("%s\"%s\":\"%" PRId64 "\"", i ? "," : "", lookback_states[i],
+		    totals->counts[i]);
+	printf("},\"exact\":%s}\n", totals->exact ? "true" : "false");
 }
 
-void lookback_print_totals(
-    const int64_t counts[LOOKBACK_STATES], bool undecided, bool chosen, int64_t shown)
+void lookback_print_totals(const struct lookback_listed *listed, bool json)
 {
-	int64_t total = 0;
+	const struct lookback_totals totals = known_totals(listed);
+	const int states = counted_states(listed);
+	int64_t total = 0, shown = 0;
 
-	for (int i = 0; i < LOOKBACK_STATES; i++)
-		total += counts[i];
-	if (total == 0) {
-		printf("nothing%s is %s\n", chosen ? " that matches" : "",
-		    undecided ? "undecided" : "overdue or parked");
+	if (json)
+		return print_totals_json(&totals, states);
+	for (int i = 0; i < states; i++) {
+		total += totals.counts[i];
+		shown += listed->shown[i];
+	}
+	if (total == 0 && totals.exact) {
+		printf("nothing%s is %s\n", listed->chosen ? " that matches" : "",
+		    listed->undecided ? "undecided" : "overdue or parked");
 		return;
 	}
-	for (int i = 0; i < counted_states(undecided); i++)
-		printf("%s%" PRId64 " %s", i ? ", " : "", counts[i], lookback_states[i]);
-	if (undecided)
+	for (int i = 0; i < states; i++)
+		printf("%s%" PRId64 " %s",
+		    i              ? ", "
+		    : totals.exact ? ""
+				   : "at least ",
+		    totals.counts[i], lookback_states[i]);
+	if (listed->undecided)
 		printf(" and not due");
-	if (shown < total)
+	if (shown < total || !totals.exact)
 		printf("; %" PRId64 " of them are shown", shown);
 	puts("");
 }

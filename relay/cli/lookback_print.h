@@ -17,12 +17,15 @@ void lookback_add_json(
     json_t *object, const struct lookback_field *fields, const struct pg_result *rows, int i);
 
 /*
- * How many ids of each state there are. undecided: those that are not due yet were counted as well.
- * chosen: options selected among the ids.
+ * The end of a list: how many ids of each state there are, as text or as the end of the object,
+ * ],"totals":{…},"exact":true}
  */
-enum { LOOKBACK_STATES = 3 };
-extern const char *const lookback_states[LOOKBACK_STATES];
-void lookback_print_totals(
-    const int64_t counts[LOOKBACK_STATES], bool undecided, bool chosen, int64_t shown);
-/* The end of a list and of its object: ],"totals":{…}} */
-void lookback_print_totals_json(const int64_t counts[LOOKBACK_STATES], bool undecided);
+struct lookback_listed {
+	struct lookback_totals totals;
+	int64_t shown[LOOKBACK_STATES]; /* rows that were listed, by state */
+	bool complete;                  /* the list was not cut: these are all rows */
+	bool undecided;                 /* it has those that are not due yet */
+	bool chosen;                    /* options selected among the ids */
+};
+void lookback_listed_add(struct lookback_listed *listed, const char *state);
+void lookback_print_totals(const struct lookback_listed *listed, bool json);

@@ -43,30 +43,25 @@ struct server_ids {
 	const struct call *call;
 	const json_t *chosen;
 	bool json;
+	bool begun; /* the database is known, and the JSON has its name */
 	int64_t left, shown;
-	json_t *totals; /* of the first page; NULL: it was not read yet */
+	struct lookback_listed listed;
 };
 
-static bool check_server_listing(const struct call *call, struct err *err)
+/* undecided: a page of prepares that are not due yet. */
+static bool ask_ids_page(const struct server_ids *listing, bool undecided, const char *after,
+    json_t **ret_page, struct err *err)
 {
-	if (call_flag(call, "undecided"))
-		return err_set(err, ERR_REJECT,
-		    "--undecided does not go with --server: it reads the whole journal. Use it on "
-		    "the database");
-	return !call_flag(call, "postgres") ||
-	       err_set(err, ERR_REJECT, "--postgres does not go with --server: name a --section");
-}
-
-static bool ask_ids_page(
-    const struct server_ids *listing, const char *after, json_t **ret_page, struct err *err)
-{
-	owned_text char *limit =
-	    xformat("%" PRId64, listing->left < PAGE ? listing->left : (int64_t)PAGE);
+	int64_t most = listing->left < PAGE ? listing->left : (int64_t)PAGE;
+	/* the totals are wanted even if no row is */
+	owned_text char *limit = xformat("%" PRId64, most > 0 ? most : (int64_t)1);
 	OWNED(text_finish) struct text path = {0};
 	const char *name;
 	json_t *value;
 
 	text_add(&path, "/v1/lookback");
+	server_add_argument(&path, "postgres", call_text(listing->call, "postgres", NULL));
+	server_add_argument(&path, "state", undecided ? lookback_states[2] : NULL);
 	json_object_foreach((json_t *)listing->chosen, name, value)
 	{
 		server_add_argument(&path, name, json_string_value(value));
@@ -97,41 +92,55 @@ static json_t *command_row(const json_t *row)
 	return object;
 }
 
+/* The first page of a list has totals. */
+static void read_ids_page_totals(struct server_ids *listing, const json_t *page)
+{
+	struct lookback_totals *totals = &listing->listed.totals;
+	const json_t *counts = json_object_get(page, "totals");
+
+	if (!counts)
+		return;
+	for (int i = 0; i < LOOKBACK_STATES; i++)
+		totals->counts[i] += field_number(counts, lookback_states[i]);
+	totals->exact &= json_is_true(json_object_get(page, "exact"));
+}
+
 static void print_ids_page(struct server_ids *listing, const json_t *page)
 {
 	const json_t *row;
 	size_t i;
 
-	if (!listing->totals) {
-		listing->totals = json_incref(json_object_get(page, "totals"));
-		if (listing->json)
-			printf("{\"postgres\":\"%s\",\"rows\":[", field_member(page, "postgres"));
-	}
+	read_ids_page_totals(listing, page);
+	if (listing->json && !listing->begun)
+		printf("{\"postgres\":\"%s\",\"rows\":[", field_member(page, "postgres"));
+	listing->begun = true;
+
 	json_array_foreach(json_object_get(page, "rows"), i, row)
 	{
 		OWNED(text_finish) struct text line = {0};
 
+		if (listing->left-- <= 0)
+			return;
 		if (listing->json)
 			field_print_json(
 			    listing->shown ? ",\n" : "\n", command_row(row), JSON_COMPACT, "");
 		else
 			add_server_row(&line, row);
 		fputs(text_string(&line), stdout);
+		lookback_listed_add(&listing->listed, field_member(row, "state"));
 		listing->shown++;
-		listing->left--;
 	}
 }
 
-static bool list_ids_over_server(struct server_ids *listing, struct err *err)
+static bool list_ids_over_server(struct server_ids *listing, bool undecided, struct err *err)
 {
 	owned_text char *after = NULL;
-	int64_t counts[LOOKBACK_STATES] = {0};
 
 	do {
 		json_t *page;
 		const char *next;
 
-		if (!ask_ids_page(listing, after, &page, err))
+		if (!ask_ids_page(listing, undecided, after, &page, err))
 			return false;
 		print_ids_page(listing, page);
 		next = json_string_value(json_object_get(page, "next"));
@@ -139,14 +148,7 @@ static bool list_ids_over_server(struct server_ids *listing, struct err *err)
 		after = next ? xstrdup(next) : NULL;
 		json_decref(page);
 	} while (after && listing->left > 0 && !ferror(stdout));
-
-	for (int i = 0; i < LOOKBACK_STATES; i++)
-		counts[i] = field_number(listing->totals, lookback_states[i]);
-	if (listing->json)
-		lookback_print_totals_json(counts, false);
-	else
-		lookback_print_totals(
-		    counts, false, json_object_size(listing->chosen) > 0, listing->shown);
+	listing->listed.complete = !after;
 	return true;
 }
 
@@ -155,16 +157,20 @@ int lookback_server_list(const struct call *call)
 	OWNED(lookback_selection_finish) struct lookback_selection selection = {0};
 	struct server_ids listing = {.call = call,
 	    .json = call_flag(call, "json"),
-	    .left = call_number(call, "limit", INT64_MAX)};
+	    .left = call_number(call, "limit", INT64_MAX),
+	    .listed = {.totals.exact = true, .undecided = call_flag(call, "undecided")}};
 	struct err err;
-	bool done;
 
 	lookback_selection_init(&selection, NULL, NULL);
-	done = check_server_listing(call, &err) && lookback_call_choose(call, &selection, &err);
+	if (!lookback_call_choose(call, &selection, &err))
+		return session_failed(&err);
 	listing.chosen = selection.chosen;
-	done = done && list_ids_over_server(&listing, &err);
-	json_decref(listing.totals);
-	return done ? 0 : session_failed(&err);
+	listing.listed.chosen = json_object_size(selection.chosen) > 0;
+	if (!list_ids_over_server(&listing, false, &err) ||
+	    (listing.listed.undecided && !list_ids_over_server(&listing, true, &err)))
+		return session_failed(&err);
+	lookback_print_totals(&listing.listed, listing.json);
+	return 0;
 }
 
 /* --- `lookback show` ------------------------------------------------------------------------- */
@@ -177,6 +183,7 @@ int lookback_server_show(const struct call *call)
 
 	text_addf(&path, "/v1/lookback/%s/", call->arguments[0]);
 	server_add_name(&path, call->arguments[1]);
+	server_add_argument(&path, "postgres", call_text(call, "postgres", NULL));
 	if (!lookback_selection_check_type(call->arguments[0], &err) ||
 	    !server_ask(call, text_string(&path), NULL, &answer, &err))
 		return session_failed(&err);
@@ -232,8 +239,8 @@ static bool order_named_ids(const struct call *call, const struct lookback_selec
 	}
 	if (!confirm_call(call, question, err))
 		return false;
-	body = json_pack(
-	    "{s:s, s:O, s:s}", "verb", verbs[verb], "ids", ids, "reason", confirm_reason(call));
+	body = json_pack("{s:s, s:O, s:s, s:s*}", "verb", verbs[verb], "ids", ids, "reason",
+	    confirm_reason(call), "postgres", call_text(call, "postgres", NULL));
 	if (!body)
 		return err_set(err, ERR_REJECT, "the reason is not UTF-8");
 	done = server_ask(call, "/v1/lookback/operate", body, ret_answer, err);
@@ -249,6 +256,8 @@ static bool order_by_filter(const struct call *call, const struct lookback_selec
 	    .verb = verbs[verb],
 	    .what = "id",
 	    .question = questions[verb],
+	    .scope_name = "postgres",
+	    .scope = call_text(call, "postgres", NULL),
 	    .filter = selection->chosen,
 	    .add_row = add_server_row};
 
@@ -265,9 +274,10 @@ static bool order_over_server(const struct call *call, struct lookback_selection
 	    !lookback_call_check(call, selection, err) ||
 	    !lookback_call_choose(call, selection, err) || !confirm_check(call, err))
 		return false;
-	if (call_flag(call, "postgres"))
-		return err_set(
-		    err, ERR_REJECT, "--postgres does not go with --server: name a --section");
+	if (call_flag(call, "all") && json_object_size(selection->chosen) == 0)
+		return err_set(err, ERR_REJECT,
+		    "--all needs an option that selects over --server, for example --state or "
+		    "--from: a relay takes no order about every id of a database");
 	done = (selection->id_count > 0 ? order_named_ids : order_by_filter)(
 	    call, selection, verb, &answer, err);
 	if (answer)

@@ -60,6 +60,14 @@ bool publisher_call_send(const struct call *call, const char *publisher, const c
 	OWNED(text_finish) struct text path = {0};
 	bool done;
 
+	if (call_flag(call, "postgres") && call->argument_count > 0 &&
+	    !json_object_get(body, "postgres")) {
+		json_decref(body);
+		return err_set(err, ERR_REJECT,
+		    "--postgres does not go with a name over --server: leave it out, since the "
+		    "relay "
+		    "knows the database of each of its publishers");
+	}
 	text_add(&path, "/v1/publishers/");
 	server_add_name(&path, publisher);
 	text_addf(&path, "/%s", order);

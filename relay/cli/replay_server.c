@@ -133,8 +133,16 @@ static bool resume_over_server(const struct call *call, struct err *err)
 	owned_text char *path = xformat("/v1/jobs/%s/resume", id);
 	json_t *body = json_pack("{s:s}", "reason", call_text(call, "reason", "resumed"));
 	json_t *answer = NULL;
-	bool done = body ? server_ask(call, path, body, &answer, err)
-			 : err_set(err, ERR_REJECT, "the reason is not UTF-8");
+	bool done;
+
+	if (call_flag(call, "rate")) {
+		json_decref(body);
+		return err_set(err, ERR_REJECT,
+		    "--rate does not go with --resume over --server: the relay goes on at the rate "
+		    "of the replay. Leave it out, or resume on the database");
+	}
+	done = body ? server_ask(call, path, body, &answer, err)
+		    : err_set(err, ERR_REJECT, "the reason is not UTF-8");
 
 	json_decref(body);
 	json_decref(answer);
@@ -143,11 +151,14 @@ static bool resume_over_server(const struct call *call, struct err *err)
 
 static bool list_replays_of_relay(const struct call *call, struct err *err)
 {
+	OWNED(text_finish) struct text path = {0};
 	json_t *answer = NULL;
 	const json_t *job;
 	size_t i;
 
-	if (!server_ask(call, "/v1/replays?limit=1000", NULL, &answer, err))
+	text_add(&path, "/v1/replays?limit=1000");
+	server_add_argument(&path, "publisher", call_text(call, "publisher", NULL));
+	if (!server_ask(call, text_string(&path), NULL, &answer, err))
 		return false;
 	if (call_flag(call, "json"))
 		field_print_json(
@@ -155,6 +166,8 @@ static bool list_replays_of_relay(const struct call *call, struct err *err)
 	else
 		json_array_foreach(json_object_get(answer, "rows"), i, job)
 		    server_print_job(job, "rows");
+	if (!call_flag(call, "json") && json_array_size(json_object_get(answer, "rows")) == 0)
+		puts("there was no replay");
 	json_decref(answer);
 	return true;
 }

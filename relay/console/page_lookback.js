@@ -1,12 +1,13 @@
 // Ids of the look-back that are overdue or parked, everything that is stored about one id, and decisions about them.
 import { get, mayDo, post } from "./api.js";
-import { add, address, badge, counted, facts, field, filterForm, h, input, keepOnly, live, number, pager, select, table, verbDialog, when } from "./view.js";
+import { add, address, badge, counted, facts, field, filterForm, h, input, keepOnly, live, number, pager, select, table, totalsNode, verbDialog, when } from "./view.js";
 
 const VERBS = {
 	retry: { title: "Ask now", role: "operate", text: "The relay calls the business again at once, and believes its answer." },
 	commit: { title: "Force commit", role: "decide", text: "The messages are published, whatever the business would answer. This cannot be undone." },
 	rollback: { title: "Force rollback", role: "decide", text: "The messages are never published, whatever the business would answer. This cannot be undone." },
 };
+const MEANING = { overdue: "The relay calls the business again.", parked: "The relay calls no longer: an operator decides." };
 const KIND = { overdue: "warn", parked: "bad", undecided: "warn", committed: "good", duplicate: "", rolled_back: "", tombstone: "" };
 
 const FILTER = ["type", "section", "state", "service", "error"];
@@ -98,16 +99,19 @@ function columns(chosen, changed) {
 /** chosen: the names of rows. They stay when the list is loaded again, as long as they are in it. */
 function listNodes(parameters, answer, chosen, refresh) {
 	const buttons = h("div", { class: "buttons" });
+	const waits = parameters.state === "undecided";
 	const changed = () => {
 		buttons.replaceChildren();
 		if (chosen.size > 0)
 			add(buttons, verbButtons(title => `${title} (${number(chosen.size)})`, verb => operate(verb, [...chosen].map(name => JSON.parse(name)), refresh)));
-		else if (answer.rows.length > 0)
+		else if (answer.rows.length > 0 && !waits) // an order by a filter is about overdue and parked ids
 			add(buttons, verbButtons(title => `${title}: all that match …`, verb => operateAll(verb, filterOf(parameters), refresh)));
 	};
 	keepOnly(chosen, answer.rows.map(nameOfRow));
 	changed();
-	return [buttons, table("Overdue and parked ids", columns(chosen, changed), answer.rows, "No id is overdue or parked."),
+	return [waits ? null : totalsNode(["lookback"], parameters, answer, ["overdue", "parked"], MEANING, "ids"), buttons,
+		table(waits ? "Undecided ids that are not due yet" : "Overdue and parked ids", columns(chosen, changed), answer.rows,
+			waits ? "No id of this page is undecided." : "No id is overdue or parked."),
 		pager(["lookback"], parameters, "after", answer.next)];
 }
 
@@ -115,10 +119,10 @@ async function renderList({ root, parameters, signal, refresh }) {
 	const chosen = new Set();
 	root.append(filterForm(["lookback"], [
 		field("Type", input("type", parameters.type)), field("Section", input("section", parameters.section)),
-		field("State", select("state", parameters.state, [["", "any"], "overdue", "parked"])),
+		field("State", select("state", parameters.state, [["", "overdue or parked"], "overdue", "parked", "undecided"])),
 		field("Service", input("service", parameters.service)), field("Error has", input("error", parameters.error)),
 	]), idForm());
-	await live(root, signal, async () => listNodes(parameters, await get("/v1/lookback", { ...parameters, limit: 100 }, signal), chosen, refresh));
+	await live(root, signal, async () => listNodes(parameters, await get("/v1/lookback", { ...parameters, limit: 100, totals: parameters.after || parameters.state === "undecided" ? "" : "yes" }, signal), chosen, refresh));
 }
 
 function idForm() {

@@ -1,6 +1,6 @@
 // Parked messages: a list with filters and pages, one message, and retry or skip of chosen or all matching ones.
 import { get, mayDo, post } from "./api.js";
-import { add, address, badge, counted, duration, exportLink, facts, field, filterForm, h, input, keepOnly, live, number, pager, select, table, toLocal, toUtc, verbDialog, when } from "./view.js";
+import { add, address, badge, counted, duration, exportLink, facts, field, filterForm, h, input, keepOnly, live, number, pager, select, table, toLocal, totalsNode, toUtc, verbDialog, when } from "./view.js";
 import { jobProgress } from "./page_jobs.js";
 import { PARKED_STATES } from "./page_publishers.js";
 
@@ -111,13 +111,6 @@ function columns(publisher, ids, changed) {
 	].filter(Boolean);
 }
 
-function totalsNode(parameters, { totals, exact }) {
-	return h("ul", { class: "totals", "aria-label": "Matching messages by state" }, PARKED_STATES.map(state =>
-		h("li", { class: totals[state] === "0" ? "muted" : "" }, h("a", { href: address(["parked"], { ...parameters, state, after: "" }), title: MEANING[state] },
-			h("strong", {}, number(totals[state])), ` ${state}`))),
-		exact ? null : h("li", { class: "muted" }, "among the first 100,000 messages"));
-}
-
 /** ids: the chosen ones. They stay when the list is loaded again, as long as they are in it. */
 function listNodes(parameters, answer, ids, refresh) {
 	const filter = filterOf(parameters);
@@ -135,7 +128,7 @@ function listNodes(parameters, answer, ids, refresh) {
 	keepOnly(ids, answer.rows.map(row => row.id));
 	changed();
 	return [
-		answer.totals ? totalsNode(parameters, answer) : null, buttons,
+		totalsNode(["parked"], parameters, answer, PARKED_STATES, MEANING, "messages"), buttons,
 		table(`Parked messages of ${publisher}`, columns(publisher, ids, changed), answer.rows, "No parked message matches."),
 		pager(["parked"], parameters, "after", answer.next), exportLink("parked", parameters, "after"),
 		h("p", { class: "small muted" }, `The figures come from the ${answer.source}.`),

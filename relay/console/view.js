@@ -351,6 +351,16 @@ export function keepOnly(chosen, list) {
 			chosen.delete(each);
 }
 
+/** How many rows match in each state, with links to them; null if the answer to a list has no totals. */
+export function totalsNode(path, parameters, { totals, exact }, states, meaning, rows) {
+	if (!totals)
+		return null;
+	return h("ul", { class: "totals", "aria-label": `Matching ${rows} by state` }, states.map(state =>
+		h("li", { class: totals[state] === "0" ? "muted" : "" }, h("a", { href: address(path, { ...parameters, state, after: "" }), title: meaning[state] },
+			h("strong", {}, number(totals[state])), ` ${state}`))),
+		exact ? null : h("li", { class: "muted" }, `among the first 100,000 ${rows}`));
+}
+
 /** Links to the first and the next page; the browser's own Back goes back. */
 export function pager(path, parameters, name, next) {
 	if (!parameters[name] && !next)

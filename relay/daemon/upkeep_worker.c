@@ -125,33 +125,44 @@ static struct pg_result *ask_worker_database(struct upkeep_worker *worker, const
 
 /* --- the look ------------------------------------------------------------------------------- */
 
-static void note_backlog(const struct upkeep_worker *worker, const char *publisher,
-    const char *shard, int64_t rows, int64_t age_ms)
+static void note_unpublished(
+    const struct upkeep_worker *worker, const char *publisher, const char *shard, int64_t rows)
 {
-	const struct backlog_metrics *metrics = &worker->metrics;
-
-	metric_set(METRIC_LABELLED(metrics->unpublished_rows, publisher, shard), (double)rows);
 	metric_set(
-	    METRIC_LABELLED(metrics->unpublished_age, publisher, shard), (double)age_ms / 1000);
+	    METRIC_LABELLED(worker->metrics.unpublished_rows, publisher, shard), (double)rows);
+}
+
+static void note_oldest(
+    const struct upkeep_worker *worker, const char *publisher, const char *shard, int64_t age_ms)
+{
+	metric_set(METRIC_LABELLED(worker->metrics.unpublished_age, publisher, shard),
+	    (double)age_ms / 1000);
+}
+
+/* Columns of backlogs.sql. An age of -1 is unknown, and the metric keeps its last one. */
+static void read_shard_backlog(
+    struct upkeep_worker *worker, const char *publisher, const struct pg_result *rows, int i)
+{
+	enum { MORE = 1, ESTIMATED, AGE_MS, SHARD_NUMBER = 6 };
+	int64_t estimated = pg_int(rows, i, ESTIMATED), age_ms = pg_int(rows, i, AGE_MS);
+
+	note_unpublished(worker, publisher, pg_value(rows, i, SHARD_NUMBER), estimated);
+	if (age_ms >= 0)
+		note_oldest(worker, publisher, pg_value(rows, i, SHARD_NUMBER), age_ms);
+	worker->empty &= estimated == 0 && !text_equal(pg_value(rows, i, MORE), "t");
 }
 
 static bool count_publisher_backlog(struct upkeep_worker *worker,
     const struct publisher_settings *publisher, int shards, struct err *err)
 {
-	for (int i = 0; i < shards; i++) {
-		owned_text char *shard = xformat("%d", i);
-		const struct pg_param params[] = {{publisher->name}, {shard}, {COUNT_BOUND}};
-		OWNED(owned_pg_result_destroy)
-		struct pg_result *row = ask_worker_database(worker, sql_backlog, params, 3, err);
+	const struct pg_param params[] = {{publisher->name}, {COUNT_BOUND}};
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *rows = ask_worker_database(worker, sql_backlogs, params, 2, err);
 
-		if (!row)
-			return false;
-		if (pg_rows(row) == 1)
-			note_backlog(
-			    worker, publisher->name, shard, pg_int(row, 0, 2), pg_int(row, 0, 3));
-		worker->empty &= pg_rows(row) == 1 && pg_int(row, 0, 2) == 0;
-	}
-	return true;
+	for (int i = 0; rows && i < pg_rows(rows); i++)
+		read_shard_backlog(worker, publisher->name, rows, i);
+	worker->empty &= rows && pg_rows(rows) == shards;
+	return rows != NULL;
 }
 
 /* A shard that no longer exists has nothing left to publish. */
@@ -161,7 +172,8 @@ static void clear_backlog(
 	for (int i = from; i < to; i++) {
 		owned_text char *shard = xformat("%d", i);
 
-		note_backlog(worker, publisher, shard, 0, 0);
+		note_unpublished(worker, publisher, shard, 0);
+		note_oldest(worker, publisher, shard, 0);
 	}
 }
 

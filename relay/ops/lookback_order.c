@@ -115,10 +115,11 @@ static bool check_selected_ids(const struct lookback_order *order, struct err *e
 
 static bool count_matching(struct lookback_order *order, struct err *err)
 {
-	const struct pg_param params[] = {{order->chosen}, {"false"}};
+	/* all of them: an order changes every id that matches */
+	const struct pg_param params[] = {{order->chosen}, {NULL}, {"0"}};
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *rows =
-	    lookback_selection_query(order->selection, sql_lookback_totals, params, 2, err);
+	    lookback_selection_query(order->selection, sql_lookback_totals, params, 3, err);
 
 	if (!rows)
 		return false;

@@ -2,6 +2,8 @@
 
 #include <inttypes.h>
 #include <string.h>
+#include "partitions.h"
+#include "sql_files.h"
 #include "text.h"
 
 enum { TYPE_LENGTH = 100, ID_LENGTH = 500 };
@@ -141,8 +143,7 @@ void lookback_selection_finish(struct lookback_selection *selection)
 	pg_destroy(selection->pg);
 }
 
-struct pg_result *lookback_selection_query(struct lookback_selection *selection, const char *sql,
-    const struct pg_param *params, int count, struct err *err)
+bool lookback_selection_connect(struct lookback_selection *selection, struct err *err)
 {
 	/* chosen late: the options with the section and the type are read after the init */
 	if (!selection->postgres) {
@@ -155,7 +156,37 @@ struct pg_result *lookback_selection_query(struct lookback_selection *selection,
 	}
 	if (selection->postgres && !selection->pg)
 		selection->pg = database_connect(selection->postgres, err);
-	return selection->pg
+	return selection->pg != NULL;
+}
+
+struct pg_result *lookback_selection_query(struct lookback_selection *selection, const char *sql,
+    const struct pg_param *params, int count, struct err *err)
+{
+	return lookback_selection_connect(selection, err)
 		   ? database_query(selection->pg, selection->postgres, sql, params, count, err)
 		   : NULL;
+}
+
+/* --- how many of each state ------------------------------------------------------------------ */
+
+const char *const lookback_states[LOOKBACK_STATES] = {"overdue", "parked", "undecided"};
+
+bool lookback_totals_count(struct pg *pg, const struct postgres_settings *postgres,
+    const char *chosen, bool undecided, struct lookback_totals *ret_totals, struct err *err)
+{
+	owned_text char *most = xformat("%d", COUNTED_ROWS);
+	const struct pg_param params[] = {
+	    {chosen}, {most}, {undecided ? LOOKBACK_JOURNAL_ROWS : "0"}};
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *rows = database_query(pg, postgres, sql_lookback_totals, params, 3, err);
+
+	*ret_totals = (struct lookback_totals){.exact = true};
+	for (int i = 0; rows && i < pg_rows(rows); i++) {
+		for (int k = 0; k < LOOKBACK_STATES; k++)
+			if (text_equal(lookback_states[k], pg_value(rows, i, 0)))
+				ret_totals->counts[k] = pg_int(rows, i, 1);
+		if (text_equal(pg_value(rows, i, 2), "t"))
+			ret_totals->exact = false;
+	}
+	return rows != NULL;
 }

@@ -32,7 +32,9 @@ bool lookback_selection_check_type(const char *type, struct err *err) MUST_CHECK
 /* `chosen` as text; the caller frees. */
 char *lookback_selection_chosen(const struct lookback_selection *selection);
 
-/* database_query, which first chooses the database and connects if need be. */
+/* Chooses the database and connects, if need be. */
+bool lookback_selection_connect(struct lookback_selection *selection, struct err *err) MUST_CHECK;
+/* database_query, which connects first if need be. */
 struct pg_result *lookback_selection_query(struct lookback_selection *selection, const char *sql,
     const struct pg_param *params, int count, struct err *err);
 
@@ -54,3 +56,25 @@ enum lookback_selection_column {
 	SELECTION_LAST_AT,
 	SELECTION_COLUMNS
 };
+/* Columns behind them, of lookback_list.sql and lookback_waiting.sql; the last is of the latter
+ * alone. */
+enum { LISTED_PLACE = SELECTION_COLUMNS, LISTED_SINCE, LISTED_CLAIMED, LISTED_MEANT };
+
+/* overdue, parked, undecided */
+enum { LOOKBACK_STATES = 3 };
+extern const char *const lookback_states[LOOKBACK_STATES];
+
+/* The number of prepares that a page or a count of undecided ids looks at in the journal. */
+#define LOOKBACK_JOURNAL_ROWS "10000"
+
+/*
+ * The chosen ids by state, among the first 100,000 overdue and parked rows, and, if `undecided`,
+ * those that are not due yet, among the first LOOKBACK_JOURNAL_ROWS prepares.
+ */
+struct lookback_totals {
+	int64_t counts[LOOKBACK_STATES]; /* in the order of lookback_states */
+	bool exact;                      /* there are no further rows */
+};
+bool lookback_totals_count(struct pg *pg, const struct postgres_settings *postgres,
+    const char *chosen, bool undecided, struct lookback_totals *ret_totals,
+    struct err *err) MUST_CHECK;

@@ -1,4 +1,4 @@
--- Opens the transaction for backlog.sql: it looks for few rows behind many published ones.
+-- Opens the transaction for backlogs.sql: it looks for few rows behind many published ones.
 begin read only;
 -- queries of the log must not wait for a lock on the message table
 set local lock_timeout = '500ms';

@@ -1,7 +1,11 @@
--- backlog.sql of all shards of the publishers at once: a publisher has up to 64, and a question for each would read the
--- same entries of the index again. Rows that no shard's snapshot can show are read once for all shards of a
--- publisher, and each shard reads the others as in backlog.sql.
--- `more`: not all rows were counted. Runs after backlog_begin.sql.
+-- The rows that each shard has not published: those not visible in its acknowledged snapshot, except those up to
+-- acked_id in the first open window. Counted up to a bound; beyond it, the ids give an estimate. `more`: not all rows
+-- were counted.
+--
+-- One question for all shards of a publisher, which has up to 64: a question for each would read the same entries of
+-- the index again. Rows that no shard's snapshot can show are read once, and the others for each shard. Both are
+-- counted where they are read: kept rows would be written to a temporary file.
+-- Runs after backlog_begin.sql.
 -- $1 publisher text (null: all), $2 bound bigint, of each shard, and four times that of a publisher
 with shard as materialized (
 	select p.publisher, p.shard, p.shards, coalesce(p.start_at, '-infinity') as start_at, p.ticks[1] as acked,
@@ -17,45 +21,47 @@ with shard as materialized (
 		(array_agg(pg_snapshot_xmax(s.upto) order by pg_snapshot_xmax(s.upto) desc))[1] as behind
 	from shard s group by s.publisher, s.shards, s.start_at
 ), ahead as materialized (
-	select r.publisher, r.shards, m.bucket * r.shards / 32768 as shard, m.id, m.created_at
+	select r.publisher, c.shard, c.rows, c.first_id, c.oldest,
+		sum(c.rows) over (partition by r.publisher) >= r.most as more
 	from reader r cross join lateral (
-		select o.bucket, o.id, o.created_at from outbox.message o
-		where o.txid >= r.behind and o.created_at >= r.start_at order by o.txid limit r.most) m
-), seen as materialized (
-	select a.publisher, a.shards, count(*) as rows from ahead a group by a.publisher, a.shards
-), unpublished as (
-	select a.publisher, a.shard, a.id, a.created_at from ahead a join shard s using (publisher, shards, shard)
-	union all
-	select s.publisher, s.shard, u.id, u.created_at
-	from shard s join reader r using (publisher, shards, start_at) cross join lateral (
-		(select m.id, m.created_at from outbox.message m
-			where m.id > s.upto_id and m.txid < r.behind and not pg_visible_in_snapshot(m.txid, s.acked)
-				and m.created_at >= s.start_at and m.bucket >= s.bucket_from and m.bucket < s.bucket_to
-			order by m.id limit $2::bigint)
-		union all
-		-- The case keeps the planner from the index of ids.
-		select m.id, m.created_at from outbox.message m
-		where m.txid >= pg_snapshot_xmax(s.upto) and m.txid < r.behind
-			and case when m.id > s.upto_id then false else true end
-			and m.created_at >= s.start_at and m.bucket >= s.bucket_from and m.bucket < s.bucket_to
-		union all
-		-- offset 0: otherwise the planner might walk through a whole table of few large transactions
-		select late.id, late.created_at from pg_snapshot_xip(s.upto) x (txid) cross join lateral (
+		-- an infinite time has no age
+		select m.bucket * r.shards / 32768 as shard, count(*) as rows, min(m.id) as first_id,
+			min(m.created_at) filter (where isfinite(m.created_at)) as oldest
+		from (select o.bucket, o.id, o.created_at from outbox.message o
+			where o.txid >= r.behind and o.created_at >= r.start_at order by o.txid limit r.most) m
+		group by 1) c
+), behind as materialized (
+	select s.publisher, s.shard, c.rows, c.first_id, c.oldest
+	from shard s join reader r using (publisher) cross join lateral (
+		select count(*) as rows, min(u.id) as first_id,
+			min(u.created_at) filter (where isfinite(u.created_at)) as oldest
+		from (
+			-- Rows behind acked_id, in the order of ids, so that the query does not read the published rows of a
+			-- large window.
+			(select m.id, m.created_at from outbox.message m
+				where m.id > s.upto_id and m.txid < r.behind and not pg_visible_in_snapshot(m.txid, s.acked)
+					and m.created_at >= s.start_at and m.bucket >= s.bucket_from and m.bucket < s.bucket_to
+				order by m.id limit $2::bigint)
+			union all
+			-- Rows up to acked_id that the window does not hold. The case keeps the planner from the index of ids.
 			select m.id, m.created_at from outbox.message m
-			where m.txid = x.txid and case when m.id > s.upto_id then false else true end
+			where m.txid >= pg_snapshot_xmax(s.upto) and m.txid < r.behind
+				and case when m.id > s.upto_id then false else true end
 				and m.created_at >= s.start_at and m.bucket >= s.bucket_from and m.bucket < s.bucket_to
-			offset 0) late
-		limit $2::bigint) u
-), counted as materialized (
-	-- an infinite time has no age
-	select u.publisher, u.shard, least(count(*), $2::bigint) as rows, min(u.id) as first_id,
-		min(u.created_at) filter (where isfinite(u.created_at)) as oldest
-	from unpublished u group by u.publisher, u.shard
+			union all
+			-- offset 0: otherwise the planner might walk through a whole table of few large transactions
+			select late.id, late.created_at from pg_snapshot_xip(s.upto) x (txid) cross join lateral (
+				select m.id, m.created_at from outbox.message m
+				where m.txid = x.txid and case when m.id > s.upto_id then false else true end
+					and m.created_at >= s.start_at and m.bucket >= s.bucket_from and m.bucket < s.bucket_to
+				offset 0) late
+			limit $2::bigint) u) c
 ), figure as materialized (
-	select s.publisher, s.shard, s.shards, coalesce(c.rows, 0) as rows, c.first_id, c.oldest,
-		coalesce(c.rows, 0) >= $2::bigint or coalesce(e.rows, 0) >= r.most as more
-	from shard s join reader r using (publisher, shards, start_at) left join seen e using (publisher, shards)
-	left join counted c using (publisher, shard)
+	select s.publisher, s.shard, s.shards, least(coalesce(a.rows, 0) + b.rows, $2::bigint) as rows,
+		least(a.first_id, b.first_id) as first_id, least(a.oldest, b.oldest) as oldest,
+		coalesce(a.rows, 0) + b.rows >= $2::bigint
+			or exists (select from ahead e where e.publisher = s.publisher and e.more) as more
+	from shard s join behind b using (publisher, shard) left join ahead a using (publisher, shard)
 ), newest as materialized (
 	select coalesce((select m.id from outbox.message m order by m.id desc limit 1), 0) as id
 )

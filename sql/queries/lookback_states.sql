@@ -2,26 +2,23 @@
 -- tombstones, the decisions whose prepare never came. Counts up to $1 overdue and $1 parked ids of each type, by
 -- indexes; more: there are that many. The types are found by steps through the same indexes.
 -- $1 bound bigint
-with recursive overdue_types (section, biz_type) as (
-	(select o.section, o.biz_type from outbox.lookback_overdue o where o.state = 'overdue'
-	order by o.section, o.biz_type limit 1)
+with recursive types (section, biz_type) as (
+	select '' collate "C", '' collate "C" -- before the first
 	union all
-	select n.section, n.biz_type from overdue_types t cross join lateral (
-		select o.section, o.biz_type from outbox.lookback_overdue o
-		where o.state = 'overdue' and (o.section, o.biz_type) > (t.section, t.biz_type)
-		order by o.section, o.biz_type limit 1) n
-), parked_types (section, biz_type) as (
-	(select o.section, o.biz_type from outbox.lookback_overdue o where o.state = 'parked'
-	order by o.section, o.biz_type limit 1)
-	union all
-	select n.section, n.biz_type from parked_types t cross join lateral (
-		select o.section, o.biz_type from outbox.lookback_overdue o
-		where o.state = 'parked' and (o.section, o.biz_type) > (t.section, t.biz_type)
-		order by o.section, o.biz_type limit 1) n
+	select n.section, n.biz_type from types t cross join lateral (
+		select f.section, f.biz_type from (
+			(select o.section, o.biz_type from outbox.lookback_overdue o
+			where o.state = 'overdue' and (o.section, o.biz_type) > (t.section, t.biz_type)
+			order by o.section, o.biz_type limit 1)
+			union all
+			(select o.section, o.biz_type from outbox.lookback_overdue o
+			where o.state = 'parked' and (o.section, o.biz_type) > (t.section, t.biz_type)
+			order by o.section, o.biz_type limit 1)) f
+		order by f.section, f.biz_type limit 1) n
 ), late as (
 	select t.section, t.biz_type, o.ids as overdue, p.ids as parked, least(o.oldest, p.oldest) as oldest,
 		greatest(o.ids, p.ids) >= $1::bigint as more
-	from (select * from overdue_types union select * from parked_types) t
+	from types t
 	cross join lateral (
 		select count(*) as ids, min(c.prepared_at) as oldest from (
 			select o.prepared_at from outbox.lookback_overdue o
@@ -32,6 +29,7 @@ with recursive overdue_types (section, biz_type) as (
 			select o.prepared_at from outbox.lookback_overdue o
 			where o.state = 'parked' and o.section = t.section and o.biz_type = t.biz_type
 			order by o.biz_id, o.prepared_at limit $1::bigint) c) p
+	where t.section <> ''
 ), conflicts as (
 	select c.section, c.biz_type, count(*) as conflicts from outbox.lookback_conflict c
 	group by c.section, c.biz_type

@@ -2,6 +2,7 @@
 audit, and what a role does not see. test_console.py has the pages."""
 
 import csv
+import re
 import types
 
 from selenium.webdriver.common.keys import Keys
@@ -67,7 +68,10 @@ def test_a_preview_that_is_out_of_date_is_refused_in_the_dialog(browser, world):
 
 
 def test_ids_of_the_look_back_are_asked_and_decided(browser, world):
+    browser.go("#/lookback?state=undecided").see("No id of this page is undecided.")
+    assert "parked" not in browser.script("return document.querySelector('ul.totals')?.textContent ?? ''")
     browser.go("#/lookback").see("orders")
+    assert re.fullmatch(r"\d+ overdue\d+ parked", browser.script("return document.querySelector('ul.totals').textContent"))
     browser.tick("Choose orders 1").press("Ask now (1)").fill("Reason", "the shop is back").press("Ask now").see("Done for 1 id")
     browser.press("Close")
     browser.go("#/lookback/orders/a%2Fb").see("overdue", "Last answer")

@@ -3,6 +3,7 @@
 Each is compared with the same command on the database, which the relay that runs here publishes from.
 """
 
+import itertools
 import json
 import re
 
@@ -158,7 +159,8 @@ def undecided(api, database):
 
 @pytest.mark.parametrize("words", [
     [], ["--type", "orders"], ["--state", "parked"], ["--section", "orders", "--limit", "2"], ["--error", "0"], ["--service", "none"],
-    ["--from", "2026-01-02"], ["--to", "2026-01-02T03:04:05.25Z"]])
+    ["--from", "2026-01-02"], ["--to", "2026-01-02T03:04:05.25Z"], ["--postgres", "main"], ["--postgres", "main", "--type", "orders"],
+    ["--undecided"], ["--undecided", "--limit", "2"], ["--undecided", "--service", "none"]])
 def test_ids_are_listed_as_on_the_database(remote, local, undecided, words, database):
     # the relay would call again between the two commands
     database.execute("UPDATE outbox.lookback_overdue SET state = 'parked', claim = null, last_error = 'Error 0'")
@@ -175,12 +177,36 @@ def test_many_ids_are_listed_in_pages(remote, local, api, database):
     assert good(remote("lookback", "list", "--limit", "1001")).endswith("; 1001 of them are shown\n")
 
 
+def test_undecided_ids_are_listed_in_pages(remote, local, api, database):
+    """The journal has more prepares than a page looks at, and most of them are decided."""
+    database.execute("""WITH made AS (
+            INSERT INTO outbox.lookback (biz_type, biz_id, kind, section, source_partition, source_offset, topic, key, payload, check_at,
+                digest, event_id, check_url)
+            SELECT 'orders', 'ü, ' || i, 'prepare', 'orders', -1, i, 'orders', 'k', 'x', now() + interval '1 h', '\\x00', gen_random_uuid(),
+                CASE WHEN i % 2 = 0 THEN 'http://127.0.0.1/check' END
+            FROM generate_series(1, 12000) i RETURNING biz_type, biz_id, prepared_at, section, source_offset)
+        INSERT INTO outbox.lookback (biz_type, biz_id, prepared_at, kind, section, decision, source, decided_at)
+        SELECT biz_type, biz_id, prepared_at, 'decision', section, 'rollback', 'message', now() FROM made WHERE source_offset % 4 <> 0""")
+    for words in ([], ["--limit", "2"], ["--limit", "1001"], ["--service", "none"], ["--to", "2026-01-02"], ["--type", "orders"]):
+        lines = [good(run("lookback", "list", "--undecided", *words)).splitlines() for run in (remote, local)]
+        assert [pair for pair in itertools.zip_longest(*lines) if pair[0] != pair[1]][:3] == [], words  # pytest would compare for minutes
+    assert good(remote("lookback", "list", "--undecided")).endswith("\n0 overdue, 0 parked, 3000 undecided and not due\n")
+    assert json.loads(good(remote("lookback", "list", "--undecided", "--json"))) == json.loads(good(local("lookback", "list", "--undecided", "--json")))
+    cut = good(remote("lookback", "list", "--undecided", "--limit", "2")).splitlines()[-1]
+    assert re.fullmatch(r"at least 0 overdue, 0 parked, 2\d\d\d undecided and not due; 2 of them are shown", cut)
+    found = json.loads(good(remote("lookback", "list", "--undecided", "--limit", "2", "--json")))
+    assert not found["exact"] and len(found["rows"]) == 2 and found["rows"][0]["state"] == "undecided"
+    exported = api.request("GET", "/v1/lookback?state=undecided&format=json").json
+    assert len(exported) == 3000 and {row["state"] for row in exported} == {"undecided"}
+    assert api.request("GET", "/v1/lookback?state=undecided&error=x").json["rows"] == []
+
+
 def test_ids_are_listed_shown_and_decided(remote, undecided, database):
     listed = good(remote("lookback", "list", "--type", "orders"))
     assert all(f"orders {name}  overdue  section=orders" in listed for name in undecided)
-    assert "biz_id         o/1" in good(remote("lookback", "show", "orders", "o/1"))
-    assert "rollback of 1 id is done" in good(remote("lookback", "rollback", "orders", "o/0", *WHY))
-    shown = good(remote("lookback", "commit", "--all", "--type", "orders", "--dry-run"))
+    assert "biz_id         o/1" in good(remote("lookback", "show", "orders", "o/1", "--postgres", "main"))
+    assert "rollback of 1 id is done" in good(remote("lookback", "rollback", "orders", "o/0", "--postgres", "main", *WHY))
+    shown = good(remote("lookback", "commit", "--all", "--type", "orders", "--postgres", "main", "--dry-run"))
     assert shown.startswith("commit of 2 ids\n") and "nothing was" in shown
     assert "commit of 2 ids is done" in good(remote("lookback", "commit", "--all", "--type", "orders", *WHY))
     assert sorted(database.execute("SELECT biz_id, decision FROM outbox.lookback WHERE kind = 'decision'")
@@ -339,6 +365,33 @@ def test_the_checks_of_doctor_come_from_the_relay(remote, local):
     assert {"severity", "place", "finding", "cure"} == set(json.loads(remote("doctor", "--json")[1])[0])
 
 
+# A database that the relay does not have: no command leaves the option out in silence.
+OF_A_DATABASE = [
+    ["publisher", "list"], ["publisher", "create", "new", "--reason", "x"], ["publisher", "drop", "main", *WHY], ["publisher", "rebase", "--all", *WHY],
+    ["partition", "list"], ["partition", "make", "--reason", "x"], ["partition", "drop", "message_p20200101", *WHY], ["message", "find", "--id", "7"],
+    ["lookback", "list"], ["lookback", "list", "--undecided"], ["lookback", "show", "orders", "o/0"], ["lookback", "retry", "orders", "o/0", *WHY],
+    ["lookback", "commit", "--all", "--type", "orders", *WHY], ["lookback", "rollback", "--all", "--state", "parked", "--dry-run"]]
+
+
+def test_each_option_works_over_the_server_or_is_refused_with_the_cure(remote, local, api):
+    for words in OF_A_DATABASE:
+        status, _, error = remote(*words, "--postgres", "second")
+        assert status == REFUSED and ("second" in error or "no publisher there" in error), (words, status, error)
+    assert good(remote("publisher", "list", "--postgres", "main")) == good(remote("publisher", "list"))
+    assert [row["name"] for row in json.loads(good(remote("publisher", "list", "--postgres", "main", "--json")))["publishers"]] == ["main"]
+    for words, cure in [(["publisher", "pause", "main", "--reason", "x", "--postgres", "main"], "leave it out"),
+                        (["publisher", "resume", "main", "--reason", "x", "--postgres", "main"], "leave it out"),
+                        (["publisher", "split", "main", "--shards", "2", "--reason", "x", "--postgres", "main"], "leave it out"),
+                        (["publisher", "rebase", "main", "--postgres", "main", *WHY], "leave it out"),
+                        (["publisher", "split", "main", "--shards", "2", "--reason", "x", "--timeout", "9"], "split on the database"),
+                        (["replay", "--resume", "1", "--rate", "5"], "resume on the database"),
+                        (["deliver", "redrive", "orders", "--limit", "5", *WHY], "choose by --id"),
+                        (["lookback", "retry", "--all", *WHY], "an option that selects")]:
+        status, _, error = remote(*words)
+        assert status == REFUSED and cure in error.replace("Leave", "leave"), (words, status, error)
+    assert good(remote("replay", "--list", "--publisher", "main")) == good(local("replay", "--list", "--publisher", "main"))
+
+
 # --- what goes wrong ------------------------------------------------------------------------------
 
 def test_a_wrong_address_or_token_names_the_cure(remote, api, tmp_path):
@@ -360,8 +413,7 @@ def test_a_wrong_address_or_token_names_the_cure(remote, api, tmp_path):
                        (["dedup", "stat", "x"], "GET /v1/dedup"), (["version"], "it works without a relay")]:
         fails(USAGE, why, *words)
     fails(REFUSED, "nothing is stored", "lookback", "show", "orders", "nobody")
-    for words in (["--undecided"], ["--postgres", "main"]):
-        fails(REFUSED, "does not go with --server", "lookback", "list", *words)
+    fails(REFUSED, "--undecided does not go with --state", "lookback", "list", "--undecided", "--state", "parked")
     fails(REFUSED, "--from", "lookback", "list", "--from", "yesterday")
 
 

@@ -117,7 +117,7 @@ def test_a_take(table):
 
 
 @pytest.mark.parametrize("file, values, most", [
-    ("newest", ("ticks", 0), 50), ("status", (), 50), ("backlog", ("ticks", 0, 100), 100), ("backlogs", ("ticks", 100), 100),
+    ("newest", ("ticks", 0), 50), ("status", (), 50), ("backlogs", ("ticks", 100), 100),
     ("topics", ("ticks",), 1000)])  # it looks at the newest 10,000 rows
 def test_what_status_and_doctor_ask(table, file, values, most):
     assert table.touched(*question(file, values), SETTINGS) < most
@@ -137,7 +137,7 @@ def test_the_backlog_behind_most_of_a_large_window(table):
     table.insert(2, "new")
 
     def count(bound):
-        statement = question("backlog", ("ticks", 0, bound))
+        statement = question("backlogs", ("ticks", bound))
         table.cursor.execute(*statement)
         return table.cursor.fetchone()[:3], table.touched(*statement, SETTINGS)
 
@@ -218,6 +218,46 @@ def test_the_totals_of_parked_rows_read_no_more_than_they_may(table, kept):
     for chosen, count, more in (("{}", 200, True), ('{"topic": "lost"}', 0, True), ('{"from_id": 19901, "to_id": 30000}', 100, False)):
         table.cursor.execute(*asked("parked_totals", "ticks", chosen, 200))
         assert table.cursor.fetchall() == [("behind", count, more)], chosen
+
+
+def test_lists_of_the_look_back_read_no_more_than_they_may(table):
+    """Of 20,000 prepares half are overdue, ten of them parked; the others are not due, and every second of those is decided."""
+    table.cursor.execute("""WITH made AS (
+            INSERT INTO outbox.lookback (biz_type, biz_id, kind, section, source_partition, source_offset, topic, check_at, digest, event_id)
+            SELECT 'order', i::text, 'prepare', 'shop', 0, i, 't', now() + interval '1 day', '', gen_random_uuid()
+            FROM generate_series(10001, 30000) i RETURNING biz_type, biz_id, section, prepared_at, check_at, source_offset AS i),
+        late AS (
+            INSERT INTO outbox.lookback_overdue (section, biz_type, biz_id, prepared_at, next_check, state)
+            SELECT section, biz_type, biz_id, prepared_at, check_at, CASE WHEN i <= 10010 THEN 'parked' ELSE 'overdue' END
+            FROM made WHERE i <= 20000)
+        INSERT INTO outbox.lookback (biz_type, biz_id, prepared_at, kind, section, decision, source, decided_at)
+        SELECT biz_type, biz_id, prepared_at, 'decision', section, 'rollback', 'message', now() FROM made WHERE i > 20000 AND i % 2 = 0""")
+
+    def count(*values):
+        table.cursor.execute(*asked("lookback_totals", *values))
+        return {state: (ids, more) for state, ids, more in table.cursor.fetchall()}
+
+    all_rows = table.touched(*asked("lookback_totals", "{}", 100_000, 100_000))
+    assert count("{}", 100_000, 100_000) == {"overdue": (9990, False), "parked": (10, False), "undecided": (5000, False)}
+    assert count("{}", None, 0) == {"overdue": (9990, False), "parked": (10, False), "undecided": (0, False)}
+    assert table.touched(*asked("lookback_totals", "{}", 200, 200)) < all_rows / 20
+    assert count("{}", 200, 200) == {"overdue": (190, True), "parked": (10, False), "undecided": (0, True)}
+    assert count('{"state": "parked"}', 200, 0) == {"overdue": (0, False), "parked": (10, False), "undecided": (0, False)}
+    assert count('{"state": "undecided", "error": "x"}', 200, 200) == {"overdue": (0, False), "parked": (0, False), "undecided": (0, False)}
+
+    place, found, pages = ("", "", "-infinity"), [], 0
+    while True:
+        page = asked("lookback_waiting", "{}", *place, 1000, 500)
+        table.cursor.execute(*page)
+        rows = table.cursor.fetchall()
+        if not rows:
+            break
+        found += [row[1] for row in rows if row[-1]]
+        place, pages = (rows[-1][0], rows[-1][1], rows[-1][14]), pages + 1
+        if pages == 21:  # the first of them that has rows
+            assert table.touched(*page) < 10_000
+    assert found == [str(i) for i in range(20001, 30000, 2)] and pages == 40
+    table.cursor.execute("TRUNCATE outbox.lookback, outbox.lookback_overdue")
 
 
 def asked(name, *values):

@@ -10,8 +10,8 @@ import copy
 import json
 import threading
 import urllib.parse
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from support.http_server import QuietHandler, QuietServer
 from support.process import wait_for
 
 
@@ -41,9 +41,7 @@ class Delivery:
         return self.events[0]
 
 
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
+class Handler(QuietHandler):
     def do_POST(self):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         delivery = Delivery(copy.copy(self), body)
@@ -69,14 +67,8 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, *_):
-        pass
 
-
-class Application(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 1024
-
+class Application(QuietServer):
     def __init__(self, answer=lambda _: 200, port=0, context=None):
         """answer(delivery): a status, or (status, body), or (status, body, headers), or what is done to
         the request's handler instead. context: an ssl.SSLContext."""
@@ -88,18 +80,6 @@ class Application(ThreadingHTTPServer):
         if context:
             self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
         self.url = f"{'https' if context else 'http'}://127.0.0.1:{self.server_port}/orders"
-
-    def handle_error(self, *_):
-        pass
-
-    def __enter__(self):
-        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02},
-                         daemon=True).start()
-        return self
-
-    def __exit__(self, *_):
-        self.shutdown()
-        self.server_close()
 
     @property
     def ids(self):

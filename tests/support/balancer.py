@@ -2,6 +2,7 @@
 
     with Balancer([9188, 9189]) as balancer:
         … balancer.url, balancer.served      # {port: number of its requests}
+        … balancer.streams                   # the ports that answered with a stream, one after the other
 """
 
 import collections
@@ -9,14 +10,13 @@ import contextlib
 import http.client
 import random
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from support.http_server import QuietHandler, QuietServer
 
 HOP_BY_HOP = ("connection", "keep-alive", "transfer-encoding")
 
 
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
+class Handler(QuietHandler):
     def forward(self):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0))) or None
         headers = {name: value for name, value in self.headers.items() if name.lower() not in HOP_BY_HOP}
@@ -29,35 +29,30 @@ class Handler(BaseHTTPRequestHandler):
                 self.server.served[port] += 1
                 connection.request(self.command, self.path, body, headers)
                 with contextlib.suppress(OSError):  # either side has gone
-                    self.answer(connection.getresponse())
+                    self.answer(connection.getresponse(), port)
                 return
         self.send_error(502)
 
     do_GET = do_POST = do_DELETE = do_HEAD = forward
 
-    def answer(self, answer):
+    def answer(self, answer, port):
         self.send_response_only(answer.status)
         for name, value in answer.getheaders():
             if name.lower() not in HOP_BY_HOP:
                 self.send_header(name, value)
         if answer.length is None:  # a stream
+            self.server.streams.append(port)
             self.send_header("Connection", "close")
             self.close_connection = True
         self.end_headers()
         while part := answer.read1(65536):
             self.wfile.write(part)
 
-    def log_message(self, *_):
-        pass
 
-
-class Balancer(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
-
+class Balancer(QuietServer):
     def __init__(self, ports):
         super().__init__(("127.0.0.1", 0), Handler)
-        self.ports, self.served = ports, collections.Counter()
+        self.ports, self.served, self.streams = ports, collections.Counter(), []
         self.chance, self.newest, self.lock = random.Random(7), None, threading.Lock()
         self.url = f"http://127.0.0.1:{self.server_port}"
 
@@ -68,14 +63,3 @@ class Balancer(ThreadingHTTPServer):
             first = self.chance.choice([port for port in self.ports if port != self.newest])
             self.newest = first
         return [first, *(port for port in self.ports if port != first)]
-
-    def handle_error(self, *_):
-        pass  # a browser that closed its connection
-
-    def __enter__(self):
-        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-        return self
-
-    def __exit__(self, *_):
-        self.shutdown()
-        self.server_close()

@@ -9,12 +9,11 @@ import copy
 import json
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from support.http_server import QuietHandler, QuietServer
 
 
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
+class Handler(QuietHandler):
     def do_POST(self):
         self.body = self.rfile.read(int(self.headers["Content-Length"]))
         with self.server.lock:
@@ -45,14 +44,8 @@ class Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         self.wfile.write(text if isinstance(text, bytes) else text.encode())
 
-    def log_message(self, *_):
-        pass
 
-
-class Service(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 1024
-
+class Service(QuietServer):
     def __init__(self, answer, context=None):
         super().__init__(("127.0.0.1", 0), Handler)
         self.answer = answer
@@ -64,18 +57,6 @@ class Service(ThreadingHTTPServer):
                                               do_handshake_on_connect=False)
         scheme = "https" if context else "http"
         self.url = f"{scheme}://127.0.0.1:{self.server_port}/lookback"
-
-    def handle_error(self, *_):
-        pass  # a handshake that failed
-
-    def __enter__(self):
-        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02},
-                         daemon=True).start()
-        return self
-
-    def __exit__(self, *_):
-        self.shutdown()
-        self.server_close()
 
 
 def silence(request):

@@ -77,6 +77,28 @@ static void print_shard_line(const json_t *shard)
 	printf("  %s%s\n", owner ? "owned by " : "nobody's", owner ? owner : "");
 }
 
+/* Removes the rows of other databases than --postgres. */
+static void keep_database(json_t *rows, const char *member, const char *postgres)
+{
+	for (size_t i = json_array_size(rows); i > 0; i--)
+		if (!text_equal(field_member(json_array_get(rows, i - 1), member), postgres))
+			json_array_remove(rows, i - 1);
+}
+
+static bool choose_listed(const struct call *call, json_t *answer, struct err *err)
+{
+	const char *postgres = call_text(call, "postgres", NULL);
+	json_t *databases = json_object_get(answer, "postgres");
+
+	if (!postgres)
+		return true;
+	keep_database(json_object_get(answer, "publishers"), "postgres", postgres);
+	keep_database(databases, "name", postgres);
+	return json_array_size(databases) > 0 ||
+	       err_set(err, ERR_REJECT,
+		   "the configuration of the relay has no [postgres \"%.60s\"]", postgres);
+}
+
 static int list_over_server(const struct call *call)
 {
 	json_t *answer = NULL;
@@ -86,6 +108,10 @@ static int list_over_server(const struct call *call)
 
 	if (!server_ask(call, "/v1/publishers", NULL, &answer, &err))
 		return session_failed(&err);
+	if (!choose_listed(call, answer, &err)) {
+		json_decref(answer);
+		return session_failed(&err);
+	}
 	if (call_flag(call, "json")) {
 		field_print_json("", answer, JSON_INDENT(1), "\n");
 		return 0;

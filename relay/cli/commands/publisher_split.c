@@ -101,6 +101,13 @@ static int split_over_server(const struct call *call)
 	bool cancels = call_flag(call, "cancel");
 	struct err err;
 
+	if (call_flag(call, "timeout")) {
+		json_decref(body);
+		err_set(&err, ERR_REJECT,
+		    "--timeout does not go with --server: a request ends after some seconds. Leave "
+		    "it out, or split on the database if the publisher has a backlog");
+		return session_failed(&err);
+	}
 	if (cancels)
 		json_object_set_new(body, "cancel", json_true());
 	else
