@@ -75,7 +75,7 @@ def turn_of(items, seed):
 
 # Files whose tests take turns without --full or --every, each in one of two runs: they take long together, and what they
 # test changes rarely.
-HALVED = re.compile(r"""faults/|integration/test_(api_crowds|api_jobs|api_messages|api_operator|api_process|api_verbs|bad_input|
+HALVED = re.compile(r"""faults/|integration/test_(api_bad_bodies|api_crowds|api_jobs|api_messages|api_operator|api_process|api_verbs|bad_input|
     claims|dedup_commands|dedup_postgres|dedup_redis|deliver|deliver_pause|doorbell|doorbell_losses|doorbell_writers|health_command|inbox|inbox_claims|listener_tls|
     listeners|lookback|lookback_cases|lookback_storable|lookback_unique|parked_commands|pause|pollers|redis_cluster|
     redis_sentinel|redrive_jobs|refused_functions|replay|rules_of_a_user|rules_reload|server_commands|sharded_types|tail|verify|

@@ -417,8 +417,7 @@ static void name_request(struct api_call *call)
 	if (length > 0 && given[length] == '\0' && length < sizeof call->request_id)
 		text_copy(call->request_id, sizeof call->request_id, given);
 	else
-		snprintf(call->request_id, sizeof call->request_id, "%016" PRIx64,
-		    (uint64_t)clock_random());
+		api_request_id(call->request_id);
 }
 
 /* "application/json", with parameters or without. */

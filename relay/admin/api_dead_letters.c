@@ -80,7 +80,7 @@ static const struct config_deliver *dead_letter_section(struct api_call *call, c
 	}
 	if (!found && name)
 		api_refuse(call, 404, "unknown_section",
-		    "the configuration has no [deliver \"%.60s\"]", name);
+		    "section: the configuration has no [deliver \"%.60s\"]", name);
 	else if (count == 0)
 		api_refuse(call, 404, "unknown_section",
 		    "no [deliver] section of the configuration has a dead_letter_topic");
@@ -289,23 +289,17 @@ void api_dead_letters_begin(struct api_call *call)
 
 /* --- the selection --------------------------------------------------------------------------- */
 
-static bool refuse_selection(struct api_call *call, const char *text)
-{
-	api_refuse(call, 400, "bad_value", "%s", text);
-	return false;
-}
-
 static bool choose_places(struct api_call *call, struct letters *letters)
 {
 	size_t count = json_array_size(letters->places);
 
 	if (count == 0 || count > MOST_PLACES)
-		return refuse_selection(
+		return api_refuse_value(
 		    call, "places is no array of 1 to 1000 places as \"0:17\" (partition:offset)");
 	for (size_t i = 0; i < count; i++)
 		if (!redrive_place_parse(json_string_value(json_array_get(letters->places, i)),
 			&letters->place_list[i]))
-			return refuse_selection(call,
+			return api_refuse_value(call,
 			    "one of the places is none: \"0:17\" is offset 17 of partition 0");
 	qsort(letters->place_list, count, sizeof *letters->place_list, redrive_compare_places);
 	letters->choice.filter.places = letters->place_list;
@@ -319,14 +313,16 @@ static bool choose_by_members(struct api_call *call, struct letters *letters)
 	json_t *value;
 
 	if (!json_is_object(letters->chosen))
-		return refuse_selection(
+		return api_refuse_value(
 		    call, "filter is no object; {\"reason\": \"status 422\"} is one");
 	json_object_foreach(letters->chosen, name, value)
 	{
 		const char *text = json_string_value(value);
 
 		if (!text || !*text)
-			return refuse_selection(call, "a member of filter is no text, or is empty");
+			return api_refuse_value(call,
+			    "filter: %.100s is no text, or is empty: leave it out to take any",
+			    name);
 		if (!choose_letters(call, letters, name, text))
 			return false;
 	}
@@ -347,11 +343,11 @@ static bool read_selection(struct api_call *call, struct letters *letters, bool 
 		return false;
 	/* both or neither would leave it to a guess which dead letters are meant */
 	if (!letters->chosen == !letters->places)
-		return refuse_selection(
-		    call, is_preview ? "filter is missing; {} means all"
-				     : "name one of places and filter; {} as filter means all");
+		return api_refuse_value(call, "%s",
+		    is_preview ? "filter is missing; {} means all"
+			       : "name one of places and filter; {} as filter means all");
 	if (letters->places && letters->token)
-		return refuse_selection(call, "token does not go with places: leave it out");
+		return api_refuse_value(call, "token does not go with places: leave it out");
 	letters->section = dead_letter_section(call, json_string_value(letters->section_name));
 	return letters->section &&
 	       (letters->places ? choose_places(call, letters) : choose_by_members(call, letters));

@@ -59,7 +59,11 @@ void api_look_finish(struct api_call *call)
 	if (!question->well)
 		api_refuse_database(call, &question->err);
 	else if (!question->json)
-		api_refuse(call, 404, "not_found", "nothing is stored about this id, or no longer");
+		api_refuse(call, 404, "not_found",
+		    "nothing is stored about the id %.200s, or no longer: compare its spelling "
+		    "with "
+		    "that of the application",
+		    question->params[1]);
 	else
 		api_answer(call, 200, json_loads(question->json, 0, NULL));
 }
@@ -71,6 +75,15 @@ void api_look_forget(struct api_call *call)
 }
 
 /* --- an id ----------------------------------------------------------------------------------- */
+
+static void refuse_type(struct api_call *call, const char *type)
+{
+	api_refuse(call, 404, "unknown_type",
+	    "no [lookback] section has the business type %.100s: correct it, or add it to the "
+	    "types "
+	    "of a section",
+	    type);
+}
 
 /* The rest of the path is {type}/{id}; an id may have slashes. */
 void api_show_begin(struct api_call *call)
@@ -140,15 +153,18 @@ static const struct postgres_settings *postgres_of_look(
 	const struct config_lookback *found = NULL;
 	const struct postgres_settings *postgres = only_postgres(api_config(call->api));
 
-	/* A type has one section, and so one database. */
-	if (type || section) {
-		found =
-		    type ? route_section(api_route(call->api), type) : section_of(call, section);
-		if (!found)
-			api_refuse(call, 404, type ? "unknown_type" : "unknown_section",
-			    "no [lookback] section has this %s", type ? "business type" : "name");
-		return found && is_in_scope(call, found, type) ? found->postgres : NULL;
+	if (section && !(found = section_of(call, section))) {
+		api_refuse(call, 404, "unknown_section",
+		    "section: the configuration has no [lookback \"%.60s\"]", section);
+		return NULL;
 	}
+	/* A type has one section, and so one database. */
+	if (type && !(found = route_section(api_route(call->api), type))) {
+		refuse_type(call, type);
+		return NULL;
+	}
+	if (found)
+		return is_in_scope(call, found, type) ? found->postgres : NULL;
 	if (!is_in_scope(call, NULL, NULL))
 		return NULL;
 	if (!postgres)

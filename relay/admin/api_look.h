@@ -15,6 +15,16 @@ void api_refuse_database(struct api_call *call, const struct err *err);
 void api_look_ask(struct api_call *call, const struct postgres_settings *postgres, const char *sql,
     struct api_question *question);
 
+/* Conditions of a list of ids, and of an order about all that match. */
+bool api_look_is_condition(const char *name);
+/*
+ * The value of a condition as the database takes it; the caller has the reference. *ret_undecided:
+ * it is the state undecided, which orders do not take: they have NULL here. NULL: *err says why it
+ * is none.
+ */
+json_t *api_look_condition(
+    const char *name, const char *value, bool *ret_undecided, struct err *err);
+
 /*
  * The database of this [postgres] section, or else of the type, or else of the section, or else the
  * only one (all NULL). NULL: the call is refused.

@@ -149,33 +149,45 @@ static void run_lookback_page(struct api_call *call, struct api_worker *worker)
 
 /* --- the call -------------------------------------------------------------------------------- */
 
-/* A moment in the form that the database takes, in *value. */
-static bool choose_list_moment(
-    const char *name, const char **value, char at[MOMENT_SIZE], struct err *err)
+bool api_look_is_condition(const char *name)
 {
-	int64_t us;
-
-	if (!moment_parse(*value, &us, err))
-		return err_prefix(err, "%s", name);
-	moment_format_exact(us, at);
-	*value = at;
-	return true;
+	for (int i = 0; i < CONDITIONS; i++)
+		if (text_equal(list_arguments[i], name))
+			return true;
+	return false;
 }
 
-static bool choose_condition(
-    struct lookback_page *page, const char *name, const char *value, struct err *err)
+/* A moment in the form that the database takes. */
+static json_t *list_moment(const char *name, const char *value, struct err *err)
 {
 	char at[MOMENT_SIZE];
+	int64_t us;
 
-	if (text_equal(name, "state") && !text_equal(value, "overdue") &&
-	    !text_equal(value, "parked") && !text_equal(value, "undecided"))
-		return err_set(err, ERR_REJECT, "state is not overdue, parked or undecided");
-	page->undecided |= text_equal(name, "state") && text_equal(value, "undecided");
-	if ((text_equal(name, "from") || text_equal(name, "to")) &&
-	    !choose_list_moment(name, &value, at, err))
-		return false;
-	json_object_set_new(page->chosen, name, json_string(value));
-	return true;
+	if (!moment_parse(value, &us, err)) {
+		err_prefix(err, "%s", name);
+		return NULL;
+	}
+	moment_format_exact(us, at);
+	return json_string(at);
+}
+
+json_t *api_look_condition(
+    const char *name, const char *value, bool *ret_undecided, struct err *err)
+{
+	const bool is_state = text_equal(name, "state");
+	const bool undecided = is_state && ret_undecided && text_equal(value, "undecided");
+
+	if (text_equal(name, "from") || text_equal(name, "to"))
+		return list_moment(name, value, err);
+	if (is_state && !undecided && !text_equal(value, "overdue") &&
+	    !text_equal(value, "parked")) {
+		err_set(err, ERR_REJECT, "state is not overdue%s",
+		    ret_undecided ? ", parked or undecided" : " or parked");
+		return NULL;
+	}
+	if (undecided)
+		*ret_undecided = true;
+	return json_string(value);
 }
 
 /* "TYPE,TIME,ID", as `next` has it: no type and no time has a comma. */
@@ -200,9 +212,14 @@ static bool read_list_arguments(struct api_call *call, struct lookback_page *pag
 
 	for (int i = 0; i < CONDITIONS; i++) {
 		const char *value = api_argument(call, list_arguments[i]);
+		json_t *condition =
+		    value ? api_look_condition(list_arguments[i], value, &page->undecided, err)
+			  : NULL;
 
-		if (value && !choose_condition(page, list_arguments[i], value, err))
+		if (value && !condition)
 			return false;
+		if (value)
+			json_object_set_new(page->chosen, list_arguments[i], condition);
 	}
 	if (after)
 		return read_list_place(page, after, err);

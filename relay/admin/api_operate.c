@@ -19,17 +19,12 @@ enum { MOST_IDS = 1000, MOST_MATCHING = 100000, SAMPLE = 10 };
 /* What the body says; the values are its own. */
 struct order {
 	const char *verb, *reason;
-	const json_t *ids, *filter; /* one of them */
-	const json_t *token;        /* NULL: none */
+	const json_t *ids;
+	json_t *filter;      /* or ids */
+	const json_t *token; /* NULL: none */
 	bool whole;
 	const struct postgres_settings *postgres;
 };
-
-static bool refuse_bad_order(struct api_call *call, const char *what)
-{
-	api_refuse(call, 400, "bad_value", "%s", what);
-	return false;
-}
 
 /* --- the body -------------------------------------------------------------------------------- */
 
@@ -38,7 +33,7 @@ static bool read_verb(struct api_call *call, const struct order *order)
 	if (!order->verb ||
 	    !(text_equal(order->verb, "commit") || text_equal(order->verb, "rollback") ||
 		text_equal(order->verb, "retry")))
-		return refuse_bad_order(call, "verb is none of commit, rollback and retry");
+		return api_refuse_value(call, "verb is none of commit, rollback and retry");
 	if (!(call->caller->roles &
 		(text_equal(order->verb, "retry") ? ROLE_OPERATE : ROLE_DECIDE))) {
 		api_refuse_role(call);
@@ -65,13 +60,13 @@ static const struct postgres_settings *postgres_of_ids(
 	json_t *pair;
 
 	if (!json_is_array(ids) || json_array_size(ids) == 0 || json_array_size(ids) > MOST_IDS) {
-		refuse_bad_order(call, "ids is no array of 1 to 1000 pairs of type and id");
+		api_refuse_value(call, "ids is no array of 1 to 1000 pairs of type and id");
 		return NULL;
 	}
 	json_array_foreach(ids, index, pair)
 	{
 		if (!is_pair(pair)) {
-			refuse_bad_order(call, "one of the ids is no pair of type and id");
+			api_refuse_value(call, "one of the ids is no pair of type and id");
 			return NULL;
 		}
 		other = api_look_postgres(
@@ -88,59 +83,87 @@ static const struct postgres_settings *postgres_of_ids(
 	return postgres;
 }
 
+/* Moments become those of the database. */
 static const struct postgres_settings *postgres_of_filter(
-    struct api_call *call, const char *named, const json_t *filter)
+    struct api_call *call, const char *named, json_t *filter)
 {
-	static const char *const names[] = {
-	    "type", "state", "service", "error", "from", "to", "section"};
 	const char *name;
-	json_t *value;
+	struct err err;
+	json_t *value, *condition;
 
 	/* An empty filter would choose every id of the database. */
 	if (json_object_size(filter) == 0) {
-		refuse_bad_order(
+		api_refuse_value(
 		    call, "filter is no object with a member; {\"state\": \"parked\"} is one");
 		return NULL;
 	}
-	json_object_foreach((json_t *)filter, name, value)
+	json_object_foreach(filter, name, value)
 	{
 		/* A misspelt member would restrict nothing, and reach more ids than meant. */
-		bool known = false;
-
-		for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-			known |= text_equal(names[i], name);
-		if (!known || !json_is_string(value)) {
-			refuse_bad_order(call,
-			    "filter takes texts for type, state, service, error, from, to "
-			    "and section");
+		if (!api_look_is_condition(name) || !json_is_string(value)) {
+			api_refuse_value(call,
+			    "filter: %.100s is no %s; it takes texts for state, type, section, "
+			    "service, error, from and to",
+			    name, api_look_is_condition(name) ? "text" : "member");
 			return NULL;
 		}
+		condition = api_look_condition(name, json_string_value(value), NULL, &err);
+		if (!condition) {
+			api_refuse_value(call, "%s", err.message);
+			return NULL;
+		}
+		/* a new value for a name that is there does not disturb the loop */
+		json_object_set_new(filter, name, condition);
 	}
 	return api_look_postgres(call, named, json_string_value(json_object_get(filter, "type")),
 	    json_string_value(json_object_get(filter, "section")));
 }
 
+/* The member whose text has a NUL, also within an array. NULL: none has. */
+static const char *member_with_nul(const json_t *value, const char *name)
+{
+	const char *found = json_has_nul(value) ? name : NULL, *inner;
+	size_t index;
+	json_t *item;
+
+	json_object_foreach((json_t *)value, inner, item)
+	{
+		if (!found)
+			found = member_with_nul(item, inner);
+	}
+	json_array_foreach((json_t *)value, index, item)
+	{
+		if (!found)
+			found = member_with_nul(item, name);
+	}
+	return found;
+}
+
 json_t *api_read_order(struct api_call *call)
 {
 	static const struct json_limits limits = {.depth = 10, .values = 10000};
-	const char *text = text_string(&call->body);
-	struct refusal refusal;
+	const char *text = text_string(&call->body), *name;
 	json_error_t why;
 	json_t *body;
 
-	if (!json_check(text, call->body.length, &limits, &refusal)) {
-		api_refuse(call, 400, refusal.code, "%s", refusal.text);
+	if (!api_check_object(call, &limits))
 		return NULL;
-	}
-	body = json_loadb(text, call->body.length, JSON_REJECT_DUPLICATES, &why);
+	body = json_loadb(text, call->body.length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
+	/* A number that no integer holds becomes a fraction, so that its member is refused by name.
+	 */
+	if (!body)
+		body = json_read(text, call->body.length, &why);
 	if (!body) {
 		api_refuse(call, 400, "bad_json", "%s", why.text);
-	} else if (!json_is_object(body)) {
-		api_refuse(call, 400, "bad_json", "the body is no JSON object");
-		json_decref(body);
-		body = NULL;
+		return NULL;
 	}
-	return body;
+	name = member_with_nul(body, "");
+	if (!name)
+		return body;
+	api_refuse(call, 400, "bad_value",
+	    "%.100s holds a NUL (\\u0000), which no text of PostgreSQL has: leave it out", name);
+	json_decref(body);
+	return NULL;
 }
 
 static const struct api_member *find_api_member(
@@ -215,7 +238,6 @@ static bool read_operate_order(
 	    {"filter", 'o', &filter}, {"postgres", 's', &postgres}, {"ids", 'o', &ids},
 	    {"whole", 'b', &whole}, {"token", 's', &token}};
 	const size_t count = sizeof members / sizeof *members;
-
 	const char *named = NULL;
 
 	/* a preview takes the first four */
@@ -229,10 +251,10 @@ static bool read_operate_order(
 
 	/* Both or neither would leave it to a guess which ids are meant. */
 	if (!ids == !filter)
-		return refuse_bad_order(
-		    call, is_preview ? "filter is missing" : "there is one of ids and filter");
+		return api_refuse_value(call, "%s",
+		    is_preview ? "filter is missing" : "there is one of ids and filter");
 	if (ids && token)
-		return refuse_bad_order(call, "token does not go with ids: leave it out");
+		return api_refuse_value(call, "token does not go with ids: leave it out");
 	named = json_string_value(postgres);
 	order->postgres =
 	    ids ? postgres_of_ids(call, named, ids) : postgres_of_filter(call, named, filter);
@@ -258,9 +280,6 @@ static const struct {
 	"nothing was done: choose fewer"},
     {"OR009", 409, "changed",
 	"more ids match now than the preview showed; nothing was done: make a new preview"},
-    {"22007", 400, "bad_value", "from or to is no time; 2026-11-27T08:00:00Z is one"},
-    {"22008", 400, "bad_value", "from or to is no time; 2026-11-27T08:00:00Z is one"},
-    {"22009", 400, "bad_value", "from or to is no time; 2026-11-27T08:00:00Z is one"},
 };
 
 /* In place of a result the function may return the code of a refusal. */

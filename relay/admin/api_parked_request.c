@@ -35,19 +35,13 @@ struct parked_order {
 
 /* --- the body -------------------------------------------------------------------------------- */
 
-static bool refuse_parked_order(struct api_call *call, const char *text)
-{
-	api_refuse(call, 400, "bad_value", "%s", text);
-	return false;
-}
-
 static bool read_preview_verb(struct api_call *call, struct parked_order *order)
 {
 	const char *verb = json_string_value(order->verb_word);
 
 	order->verb = text_equal(verb, "skip") ? PARKED_SKIP : PARKED_RETRY;
 	return text_equal(verb, "skip") || text_equal(verb, "retry") ||
-	       refuse_parked_order(call, "verb is neither retry nor skip");
+	       api_refuse_value(call, "verb is neither retry nor skip");
 }
 
 /* "12", 12 or 12.0, which are one number in JSON; the caller frees. NULL: no whole number. */
@@ -72,7 +66,7 @@ static bool choose_by_filter(struct api_call *call, struct parked_order *order, 
 	json_t *value;
 
 	if (!json_is_object(order->filter))
-		return refuse_parked_order(call,
+		return api_refuse_value(call,
 		    "filter is no object; {\"topic\": \"orders\", \"state\": \"dead\"} is one");
 	json_object_foreach((json_t *)order->filter, name, value)
 	{
@@ -81,10 +75,10 @@ static bool choose_by_filter(struct api_call *call, struct parked_order *order, 
 		const char *text = number ? number : json_string_value(value);
 
 		if (!text)
-			return refuse_parked_order(
-			    call, "a member of filter is no text, or an id no whole number");
+			return api_refuse_value(call, "filter: %.100s is no %s", name,
+			    is_id ? "whole number above 0" : "text");
 		if (!parked_choose_member(&order->parked, name, text, err))
-			return refuse_parked_order(call, err->message);
+			return api_refuse_value(call, "%s", err->message);
 	}
 	return true;
 }
@@ -99,7 +93,7 @@ static bool choose_by_ids(struct api_call *call, struct parked_order *order, str
 
 	if (!json_is_array(order->ids) || json_array_size(order->ids) == 0 ||
 	    json_array_size(order->ids) > MOST_IDS)
-		return refuse_parked_order(call, "ids is no array of 1 to 1000 ids");
+		return api_refuse_value(call, "ids is no array of 1 to 1000 ids");
 	json_array_foreach(order->ids, index, value)
 	{
 		words[count] = id_word(value);
@@ -108,9 +102,9 @@ static bool choose_by_ids(struct api_call *call, struct parked_order *order, str
 	}
 
 	if (!done)
-		refuse_parked_order(call, "one of the ids is no whole number");
+		api_refuse_value(call, "one of the ids is no whole number");
 	else if (!parked_choose(&order->parked, (const char *const *)words, count, true, err))
-		done = refuse_parked_order(call, err->message);
+		done = api_refuse_value(call, "ids: %s", err->message);
 	while (count > 0)
 		free(words[--count]);
 	return done;
@@ -122,8 +116,7 @@ static bool choose_by_body(struct api_call *call, struct parked_order *order)
 
 	/* both or neither would leave it to a guess which rows are meant */
 	if (!order->ids == !order->filter)
-		return refuse_parked_order(
-		    call, "name one of ids and filter; {} as filter means all");
+		return api_refuse_value(call, "name one of ids and filter; {} as filter means all");
 	return order->ids ? choose_by_ids(call, order, &err) : choose_by_filter(call, order, &err);
 }
 

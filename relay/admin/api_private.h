@@ -10,6 +10,7 @@
 #include "api_problem.h"
 #include "api_sender.h"
 #include "gate.h"
+#include "json_text.h"
 #include "metrics.h"
 #include "preview_token.h"
 #include "route.h"
@@ -238,6 +239,11 @@ void api_refuse_scope(struct api_call *call, const char *what, const char *name)
 
 /* Reasons have 1 to 500 characters. NULL: there is none. False: refused. */
 bool api_check_reason(struct api_call *call, const char *reason);
+/* The body is one JSON object within the limits. False: refused. */
+bool api_check_object(struct api_call *call, const struct json_limits *limits);
+/* With 400 bad_value; returns false. */
+bool api_refuse_value(struct api_call *call, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 /* The call rests until any threads have called api_part_done `parts` times. */
 void api_wait(struct api_call *call, int parts);

@@ -1,7 +1,10 @@
 #include "api_problem.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include "cleanup.h"
+#include "clock.h"
 #include "text.h"
 
 struct row {
@@ -84,13 +87,25 @@ unsigned api_problem_status(const char *code)
 	return find_row(code)->status;
 }
 
+void api_request_id(char id[API_REQUEST_ID])
+{
+	snprintf(id, API_REQUEST_ID, "%016" PRIx64, (uint64_t)clock_random());
+}
+
 json_t *api_text(const char *text)
 {
-	json_t *json = NULL;
+	OWNED(text_finish) struct text whole = {0};
+	uint32_t code;
+	int step;
 
-	for (size_t length = strlen(text); !json; length--)
-		json = json_stringn(text, length); /* an empty one is always taken */
-	return json;
+	for (; *text; text += step ? step : 1) {
+		step = text_utf8(text, &code);
+		if (step)
+			text_append(&whole, text, (size_t)step);
+		else
+			text_add(&whole, "\xef\xbf\xbd"); /* U+FFFD */
+	}
+	return json_string(text_string(&whole));
 }
 
 json_t *api_problem(const char *code, unsigned status, const char *detail, const char *request_id)

@@ -12,10 +12,17 @@
 unsigned api_problem_status(const char *code);
 
 /*
- * {"type", "title", "status", "detail", "instance"}. detail says what to do; it may have been cut
- * within a character. request_id: NULL for a problem without an instance.
+ * {"type", "title", "status", "detail", "instance"}. detail says what to do; as api_text takes
+ * it. request_id: NULL for a problem without an instance.
  */
 json_t *api_problem(const char *code, unsigned status, const char *detail, const char *request_id);
 
-/* Text that may have been cut within a character. */
+enum { API_REQUEST_ID = 17 };
+/* A new X-Request-Id, of a request that has none or is not read to its end. */
+void api_request_id(char id[API_REQUEST_ID]);
+
+/*
+ * Text that may have been cut within a character, also before its end. A byte that is not UTF-8
+ * becomes U+FFFD.
+ */
 json_t *api_text(const char *text);

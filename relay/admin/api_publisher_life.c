@@ -135,7 +135,9 @@ static void run_publisher_dropping(struct api_call *call, struct api_worker *wor
 
 	if (!api_worker_query(worker, life->shared.postgres, read_drop_plan, life, &err) ||
 	    (!dry && !api_change(worker, life->shared.postgres, change_by_drop, life, &err)))
-		return api_refuse_order(call, &err);
+		return drop->is_missing
+			   ? api_refuse(call, 404, "unknown_publisher", "%s", err.message)
+			   : api_refuse_order(call, &err);
 	if (!dry)
 		log_publisher_life(call, drop->publisher, drop->reason, drop->audit);
 	api_answer(call, 200,

@@ -283,35 +283,36 @@ static void read_single(struct api_call *call)
 	    call->body.length - blanks);
 }
 
-/* The array of a batch. False: its object has other members, or it is no array. */
-static bool find_list(const struct api_call *call, struct json_member *ret_list)
+/* The array of a batch. False: its object has another member, or it is no array; refused. */
+static bool find_list(struct api_call *call, struct json_member *ret_list)
 {
-	struct json_member other;
-	size_t offset = 0;
+	struct json_member member;
+	size_t offset = 0, count = 0;
 
-	return json_member_next(call->body.data, call->body.length, &offset, ret_list) &&
-	       json_member_is(ret_list, "messages") && *ret_list->value == '[' &&
-	       !json_member_next(call->body.data, call->body.length, &offset, &other);
+	while (json_member_next(call->body.data, call->body.length, &offset, &member)) {
+		if (!json_member_is(&member, "messages") || *member.value != '[' || count++ > 0) {
+			api_refuse(call, 400, "bad_batch",
+			    "a batch is an object with one member, an array: {\"messages\": "
+			    "[...]}; %.*s is another member, or no array",
+			    (int)(member.name_length < 60 ? member.name_length : 60), member.name);
+			return false;
+		}
+		*ret_list = member;
+	}
+	return true;
 }
 
 static void read_body(struct api_call *call)
 {
 	static const struct json_limits limits = {DEEPEST, MOST_VALUES};
-	const char *text = text_string(&call->body);
-	struct json_member list;
-	struct refusal refusal;
+	struct json_member list = {0};
 	size_t ignored;
 
-	if (!json_check(text, call->body.length, &limits, &refusal))
-		api_refuse(call, 400, refusal.code, "%s", refusal.text);
-	else if (text[strspn(text, " \t\r\n")] != '{')
-		api_refuse(call, 400, "bad_json", "the body is no JSON object");
-	else if (!json_slice(text, call->body.length, "messages", &ignored))
+	if (!api_check_object(call, &limits))
+		return;
+	if (!json_slice(call->body.data, call->body.length, "messages", &ignored))
 		read_single(call);
-	else if (!find_list(call, &list))
-		api_refuse(call, 400, "bad_batch",
-		    "a batch is an object with one member, an array: {\"messages\": [...]}");
-	else
+	else if (find_list(call, &list))
 		read_message_batch(call, &list);
 }
 

@@ -238,15 +238,16 @@ static void begin_leaving(struct guest *guest)
 	drop_rest(guest);
 }
 
-/* The caller frees. No request has an id yet, so the problem has no instance. */
-static char *refusal_body(const struct gate_settings *settings, unsigned status, const char *why)
+/* The caller frees. */
+static char *refusal_body(
+    const struct gate_settings *settings, unsigned status, const char *why, const char *request_id)
 {
 	json_t *problem;
 	char *text, *body;
 
 	if (!settings->says_problems)
 		return xformat("%s\n", why);
-	problem = api_problem(status == 503 ? "busy" : "bad_request", status, why, NULL);
+	problem = api_problem(status == 503 ? "busy" : "bad_request", status, why, request_id);
 	text = json_dumps(problem, JSON_COMPACT);
 	body = xformat("%s\n", text);
 	free(text);
@@ -263,14 +264,21 @@ static void refuse_guest(struct guest *guest, unsigned status, const char *reaso
 			     : status == 413 ? "Content Too Large"
 			     : status == 431 ? "Request Header Fields Too Large"
 					     : "Service Unavailable";
-	owned_text char *body = refusal_body(settings, status, why);
-	owned_text char *answer =
+	char request_id[API_REQUEST_ID];
+	owned_text char *body = NULL, *answer = NULL;
+
+	/* Its own id may be what is wrong with the request, so it gets a new one. */
+	api_request_id(request_id);
+	body = refusal_body(settings, status, why, request_id);
+	answer =
 	    xformat("HTTP/1.1 %u %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n"
-		    "Cache-Control: no-store\r\n%sConnection: close\r\n\r\n%s",
+		    "X-Request-Id: %s\r\nCache-Control: no-store\r\n%sConnection: close\r\n\r\n%s",
 		status, phrase, settings->says_problems ? API_PROBLEM_MEDIA_TYPE : "text/plain",
-		strlen(body), status == 503 ? "Retry-After: 1\r\n" : "", body);
+		strlen(body), request_id, status == 503 ? "Retry-After: 1\r\n" : "", body);
 
 	count_refused(guest->gate, reason);
+	log_debug("listener_refused", {"listener", LOG_TEXT(settings->section)},
+	    {"status", LOG_INT(status)}, {"why", LOG_TEXT(why)}, {"request", LOG_TEXT(request_id)});
 	epoll_ctl(guest->gate->epoll_fd, EPOLL_CTL_DEL, guest->fd, NULL);
 	/* An empty socket has room for it. */
 	(void)!send(guest->fd, answer, strlen(answer), MSG_NOSIGNAL | MSG_DONTWAIT);

@@ -179,8 +179,14 @@ bool json_check(
 	case JSON_MALFORMED:
 		break;
 	}
-	return refusal_set(
-	    ret_refusal, "bad_json", "line %zu, column %zu: this is no JSON", line, column);
+	return refusal_set(ret_refusal, "bad_json",
+	    "line %zu, column %zu: this is no JSON in UTF-8 without lone surrogates", line, column);
+}
+
+bool json_has_nul(const json_t *value)
+{
+	return json_is_string(value) &&
+	       strlen(json_string_value(value)) != json_string_length(value);
 }
 
 json_t *json_bytes(const void *bytes, size_t length)

@@ -34,6 +34,9 @@ bool json_member_is(const struct json_member *member, const char *name);
 bool json_check(
     const char *text, size_t length, const struct json_limits *limits, struct refusal *ret_refusal);
 
+/* A string that holds \u0000, which JSON allows and PostgreSQL does not take. */
+bool json_has_nul(const json_t *value);
+
 /*
  * The first number that jsonb does not take, whose numeric has at most 131,072 digits before the
  * point and 16,383 behind it. NULL: there is none. The text was checked.

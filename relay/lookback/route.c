@@ -203,8 +203,9 @@ static const struct config_check *check_by_name(const struct route *route, const
 	const struct config_check *check = config_find_check(route->config, check_service);
 
 	if (!check)
-		refusal_set(
-		    ret_refusal, "unknown_service", "there is no [check \"%s\"]", check_service);
+		refusal_set(ret_refusal, "unknown_service",
+		    "there is no [check \"%s\"]: correct check_service, or leave it out",
+		    check_service);
 	else if (!serves_type(check, biz_type))
 		refusal_set(ret_refusal, "service_not_allowed",
 		    "[check \"%s\"] is not for the business type %s", check_service, biz_type);

@@ -231,11 +231,6 @@ static bool complete_unique_key(struct lookback_request *request, struct refusal
 
 /* --- headers of the message ----------------------------------------------------------------- */
 
-static bool has_nul(const json_t *text)
-{
-	return json_is_string(text) && strlen(json_string_value(text)) != json_string_length(text);
-}
-
 static bool is_value(const json_t *value)
 {
 	size_t length;
@@ -243,7 +238,7 @@ static bool is_value(const json_t *value)
 	const json_t *base64 = json_object_get(value, "base64");
 
 	if (!json_is_object(value))
-		return !json_is_array(value) && !has_nul(value);
+		return !json_is_array(value) && !json_has_nul(value);
 	return json_object_size(value) == 1 && json_is_string(base64) &&
 	       text_base64_decode(
 		   json_string_value(base64), json_string_length(base64), &bytes, &length);
@@ -254,33 +249,46 @@ static bool is_reserved_header(const char *name)
 	return text_starts(name, "outbox-");
 }
 
-/* The rules of outbox.headers_valid. NULL: it keeps them. */
-static const char *headers_fault(const json_t *headers)
+static bool check_header(const char *name, const json_t *value, struct refusal *refusal)
 {
-	static const char no_value[] =
-	    "hold a NUL, or a value that is neither text, number, boolean, null nor "
-	    "{\"base64\": …}";
+	if (is_reserved_header(name))
+		return refusal_set(refusal, "bad_value",
+		    "headers: %.100s begins with outbox-, which is reserved", name);
+	return is_value(value) ||
+	       refusal_set(refusal, "bad_value",
+		   "headers: %.100s holds a NUL, or is neither text, number, boolean, null nor "
+		   "{\"base64\": …}",
+		   name);
+}
+
+static bool check_header_pair(const json_t *pair, struct refusal *refusal)
+{
+	const json_t *name = json_array_get(pair, 0);
+
+	if (json_array_size(pair) != 2 || !json_is_string(name) || json_has_nul(name))
+		return refusal_set(refusal, "bad_value",
+		    "headers: an element is no pair of a name without NUL and a value");
+	return check_header(json_string_value(name), json_array_get(pair, 1), refusal);
+}
+
+/* The rules of outbox.headers_valid. */
+static bool check_each_header(const json_t *headers, struct refusal *refusal)
+{
 	const char *name;
 	size_t index;
 	json_t *value, *pair;
 
 	json_object_foreach((json_t *)headers, name, value)
 	{
-		if (is_reserved_header(name))
-			return "have a name that begins with outbox-, which is reserved";
-		if (!is_value(value))
-			return no_value;
+		if (!check_header(name, value, refusal))
+			return false;
 	}
 	json_array_foreach(headers, index, pair)
 	{
-		if (json_array_size(pair) != 2 || !json_is_string(json_array_get(pair, 0)))
-			return "have an element that is no pair of name and value";
-		if (is_reserved_header(json_string_value(json_array_get(pair, 0))))
-			return "have a name that begins with outbox-, which is reserved";
-		if (has_nul(json_array_get(pair, 0)) || !is_value(json_array_get(pair, 1)))
-			return no_value;
+		if (!check_header_pair(pair, refusal))
+			return false;
 	}
-	return NULL;
+	return true;
 }
 
 static bool refuse_size_of_headers(struct refusal *refusal)
@@ -296,9 +304,10 @@ static bool refuse_size_of_headers(struct refusal *refusal)
 static bool check_headers(const char *text, size_t length, struct refusal *refusal)
 {
 	size_t number_length;
-	const char *number, *fault;
+	const char *number;
 	json_error_t why;
 	json_t *headers;
+	bool good;
 
 	if (!strchr("{[", text[strspn(text, " \t\r\n")]))
 		return refusal_set(
@@ -315,9 +324,9 @@ static bool check_headers(const char *text, size_t length, struct refusal *refus
 	if (!headers)
 		return refusal_set(refusal, "bad_json", "headers, line %d, column %d: %s", why.line,
 		    why.column, why.text);
-	fault = headers_fault(headers);
+	good = check_each_header(headers, refusal);
 	json_decref(headers);
-	return !fault || refusal_set(refusal, "bad_value", "headers %s", fault);
+	return good;
 }
 
 /* Keeps the text of the headers, so that numbers keep their digits; only escapes are replaced. */

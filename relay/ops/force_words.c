@@ -33,7 +33,7 @@ bool force_words_check(const char *force, const char *const *known, struct err *
 			continue;
 		for (; *known; known++)
 			text_addf(&names, "%s%s", names.length ? ", " : "", *known);
-		return err_set(err, ERR_REJECT, "--force names what is forced (%s), not \"%.*s\"",
+		return err_set(err, ERR_REJECT, "force names what is forced (%s), not \"%.*s\"",
 		    text_string(&names), (int)(length < 60 ? length : 60), word);
 	}
 	return true;

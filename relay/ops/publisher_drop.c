@@ -54,8 +54,11 @@ static bool count_what_goes(struct pg *pg, struct publisher_drop *drop, struct e
 
 	if (!row)
 		return false;
-	if (!pg_int(row, 0, 3))
-		return err_set(err, ERR_REJECT, "publisher %s does not exist", drop->publisher);
+	drop->is_missing = !pg_int(row, 0, 3);
+	if (drop->is_missing)
+		return err_set(err, ERR_REJECT,
+		    "publisher %s does not exist; `outbox-relay publisher list` shows all",
+		    drop->publisher);
 	drop->parked = pg_int(row, 0, 1);
 	drop->scheduled = pg_int(row, 0, 2);
 

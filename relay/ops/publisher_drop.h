@@ -9,6 +9,7 @@ struct publisher_drop {
 	const char *force;  /* words of publisher_drop_force; "" */
 	const char *caller; /* of the HTTP interface; NULL: none */
 	/* results */
+	bool is_missing;           /* there is no such publisher */
 	int64_t parked, scheduled; /* messages that go with it, counted up to COUNTED_ROWS */
 	int64_t audit;             /* the id in outbox.audit */
 };

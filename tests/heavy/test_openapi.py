@@ -6,7 +6,7 @@ a test calls the interface (support/openapi.py).
 import re
 
 from support import openapi, openapi_run
-from support.openapi_run import ROOT
+from support.openapi_run import ROOT, api, check_links  # noqa: F401
 
 
 def test_the_description_is_valid():
@@ -19,6 +19,10 @@ def test_every_operation_is_in_one_share():
     assert sorted([*names, *openapi_run.ENDLESS]) == sorted(openapi_run.operations())
     files = sorted(path.name for path in (ROOT / "tests/heavy").glob("test_openapi_*.py"))
     assert files == [f"test_openapi_{letter}.py" for letter in "abcd"[:openapi_run.SHARES]]
+
+
+def test_answers_lead_to_other_operations(check_links):  # noqa: F811
+    check_links()
 
 
 def names_of(row):

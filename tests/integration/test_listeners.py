@@ -4,6 +4,7 @@ clients have no token; whatever they do, probes and applications are answered.""
 import contextlib
 import json
 import os
+import re
 import socket
 import statistics
 import threading
@@ -251,13 +252,14 @@ def test_a_first_line_that_is_not_plain_is_refused_and_the_connection_closed(doo
 @pytest.mark.parametrize("request_head,code,word", [
     (b"GET /v1/deliver HTTP/1.1\r\nHost: shop.example\r\n\r\n", 400, "host lists further ones"),
     (b"GET /v1/deliver HTTP/1.1\r\nHost: localhost\r\nX-Y: " + b"x" * 20000, 431, "16 KiB")])
-def test_a_request_that_never_got_an_id_is_refused_with_a_problem_without_instance(relay, request_head, code, word):
+def test_a_request_that_is_refused_before_it_is_read_gets_an_id(relay, request_head, code, word):
     head, _, body = exchange(relay.api.port, request_head).partition(b"\r\n\r\n")
     problem = json.loads(body)
     assert status(head) == code and b"\r\nContent-Type: application/problem+json\r\n" in head
     assert word in problem.pop("detail")
+    (request_id,) = re.findall(rb"\r\nX-Request-Id: ([0-9a-f]{16})\r\n", head)
     assert problem == {"type": "urn:outbox-relay:problem:bad_request", "status": code,
-                       "title": "The request violates HTTP or a rule of the listener"}
+                       "instance": f"urn:outbox-relay:request:{request_id.decode()}", "title": "The request violates HTTP or a rule of the listener"}
 
 
 @pytest.mark.parametrize("body", [

@@ -256,7 +256,7 @@ def test_a_publisher_is_created_and_dropped(remote, local, database, api):
                         (["create", "new", "--start", "soon", "--reason", "x"], "--start is neither"),
                         (["create", "new", "--postgres", "second", "--reason", "x"], "second"),
                         (["drop", "late"], "say why"), (["drop", "nobody", *WHY], "publisher nobody does not exist"),
-                        (["drop", "late", "--force", "all", *WHY], "--force names what is forced (owned, last, configured)")]:
+                        (["drop", "late", "--force", "all", *WHY], "force names what is forced (owned, last, configured)")]:
         status, _, error = remote("publisher", *words)
         assert status == REFUSED and text in error, (words, error)
     assert "--force configured" in remote("publisher", "drop", "main", *WHY)[2]
@@ -277,7 +277,7 @@ def test_a_publisher_is_created_and_dropped(remote, local, database, api):
             ("", {"name": "new", "reason": ""}, 400, "bad_value"), ("", {"reason": "x"}, 400, "bad_value"), ("", {"name": 1, "reason": "x"}, 400, "wrong_type"),
             ("", {"name": "new", "reason": "x", "more": 1}, 400, "unknown_field"), ("/new/drop", {"reason": "x"}, 400, "missing_field"),
             ("/new/drop", {"reason": "x", "confirm": "Drop publisher main?"}, 409, "conflicting_arguments"),
-            ("/new/drop", {"dry_run": True}, 409, "not_applicable"), ("/new/drop", {"dry_run": True, "force": "last"}, 400, "bad_value"),
+            ("/new/drop", {"dry_run": True}, 404, "unknown_publisher"), ("/new/drop", {"dry_run": True, "force": "last"}, 400, "bad_value"),
             ("/new/drop", {"dry_run": True, "force": ["last,owned"]}, 400, "bad_value"), ("/B/drop", {"dry_run": True}, 400, "bad_value")]:
         answer = api.request("POST", f"/v1/publishers{path}", body)
         assert (answer.status, answer.code) == (status, code), (path, body, answer.text)

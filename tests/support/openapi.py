@@ -1,7 +1,7 @@
 """docs/reference/openapi.json: each answer of the HTTP interface that a test sees is checked against it.
 
-    operation("GET", "/v1/lookback/orders/1")   # its object in the file
     check("GET", "/v1/lookback?limit=1", 200, headers, text)
+    schema = inlined({"$ref": "#/components/schemas/Prepare"})   # has no $ref
 """
 import functools
 import json
@@ -36,13 +36,36 @@ def template_of(path):
     return next((template for known, template in _templates() if known.fullmatch(path)), None)
 
 
-def _resolved(value):
+@functools.cache
+def _file(name):
+    return document() if name in ("", PAGE.name) else json.loads((PAGE.parent / name).read_text(encoding="utf-8"))
+
+
+def _target(reference, file):
+    """(what it refers to, the name of its file). file: the name of the one that has the reference."""
+    name, _, path = reference.partition("#/")
+    place = _file(name or file)
+    for word in path.split("/"):
+        place = place[word]
+    return place, name or file
+
+
+def resolved(value):
     while "$ref" in value:
-        place = document()
-        for word in value["$ref"].removeprefix("#/").split("/"):
-            place = place[word]
-        value = place
+        value, _ = _target(value["$ref"], "")
     return value
+
+
+def inlined(value, file=""):
+    """The same with all that it refers to in the place of each $ref."""
+    if isinstance(value, list):
+        return [inlined(item, file) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if "$ref" in value:
+        more = {name: item for name, item in value.items() if name != "$ref"}
+        return {**inlined(*_target(value["$ref"], file)), **inlined(more, file)}
+    return {name: inlined(item, file) for name, item in value.items()}
 
 
 def check(method, path, status, headers, text):
@@ -52,10 +75,10 @@ def check(method, path, status, headers, text):
     operation = template and document()["paths"][template].get(method)
     if not operation:
         assert status in ((405, 400) if template else (404, 400)), (method, path, status, text)
-        content = _resolved({"$ref": "#/components/responses/NotFound"})["content"]
+        content = resolved({"$ref": "#/components/responses/NotFound"})["content"]
     else:
         assert str(status) in operation["responses"], f"{method} {template}: the status {status} is not documented: {text}"
-        response = _resolved(operation["responses"][str(status)])
+        response = resolved(operation["responses"][str(status)])
         assert all(name in headers for name in response.get("headers", {})), (path, status, headers)
         content = response["content"]
     media = headers["Content-Type"]

@@ -4,6 +4,7 @@ All operations take half an hour of one core, so tests/heavy/test_openapi_a.py a
 of Python on each of two cores:
 
     check_share(0)  # a fixture
+    check_links()   # a fixture: values of answers as arguments of other operations (phase `stateful`), in one process for all
 """
 import os
 import pathlib
@@ -22,6 +23,8 @@ SHARES, PROCESSES = 4, 2
 # a split waits for a paused publisher, so they run one after the other
 TOGETHER = "publisher_pause", "publisher_resume", "publisher_split"
 LIMIT = 2000  # bytes of a batch that the topic of the parked messages takes
+# 64 shards make each later answer slow, and a share has it
+SLOWING = {"publisher_split"}
 # its answer has no end, and a client that reads it to the end waits for ever: tests/integration/test_api_process.py has its test
 ENDLESS = {"events"}
 
@@ -46,14 +49,14 @@ def share(number):
     return parts[number * PROCESSES:(number + 1) * PROCESSES]
 
 
-def start(api, names, examples, seed, folder):
+def start(api, names, examples, seed, folder, phases="examples,coverage,fuzzing"):
     """Without a database of examples hypothesis does not look for the shortest of those that are no failures, which takes
     half of its time. It keeps its table of Unicode, which takes seconds, in the storage."""
     chosen = [word for name in names for word in ("--include-operation-id", name)]
     return tool("schemathesis.cli", "run", openapi.PAGE, "--url", f"http://127.0.0.1:{api.port}",
                 "--header", f"Authorization: Bearer {api.token}", "--header", "Connection: close", *chosen,
-                "--max-examples", str(examples), "--seed", str(seed), "--phases", "examples,coverage,fuzzing", "--workers", "1",
-                "--generation-database", "none", "--continue-on-failure", "--no-color", cwd=folder,
+                "--max-examples", str(examples), "--seed", str(seed), "--phases", phases, "--workers", "1",
+                "--request-timeout", "60", "--generation-database", "none", "--continue-on-failure", "--no-color", cwd=folder,
                 env={**os.environ, "SCHEMATHESIS_HOOKS": str(ROOT / "tests/support/schemathesis_hooks.py"),
                      "HYPOTHESIS_STORAGE_DIRECTORY": str(HOME / "hypothesis")})
 
@@ -72,9 +75,21 @@ def check(api, number, examples, seed, folder):
         assert re.search(rf"^ *Tested: {len(names)}$", output, re.MULTILINE), output
 
 
+def check_operations_together(api, examples, seed, folder):
+    """Nothing is found, and answers gave their values to other operations. schemathesis finds by the names in the schemas which ones."""
+    process = start(api, [name for name in operations() if name not in ENDLESS | SLOWING], examples, seed, folder, "stateful")
+    try:
+        output = process.communicate()[0]
+    finally:
+        process.kill()
+    assert process.returncode == 0, output[-20000:]
+    links = re.search(r"API Links: +(\d+) covered / (\d+) selected", output)
+    assert links and int(links[1]) > 0, output
+
+
 @pytest.fixture
-def check_share(make_relay, kafka, database, topic, scale, request, tmp_path):
-    """check_share(number), of a relay with parked messages."""
+def api(make_relay, kafka, database, topic, tmp_path):
+    """Of a relay with parked messages."""
     narrow = kafka.create_topic(f"{topic}.narrow", partitions=1)
     kafka.alter_topic(narrow, max_message_bytes=LIMIT)
     _, api = start_api(make_relay, tmp_path, "token-with-every-role", CONFIG.format(topic=topic) + caller(
@@ -83,5 +98,15 @@ def check_share(make_relay, kafka, database, topic, scale, request, tmp_path):
         database.execute("INSERT INTO outbox.message (topic, key, payload_bytes) VALUES (%s, %s, %s)",
                          (narrow, f"k{number % 4}", os.urandom(3 * LIMIT)))
     wait_for(lambda: api.request("GET", "/v1/parked?totals=yes").json["rows"], 60, "parked messages")
-    yield lambda number: check(api, number, scale(5000, default=300), request.config.option.seed, tmp_path)
+    yield api
     kafka.delete_topic(narrow)
+
+
+@pytest.fixture
+def check_share(api, scale, request, tmp_path):
+    return lambda number: check(api, number, scale(5000, default=300), request.config.option.seed, tmp_path)
+
+
+@pytest.fixture
+def check_links(api, scale, request, tmp_path):
+    return lambda: check_operations_together(api, scale(500, default=100), request.config.option.seed, tmp_path)

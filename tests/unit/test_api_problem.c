@@ -37,9 +37,10 @@ static void without_a_request_there_is_no_instance(void **state)
 static void a_detail_may_have_been_cut_or_need_escapes(void **state)
 {
 	(void)state;
-	assert_problem("busy", 503, "\"a\nb\" \xc3\xa4\xc3", NULL,
+	assert_problem("busy", 503, "\"a\nb\" \xc3 is none: \xc3\xa4\xc3", NULL,
 	    "{\"type\":\"urn:outbox-relay:problem:busy\",\"title\":\"The relay is busy\","
-	    "\"status\":503,\"detail\":\"\\\"a\\nb\\\" \xc3\xa4\"}");
+	    "\"status\":503,\"detail\":\"\\\"a\\nb\\\" \xef\xbf\xbd is none: "
+	    "\xc3\xa4\xef\xbf\xbd\"}");
 }
 
 /* The lint test of the codes finds one first. */
