@@ -376,11 +376,13 @@ void record_queue_topic(struct record_queue *queue, const char *name, int32_t pa
 {
 	struct topic *topic = record_queue_topic_find(queue, name, strlen(name));
 	bool missing = partitions == 0;
+
 	if (missing && !topic->missing)
 		topic->missing_since = queue->now;
 	topic->missing_seen = queue->now;
 	if (topic->reported_count == partitions && (topic->missing || partitions))
 		return;
+
 	queue->awaited_count += (topic->missing - missing) * topic->awaited_count;
 	topic->reported_count = partitions;
 	topic->missing = missing;
