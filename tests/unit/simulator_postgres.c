@@ -635,6 +635,7 @@ static void note_parks(struct world *world, const struct request *request, struc
 			    (long long)park.row->id);
 		world->result.paused_rows += park.state == PAUSED;
 		park.row->paused |= world->database.once_paused >> park.row->topic & 1;
+		park.row->late |= park.row->straggled;
 		world_trace(world, "row %lld of key %d is %s", (long long)park.row->id,
 		    park.row->key,
 		    park.state == SCHEDULED ? "scheduled"
