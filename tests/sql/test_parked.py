@@ -421,6 +421,22 @@ def test_rows_of_a_place_that_is_there_again_are_freed_in_batches(reader, databa
     assert {state for _, state in states(database)} == {"free"}
 
 
+@pytest.mark.parametrize("place", [3, -1, -2], ids=["silent", "missing", "paused"])
+def test_a_row_of_a_place_that_is_there_again_stays_behind_a_refused_one(reader, database, place):
+    """The first one waited for its deliver_at, and so came later than the second."""
+    first, second, other = opened(reader, database, "a", "a", "b")
+    for rows in ([[*row, "it waits", reader.first_tick + 1, place] for row in (second, other)],
+                 [[*first, "too large", reader.first_tick + 1]]):
+        reader.tick(must_write=True, may_open=False,
+                    parks=json.dumps({"rows": rows, "first_ms": 0, "max_ms": 0, "max_attempts": 1}))
+    waits = "paused" if place == -2 else "stalled"
+    assert states(database) == [(first[0], "dead"), (second[0], waits), (other[0], waits)]
+    assert recover(reader, database, 10, ["t", place, 0]) == [("t", place, None)]
+    assert states(database) == [(first[0], "dead"), (second[0], "behind"), (other[0], "free")]
+    database.execute("SELECT outbox.unpark('ticks', 0, %s, false)", ([first[0]],))
+    assert states(database) == [(second[0], "free"), (other[0], "free")]
+
+
 def test_a_batch_goes_on_with_the_next_place(reader, database):
     stalled(reader, database, *"abc")
     database.execute("UPDATE outbox.parked SET stalled = id - 1")
