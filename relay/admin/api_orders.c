@@ -92,7 +92,7 @@ char *api_force_words(struct api_call *call, const json_t *force, const char *co
 		good = word && *word && !strchr(word, ',');
 		text_addf(&words, "%s%s", i ? "," : "", good ? word : "");
 	}
-	if (good && force_words_check(text_string(&words), known, &err))
+	if (good && force_words_check("force", text_string(&words), known, &err))
 		return xstrdup(text_string(&words));
 	api_refuse(call, 400, "bad_value", "%s", good ? err.message : "force is no list of words");
 	return NULL;

@@ -51,7 +51,7 @@ const char *confirm_reason(const struct call *call)
 
 bool confirm_check_force(const struct call *call, const char *const *words, struct err *err)
 {
-	if (!force_words_check(call_text(call, "force", ""), words, err))
+	if (!force_words_check("--force", call_text(call, "force", ""), words, err))
 		return false;
 	/* an empty variable in a script must not pass for no --force at all */
 	return !call_flag(call, "force") || *call_text(call, "force", "") ||

@@ -21,7 +21,8 @@ static bool has_word(const char *const *words, const char *word, size_t length)
 	return false;
 }
 
-bool force_words_check(const char *force, const char *const *known, struct err *err)
+bool force_words_check(
+    const char *option, const char *force, const char *const *known, struct err *err)
 {
 	OWNED(text_finish) struct text names = {0};
 
@@ -33,8 +34,8 @@ bool force_words_check(const char *force, const char *const *known, struct err *
 			continue;
 		for (; *known; known++)
 			text_addf(&names, "%s%s", names.length ? ", " : "", *known);
-		return err_set(err, ERR_REJECT, "force names what is forced (%s), not \"%.*s\"",
-		    text_string(&names), (int)(length < 60 ? length : 60), word);
+		return err_set(err, ERR_REJECT, "%s names what is forced (%s), not \"%.*s\"",
+		    option, text_string(&names), (int)(length < 60 ? length : 60), word);
 	}
 	return true;
 }
