@@ -182,7 +182,7 @@ def test_the_backlogs_of_all_shards_are_counted_at_once(database, seed):
         reader.tick(max_rows=0, must_write=True, new_acked_id=last - chance.randrange(40) if reader.open_windows and last > 40 else 0,
                     closed=reader.open_windows if chance.random() < 0.5 else 0)
         unpublished = {(publisher, shard): (rows, age) for publisher, shard, rows, age in database.execute(UNPUBLISHED)}
-        last_id = database.execute("SELECT max(id) FROM outbox.message")[0][0]
+        last_id = database.execute("SELECT coalesce(max(id), 0) FROM outbox.message")[0][0]
         for bound in (10_000, 25):
             cursor.execute(text_of("backlogs", "null", str(bound)))
             counted = {row[5:]: row[:5] for row in cursor.fetchall()}
