@@ -532,17 +532,25 @@ static void after_a_late_tick_a_fold_ends_with_an_earlier_row(void **state)
 	stream_destroy(stream);
 }
 
-static void a_topic_that_is_gone_takes_its_unlogged_offsets_with_it(void **state)
+/* Its last owner wrote to the topic "orders", up to offset 5. */
+static struct stream *owner_of_an_unread_tail(void)
 {
-	(void)state;
 	struct stream_settings resuming = settings;
-	struct stream_tail tail;
 	resuming.resumes = true;
 	resuming.topic_idle_ms = 1000;
+
 	struct stream *stream = stream_create(&resuming);
 	expect_call(stream, 0, STREAM_TAKE);
 	stream_taken(stream, 0, &(struct stream_taken){.n = 5, .epoch = 77, .first_tick = 40});
 	open_topics(stream, 0, (const struct open_topic[]){{"orders", 1, 5}, {0}});
+	return stream;
+}
+
+static void a_topic_that_is_gone_takes_its_unlogged_offsets_with_it(void **state)
+{
+	(void)state;
+	struct stream_tail tail;
+	struct stream *stream = owner_of_an_unread_tail();
 	stream_topic(stream, "orders", 1);
 	assert_true(stream_tail_call(stream, 0, &tail));
 	assert_int_equal(tail.offset, 6);
@@ -568,14 +576,8 @@ static void a_topic_that_is_gone_takes_its_unlogged_offsets_with_it(void **state
 static void a_topic_that_is_missing_in_one_answer_is_not_gone(void **state)
 {
 	(void)state;
-	struct stream_settings resuming = settings;
 	struct stream_tail tail;
-	resuming.resumes = true;
-	resuming.topic_idle_ms = 1000;
-	struct stream *stream = stream_create(&resuming);
-	expect_call(stream, 0, STREAM_TAKE);
-	stream_taken(stream, 0, &(struct stream_taken){.n = 5, .epoch = 77, .first_tick = 40});
-	open_topics(stream, 0, (const struct open_topic[]){{"orders", 1, 5}, {0}});
+	struct stream *stream = owner_of_an_unread_tail();
 	stream_topic(stream, "orders", 0);
 	for (int64_t now = 0; now < 5000; now += 100)
 		stream_tail_call(stream, now, &tail);
