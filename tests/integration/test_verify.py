@@ -388,8 +388,8 @@ def test_the_json_object_has_these_members(database, topic, drain, verify, hours
               "before_start", *KINDS, "records", "records_of_others"}
     for arguments in ((), ("--from", hours(1))):
         verdict = verify(*arguments)[1]
-        assert set(verdict) == counts | {"publisher", "from", "to", "clean", "not_judged", "topics",
-                                         "missing_topics", "samples", "seconds"}
+        assert set(verdict) == counts | {"publisher", "database", "from", "to", "clean", "not_judged",
+                                         "topics", "missing_topics", "samples", "seconds"}
         assert all(isinstance(verdict[name], int) for name in counts)
         assert verdict["publisher"] == "main" and verdict["clean"] is True and verdict["to"] is None
         assert set(verdict["not_judged"]) == {"expired_rows", "rows_without_headers", "older_records",

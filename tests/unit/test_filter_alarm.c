@@ -342,11 +342,12 @@ static void an_alarm_below_what_a_filter_reaches_makes_it_anew_once(void **state
 static void no_whole_filter_is_taken_for_damaged(void **state)
 {
 	(void)state;
-	static const uint64_t sizes[] = {1, 2, 5, 20, 100, 1000};
+	static const uint64_t sizes[] = {1, 2, 5, 10, 20, 100, 1000};
+	static const uint64_t rounds[] = {100, 2000, 2000, 2000, 1000, 100, 100};
 	uint64_t number = 1, tried = 0;
-	for (size_t i = 0; i < 6; i++)
+	for (size_t i = 0; i < 7; i++)
 		for (uint64_t ids = 1; ids < sizes[i] * 100; ids = ids * 2 + 1)
-			for (int round = 0; round < 100; round++) {
+			for (uint64_t round = 0; round < rounds[i]; round++) {
 				struct bloom_filter filter = {
 				    aligned_alloc(64, sizes[i] * BLOOM_LINE), sizes[i]};
 				memset(filter.words, 0, sizes[i] * BLOOM_LINE);
