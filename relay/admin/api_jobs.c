@@ -12,42 +12,12 @@
 #include "cleanup.h"
 #include "database.h"
 #include "field_json.h"
+#include "job_list.h"
 #include "logging.h"
 #include "moment.h"
 #include "sql_files.h"
 
 enum { PAGE = 100, MOST_ROWS = 1000 };
-
-/* Columns of job_page.sql. */
-enum {
-	JOB_ID,
-	JOB_KIND,
-	JOB_PUBLISHER,
-	JOB_SECTION,
-	JOB_WHO,
-	JOB_CALLER,
-	JOB_REASON,
-	JOB_BEGUN_AT,
-	JOB_NOTED_AT,
-	JOB_ENDED_AT,
-	JOB_STATE,
-	JOB_DONE,
-	JOB_TOTAL,
-	JOB_EXACT,
-	JOB_CHANGED,
-	JOB_PUBLISHED,
-	JOB_REFUSED,
-	JOB_ERROR,
-	JOB_PER_SECOND,
-	JOB_SECONDS_LEFT,
-	JOB_FILTER,
-	JOB_TARGET,
-	JOB_RATE,
-	JOB_OWNER,
-	JOB_AT_US,
-	JOB_CLEAN,
-	JOB_RESULT
-};
 
 struct job_call {
 	const struct postgres_settings *postgres;
@@ -71,48 +41,19 @@ struct job_call {
 
 /* --- the list -------------------------------------------------------------------------------- */
 
-static json_t *job_row_json(const struct pg_result *rows, int i)
-{
-	static const struct {
-		const char *name;
-		int column;
-	} texts[] = {{"id", JOB_ID}, {"kind", JOB_KIND}, {"publisher", JOB_PUBLISHER},
-	    {"section", JOB_SECTION}, {"state", JOB_STATE}, {"who", JOB_WHO},
-	    {"caller", JOB_CALLER}, {"reason", JOB_REASON}, {"begun_at", JOB_BEGUN_AT},
-	    {"noted_at", JOB_NOTED_AT}, {"ended_at", JOB_ENDED_AT}, {"done", JOB_DONE},
-	    {"total", JOB_TOTAL}, {"changed", JOB_CHANGED}, {"published", JOB_PUBLISHED},
-	    {"refused", JOB_REFUSED}, {"error", JOB_ERROR}, {"to", JOB_TARGET},
-	    {"owner", JOB_OWNER}};
-	json_t *object = json_object();
-
-	for (size_t k = 0; k < sizeof texts / sizeof *texts; k++)
-		json_object_set_new(object, texts[k].name, field_json(rows, i, texts[k].column));
-	json_object_set_new(
-	    object, "exact", json_boolean(text_equal(pg_value(rows, i, JOB_EXACT), "t")));
-	json_object_set_new(object, "per_second",
-	    pg_is_null(rows, i, JOB_PER_SECOND)
-		? json_null()
-		: json_real(strtod(pg_value(rows, i, JOB_PER_SECOND), NULL)));
-	json_object_set_new(object, "seconds_left", field_json_number(rows, i, JOB_SECONDS_LEFT));
-	json_object_set_new(object, "rate_limit", field_json_number(rows, i, JOB_RATE));
-	json_object_set_new(
-	    object, "filter", field_json_numbers_as_text(field_json_parsed(rows, i, JOB_FILTER)));
-	json_object_set_new(object, "clean",
-	    pg_is_null(rows, i, JOB_CLEAN)
-		? json_null()
-		: json_boolean(text_equal(pg_value(rows, i, JOB_CLEAN), "t")));
-	return object;
-}
-
 static struct pg_result *query_jobs(
     struct pg *pg, const struct job_call *jobs, int64_t most, struct err *err)
 {
-	owned_text char *limit = xformat("%" PRId64, most);
-	const struct pg_param params[] = {{jobs->before_at},
-	    {jobs->before_job ? jobs->before_job : ""}, {limit}, {jobs->job}, {jobs->kind},
-	    {jobs->publishers}, {jobs->is_open}, {jobs->sections}};
+	const struct job_list list = {.before_at = jobs->before_at,
+	    .before_job = jobs->before_job,
+	    .most = most,
+	    .job = jobs->job,
+	    .kind = jobs->kind,
+	    .publishers = jobs->publishers,
+	    .is_open = jobs->is_open,
+	    .sections = jobs->sections};
 
-	return database_query(pg, jobs->postgres, sql_job_page, params, 8, err);
+	return job_list_query(pg, jobs->postgres, &list, err);
 }
 
 static bool read_job_page(struct pg *pg, void *context, struct err *err)
@@ -128,7 +69,7 @@ static bool read_job_page(struct pg *pg, void *context, struct err *err)
 		return false;
 	list = json_array();
 	for (int i = 0; i < pg_rows(rows) && i <= last; i++)
-		json_array_append_new(list, job_row_json(rows, i));
+		json_array_append_new(list, job_list_row(rows, i));
 	jobs->answer = json_pack("{s:s, s:s, s:o, s:o}", "postgres", jobs->postgres->name, "source",
 	    "database", "rows", list, "next",
 	    pg_rows(rows) > last + 1 ? json_sprintf("%s.%s", pg_value(rows, last, JOB_AT_US),
@@ -160,7 +101,7 @@ static bool read_one_job(struct pg *pg, void *context, struct err *err)
 		return rows != NULL;
 	text_copy(jobs->kind_word, sizeof jobs->kind_word, pg_value(rows, 0, JOB_KIND));
 	text_copy(jobs->state, sizeof jobs->state, pg_value(rows, 0, JOB_STATE));
-	jobs->answer = job_row_json(rows, 0);
+	jobs->answer = job_list_row(rows, 0);
 	/* samples and topics make it long, so the list has no result */
 	json_object_set_new(jobs->answer, "result", field_json_parsed(rows, 0, JOB_RESULT));
 	return true;
@@ -374,6 +315,20 @@ static bool read_job_limits(struct api_call *call, struct job_call *jobs)
 	return true;
 }
 
+/* A publisher has one database, so its name is enough. */
+static bool choose_jobs_database(struct api_call *call, struct job_call *jobs)
+{
+	const char *postgres = api_argument(call, "postgres");
+	const char *publisher = api_argument(call, "publisher");
+
+	if (postgres || !publisher)
+		jobs->postgres = api_named_postgres(call, postgres);
+	else
+		jobs->postgres =
+		    config_find_publisher(api_config(call->api), publisher)->settings.postgres;
+	return jobs->postgres != NULL;
+}
+
 static struct job_call *make_job_call(struct api_call *call)
 {
 	struct job_call *jobs = xcalloc(1, sizeof *jobs);
@@ -395,9 +350,9 @@ static void begin_job_page(struct api_call *call, const char *kind)
 		return;
 	if (kind)
 		jobs->kind = xstrdup(kind);
-	jobs->postgres = api_named_postgres(call, api_argument(call, "postgres"));
-	if (jobs->postgres)
-		api_worker_run(call, run_job_page);
+	if (!choose_jobs_database(call, jobs))
+		return;
+	api_worker_run(call, run_job_page);
 }
 
 void api_jobs_begin(struct api_call *call)

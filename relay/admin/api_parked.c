@@ -6,6 +6,7 @@
 #include "cleanup.h"
 #include "parked_row.h"
 #include "parked.h"
+#include "parked_request.h"
 #include "parked_show.h"
 #include "sql_files.h"
 
@@ -48,8 +49,10 @@ static bool query_parked_page(struct parked_page *page, json_t **ret_answer, str
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *rows = parked_query(&page->parked, sql_parked_list, params, 5, err);
 	struct parked_totals totals;
+	json_t *requests;
 
-	if (!rows || (page->totals && !parked_count_states(&page->parked, &totals, err)))
+	if (!rows || (page->totals && (!parked_count_states(&page->parked, &totals, err) ||
+					  !parked_open_requests(&page->parked, &requests, err))))
 		return false;
 	*ret_answer = json_pack(
 	    "{s:s, s:s}", "publisher", page->parked.publisher->name, "source", "database");
@@ -57,6 +60,7 @@ static bool query_parked_page(struct parked_page *page, json_t **ret_answer, str
 	if (page->totals) {
 		json_object_set_new(*ret_answer, "totals", parked_totals_json(&totals));
 		json_object_set_new(*ret_answer, "exact", json_boolean(totals.exact));
+		json_object_set_new(*ret_answer, "requests", requests);
 	}
 	return true;
 }

@@ -18,16 +18,39 @@ void parked_add_row(struct text *out, const json_t *row)
 	text_add(out, "\n");
 }
 
-void parked_print_totals_json(const struct parked_totals *totals)
+void parked_print_end_json(const json_t *requests, const struct parked_totals *totals)
 {
-	printf("\n],\"totals\":{");
+	field_print_json("\n],\"requests\":", json_incref((json_t *)requests), JSON_COMPACT, "");
+	printf(",\"totals\":{");
 	for (int i = 0; i < PARKED_STATES; i++)
 		printf(
 		    "%s\"%s\":\"%" PRId64 "\"", i ? "," : "", parked_states[i], totals->counts[i]);
 	printf("},\"exact\":%s}\n", totals->exact ? "true" : "false");
 }
 
-void parked_print_totals(
+/* As parked_open_requests makes it. */
+static void print_open_request(const json_t *request)
+{
+	const json_t *filter = json_object_get(request, "filter");
+	owned_text char *chosen =
+	    json_object_size(filter) > 0 ? json_dumps(filter, 0) : xstrdup("--all");
+	bool retry = text_equal(field_member(request, "verb"), "retry");
+	OWNED(text_finish) struct text line = {0};
+
+	text_addf(&line, "request %s, %s %s: %s of about %s rows looked at, %s %s",
+	    field_member(request, "id"), field_member(request, "verb"), chosen,
+	    field_member(request, "looked_at"), field_member(request, "about"),
+	    field_member(request, "done"), retry ? "retried" : "skipped");
+	if (retry)
+		text_addf(&line, ", of which %s were published and %s refused again",
+		    field_member(request, "published"), field_member(request, "refused"));
+	text_addf(
+	    &line, "; by %s at %s: ", field_member(request, "who"), field_member(request, "at"));
+	text_add_line(&line, field_member(request, "reason"));
+	puts(text_string(&line));
+}
+
+static void print_parked_totals(
     const char *publisher, bool chosen, int64_t shown, const struct parked_totals *totals)
 {
 	int64_t total = 0;
@@ -47,6 +70,19 @@ void parked_print_totals(
 	if (shown < total || !totals->exact)
 		printf("; %" PRId64 " of them are shown", shown);
 	puts("");
+}
+
+void parked_print_end(const char *publisher, bool chosen, int64_t shown, const json_t *requests,
+    const struct parked_totals *totals)
+{
+	const json_t *request;
+	size_t i;
+
+	print_parked_totals(publisher, chosen, shown, totals);
+	json_array_foreach(requests, i, request)
+	{
+		print_open_request(request);
+	}
 }
 
 /* --- one row --------------------------------------------------------------------------------- */

@@ -37,7 +37,7 @@ struct server_listing {
 	bool json;
 	int64_t left, shown;
 	char *publisher;
-	json_t *totals;
+	json_t *totals, *requests;
 	bool exact; /* the totals count all rows */
 };
 
@@ -94,13 +94,14 @@ static void print_rows(struct server_listing *listing, const json_t *rows)
 	listing->left -= (int64_t)json_array_size(rows);
 }
 
-/* The first page has the totals and the publisher's name. */
+/* The first page has the totals, the open requests and the publisher's name. */
 static void begin_listing(struct server_listing *listing, const json_t *page)
 {
 	if (listing->publisher)
 		return;
 	listing->publisher = xstrdup(field_member(page, "publisher"));
 	listing->totals = json_incref(json_object_get(page, "totals"));
+	listing->requests = json_incref(json_object_get(page, "requests"));
 	listing->exact = json_is_true(json_object_get(page, "exact"));
 	if (listing->json)
 		printf("{\"publisher\":\"%s\",\"rows\":[", listing->publisher);
@@ -136,10 +137,10 @@ static bool list_parked_over_server(struct server_listing *listing, struct err *
 	for (int i = 0; i < PARKED_STATES; i++)
 		totals.counts[i] = field_number(listing->totals, parked_states[i]);
 	if (listing->json)
-		parked_print_totals_json(&totals);
+		parked_print_end_json(listing->requests, &totals);
 	else
-		parked_print_totals(listing->publisher, json_object_size(listing->chosen) > 0,
-		    listing->shown, &totals);
+		parked_print_end(listing->publisher, json_object_size(listing->chosen) > 0,
+		    listing->shown, listing->requests, &totals);
 	return true;
 }
 
@@ -156,6 +157,7 @@ int parked_server_list(const struct call *call)
 	done = done && list_parked_over_server(&listing, &err);
 	free(listing.publisher);
 	json_decref(listing.totals);
+	json_decref(listing.requests);
 	return done ? 0 : session_failed(&err);
 }
 

@@ -6,10 +6,12 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "cleanup.h"
 #include "confirm.h"
 #include "field.h"
+#include "replay_print.h"
 #include "session.h"
 
 /* --- which rows ------------------------------------------------------------------------------ */
@@ -149,26 +151,40 @@ static bool resume_over_server(const struct call *call, struct err *err)
 	return done && server_watch_job(call, id, "rows", err);
 }
 
-static bool list_replays_of_relay(const struct call *call, struct err *err)
+/* A page; *after is the place behind it, or NULL at the end. */
+static bool add_replays_page(
+    const struct call *call, json_t *replays, char **after, struct err *err)
 {
 	OWNED(text_finish) struct text path = {0};
 	json_t *answer = NULL;
-	const json_t *job;
-	size_t i;
+	const char *next;
 
 	text_add(&path, "/v1/replays?limit=1000");
 	server_add_argument(&path, "publisher", call_text(call, "publisher", NULL));
+	server_add_argument(&path, "after", *after);
 	if (!server_ask(call, text_string(&path), NULL, &answer, err))
 		return false;
-	if (call_flag(call, "json"))
-		field_print_json(
-		    "", json_incref(json_object_get(answer, "rows")), JSON_INDENT(1), "\n");
-	else
-		json_array_foreach(json_object_get(answer, "rows"), i, job)
-		    server_print_job(job, "rows");
-	if (!call_flag(call, "json") && json_array_size(json_object_get(answer, "rows")) == 0)
-		puts("there was no replay");
+
+	json_array_extend(replays, json_object_get(answer, "rows"));
+	next = json_string_value(json_object_get(answer, "next"));
+	free(*after);
+	*after = next ? xstrdup(next) : NULL;
 	json_decref(answer);
+	return true;
+}
+
+static bool list_replays_of_relay(const struct call *call, struct err *err)
+{
+	owned_text char *after = NULL;
+	json_t *replays = json_array();
+
+	do {
+		if (!add_replays_page(call, replays, &after, err)) {
+			json_decref(replays);
+			return false;
+		}
+	} while (after);
+	replay_print_list(call, replays);
 	return true;
 }
 

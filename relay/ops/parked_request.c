@@ -8,6 +8,7 @@
 #include <string.h>
 #include "cleanup.h"
 #include "clock.h"
+#include "field_json.h"
 #include "moment.h"
 #include "sql_files.h"
 #include "text.h"
@@ -265,4 +266,52 @@ bool parked_request_wait(struct parked_request *request, int64_t timeout_ms,
 			return true;
 		poll(NULL, 0, LOOK_MS);
 	}
+}
+
+/* --- requests in progress -------------------------------------------------------------------- */
+
+/* Columns of parked_requests.sql. */
+enum {
+	OPEN_ID,
+	OPEN_VERB,
+	OPEN_FILTER,
+	OPEN_WHO,
+	OPEN_AT,
+	OPEN_REASON,
+	OPEN_ABOUT,
+	OPEN_LOOKED,
+	OPEN_DONE,
+	OPEN_PUBLISHED,
+	OPEN_REFUSED
+};
+
+static json_t *open_request_json(const struct pg_result *rows, int i)
+{
+	static const struct {
+		const char *name;
+		int column;
+	} texts[] = {{"id", OPEN_ID}, {"verb", OPEN_VERB}, {"who", OPEN_WHO}, {"at", OPEN_AT},
+	    {"reason", OPEN_REASON}, {"about", OPEN_ABOUT}, {"looked_at", OPEN_LOOKED},
+	    {"done", OPEN_DONE}, {"published", OPEN_PUBLISHED}, {"refused", OPEN_REFUSED}};
+	json_t *object = json_object();
+
+	for (size_t k = 0; k < sizeof texts / sizeof *texts; k++)
+		json_object_set_new(object, texts[k].name, field_json(rows, i, texts[k].column));
+	json_object_set_new(
+	    object, "filter", field_json_numbers_as_text(field_json_parsed(rows, i, OPEN_FILTER)));
+	return object;
+}
+
+bool parked_open_requests(struct parked *parked, json_t **ret_requests, struct err *err)
+{
+	const struct pg_param params[] = {{parked->publisher->name}};
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *rows = parked_query(parked, sql_parked_requests, params, 1, err);
+
+	if (!rows)
+		return false;
+	*ret_requests = json_array();
+	for (int i = 0; i < pg_rows(rows); i++)
+		json_array_append_new(*ret_requests, open_request_json(rows, i));
+	return true;
 }

@@ -61,3 +61,9 @@ struct parked_outcome {
 /* Returns when the request is carried out, or when timeout_ms have passed. */
 bool parked_request_wait(struct parked_request *request, int64_t timeout_ms,
     struct parked_outcome *ret_outcome, struct err *err) MUST_CHECK;
+
+/*
+ * The requests of the publisher that are not finished: id, verb, filter, who, at, reason, and their
+ * progress. The caller owns *ret_requests.
+ */
+bool parked_open_requests(struct parked *parked, json_t **ret_requests, struct err *err) MUST_CHECK;

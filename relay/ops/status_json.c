@@ -46,6 +46,7 @@ json_t *status_shard_json(const struct status_shard *shard)
 	json_object_set_new(
 	    object, "owner", shard->owner[0] ? json_string(shard->owner) : json_null());
 	json_object_set_new(object, "url", shard->url[0] ? json_string(shard->url) : json_null());
+	json_object_set_new(object, "identity", json_string(shard->identity));
 	json_object_set_new(object, "elsewhere", json_boolean(shard->elsewhere));
 	json_object_set_new(
 	    object, "unknown", shard->unknown[0] ? json_string(shard->unknown) : json_null());

@@ -63,6 +63,7 @@ static void read_shard(struct status_shard *shard, const struct pg_result *rows,
 	shard->paused_at = xstrdup(pg_is_null(rows, i, 11) ? "" : pg_value(rows, i, 11));
 	shard->paused_topics = xstrdup(pg_value(rows, i, 13));
 	shard->paused_topics_text = xstrdup(pg_is_null(rows, i, 14) ? "" : pg_value(rows, i, 14));
+	shard->identity = xstrdup(pg_value(rows, i, 10));
 	shard->unknown = xstrdup("");
 }
 
@@ -592,6 +593,7 @@ void status_postgres_finish(struct status_postgres *database)
 		free(database->shards[i].paused_at);
 		free(database->shards[i].paused_topics);
 		free(database->shards[i].paused_topics_text);
+		free(database->shards[i].identity);
 	}
 	for (int i = 0; i < database->partition_count; i++)
 		free(database->partitions[i].name);

@@ -15,6 +15,7 @@ struct status_shard {
 	char *paused_at;          /* when an operator paused the publisher; "": it is not paused */
 	char *paused_topics;      /* a JSON object: each topic that an operator paused, and when */
 	char *paused_topics_text; /* the same for people; "": none */
+	char *identity;           /* the first 8 digits of the publisher's identity */
 	bool elsewhere; /* its rows were carried here from another cluster: not published */
 	char *unknown;  /* why its numbers are unknown: a locked table; "" */
 	int shard, shards, split_to; /* split_to 0: no split under way */

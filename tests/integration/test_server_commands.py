@@ -89,7 +89,7 @@ def test_parked_rows_are_listed_as_on_the_database(remote, local, parked):
     for words in ([], ["state=dead"], ["key=k0"], [f"ids={parked[2]}..{parked[3]}"], ["--limit", "2"], ["topic=nothing"]):
         assert good(remote("parked", "list", *words)) == good(local("parked", "list", *words)), words
     listed = json.loads(good(remote("parked", "list", "--json")))
-    assert listed["rows"] == json.loads(good(local("parked", "list", "--json")))["rows"]
+    assert listed == json.loads(good(local("parked", "list", "--json")))
     assert listed["totals"]["dead"] == "5"
 
 
@@ -222,7 +222,7 @@ def test_status_and_publishers_of_a_relay(remote, local, api, parked):
     assert "parked: 0 waiting, 5 dead" in shown and ": ready\n" in shown
     assert json.loads(good(remote("status", "--json")))["process"]["ready"]
     listed = good(remote("publisher", "list"))
-    assert listed.strip() in good(local("publisher", "list")) and "owned by" in listed
+    assert listed == good(local("publisher", "list")) and "owned by" in listed and "identity" in listed
     assert good(remote("deliver", "list")) == "no [deliver] section runs in that process\n"
     assert good(remote("rules", "reload")) == ""
 
@@ -342,7 +342,7 @@ def test_a_partition_that_is_locked_is_left(remote, api, database):
     assert good(remote("partition", "drop", name, *WHY)).endswith(f"{name} dropped\n")
 
 
-def test_a_replay_is_previewed_sent_by_the_relay_and_watched(remote, database, kafka, topic):
+def test_a_replay_is_previewed_sent_by_the_relay_and_watched(remote, local, database, kafka, topic):
     database.execute("INSERT INTO outbox.message (topic, key, payload_bytes) SELECT %s, n::text, 'x' FROM generate_series(1, 20) n",
                      (topic,))
     wait_for(lambda: "0 unpublished" in good(remote("status")), what="the published rows")
@@ -350,8 +350,10 @@ def test_a_replay_is_previewed_sent_by_the_relay_and_watched(remote, database, k
     assert shown.startswith("replay of 20 rows, ids ") and f"  20 from {topic} to {topic}\n" in shown
     done = good(remote("replay", f"topic={topic}", *WHY))
     assert "finished, 20 of 20 rows" in done.splitlines()[-1], done
-    assert "replay-1: finished, 20 of 20 rows" in good(remote("replay", "--list"))
-    assert json.loads(good(remote("replay", "--list", "--json")))[0]["state"] == "finished"
+    listed = good(remote("replay", "--list"))
+    assert listed.startswith("replay-1: finished, 20 of 20 rows published, to their own topics\n") and "requested by alice via" in listed
+    for words in ([], ["--json"], ["--publisher", "main"]):
+        assert good(remote("replay", "--list", *words)) == good(local("replay", "--list", *words)), words
     for words in (["topic=a b"], ["lost=1"], [], ["topic=nothing-here"], ["topic=a", "topic=b"], ["x"]):
         assert remote("replay", *words, *WHY)[0] == REFUSED, words
 
@@ -378,7 +380,7 @@ def test_each_option_works_over_the_server_or_is_refused_with_the_cure(remote, l
         status, _, error = remote(*words, "--postgres", "second")
         assert status == REFUSED and ("second" in error or "no publisher there" in error), (words, status, error)
     assert good(remote("publisher", "list", "--postgres", "main")) == good(remote("publisher", "list"))
-    assert [row["name"] for row in json.loads(good(remote("publisher", "list", "--postgres", "main", "--json")))["publishers"]] == ["main"]
+    assert [row["publisher"] for row in json.loads(good(remote("publisher", "list", "--postgres", "main", "--json")))] == ["main"]
     for words, cure in [(["publisher", "pause", "main", "--reason", "x", "--postgres", "main"], "leave it out"),
                         (["publisher", "resume", "main", "--reason", "x", "--postgres", "main"], "leave it out"),
                         (["publisher", "split", "main", "--shards", "2", "--reason", "x", "--postgres", "main"], "leave it out"),
@@ -389,7 +391,65 @@ def test_each_option_works_over_the_server_or_is_refused_with_the_cure(remote, l
                         (["lookback", "retry", "--all", *WHY], "an option that selects")]:
         status, _, error = remote(*words)
         assert status == REFUSED and cure in error.replace("Leave", "leave"), (words, status, error)
-    assert good(remote("replay", "--list", "--publisher", "main")) == good(local("replay", "--list", "--publisher", "main"))
+
+
+# --- one shape of JSON ----------------------------------------------------------------------------
+
+def shape_of(value):
+    """Members and types of a value."""
+    if isinstance(value, dict):
+        return {name: shape_of(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [shape_of(element) for element in value]
+    return type(value).__name__
+
+
+# What each command prints has one shape; ID is the id of a parked message.
+ONE_SHAPE = [
+    ["doctor"], ["publisher", "list"], ["partition", "list"], ["message", "find", "--id", "ID"], ["parked", "list"], ["parked", "show", "ID"],
+    ["lookback", "list"], ["lookback", "list", "--undecided"], ["replay", "--list"], ["verify"], ["deliver", "list"]]
+
+# docs/reference/api.md names these: the relay answers with GET /v1/overview, which has figures of its process, and with
+# GET /v1/lookback/{type}/{id}, which shows no payload.
+TWO_SHAPES = [["status"], ["lookback", "show", "orders", "o/0"]]
+
+
+@pytest.fixture
+def eventful(api, remote, parked, undecided, database, kafka, topic):
+    """A database with a row of each kind of list: paused topics, requests and replays in progress, decided ids."""
+    kafka.alter_topic(topic, max_message_bytes=1_000_000)
+    good(remote("replay", f"topic={topic}", *WHY))
+    kafka.alter_topic(topic, max_message_bytes=LIMIT)
+    good(remote("publisher", "pause", "main", "--topic", "orders", "--reason", "ticket 7"))
+    # nobody owns shard 7, so this request remains open
+    database.execute("""WITH noted AS (INSERT INTO outbox.audit (caller, verb, publisher, target, reason)
+            VALUES ('alice', 'retry', 'main', '{}', 'ticket 7') RETURNING id)
+        INSERT INTO outbox.parked_request (id, publisher, shard, verb, filter, about, total)
+        SELECT id, 'main', 7, 'retry', '{"from_id": 7}', 1, 1 FROM noted""")
+    return str(parked[0])
+
+
+def test_json_has_one_shape_with_and_without_the_server(remote, local, eventful):
+    for words in ONE_SHAPE:
+        words = [eventful if word == "ID" else word for word in words]
+        token = OPERATE if words == ["verify"] else PAYLOADS
+        over, direct = (json.loads(answer[1]) for answer in (remote(*words, "--json", token=token), local(*words, "--json")))
+        assert shape_of(over) == shape_of(direct), words
+        assert over and direct, words
+
+
+def test_the_shapes_that_differ_are_the_two_that_the_documentation_names(remote, local, eventful):
+    for words in TWO_SHAPES:
+        over, direct = (json.loads(good(run(*words, "--json"))) for run in (remote, local))
+        assert shape_of(over) != shape_of(direct), words
+
+
+def test_each_command_with_json_and_a_server_is_compared():
+    manual = good(run_command(["help", "--markdown"], {}))
+    usages = re.findall(r"^outbox-relay ([a-z -]+?) \[(.*)$", manual, re.MULTILINE)
+    both = {name for name, options in usages if "[--json]" in f"[{options}" and "[--server URL]" in options}
+    compared = {" ".join(word for word in words if word.isalpha() and word.islower()) for words in ONE_SHAPE + TWO_SHAPES}
+    assert {"replay", "parked list"} < both and both == {name.removesuffix(" orders") for name in compared}
 
 
 # --- what goes wrong ------------------------------------------------------------------------------

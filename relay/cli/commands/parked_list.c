@@ -4,6 +4,7 @@
 #include "field.h"
 #include "parked_call.h"
 #include "parked_print.h"
+#include "parked_request.h"
 #include "parked_server.h"
 #include "sql_files.h"
 
@@ -60,71 +61,6 @@ static bool print_parked_rows(struct listing *listing, const char *chosen, struc
 	return true;
 }
 
-/* --- requests of operators ------------------------------------------------------------------- */
-
-/* Columns of parked_requests.sql. */
-enum {
-	ASKED_ID,
-	ASKED_VERB,
-	ASKED_FILTER,
-	ASKED_WHO,
-	ASKED_AT,
-	ASKED_REASON,
-	ASKED_ABOUT,
-	ASKED_LOOKED,
-	ASKED_DONE,
-	ASKED_PUBLISHED,
-	ASKED_REFUSED
-};
-
-static void print_request(const struct pg_result *rows, int i)
-{
-	const char *filter = pg_value(rows, i, ASKED_FILTER);
-	bool retry = text_equal(pg_value(rows, i, ASKED_VERB), "retry");
-	OWNED(text_finish) struct text line = {0};
-
-	text_addf(&line, "request %s, %s %s: %s of about %s rows looked at, %s %s",
-	    pg_value(rows, i, ASKED_ID), pg_value(rows, i, ASKED_VERB),
-	    text_equal(filter, "{}") ? "--all" : filter, pg_value(rows, i, ASKED_LOOKED),
-	    pg_value(rows, i, ASKED_ABOUT), pg_value(rows, i, ASKED_DONE),
-	    retry ? "retried" : "skipped");
-	if (retry)
-		text_addf(&line, ", of which %s were published and %s refused again",
-		    pg_value(rows, i, ASKED_PUBLISHED), pg_value(rows, i, ASKED_REFUSED));
-	text_addf(
-	    &line, "; by %s at %s: ", pg_value(rows, i, ASKED_WHO), pg_value(rows, i, ASKED_AT));
-	text_add_line(&line, pg_value(rows, i, ASKED_REASON));
-	puts(text_string(&line));
-}
-
-static void print_request_json(const struct pg_result *rows, int i)
-{
-	static const struct {
-		const char *name;
-		int column;
-	} texts[] = {{"id", ASKED_ID}, {"verb", ASKED_VERB}, {"who", ASKED_WHO}, {"at", ASKED_AT},
-	    {"reason", ASKED_REASON}, {"about", ASKED_ABOUT}, {"looked_at", ASKED_LOOKED},
-	    {"done", ASKED_DONE}, {"published", ASKED_PUBLISHED}, {"refused", ASKED_REFUSED}};
-	json_t *object = json_object();
-
-	for (size_t k = 0; k < sizeof texts / sizeof *texts; k++)
-		json_object_set_new(object, texts[k].name, field_json(rows, i, texts[k].column));
-	json_object_set_new(object, "filter", field_json_parsed(rows, i, ASKED_FILTER));
-	field_print_json(i ? ",\n" : "\n", object, JSON_COMPACT, "");
-}
-
-/* Prints the requests that are not finished. */
-static bool print_requests(const struct listing *listing, struct err *err)
-{
-	const struct pg_param params[] = {{listing->parked->publisher->name}};
-	OWNED(owned_pg_result_destroy)
-	struct pg_result *rows = parked_query(listing->parked, sql_parked_requests, params, 1, err);
-
-	for (int i = 0; rows && i < pg_rows(rows); i++)
-		(listing->json ? print_request_json : print_request)(rows, i);
-	return rows != NULL;
-}
-
 static bool list_parked_rows(const struct call *call, struct parked *parked, struct err *err)
 {
 	struct listing listing = {.parked = parked,
@@ -132,6 +68,7 @@ static bool list_parked_rows(const struct call *call, struct parked *parked, str
 	    .left = call_number(call, "limit", INT64_MAX)};
 	owned_text char *chosen = NULL;
 	struct parked_totals totals;
+	json_t *requests;
 
 	if (!parked_choose(parked, call->arguments, call->argument_count, false, err))
 		return false;
@@ -140,17 +77,15 @@ static bool list_parked_rows(const struct call *call, struct parked *parked, str
 		return false;
 	if (listing.json)
 		printf("{\"publisher\":\"%s\",\"rows\":[", parked->publisher->name);
-	if (!print_parked_rows(&listing, chosen, err))
-		return false;
-	if (!listing.json)
-		parked_print_totals(parked->publisher->name, json_object_size(parked->chosen) > 0,
-		    listing.shown, &totals);
-	else
-		printf("\n],\"requests\":[");
-	if (!print_requests(&listing, err))
+	if (!print_parked_rows(&listing, chosen, err) ||
+	    !parked_open_requests(parked, &requests, err))
 		return false;
 	if (listing.json)
-		parked_print_totals_json(&totals);
+		parked_print_end_json(requests, &totals);
+	else
+		parked_print_end(parked->publisher->name, json_object_size(parked->chosen) > 0,
+		    listing.shown, requests, &totals);
+	json_decref(requests);
 	return true;
 }
 

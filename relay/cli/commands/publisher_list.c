@@ -5,54 +5,10 @@
 #include "session.h"
 #include "sql_files.h"
 
-static void print_publishers_json(const struct pg_result *rows)
-{
-	json_t *list = json_array();
+/* The figures of GET /v1/publishers are left out: `status` shows them. */
+static const char *const shard_members[] = {"publisher", "shard", "shards", "split_to", "paused_at",
+    "paused_topics", "owner", "url", "identity"};
 
-	for (int i = 0; i < pg_rows(rows); i++)
-		json_array_append_new(
-		    list, json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "publisher",
-			      field_json(rows, i, 0), "shard", field_json_number(rows, i, 1),
-			      "shards", field_json_number(rows, i, 2), "split_to",
-			      field_json_number(rows, i, 3), "paused_at", field_json(rows, i, 11),
-			      "paused_topics", json_loads(pg_value(rows, i, 13), 0, NULL), "owner",
-			      pg_int(rows, i, 7) > 0 ? field_json(rows, i, 6) : json_null(), "url",
-			      pg_int(rows, i, 7) > 0 ? field_json(rows, i, 12) : json_null(),
-			      "identity", field_json(rows, i, 10)));
-	field_print_json("", list, JSON_INDENT(1), "\n");
-}
-
-/* Columns of status.sql: publisher, shard, shards, split_to, n, epoch, owner, lease_left_ms,
- * windows, elsewhere, identity, paused_at, url, paused_topics, paused_topics_text. */
-static bool list_publishers(struct session *session, struct err *err)
-{
-	OWNED(owned_pg_result_destroy)
-	struct pg_result *rows =
-	    database_query(session->pg, session->postgres, sql_status, NULL, 0, err);
-
-	if (!rows)
-		return false;
-	if (call_flag(session->call, "json")) {
-		print_publishers_json(rows);
-		return true;
-	}
-	for (int i = 0; i < pg_rows(rows); i++) {
-		/* the row keeps the last owner, also after its lease has run out */
-		bool alive = pg_int(rows, i, 7) > 0;
-
-		printf("%s/%s of %s%s%s%s%s%s  %s%s  identity %s\n", pg_value(rows, i, 0),
-		    pg_value(rows, i, 1), pg_value(rows, i, 2),
-		    pg_is_null(rows, i, 3) ? "" : ", being split to ",
-		    pg_is_null(rows, i, 3) ? "" : pg_value(rows, i, 3),
-		    pg_is_null(rows, i, 11) ? "" : ", paused",
-		    pg_is_null(rows, i, 14) ? "" : ", paused topics: ", pg_value(rows, i, 14),
-		    alive ? "owned by " : "nobody's", alive ? pg_value(rows, i, 6) : "",
-		    pg_value(rows, i, 10));
-	}
-	return true;
-}
-
-/* The line of a shard, from GET /v1/publishers. */
 static void print_shard_line(const json_t *shard)
 {
 	const json_t *split = json_object_get(shard, "split_to");
@@ -74,57 +30,125 @@ static void print_shard_line(const json_t *shard)
 		    json_string_value(since));
 		first = false;
 	}
-	printf("  %s%s\n", owner ? "owned by " : "nobody's", owner ? owner : "");
+	printf("  %s%s  identity %s\n", owner ? "owned by " : "nobody's", owner ? owner : "",
+	    field_member(shard, "identity"));
 }
 
-/* Removes the rows of other databases than --postgres. */
-static void keep_database(json_t *rows, const char *member, const char *postgres)
+/* Takes the list over. */
+static void print_shards(const struct call *call, json_t *shards)
 {
-	for (size_t i = json_array_size(rows); i > 0; i--)
-		if (!text_equal(field_member(json_array_get(rows, i - 1), member), postgres))
-			json_array_remove(rows, i - 1);
+	const json_t *shard;
+	size_t i;
+
+	if (call_flag(call, "json"))
+		return field_print_json("", shards, JSON_INDENT(1), "\n");
+	json_array_foreach(shards, i, shard)
+	{
+		print_shard_line(shard);
+	}
+	json_decref(shards);
 }
 
-static bool choose_listed(const struct call *call, json_t *answer, struct err *err)
-{
-	const char *postgres = call_text(call, "postgres", NULL);
-	json_t *databases = json_object_get(answer, "postgres");
+/* --- from the database ----------------------------------------------------------------------- */
 
-	if (!postgres)
-		return true;
-	keep_database(json_object_get(answer, "publishers"), "postgres", postgres);
-	keep_database(databases, "name", postgres);
-	return json_array_size(databases) > 0 ||
-	       err_set(err, ERR_REJECT,
-		   "the configuration of the relay has no [postgres \"%.60s\"]", postgres);
+/* Columns of status.sql: publisher, shard, shards, split_to, n, epoch, owner, lease_left_ms,
+ * windows, elsewhere, identity, paused_at, url, paused_topics, paused_topics_text. */
+static json_t *shard_row_json(const struct pg_result *rows, int i)
+{
+	/* the row keeps the last owner, also after its lease has run out */
+	bool alive = pg_int(rows, i, 7) > 0;
+
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "publisher",
+	    field_json(rows, i, 0), "shard", field_json_number(rows, i, 1), "shards",
+	    field_json_number(rows, i, 2), "split_to", field_json_number(rows, i, 3), "paused_at",
+	    field_json(rows, i, 11), "paused_topics", field_json_parsed(rows, i, 13), "owner",
+	    alive ? field_json(rows, i, 6) : json_null(), "url",
+	    alive ? field_json(rows, i, 12) : json_null(), "identity", field_json(rows, i, 10));
+}
+
+static bool list_publishers(struct session *session, struct err *err)
+{
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *rows =
+	    database_query(session->pg, session->postgres, sql_status, NULL, 0, err);
+	json_t *shards;
+
+	if (!rows)
+		return false;
+	shards = json_array();
+	for (int i = 0; i < pg_rows(rows); i++)
+		json_array_append_new(shards, shard_row_json(rows, i));
+	print_shards(session->call, shards);
+	return true;
+}
+
+/* --- from a relay ---------------------------------------------------------------------------- */
+
+static json_t *shard_without_figures(const json_t *shard)
+{
+	json_t *object = json_object();
+
+	for (size_t i = 0; i < sizeof shard_members / sizeof *shard_members; i++)
+		json_object_set(object, shard_members[i], json_object_get(shard, shard_members[i]));
+	return object;
+}
+
+/* postgres: NULL: of all databases */
+static json_t *shards_of_answer(const json_t *answer, const char *postgres)
+{
+	json_t *shards = json_array();
+	const json_t *publisher, *shard;
+	size_t i, k;
+
+	json_array_foreach(json_object_get(answer, "publishers"), i, publisher)
+	{
+		if (postgres && !text_equal(field_member(publisher, "postgres"), postgres))
+			continue;
+		json_array_foreach(json_object_get(publisher, "shards"), k, shard)
+		{
+			json_array_append_new(shards, shard_without_figures(shard));
+		}
+	}
+	return shards;
+}
+
+/* A database that does not answer hides its publishers: the list is incomplete. */
+static bool check_answering_databases(const json_t *answer, const char *postgres, struct err *err)
+{
+	const json_t *database;
+	bool found = !postgres;
+	size_t i;
+
+	json_array_foreach(json_object_get(answer, "postgres"), i, database)
+	{
+		const char *error = json_string_value(json_object_get(database, "error"));
+
+		if (postgres && !text_equal(field_member(database, "name"), postgres))
+			continue;
+		found = true;
+		if (error)
+			return err_set(err, ERR_RETRY, "[postgres \"%.60s\"]: %s",
+			    field_member(database, "name"), error);
+	}
+	return found || err_set(err, ERR_REJECT,
+			    "the configuration of the relay has no [postgres \"%.60s\"]", postgres);
 }
 
 static int list_over_server(const struct call *call)
 {
+	const char *postgres = call_text(call, "postgres", NULL);
 	json_t *answer = NULL;
-	const json_t *publisher, *shard;
 	struct err err;
-	size_t i, k;
+	bool complete;
 
 	if (!server_ask(call, "/v1/publishers", NULL, &answer, &err))
 		return session_failed(&err);
-	if (!choose_listed(call, answer, &err)) {
-		json_decref(answer);
-		return session_failed(&err);
-	}
-	if (call_flag(call, "json")) {
-		field_print_json("", answer, JSON_INDENT(1), "\n");
-		return 0;
-	}
-	json_array_foreach(json_object_get(answer, "publishers"), i, publisher)
-	{
-		json_array_foreach(json_object_get(publisher, "shards"), k, shard)
-		{
-			print_shard_line(shard);
-		}
-	}
+	complete = check_answering_databases(answer, postgres, &err);
+	/* those of the other databases are shown all the same */
+	if (complete || err.kind == ERR_RETRY)
+		print_shards(call, shards_of_answer(answer, postgres));
 	json_decref(answer);
-	return 0;
+	return complete ? 0 : session_failed(&err);
 }
 
 static int run_publisher_list(const struct call *call)

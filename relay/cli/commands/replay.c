@@ -10,9 +10,11 @@
 #include "commands.h"
 #include "field.h"
 #include "confirm.h"
+#include "job_list.h"
 #include "producer.h"
 #include "progress.h"
 #include "replay_checks.h"
+#include "replay_print.h"
 #include "replay_run.h"
 #include "replay_server.h"
 #include "session.h"
@@ -155,80 +157,24 @@ static void print_end(const struct replay *replay)
 
 /* --- --list ---------------------------------------------------------------------------------- */
 
-/* Columns of replay_list.sql. */
-enum {
-	LIST_ID,
-	LIST_CREATED,
-	LIST_ASKED_BY,
-	LIST_REASON,
-	LIST_PUBLISHER,
-	LIST_FILTER,
-	LIST_TARGET,
-	LIST_STATE,
-	LIST_DONE,
-	LIST_TOTAL,
-	LIST_LAST_ID,
-	LIST_UPTO_ID,
-	LIST_OWNER
-};
-
-static void print_replay_row(const struct pg_result *rows, int i)
-{
-	const char *target = pg_value(rows, i, LIST_TARGET);
-	const char *reason = pg_value(rows, i, LIST_REASON);
-	const char *state = pg_value(rows, i, LIST_STATE);
-
-	printf("replay %s: %s, %s of %s published, id %s of %s, to %s\n",
-	    pg_value(rows, i, LIST_ID), state, pg_value(rows, i, LIST_DONE),
-	    pg_value(rows, i, LIST_TOTAL), pg_value(rows, i, LIST_LAST_ID),
-	    pg_value(rows, i, LIST_UPTO_ID), *target ? target : "their own topics");
-	printf("  filter %s, publisher %s\n", pg_value(rows, i, LIST_FILTER),
-	    pg_value(rows, i, LIST_PUBLISHER));
-	printf("  asked by %s at %s%s%s\n", pg_value(rows, i, LIST_ASKED_BY),
-	    pg_value(rows, i, LIST_CREATED), *reason ? ": " : "", reason);
-	if (text_equal(state, "running"))
-		printf("  run by %s\n", pg_value(rows, i, LIST_OWNER));
-}
-
-static void print_replays_json(const struct pg_result *rows)
-{
-	json_t *list = json_array();
-
-	for (int i = 0; i < pg_rows(rows); i++)
-		json_array_append_new(list,
-		    json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:s?, s:o, s:o, s:o, s:o, s:o, s:o}",
-			"id", field_json_number(rows, i, LIST_ID), "created_at",
-			field_json(rows, i, LIST_CREATED), "asked_by",
-			field_json(rows, i, LIST_ASKED_BY), "reason",
-			field_json(rows, i, LIST_REASON), "publisher",
-			field_json(rows, i, LIST_PUBLISHER), "filter",
-			field_json_parsed(rows, i, LIST_FILTER), "to",
-			pg_value(rows, i, LIST_TARGET)[0] ? pg_value(rows, i, LIST_TARGET) : NULL,
-			"state", field_json(rows, i, LIST_STATE), "done",
-			field_json_number(rows, i, LIST_DONE), "total",
-			field_json_number(rows, i, LIST_TOTAL), "last_id",
-			field_json_number(rows, i, LIST_LAST_ID), "upto_id",
-			field_json_number(rows, i, LIST_UPTO_ID), "owner",
-			field_json(rows, i, LIST_OWNER)));
-	field_print_json("", list, JSON_INDENT(1), "\n");
-}
-
 static bool print_replays(struct replaying *replaying, struct err *err)
 {
+	const char *publisher = call_text(replaying->call, "publisher", NULL);
+	json_t *names = publisher ? json_pack("[s]", publisher) : NULL, *replays;
+	owned_text char *publishers = names ? json_dumps(names, 0) : NULL;
+	const struct job_list list = {
+	    .most = INT64_MAX, .kind = "replay", .publishers = publishers};
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *rows = database_query(
-	    replaying->pg, replaying->replay.publisher->postgres, sql_replay_list, NULL, 0, err);
+	struct pg_result *rows =
+	    job_list_query(replaying->pg, replaying->replay.publisher->postgres, &list, err);
 
+	json_decref(names);
 	if (!rows)
 		return false;
-	if (call_flag(replaying->call, "json")) {
-		print_replays_json(rows);
-		return true;
-	}
+	replays = json_array();
 	for (int i = 0; i < pg_rows(rows); i++)
-		print_replay_row(rows, i);
-	if (pg_rows(rows) == 0)
-		puts("there was no replay");
+		json_array_append_new(replays, job_list_row(rows, i));
+	replay_print_list(replaying->call, replays);
 	return true;
 }
 
@@ -349,8 +295,12 @@ static const struct command_option replay_options[] = {
     {"resume", "ID",
 	"Continues a replay that was stopped or killed, after the last id that it stored.", 1,
 	INT64_MAX},
-    {"list", NULL, "Shows all replays and their progress."},
-    {"json", NULL, "With --list: prints a JSON array with an object for each replay."},
+    {"list", NULL,
+	"Shows all replays and their progress, the newest first; with --publisher, those of this "
+	"publisher."},
+    {"json", NULL,
+	"With --list: prints a JSON array with a job of GET /v1/replays for each replay; 64-bit "
+	"numbers are strings."},
     {"publisher", "NAME",
 	"The publisher whose database, cluster and settings are used (default: the only one of "
 	"the configuration, else \"main\")."},
