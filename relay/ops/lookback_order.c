@@ -116,16 +116,14 @@ static bool check_selected_ids(const struct lookback_order *order, struct err *e
 static bool count_matching(struct lookback_order *order, struct err *err)
 {
 	/* all of them: an order changes every id that matches */
-	const struct pg_param params[] = {{order->chosen}, {NULL}, {"0"}};
+	const struct pg_param params[] = {{order->chosen}};
 	OWNED(owned_pg_result_destroy)
 	struct pg_result *rows =
-	    lookback_selection_query(order->selection, sql_lookback_totals, params, 3, err);
+	    lookback_selection_query(order->selection, sql_lookback_count, params, 1, err);
 
 	if (!rows)
 		return false;
-	order->matching = 0;
-	for (int i = 0; i < pg_rows(rows); i++)
-		order->matching += pg_int(rows, i, 1);
+	order->matching = pg_int(rows, 0, 0);
 	return order->matching > 0 ||
 	       err_set(err, ERR_REJECT, "nothing%s is overdue or parked",
 		   json_object_size(order->selection->chosen) > 0 ? " that matches" : "");

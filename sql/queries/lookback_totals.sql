@@ -1,16 +1,16 @@
 -- The chosen ids by state: the overdue and the parked ones among the first $2 rows in the order of types and ids, and
 -- the prepares that are not due yet among the first $3 of the journal in the order of ids. Parked rows, which are few,
 -- have an index of their own. more: there are that many rows.
--- $1 chosen jsonb (outbox.lookback_is; the state may also be undecided), $2 most rows looked at bigint (null: all),
+-- $1 chosen jsonb (outbox.lookback_is; the state may also be undecided), $2 most rows looked at bigint,
 -- $3 most prepares of the journal bigint (0: none)
-select 'overdue' as state, count(*) filter (where l.meant) as ids, coalesce(count(*) >= $2::bigint, false) as more
+select 'overdue' as state, count(*) filter (where l.meant) as ids, count(*) >= $2::bigint as more
 from (
 	select o.state = 'overdue' and outbox.lookback_is(o, $1::jsonb) as meant from outbox.lookback_overdue o
 	where coalesce($1::jsonb ->> 'state', 'overdue') = 'overdue'
 		and ($1::jsonb ->> 'type' is null or o.biz_type = $1::jsonb ->> 'type')
 	order by o.biz_type, o.biz_id, o.prepared_at limit $2::bigint) l
 union all
-select 'parked', count(*) filter (where l.meant), coalesce(count(*) >= $2::bigint, false)
+select 'parked', count(*) filter (where l.meant), count(*) >= $2::bigint
 from (
 	select outbox.lookback_is(o, $1::jsonb) as meant from outbox.lookback_overdue o
 	where o.state = 'parked' and coalesce($1::jsonb ->> 'state', 'parked') = 'parked'
