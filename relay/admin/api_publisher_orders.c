@@ -176,10 +176,11 @@ static void refuse_split(struct api_call *call, const struct err *err, bool conn
 		refuse_publisher_order(call, err);
 }
 
-static bool split_or_cancel_order(
-    struct publisher_order *order, struct publisher_split *split, struct err *err)
+static bool split_or_cancel_order(struct publisher_order *order, struct publisher_split *split,
+    bool *ret_changed, struct err *err)
 {
-	return json_is_true(order->cancel) ? publisher_split_cancel(split, err)
+	*ret_changed = true;
+	return json_is_true(order->cancel) ? publisher_split_cancel(split, ret_changed, err)
 					   : publisher_split_run(split, err);
 }
 
@@ -198,14 +199,14 @@ static void run_split(struct api_call *call, struct api_worker *worker)
 	    .owners_ms = OWNERS_MS,
 	    .timeout_ms = SPLIT_MS};
 	struct err err;
-	bool done;
+	bool done, changed;
 
 	if (!api_audit_add(call, worker, postgres, &audit, &order->audit, &err))
 		return refuse_publisher_order(call, &err);
 	/* a session of its own, and no limit from outside: a split must be finished or cancelled */
 	api_worker_interrupts(worker, false);
 	split.pg = database_connect(postgres, &err);
-	done = split.pg && split_or_cancel_order(order, &split, &err);
+	done = split.pg && split_or_cancel_order(order, &split, &changed, &err);
 	if (!done)
 		refuse_split(call, &err, split.pg && pg_state(split.pg) != PG_LOST);
 	pg_destroy(split.pg);
@@ -215,9 +216,9 @@ static void run_split(struct api_call *call, struct api_worker *worker)
 
 	log_publisher_order(call, order);
 	api_answer(call, 200,
-	    json_pack("{s:s, s:o, s:o}", "publisher", order->publisher->name, "shards",
-		order->shards ? json_incref(order->shards) : json_null(), "audit",
-		api_audit_id(order->audit)));
+	    json_pack("{s:s, s:o, s:b, s:o}", "publisher", order->publisher->name, "shards",
+		order->shards ? json_incref(order->shards) : json_null(), "changed", changed,
+		"audit", api_audit_id(order->audit)));
 }
 
 void api_publisher_split_begin(struct api_call *call)

@@ -59,19 +59,25 @@ void deliver_call_add_section(struct text *out, const json_t *section)
 	add_section_error(out, section, "last_error", "last error: ");
 }
 
-/* An order in the database reaches all processes; without one, only the process that took it. */
+/*
+ * An order in the database reaches all processes; without one, only the process that took it. A
+ * section that works gets a resume for its blocked partitions.
+ */
 static void print_section_order(const char *section, const json_t *answer)
 {
-	const char *state = json_is_true(json_object_get(answer, "paused")) ? "paused" : "at work";
-	bool everywhere =
-	    text_equal(json_string_value(json_object_get(answer, "source")), "database");
+	bool paused = json_is_true(json_object_get(answer, "paused"));
+	bool changed = json_is_true(json_object_get(answer, "changed"));
+	const char *blocked = paused || changed ? "" : ": blocked partitions try again";
+	OWNED(text_finish) struct text state = {0};
 
-	if (everywhere)
-		printf("deliver %s is %s in every process (outbox.audit %s)\n", section, state,
+	text_addf(&state, "deliver %s %s %s%s", section, changed ? "is" : "was",
+	    paused ? "paused" : "at work", changed ? "" : " already");
+	if (text_equal(json_string_value(json_object_get(answer, "source")), "database"))
+		printf("%s in every process%s (outbox.audit %s)\n", state.data, blocked,
 		    json_string_value(json_object_get(answer, "audit")));
 	else
-		printf("deliver %s is %s in that process alone, which has no [postgres] section\n",
-		    section, state);
+		printf("%s in that process alone, which has no [postgres] section%s\n", state.data,
+		    blocked);
 }
 
 static bool operate_section(const struct call *call, const char *verb, struct err *err)

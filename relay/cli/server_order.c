@@ -48,8 +48,11 @@ static void print_preview(
 	OWNED(text_finish) struct text out = {0};
 	size_t i;
 
-	printf("%s of %s%" PRId64 " %s%s\n", order->verb ? order->verb : "redrive",
+	printf("%s of %s%" PRId64 " %s%s", order->verb ? order->verb : "redrive",
 	    preview_bound(preview), count, order->what, text_plural(count));
+	if (json_object_get(preview, "gone_before"))
+		printf("; %s more went back before", field_member(preview, "gone_before"));
+	puts("");
 	/* with --yes nobody reads the sample before the order */
 	if (call_flag(call, "yes") && !call_flag(call, "dry-run"))
 		return;
@@ -116,6 +119,13 @@ static bool carry_order_out(const struct call *call, const struct server_order *
 	return done;
 }
 
+/* All that match went back before: an order would be a job without work. */
+static bool nothing_goes_back(const struct server_order *order, const json_t *preview)
+{
+	return order->repeats && field_number(preview, "count") == 0 &&
+	       json_is_true(json_object_get(preview, "exact"));
+}
+
 bool server_order_send(
     const struct call *call, const struct server_order *order, json_t **ret_answer, struct err *err)
 {
@@ -128,6 +138,9 @@ bool server_order_send(
 	print_preview(call, order, preview);
 	if (call_flag(call, "dry-run")) {
 		puts("nothing was requested: --dry-run");
+		done = true;
+	} else if (nothing_goes_back(order, preview)) {
+		puts("nothing was requested: none is left to go back");
 		done = true;
 	} else if (!order->ids && json_is_null(json_object_get(preview, "token"))) {
 		done = err_set(err, ERR_REJECT,

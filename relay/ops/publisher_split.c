@@ -67,17 +67,25 @@ static bool wait_for_common_end(struct publisher_split *split, struct err *err)
 	return false;
 }
 
-bool publisher_split_cancel(struct publisher_split *split, struct err *err)
+bool publisher_split_cancel(struct publisher_split *split, bool *ret_changed, struct err *err)
 {
-	return call_split(split, sql_publisher_split_cancel, false, NULL, err);
+	const struct pg_param params[] = {{split->publisher}};
+	OWNED(owned_pg_result_destroy)
+	struct pg_result *row =
+	    database_query(split->pg, split->postgres, sql_publisher_split_cancel, params, 1, err);
+
+	if (row)
+		*ret_changed = text_equal(pg_value(row, 0, 0), "t");
+	return row != NULL;
 }
 
 /* Uses a new connection if the old one failed. Returns false, with the cause of the failure. */
 static bool cancel_after_failure(struct publisher_split *split, struct err *err)
 {
 	struct err failed;
+	bool changed;
 
-	if (publisher_split_cancel(split, &failed))
+	if (publisher_split_cancel(split, &changed, &failed))
 		return err_prefix(
 		    err, "split of publisher %s cancelled, it goes on as before", split->publisher);
 
@@ -85,7 +93,7 @@ static bool cancel_after_failure(struct publisher_split *split, struct err *err)
 	 * publisher */
 	pg_destroy(split->pg);
 	split->pg = database_connect(split->postgres, &failed);
-	if (split->pg && publisher_split_cancel(split, &failed))
+	if (split->pg && publisher_split_cancel(split, &changed, &failed))
 		return err_prefix(
 		    err, "split of publisher %s cancelled, it goes on as before", split->publisher);
 	return err_prefix(err,

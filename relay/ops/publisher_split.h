@@ -20,5 +20,6 @@ struct publisher_split {
 
 /* Blocks. Whatever ends the wait early cancels the split: the publisher goes on as before. */
 bool publisher_split_run(struct publisher_split *split, struct err *err) MUST_CHECK;
-/* Ends a split whose process was killed. */
-bool publisher_split_cancel(struct publisher_split *split, struct err *err) MUST_CHECK;
+/* Ends a split whose process was killed. *ret_changed: false: no split was under way. */
+bool publisher_split_cancel(
+    struct publisher_split *split, bool *ret_changed, struct err *err) MUST_CHECK;

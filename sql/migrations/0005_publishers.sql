@@ -160,14 +160,18 @@ language sql volatile security definer set search_path = pg_catalog, pg_temp
 	where name = of_publisher and split_to is not null and drain_to is null
 $$;
 
-create function outbox.publisher_split_cancel(of_publisher text) returns void
+create function outbox.publisher_split_cancel(of_publisher text) returns boolean
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 	set row_security = off as $$
 begin
-	update outbox.publisher set split_to = null, drain_to = null where name = of_publisher;
-	if not found then
+	update outbox.publisher set split_to = null, drain_to = null where name = of_publisher and split_to is not null;
+	if found then
+		return true;
+	end if;
+	if not exists (select from outbox.publisher where name = of_publisher) then
 		raise exception 'publisher % does not exist', of_publisher;
 	end if;
+	return false;
 end
 $$;
 

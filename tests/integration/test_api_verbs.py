@@ -11,7 +11,7 @@ import pytest
 from support import sidecar
 from support.api import CALLERS, CONFIG, OPERATE, READ, caller, start_api
 from support.application import Application
-from support.auditor import count_records
+from support.auditor import count_records, read_topics
 from support.inbox import produce
 from support.process import free_port, wait_for
 from support.relay import run_command
@@ -289,12 +289,47 @@ def test_dead_letters_go_back_by_a_command_with_the_address_of_the_relay(make_le
                                {"OUTBOX_RELAY_TOKEN": RETRY})
 
         shown = command("--dry-run")
-        assert shown[0] == 0 and shown[1].startswith("redrive of 5 dead letters\n") and "id bad-0, tried 1 times: " in shown[1], shown
+        assert shown[0] == 0 and shown[1].startswith("redrive of 5 dead letters; 0 more went back before\n") and "id bad-0, tried 1 times: " in shown[1], shown
         assert "1 dead letter went back" not in command("--id", "bad-3", "--dry-run")[1]
         assert command("--id", "bad-3", "--yes")[0] == 65  # without a reason
         assert command("--limit", "3", "--yes", "--reason", "ticket 7")[0] == 65
         done = command("--yes", "--reason", "ticket 7")
         assert done[0] == 0 and "5 dead letters went back" in done[1], done
+
+
+def test_a_dead_letter_that_went_back_does_not_go_back_again(make_letters, kafka, topic, tmp_path):
+    mended = threading.Event()
+    with Application(lambda _: 200 if mended.is_set() else 422) as application:
+        api = make_letters(application, database=True)
+        places = [f'{row["partition"]}:{row["offset"]}' for row in letters(api)["rows"]]
+        mended.set()
+        one, others = places[4], places[:4] + places[5:10]
+        assert redrive(api, places=[one, one], reason="ticket 6")["sent"] == "1"
+        again = redrive(api, places=[one], reason="ticket 6")
+        assert (again["sent"], again["left"], again["gone_before"], again["error"]) == ("0", "0", "1", None)
+
+        # a range, of which one went back
+        done = [redrive(api, places=places[:10], reason="ticket 7") for _ in range(2)]
+        assert [(answer["sent"], answer["gone_before"]) for answer in done] == [
+            (str(len(others)), "1"), ("0", str(len(others) + 1))]
+
+        def command(*words):
+            status, output, error = run_command(["deliver", "redrive", "billing", "--yes", *words],
+                                                {"OUTBOX_RELAY_TOKEN": OPERATE, "OUTBOX_RELAY_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap})
+            assert status == 0, error
+            return output
+
+        over = ["--server", f"http://127.0.0.1:{api.port}", "--reason", "ticket 8"]
+        left = COUNT - len(others) - 1
+        assert command(*over).startswith(f"redrive of {left} dead letters; {len(others) + 1} more went back before\n")
+        assert command(*over) == (f"redrive of 0 dead letters; {COUNT} more went back before\n"
+                                  "nothing was requested: none is left to go back\n")
+        assert command("--config", str(tmp_path / "relay.ini")) == f"0 dead letters match; {COUNT} more went back before\n"
+        assert [row["id"] for row in api.request("GET", "/v1/jobs").json["rows"]] == ["redrive-1"]
+
+        wait_for(lambda: api.relay.metric("relay_deliver_handled_total") == COUNT, 60, "what went back")
+        assert all(len(application.of(f"bad-{n}")) == 2 for n in range(COUNT))
+    assert len(list(read_topics(kafka.bootstrap, [topic]))) == 2 * COUNT
 
 
 def test_a_redrive_that_is_wrong_is_refused(make_letters):
@@ -409,13 +444,19 @@ def test_a_topic_of_a_publisher_is_paused_and_resumed(publishers, database, kafk
 
 
 def test_a_publisher_is_split(publishers, database):
-    assert instruct(publishers, "main/split", shards=3, reason="ticket 7") == {"publisher": "main", "shards": 3, "audit": "1"}
+    assert instruct(publishers, "main/split", shards=3, reason="ticket 7") == {
+        "publisher": "main", "shards": 3, "changed": True, "audit": "1"}
     assert len(publishers.request("GET", "/v1/publishers/main").json["shards"]) == 3
     assert instruct(publishers, "main/split", 409, shards=3, reason="again") == "not_applicable"
-    assert instruct(publishers.as_(DECIDE), "main/split", cancel=True, reason="none is open")["shards"] is None
+    cancelled = {"publisher": "main", "shards": None, "changed": False, "audit": "3"}
+    assert instruct(publishers.as_(DECIDE), "main/split", cancel=True, reason="none is open") == cancelled
     assert database.execute("select caller, verb, publisher, target from outbox.audit order by id") == [
         ("alice", "split", "main", {"shards": 3}), ("alice", "split", "main", {"shards": 3}),
         ("carol", "split cancel", "main", {})]
+    # the process of a split was killed
+    database.execute("select outbox.publisher_split_begin('main', 5)")
+    assert instruct(publishers.as_(DECIDE), "main/split", cancel=True, reason="ticket 8") == {**cancelled, "changed": True, "audit": "4"}
+    assert database.execute("select shards, split_to from outbox.publisher where name = 'main'") == [(3, None)]
 
 
 def test_a_split_that_cannot_end_is_cancelled(publishers, database, topic):

@@ -330,6 +330,8 @@ def test_an_operator_pauses_and_resumes_a_section(make_sidecar, kafka, topic):
         assert command("pause", "billing", "--reason", "the ledger moves") == (
             0, "deliver billing is paused in that process alone, which has no [postgres] section\n", "")
         relay.wait_event("deliver_operated", verb="pause", reason="the ledger moves")
+        assert command("pause", "billing", "--reason", "again")[1] == (
+            "deliver billing was paused already in that process alone, which has no [postgres] section\n")
         relay.wait_for(lambda: relay.metric("relay_deliver_paused") == 1)
         produce(kafka.bootstrap, topic, messages(5, first=5))
         time.sleep(2)

@@ -125,12 +125,15 @@ def test_every_process_pauses_by_an_order_to_one_that_does_not_run_the_section(m
         # by the command line, with the database or a URL
         done = run_command(["deliver", "resume", "billing", "--reason", "the ledger is there"], other.relay.settings)
         assert done == (0, "deliver billing is at work in every process (outbox.audit 3)\n", "")
+        done = run_command(["deliver", "resume", "billing", "--reason", "again"], other.relay.settings)
+        assert done[1] == "deliver billing was at work already in every process: blocked partitions try again (outbox.audit 4)\n"
         wait_state(runs, False)
         application.wait_ids(given)
     process = name_of(other)
     assert database.execute("SELECT verb, caller, reason, target FROM outbox.audit ORDER BY id") == [
         (verb, "alice", reason, {"section": "billing", "process": process})
-        for verb, reason in (("deliver pause", "why pause"), ("deliver pause", "why pause"), ("deliver resume", "the ledger is there"))]
+        for verb, reason in (("deliver pause", "why pause"), ("deliver pause", "why pause"), ("deliver resume", "the ledger is there"),
+                             ("deliver resume", "again"))]
 
 
 def test_every_process_names_those_that_run_a_section(make_process, database):

@@ -240,10 +240,27 @@ def test_a_publisher_is_paused_split_and_resumed(remote, local, database):
     assert status == REFUSED and "is paused" in error
     assert "is not paused" in good(remote("publisher", "resume", "main", "--reason", "ticket 7"))
     assert "publisher main has 2 shards now" in good(remote("publisher", "split", "main", "--shards", "2", "--reason", "ticket 7"))
-    assert database.execute("SELECT shards FROM outbox.publisher") == [(2,)]
-    assert remote("publisher", "split", "main")[0] == REFUSED
+    for run in (remote, local):  # what is so already remains so
+        for topic in ([], ["--topic", "orders"]):
+            of_topic = "topic orders of " if topic else ""
+            for verb, state in ("resume", "not paused"), ("pause", "paused"), ("resume", "not paused"):
+                words = ["publisher", verb, "main", "--reason", "ticket 7", *topic]
+                first, second = good(run(*words)), good(run(*words))
+                assert f"{of_topic}publisher main " in first and second == f"{of_topic}publisher main was {state} already: nothing was changed\n"
+    assert database.execute("SELECT paused_at, paused_topics FROM outbox.publisher") == [(None, None)]
+    none = "publisher main: no split was under way, and nothing was changed\n"
+    for run in (remote, local):
+        words = ["publisher", "split", "main", "--cancel", "--reason", "ticket 7"]
+        assert good(run(*words)) == none
+        database.execute("SELECT outbox.publisher_split_begin('main', 3)")
+        assert good(run(*words)) == "publisher main: its split is cancelled, and it goes on as before\n"
+        assert good(run(*words)) == none
+        for wrong, cure in (["--shards", "3", "--cancel"], "take one of them away"), ([], "--shards N"):
+            status, _, error = run("publisher", "split", "main", "--reason", "x", *wrong)
+            assert status == REFUSED and cure in error
+    assert database.execute("SELECT shards, split_to FROM outbox.publisher") == [(2, None)]
     assert [row[0] for row in database.execute("SELECT verb FROM outbox.audit WHERE caller = 'alice' ORDER BY id")
-            if row[0] in ("pause", "resume")] == ["pause", "resume"] * 2
+            if row[0] in ("pause", "resume")] == ["pause", "resume"] * 4  # and none for what was so already
 
 
 def test_a_publisher_is_created_and_dropped(remote, local, database, api):

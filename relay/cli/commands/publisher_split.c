@@ -57,15 +57,19 @@ static bool split_publisher(struct publisher_split *split, struct err *err)
 	return done;
 }
 
-static void print_split(const struct call *call, bool cancels)
+static void print_split(const struct call *call)
 {
 	int shards = (int)call_number(call, "shards", 0);
 
-	if (cancels)
-		printf("publisher %s: its split has ended\n", call->arguments[0]);
-	else
-		printf("publisher %s has %d shard%s now; running relays go on with them\n",
-		    call->arguments[0], shards, text_plural(shards));
+	printf("publisher %s has %d shard%s now; running relays go on with them\n",
+	    call->arguments[0], shards, text_plural(shards));
+}
+
+static void print_cancelled_split(const struct call *call, bool changed)
+{
+	printf(changed ? "publisher %s: its split is cancelled, and it goes on as before\n"
+		       : "publisher %s: no split was under way, and nothing was changed\n",
+	    call->arguments[0]);
 }
 
 static bool split_or_cancel(struct session *session, struct err *err)
@@ -77,20 +81,18 @@ static bool split_or_cancel(struct session *session, struct err *err)
 	    .shards = (int)call_number(call, "shards", 0),
 	    .owners_ms = OWNERS_MS,
 	    .timeout_ms = call_number(call, "timeout", TIMEOUT_S) * 1000};
-	bool done;
+	bool done, changed;
 
 	if (call_flag(call, "cancel")) {
-		if (!publisher_split_cancel(&split, err))
-			return false;
-		print_split(call, true);
-		return true;
+		done = publisher_split_cancel(&split, &changed, err);
+		if (done)
+			print_cancelled_split(call, changed);
+		return done;
 	}
-	if (!split.shards)
-		return err_set(err, ERR_REJECT, "say into how many: --shards N");
 	done = split_publisher(&split, err);
 	session->pg = split.pg;
 	if (done)
-		print_split(call, false);
+		print_split(call);
 	return done;
 }
 
@@ -114,22 +116,31 @@ static int split_over_server(const struct call *call)
 		json_object_set_new(body, "shards", json_integer(call_number(call, "shards", 0)));
 	if (!publisher_call_send(call, call->arguments[0], "split", body, &answer, &err))
 		return session_failed(&err);
+	if (cancels)
+		print_cancelled_split(call, json_is_true(json_object_get(answer, "changed")));
+	else
+		print_split(call);
 	json_decref(answer);
-	print_split(call, cancels);
 	return 0;
+}
+
+static bool check_split_way(const struct call *call, struct err *err)
+{
+	bool cancels = call_flag(call, "cancel"), splits = call_flag(call, "shards");
+
+	if (cancels && splits)
+		return err_set(
+		    err, ERR_REJECT, "--cancel does not go with --shards: take one of them away");
+	return cancels || splits || err_set(err, ERR_REJECT, "say into how many: --shards N");
 }
 
 static int run_publisher_split(const struct call *call)
 {
 	struct err err;
 
-	if (server_is_used(call) && !call_flag(call, "cancel") && !call_flag(call, "shards")) {
-		err_set(&err, ERR_REJECT, "say into how many: --shards N");
-		return session_failed(&err);
-	}
-	if (server_is_used(call))
-		return split_over_server(call);
-	return session_run(call, NULL, split_or_cancel);
+	if (!server_is_used(call))
+		return session_run(call, check_split_way, split_or_cancel);
+	return check_split_way(call, &err) ? split_over_server(call) : session_failed(&err);
 }
 
 static const struct command_option publisher_split_options[] = {
