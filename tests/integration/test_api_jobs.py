@@ -161,6 +161,18 @@ def test_a_cancelled_request_follows_its_rows_through_a_split(database, park, to
 
 # --- the list -------------------------------------------------------------------------------------
 
+def test_a_publisher_names_the_database_of_its_jobs(make_relay, tmp_path, database, park):
+    park(1, 1)
+    _, api = start_api(make_relay, tmp_path, OPERATE, f'[postgres "other"]\ndsn = {database.dsn}\n[postgres "main"]\n'
+                       '[publisher "main"]\npostgres = main\n' + TOKENS)
+    name = order(api, preview(api))
+    assert get(api).code == get(api, f"/v1/jobs/{name}").code == "ambiguous"
+    listed = get(api, publisher="main").json
+    assert (listed["postgres"], [row["id"] for row in listed["rows"]]) == ("main", [name])
+    assert get(api, "/v1/replays", publisher="main").json["rows"] == []
+    assert get(api, publisher="main", postgres="other").json["postgres"] == "other"
+
+
 def test_jobs_come_in_pages_the_newest_first(api, park, database):
     for number in range(1, 8):
         park(number, number)

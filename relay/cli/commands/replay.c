@@ -293,8 +293,9 @@ static const struct command_option replay_options[] = {
     {"yes", NULL, "Does not ask. With --all, without a terminal, --yes and --reason are required."},
     {"reason", "TEXT", "The reason, stored with the replay for `--list`, and in outbox.audit."},
     {"resume", "ID",
-	"Continues a replay that was stopped or killed, after the last id that it stored.", 1,
-	INT64_MAX},
+	"Continues a replay that was stopped or killed, after the last id that it stored; 3 is "
+	"replay-3 of `--list`.",
+	1, INT64_MAX},
     {"list", NULL,
 	"Shows all replays and their progress, the newest first; with --publisher, those of this "
 	"publisher."},
