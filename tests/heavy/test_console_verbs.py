@@ -331,6 +331,12 @@ def test_pages_of_a_list(browser, world):
     assert "after=" in browser.driver.current_url
     browser.driver.back()
     browser.press("Next page").press("First page").see("Next page")
+    world.execute("""INSERT INTO outbox.archive (of_table, name, from_at, to_at, state, host, folder, file)
+        SELECT 'message', 'message_old_' || i, '2019-01-01Z', '2019-01-02Z', 'archived', 'relay-1', '/archive', 'file' FROM generate_series(1, 100) i""")
+    browser.go("#/partitions").see("message_old_100").press("Next page").see("First page", "message_default", "unique_ledger_default")
+    assert "message_old" not in browser.text and browser.violations() == []
+    browser.go("#/partitions/message_old_7").see("Partition message_old_7", "relay-1:/archive/file")
+    world.execute("DELETE FROM outbox.archive")
 
 
 def test_a_caller_sees_the_verbs_of_its_roles_only(browser, world):
