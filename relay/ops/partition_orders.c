@@ -54,7 +54,7 @@ static void add_contradiction(struct partition_order *order, const char *word, c
 	if (force_words_have(order->request.force, word))
 		return;
 	text_addf(&order->refused, "%s%s", order->refused.length ? "; " : "", what);
-	text_addf(&order->refused_with, "%s%s", order->refused_with.length ? "," : "", word);
+	text_addf(&order->refused_with, "%s`%s`", order->refused_with.length ? ", " : "", word);
 }
 
 /* Is there somebody who needs a row? */
@@ -92,7 +92,7 @@ static void find_contradictions(struct partition_order *order, const char *table
 		add_contradiction(order, "retain", what);
 	if (postgres->retention == RETENTION_DETACH && !order->request.detach)
 		add_contradiction(order, "retention",
-		    "`retention = detach` keeps its rows in a table of its own (--detach)");
+		    "`retention = detach` keeps its rows in a table of its own: detach it");
 	/* the rows of a restored one are in a file already */
 	if (postgres->retention == RETENTION_ARCHIVE && partition_is_archived(table) &&
 	    !order->request.detach && !partition->kept_until_us)
@@ -148,9 +148,9 @@ bool partition_order_plan(struct partition_order *order, struct err *err)
 	if (!found)
 		return judge_drop_outcome(order, PARTITION_MISSING, err);
 
-	/* all contradictions at once, so that one --force can name them together */
+	/* all contradictions at once, so that one order can force them together */
 	return !order->refused.length ||
-	       err_set(err, ERR_REJECT, "%s is not dropped: %s; --force %s does it all the same",
+	       err_set(err, ERR_REJECT, "%s is not dropped: %s; force it with %s",
 		   order->request.name, text_string(&order->refused),
 		   text_string(&order->refused_with));
 }

@@ -175,7 +175,7 @@ def test_a_publisher_is_created_and_dropped(browser, world):
     browser.go("#/publishers").press("Create a publisher …").see("keeps partitions from being dropped")
     assert browser.violations() == []
     browser.fill("Name", "late").fill("Start", "tomorrow").fill("Reason", "ticket 21").find("dialog button[type=submit]").click()
-    browser.see("start: ").find("dialog .problem")
+    browser.see("start is neither now nor beginning").find("dialog .problem")
     browser.fill("Start", "now").fill("Shards", "2").find("dialog button[type=submit]").click()
     browser.see('late has 2 shards in [postgres "main"].').press("Close").see("not configured", "Shards of late")
     assert world.execute("SELECT shards FROM outbox.publisher WHERE name = 'late'") == [(2,)]

@@ -253,13 +253,13 @@ def test_a_publisher_is_created_and_dropped(remote, local, database, api):
     for words, text in [(["create", "late", "--reason", "x"], "publisher late exists already in"), (["create", "B!", "--reason", "x"], "no name"),
                         (["create", "new"], "say why"), (["create", "new", "--reason", " "], "empty"),
                         (["create", "new", "--start", "2100-01-01", "--reason", "x"], "in the future"),
-                        (["create", "new", "--start", "soon", "--reason", "x"], "--start is neither"),
+                        (["create", "new", "--start", "soon", "--reason", "x"], "start is neither"),
                         (["create", "new", "--postgres", "second", "--reason", "x"], "second"),
                         (["drop", "late"], "say why"), (["drop", "nobody", *WHY], "publisher nobody does not exist"),
                         (["drop", "late", "--force", "all", *WHY], "force names what is forced (owned, last, configured)")]:
         status, _, error = remote("publisher", *words)
         assert status == REFUSED and text in error, (words, error)
-    assert "--force configured" in remote("publisher", "drop", "main", *WHY)[2]
+    assert "force the drop with `configured`" in remote("publisher", "drop", "main", *WHY)[2]
     status, _, error = remote("publisher", "drop", "main", "--force", "configured", *WHY)
     assert (status, "owned by" in error) == (75, True), error
     assert status == local("publisher", "drop", "main", "--force", "configured", *WHY)[0]
@@ -278,9 +278,13 @@ def test_a_publisher_is_created_and_dropped(remote, local, database, api):
             ("", {"name": "new", "reason": "x", "more": 1}, 400, "unknown_field"), ("/new/drop", {"reason": "x"}, 400, "missing_field"),
             ("/new/drop", {"reason": "x", "confirm": "Drop publisher main?"}, 409, "conflicting_arguments"),
             ("/new/drop", {"dry_run": True}, 404, "unknown_publisher"), ("/new/drop", {"dry_run": True, "force": "last"}, 400, "bad_value"),
-            ("/new/drop", {"dry_run": True, "force": ["last,owned"]}, 400, "bad_value"), ("/B/drop", {"dry_run": True}, 400, "bad_value")]:
+            ("/new/drop", {"dry_run": True, "force": ["last,owned"]}, 400, "bad_value"), ("/B/drop", {"dry_run": True}, 400, "bad_value"),
+            ("", {"name": "new", "reason": "x", "start": "soon"}, 400, "bad_value"), ("/main/drop", {"dry_run": True}, 409, "not_applicable"),
+            ("/main/drop", {"dry_run": True, "force": ["configured"]}, 409, "not_applicable"),
+            ("/main/drop", {"dry_run": True, "force": ["configured", "last"]}, 409, "owned")]:
         answer = api.request("POST", f"/v1/publishers{path}", body)
         assert (answer.status, answer.code) == (status, code), (path, body, answer.text)
+        assert "--" not in answer.json["detail"], "no option of the command line: the caller sends members"
 
 
 def test_a_restored_database_is_rebased(remote, local, api, database):
@@ -328,6 +332,7 @@ def test_partitions_are_listed_made_and_dropped(remote, local, api, database):
             ("POST", f"/{newest}/drop", {"dry_run": True, "force": ["last"]}, 400, "bad_value")]:
         answer = api.request(method, f"/v1/partitions{path}", body)
         assert (answer.status, answer.code) == (status, code), (path, body, answer.text)
+        assert "--" not in answer.json["detail"]
 
 
 # two archives of each day
