@@ -25,6 +25,7 @@ struct job_worker {
 	const struct job_kind *kind;
 	struct job_place place; /* stop_fd is the worker's own */
 	int limit_fd;           /* readable: the running statement is interrupted */
+	int wake_fd;            /* readable: there may be a job */
 	pthread_t thread;
 	/* of the thread */
 	struct backoff backoff;
@@ -83,9 +84,12 @@ static void *run_jobs(void *context)
 
 	pg_interrupt_by(worker->limit_fd);
 	while (!job_has_to_stop(place)) {
-		struct pollfd stop = {.fd = place->stop_fd, .events = POLLIN};
+		struct pollfd wakers[] = {{.fd = place->stop_fd, .events = POLLIN},
+		    {.fd = worker->wake_fd, .events = POLLIN}};
 		int64_t wait = LOOK_MS;
 
+		/* Before the look, so that a job that is stored during it causes another one. */
+		(void)!eventfd_read(worker->wake_fd, &(eventfd_t){0});
 		if (look_for_jobs(worker))
 			backoff_reset(&worker->backoff);
 		else
@@ -95,7 +99,7 @@ static void *run_jobs(void *context)
 			pg_destroy(place->pg);
 			place->pg = NULL;
 		}
-		poll(&stop, 1, (int)wait);
+		poll(wakers, sizeof wakers / sizeof *wakers, (int)wait);
 	}
 	pg_destroy(place->pg);
 	return NULL;
@@ -109,6 +113,8 @@ static void free_job_worker(struct job_worker *worker)
 		close(worker->place.stop_fd);
 	if (worker->limit_fd >= 0)
 		close(worker->limit_fd);
+	if (worker->wake_fd >= 0)
+		close(worker->wake_fd);
 	free(worker);
 }
 
@@ -125,11 +131,12 @@ struct job_worker *job_worker_start(const struct job_kind *kind, const struct co
 		.topic_metadata = topic_metadata,
 		.stop_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)},
 	    .limit_fd = timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC),
+	    .wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC),
 	    .backoff = {.first_ms = 1000,
 		.cap_ms = 30000,
 		.jitter = 0.3,
 		.seed = (uint64_t)clock_random()}};
-	error = worker->place.stop_fd < 0 || worker->limit_fd < 0
+	error = worker->place.stop_fd < 0 || worker->limit_fd < 0 || worker->wake_fd < 0
 		    ? errno
 		    : pthread_create(&worker->thread, NULL, run_jobs, worker);
 	if (error == 0)
@@ -139,6 +146,12 @@ struct job_worker *job_worker_start(const struct job_kind *kind, const struct co
 	    postgres->name, strerror(error));
 	free_job_worker(worker);
 	return NULL;
+}
+
+void job_worker_wake(struct job_worker *worker)
+{
+	if (worker && eventfd_write(worker->wake_fd, 1) != 0)
+		log_debug("already_told", {"postgres", LOG_TEXT(worker->place.postgres->name)});
 }
 
 void job_worker_stop(struct job_worker *worker)

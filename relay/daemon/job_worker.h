@@ -38,7 +38,12 @@ struct job_worker;
 struct job_worker *job_worker_start(const struct job_kind *kind, const struct config *config,
     const struct postgres_settings *postgres, struct topic_metadata *const *topic_metadata,
     struct err *err);
-/* Gives a running job back, and returns at once. NULL is fine, as below. */
+/*
+ * Looks for jobs now, and not at the end of its interval, within which it finds those that other
+ * processes store. Any thread. NULL is fine, as below.
+ */
+void job_worker_wake(struct job_worker *worker);
+/* Gives a running job back, and returns at once. */
 void job_worker_stop(struct job_worker *worker);
 /* Stops, waits for the end and frees everything. */
 void job_worker_destroy(struct job_worker *worker);
