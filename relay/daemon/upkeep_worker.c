@@ -30,7 +30,7 @@ enum {
 	CONNECT_MS = 5000,
 	LOOK_MS = 15000,
 	IDS_MS = 2000,
-	REST_IDS_MS = 6000, /* of the sequence alone */
+	REST_IDS_MS = 20000, /* of the sequence alone */
 	REST_LOOK_MS = 60000,
 	ADVERTISE_MS = 3600000,
 	REST_LOG_MS = 300000, /* the log gets a row for each renewal of a lease only */

@@ -120,12 +120,16 @@ static bool wants_release(const struct stream *stream, int64_t now)
 /*
  * A call may take a third of the lease. If the renewal fails after all of it, a RENEW must still
  * end within the lease. While the shard dozes and has no record, nothing is lost with the lease,
- * and the rest of it is enough for that RENEW.
+ * and the rest of it is enough for that RENEW. It waits a little for the next look, which it makes.
  */
 static int64_t renewal_due(const struct stream *stream)
 {
-	bool rests = stream->dozes && record_queue_count(stream->queue) == 0;
-	return stream->written_at + stream->settings.lease_ms / (rests ? 2 : 3);
+	int64_t lease_ms = stream->settings.lease_ms, look = stream->next_poll;
+	if (!stream->dozes || record_queue_count(stream->queue) > 0)
+		return stream->written_at + lease_ms / 3;
+
+	int64_t due = stream->written_at + lease_ms / 2;
+	return look > due && look <= due + lease_ms / 10 ? look : due;
 }
 
 static bool renewal_is_due(const struct stream *stream, int64_t now)
