@@ -137,6 +137,59 @@ static void add_ownerless(const struct overview *overview, const struct status_s
 		json_pack("{s:s, s:s}", "publisher", shard->publisher, "shard", number), 0, text));
 }
 
+/*
+ * No rule of alerts.yml: a pause is no fault, but it explains what the operator sees. labels: taken
+ * over. since: as moment_format writes it.
+ */
+static void add_pause(const struct overview *overview, const char *name, json_t *labels,
+    const char *since, const char *text)
+{
+	json_t *alert = alarm_json(name, "info", 0, labels, 1, text);
+
+	json_object_set_new(alert, "since", json_string(since));
+	json_array_append_new(overview->alerts, alert);
+}
+
+/* The pauses of the shard's publisher: that of the publisher, and those of its topics. */
+static void add_pauses(const struct overview *overview, const struct status_shard *shard)
+{
+	const char *publisher = shard->publisher, *topic;
+	owned_text char *words = xformat("an operator paused publisher %s", publisher);
+	json_t *topics = json_loads(shard->paused_topics, 0, NULL), *since;
+
+	if (shard->paused_at[0])
+		add_pause(overview, "OutboxPublisherPaused",
+		    json_pack("{s:s}", "publisher", publisher), shard->paused_at, words);
+	json_object_foreach(topics, topic, since)
+	{
+		owned_text char *text =
+		    xformat("an operator paused topic %s of publisher %s", topic, publisher);
+
+		add_pause(overview, "OutboxTopicPaused",
+		    json_pack("{s:s, s:s}", "publisher", publisher, "topic", topic),
+		    json_string_value(since), text);
+	}
+	json_decref(topics);
+}
+
+static void add_overview_shards(
+    const struct overview *overview, const struct status_postgres *database)
+{
+	const struct status_shard *shard = database->shards;
+
+	for (int i = 0; i < database->shard_count; i++, shard++) {
+		/* the shards of a publisher follow each other, and each has the pauses of all */
+		bool first = i == 0 || !text_equal(shard->publisher, shard[-1].publisher);
+
+		if (!api_may_see_publisher(overview->call, shard->publisher))
+			continue;
+		if (!shard->owner[0])
+			add_ownerless(overview, shard);
+		if (first)
+			add_pauses(overview, shard);
+	}
+}
+
 static void add_overview_database(
     const struct overview *overview, const struct status_postgres *database)
 {
@@ -146,10 +199,7 @@ static void add_overview_database(
 		if (api_may_see_publisher(call, database->parked[i].publisher))
 			json_array_append_new(overview->publishers,
 			    publisher_line(call->api, database, &database->parked[i]));
-	for (int i = 0; i < database->shard_count; i++)
-		if (!database->shards[i].owner[0] &&
-		    api_may_see_publisher(call, database->shards[i].publisher))
-			add_ownerless(overview, &database->shards[i]);
+	add_overview_shards(overview, database);
 	for (int i = 0; i < database->lookback_count; i++) {
 		const struct status_lookback *lookback = &database->lookbacks[i];
 

@@ -10,13 +10,18 @@
 #include "field_json.h"
 #include "logging.h"
 #include "partition_orders.h"
+#include "partition_page.h"
+
+enum { PAGE = 100, MOST_ROWS = 1000 };
 
 struct partition_call {
 	struct api_order shared;
 	const char *table; /* NULL: all */
 	json_t *table_name, *from, *detach;
-	json_t *rows;
 	int64_t audit;
+	struct partition_place after;
+	struct partition_page page;
+	json_t *made;
 	struct partition_making making;
 	struct partition_order order;
 };
@@ -26,7 +31,8 @@ void api_partitions_forget(struct api_call *call)
 	struct partition_call *work = call->work;
 
 	api_order_finish(&work->shared);
-	json_decref(work->rows);
+	partition_page_finish(&work->page);
+	json_decref(work->made);
 	partition_order_finish(&work->order);
 	free(work);
 }
@@ -61,32 +67,53 @@ static bool read_partitions(struct pg *pg, void *context, struct err *err)
 {
 	struct partition_call *work = context;
 
-	work->rows = partition_orders_list(pg, work->shared.postgres, work->table, err);
-	return work->rows != NULL;
+	return partition_page_load(pg, work->shared.postgres, &work->page, err);
 }
 
 static void run_partitions(struct api_call *call, struct api_worker *worker)
 {
 	struct partition_call *work = call->work;
+	struct partition_page *page = &work->page;
+	owned_text char *next = NULL;
 	struct err err;
 
 	if (!api_worker_query(worker, work->shared.postgres, read_partitions, work, &err))
 		return api_refuse_database(call, &err);
-	work->rows = field_json_numbers_as_text(work->rows);
+	next = partition_page_next(page);
+	page->rows = field_json_numbers_as_text(page->rows);
 	api_answer(call, 200,
-	    json_pack("{s:s, s:s, s:O}", "postgres", work->shared.postgres->name, "source",
-		"database", "rows", work->rows));
+	    json_pack("{s:s, s:s, s:O, s:s?}", "postgres", work->shared.postgres->name, "source",
+		"database", "rows", page->rows, "next", next));
+}
+
+static bool read_partition_place(struct api_call *call, struct partition_call *work)
+{
+	const char *after = api_argument(call, "after");
+
+	if (!after)
+		return true;
+	work->page.after = &work->after;
+	if (partition_place_parse(after, &work->after))
+		return true;
+	api_refuse(call, 400, "bad_value",
+	    "after=%.60s is no place in the list: use the value of next as it is", after);
+	return false;
 }
 
 void api_partitions_begin(struct api_call *call)
 {
-	static const char *const names[] = {"table", "postgres"};
+	static const char *const names[] = {"table", "partition", "limit", "after", "postgres"};
 	struct partition_call *work = xcalloc(1, sizeof *work);
 
 	call->work = work;
-	if (!may_see_partitions(call) || !api_arguments_check(call, names, 2) ||
-	    !choose_table(call, api_argument(call, "table")))
+	work->page.limit = PAGE;
+	if (!may_see_partitions(call) ||
+	    !api_arguments_check(call, names, sizeof names / sizeof *names) ||
+	    !api_argument_number(call, "limit", 1, MOST_ROWS, &work->page.limit) ||
+	    !choose_table(call, api_argument(call, "table")) || !read_partition_place(call, work))
 		return;
+	work->page.table = work->table;
+	work->page.name = api_argument(call, "partition");
 	work->shared.postgres = api_named_postgres(call, api_argument(call, "postgres"));
 	if (work->shared.postgres)
 		api_worker_run(call, run_partitions);
@@ -127,7 +154,7 @@ static void add_made(void *context, const char *table, const char *from)
 {
 	struct partition_call *work = context;
 
-	json_array_append_new(work->rows, json_pack("{s:s, s:s?}", "table", table, "from", from));
+	json_array_append_new(work->made, json_pack("{s:s, s:s?}", "table", table, "from", from));
 }
 
 static bool change_by_making(struct pg *pg, void *context, struct err *err)
@@ -145,7 +172,7 @@ static void run_partition_making(struct api_call *call, struct api_worker *worke
 	    .target = json_pack("{s:O*, s:O*}", "table", work->table_name, "from", work->from)};
 	struct err err;
 
-	work->rows = json_array();
+	work->made = json_array();
 	work->making = (struct partition_making){.postgres = work->shared.postgres,
 	    .table = work->table,
 	    .from = json_string_value(work->from),
@@ -158,7 +185,7 @@ static void run_partition_making(struct api_call *call, struct api_worker *worke
 	log_partition_order(call, work);
 	api_answer(call, 200,
 	    json_pack("{s:s, s:O, s:o}", "postgres", work->shared.postgres->name, "made",
-		work->rows, "audit", api_audit_id(work->audit)));
+		work->made, "audit", api_audit_id(work->audit)));
 }
 
 void api_partition_make_begin(struct api_call *call)

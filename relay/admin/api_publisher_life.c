@@ -90,7 +90,7 @@ static bool read_creation(struct api_call *call, struct publisher_life *life)
 	if (shards >= 1 && shards <= MOST_SHARDS) {
 		if (publisher_start_read(start, life->at, &err))
 			return true;
-		api_refuse(call, 400, "bad_value", "start: %s", err.message);
+		api_refuse(call, 400, "bad_value", "%s", err.message);
 		return false;
 	}
 	api_refuse(call, 400, "bad_value", "shards is no whole number from 1 to %d", MOST_SHARDS);

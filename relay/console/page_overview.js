@@ -54,7 +54,9 @@ function lookbackTroubles(types) {
 }
 
 /** The page that helps with an alert, by its labels. */
-function alertLink({ labels }) {
+function alertLink({ alert, labels }) {
+	if (alert === "OutboxPublisherPaused" || alert === "OutboxTopicPaused")
+		return h("a", { href: address(["publishers", labels.publisher]) }, "Resume it");
 	if (labels.publisher && labels.state)
 		return h("a", { href: address(["parked"], { publisher: labels.publisher, state: labels.state }) }, "Look at the messages");
 	if (labels.publisher)
@@ -65,7 +67,7 @@ function alertLink({ labels }) {
 }
 
 function alertItem(alert) {
-	const kind = alert.severity === "critical" ? "bad" : "warn";
+	const kind = { critical: "bad", warning: "warn", info: "info" }[alert.severity];
 	return h("li", { class: kind }, badge(kind, `${alert.severity}, ${alert.state}`),
 		h("span", {}, `${alert.text.charAt(0).toUpperCase()}${alert.text.slice(1)}.`), alertLink(alert),
 		h("small", {}, `${alert.alert}, since `, when(alert.since)));

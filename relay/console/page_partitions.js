@@ -2,7 +2,7 @@
 import { get, mayDo, post } from "./api.js";
 import { dropDialog } from "./drop.js";
 import { databaseField } from "./page_jobs.js";
-import { address, badge, bytes, counted, facts, field, filterForm, h, input, live, number, select, table, verbDialog, when } from "./view.js";
+import { address, badge, bytes, counted, facts, field, filterForm, h, input, live, number, pager, select, table, verbDialog, when } from "./view.js";
 
 const TABLES = ["message", "lookback", "processed", "unique_ledger"];
 const STATES = {
@@ -98,9 +98,10 @@ async function renderList({ root, parameters, signal, refresh }) {
 		field("Table", select("table", parameters.table, [["", "all"], ...TABLES])),
 	]), { ms: 0 });
 	await live(root, signal, async () => {
-		const { rows, postgres } = await get("/v1/partitions", parameters, signal);
+		const { rows, postgres, next } = await get("/v1/partitions", parameters, signal);
 		return [mayDo("operate") ? h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => make(parameters, refresh) }, "Make partitions …")) : null,
-			table(`Partitions of [postgres "${postgres}"]`, columns(parameters.postgres), rows, "The table has no partition.")];
+			table(`Partitions of [postgres "${postgres}"]`, columns(parameters.postgres), rows, "The table has no partition."),
+			pager(["partitions"], parameters, "after", next)];
 	});
 }
 
@@ -118,9 +119,8 @@ async function renderOne({ root, heading, path, parameters, signal }) {
 	const name = path[0];
 	heading.textContent = `Partition ${name}`;
 	await live(root, signal, async () => {
-		const { rows } = await get("/v1/partitions", parameters, signal);
-		const row = rows.find(each => each.partition === name);
-		return row ? oneNodes(row, parameters.postgres)
+		const { rows } = await get("/v1/partitions", { ...parameters, partition: name }, signal);
+		return rows.length > 0 ? rows.map(row => oneNodes(row, parameters.postgres))
 			: h("p", {}, `There is no partition ${name}: it was dropped or detached meanwhile. The `, h("a", { href: address(["audit"]) }, "audit"), " says by whom.");
 	});
 }

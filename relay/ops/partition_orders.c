@@ -1,13 +1,11 @@
 /*
  * Plans which reasons keep a partition (partition_order_plan), and drops or detaches it in steps
- * that block no writer (partition_order_carry_out). Then the list of partitions and archives, and
- * how missing ones are made.
+ * that block no writer (partition_order_carry_out). Then how missing ones are made.
  */
 #include "partition_orders.h"
 
 #include <inttypes.h>
 #include <time.h>
-#include "archives.h"
 #include "cleanup.h"
 #include "clock.h"
 #include "force_words.h"
@@ -56,7 +54,7 @@ static void add_contradiction(struct partition_order *order, const char *word, c
 	if (force_words_have(order->request.force, word))
 		return;
 	text_addf(&order->refused, "%s%s", order->refused.length ? "; " : "", what);
-	text_addf(&order->refused_with, "%s%s", order->refused_with.length ? "," : "", word);
+	text_addf(&order->refused_with, "%s`%s`", order->refused_with.length ? ", " : "", word);
 }
 
 /* Is there somebody who needs a row? */
@@ -94,7 +92,7 @@ static void find_contradictions(struct partition_order *order, const char *table
 		add_contradiction(order, "retain", what);
 	if (postgres->retention == RETENTION_DETACH && !order->request.detach)
 		add_contradiction(order, "retention",
-		    "`retention = detach` keeps its rows in a table of its own (--detach)");
+		    "`retention = detach` keeps its rows in a table of its own: detach it");
 	/* the rows of a restored one are in a file already */
 	if (postgres->retention == RETENTION_ARCHIVE && partition_is_archived(table) &&
 	    !order->request.detach && !partition->kept_until_us)
@@ -150,9 +148,9 @@ bool partition_order_plan(struct partition_order *order, struct err *err)
 	if (!found)
 		return judge_drop_outcome(order, PARTITION_MISSING, err);
 
-	/* all contradictions at once, so that one --force can name them together */
+	/* all contradictions at once, so that one order can force them together */
 	return !order->refused.length ||
-	       err_set(err, ERR_REJECT, "%s is not dropped: %s; --force %s does it all the same",
+	       err_set(err, ERR_REJECT, "%s is not dropped: %s; force it with %s",
 		   order->request.name, text_string(&order->refused),
 		   text_string(&order->refused_with));
 }
@@ -204,82 +202,6 @@ void partition_order_finish(struct partition_order *order)
 {
 	text_finish(&order->refused);
 	text_finish(&order->refused_with);
-}
-
-/* --- the list -------------------------------------------------------------------------------- */
-
-static bool add_listed_partition(struct pg *pg, const struct postgres_settings *postgres,
-    const struct partition *partition, json_t *list, struct err *err)
-{
-	char from[MOMENT_SIZE] = "", to[MOMENT_SIZE] = "", holder[HOLDER_SIZE] = "";
-	bool bounded = partition->bounded, counted = partition->rows >= 0;
-
-	if (bounded) {
-		moment_format(partition->from_us, from);
-		moment_format(partition->to_us, to);
-		if (!partition_holder(
-			pg, postgres->schema, partition->name, holder, sizeof holder, err))
-			return false;
-	}
-	json_array_append_new(
-	    list, json_pack("{s:s, s:s, s:s?, s:s?, s:I, s:o, s:s?}", "partition", partition->name,
-		      "state", partition->kept_until_us ? "restored" : "attached", "from",
-		      bounded ? from : NULL, "to", bounded ? to : NULL, "bytes",
-		      (json_int_t)partition->bytes, "rows_estimated",
-		      counted ? json_integer(partition->rows) : json_null(), "held_by",
-		      holder[0] ? holder : NULL));
-	return true;
-}
-
-/* An archive whose rows are in no partition now. */
-static void add_listed_archive(const struct archive *archive, json_t *list)
-{
-	char from[MOMENT_SIZE], to[MOMENT_SIZE];
-	owned_text char *place = archive_is_waiting(archive) ? xformat("table %s", archive->leaf)
-							     : archive_place(archive);
-
-	moment_format(archive->from_us, from);
-	moment_format(archive->to_us, to);
-	json_array_append_new(
-	    list, json_pack("{s:s, s:s, s:s, s:s, s:I, s:o, s:s}", "partition", archive->name,
-		      "state", archive->state, "from", from, "to", to, "bytes",
-		      (json_int_t)archive->totals.file_bytes, "rows",
-		      archive->has_totals ? json_integer(archive->totals.rows) : json_null(),
-		      "place", place));
-}
-
-static bool add_listed_table(struct pg *pg, const struct postgres_settings *postgres,
-    const char *table, json_t *list, struct err *err)
-{
-	OWNED(partition_list_finish) struct partition_list partitions = {0};
-	OWNED(archive_list_finish) struct archive_list archives = {0};
-
-	if (!partition_list(
-		pg, postgres->schema, table, postgres->partition_every_ms, &partitions, err) ||
-	    !archive_list(pg, postgres->schema, table, &archives, err))
-		return false;
-	for (int i = 0; i < archives.count; i++)
-		if (!text_equal(archives.items[i].state, "restored"))
-			add_listed_archive(&archives.items[i], list);
-	for (int i = 0; i < partitions.count; i++)
-		if (!add_listed_partition(pg, postgres, &partitions.items[i], list, err))
-			return false;
-	return true;
-}
-
-json_t *partition_orders_list(
-    struct pg *pg, const struct postgres_settings *postgres, const char *table, struct err *err)
-{
-	json_t *list = json_array();
-
-	for (int i = 0; i < PARTITION_TABLES; i++) {
-		if ((table && !text_equal(table, partition_tables[i])) ||
-		    add_listed_table(pg, postgres, partition_tables[i], list, err))
-			continue;
-		json_decref(list);
-		return NULL;
-	}
-	return list;
 }
 
 /* --- making them ----------------------------------------------------------------------------- */

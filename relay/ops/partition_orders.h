@@ -1,17 +1,9 @@
 #pragma once
 /* Partitions, for the commands `partition …` and the HTTP interface. Calls block. */
-#include <jansson.h>
 #include "config.h"
 #include "moment.h"
 #include "partitions.h"
 #include "text.h"
-
-/*
- * All partitions and archives of a table; NULL: of all tables. bytes, rows and rows_estimated are
- * numbers. NULL: *err says why.
- */
-json_t *partition_orders_list(
-    struct pg *pg, const struct postgres_settings *postgres, const char *table, struct err *err);
 
 /* Without `from`: makes the partitions that are missing ahead. */
 struct partition_making {
@@ -27,7 +19,6 @@ bool partition_orders_make(
     struct pg *pg, struct partition_making *order, struct err *err) MUST_CHECK;
 
 /* partition_order_finish frees. */
-enum { HOLDER_SIZE = 128 };
 struct partition_order {
 	struct pg *pg;
 	const struct postgres_settings *postgres;

@@ -21,8 +21,8 @@ static bool check_unowned(struct pg *pg, const struct publisher_drop *drop, stru
 		    pg_int(rows, i, OWNED_LEASE_LEFT) > 0 &&
 		    !force_words_have(drop->force, "owned"))
 			return err_set(err, ERR_FENCED,
-			    "publisher %s shard %s is owned by %s: stop it; --force owned drops "
-			    "the publisher all the same",
+			    "publisher %s shard %s is owned by %s: stop it, or force the drop with "
+			    "`owned`",
 			    drop->publisher, pg_value(rows, i, OWNED_SHARD),
 			    pg_value(rows, i, OWNED_OWNER));
 	return rows != NULL;
@@ -39,7 +39,7 @@ static bool check_not_configured(const struct publisher_drop *drop, struct err *
 		return true;
 	return err_set(err, ERR_REJECT,
 	    "publisher %s is in the configuration (%s), and `run` would not start without it; "
-	    "remove its section first, or force it with --force configured",
+	    "remove its section first, or force the drop with `configured`",
 	    drop->publisher, publisher->origin);
 }
 
@@ -66,8 +66,8 @@ static bool count_what_goes(struct pg *pg, struct publisher_drop *drop, struct e
 	if (pg_int(row, 0, 0) == 0 && !force_words_have(drop->force, "last"))
 		return err_set(err, ERR_REJECT,
 		    "publisher %s is the last one: without a publisher nothing is published, and "
-		    "rows go with their partitions; create another one first, or force it with "
-		    "--force last",
+		    "rows go with their partitions; create another one first, or force the drop "
+		    "with `last`",
 		    drop->publisher);
 	return true;
 }

@@ -41,7 +41,7 @@ bool publisher_start_read(const char *text, char ret_start[MOMENT_SIZE], struct 
 		return true;
 	}
 	if (!moment_parse(text, &us, err))
-		return err_prefix(err, "--start is neither now nor beginning, and");
+		return err_prefix(err, "start is neither now nor beginning, and");
 	moment_format_exact(us, ret_start);
 	return true;
 }

@@ -20,8 +20,8 @@ static bool look_up_topic(struct topic_metadata *metadata, const char *name,
 			return true;
 		if (ret_topic->state == TOPIC_MISSING)
 			return err_set(err, ERR_REJECT,
-			    "topic %s does not exist in Kafka: create it, or name another with "
-			    "--to",
+			    "topic %s does not exist in Kafka: create it, or choose another "
+			    "target (`to`)",
 			    name);
 		/* the look-up runs in the background, and has no answer yet */
 		poll(NULL, 0, LOOK_MS);
@@ -76,7 +76,7 @@ static bool check_replay_topic(const struct replay *replay, const char *name, in
 
 	if (why)
 		return err_set(err, ERR_REJECT,
-		    "topic %s: %s; choose the rows of another topic with topic=…, or another --to",
+		    "topic %s: %s; choose the rows of another topic, or another target (`to`)",
 		    name, why);
 	if (!look_up_topic(metadata, name, &topic, err))
 		return false;
@@ -84,7 +84,7 @@ static bool check_replay_topic(const struct replay *replay, const char *name, in
 	/* checked before the first record goes out: later the replay would end half way */
 	if (partition >= topic.partitions)
 		return err_set(err, ERR_REJECT,
-		    "rows ask for partition %d, and topic %s has %d: choose another --to",
+		    "rows ask for partition %d, and topic %s has %d: choose another target (`to`)",
 		    partition, name, topic.partitions);
 	if (replay->publisher->timestamp == TIMESTAMP_CREATED)
 		check_retention(metadata, name, oldest_ms, now_ms);

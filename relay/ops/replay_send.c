@@ -241,7 +241,8 @@ static bool choose_place(struct replay_send *send, struct entry *entry, struct e
 	/* the topic may have fewer partitions than the one that the row was written for */
 	if (entry->partition >= topic->partitions)
 		return err_set(err, ERR_REJECT,
-		    "the row asks for partition %d, and topic %s has %d: choose another --to",
+		    "the row asks for partition %d, and topic %s has %d: choose another target "
+		    "(`to`)",
 		    entry->partition, topic->name, topic->partitions);
 	return true;
 }

@@ -47,7 +47,7 @@ bool verification_order_read(
 	if (order->memory < 1 || order->memory > VERIFICATION_MOST_MEMORY)
 		return err_set(err, ERR_REJECT,
 		    "memory is no whole number from 1 to %d: a larger table is checked in rounds, "
-		    "or by the command without --server, which takes more",
+		    "or by `outbox-relay verify` on the database, which takes more",
 		    VERIFICATION_MOST_MEMORY);
 	if (order->sequence && !order->sequence[0])
 		return err_set(err, ERR_REJECT,

@@ -101,6 +101,7 @@ bool partition_count_rows(struct pg *pg, const char *schema, const char *table,
  * the consumer whose window has not passed; for the unique keys': the topic of such a key. size:
  * bytes of ret_holder.
  */
+enum { HOLDER_SIZE = 128 };
 bool partition_holder(struct pg *pg, const char *schema, const char *name, char *ret_holder,
     size_t size, struct err *err) MUST_CHECK;
 

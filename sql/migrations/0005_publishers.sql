@@ -257,7 +257,7 @@ begin
 		return null;
 	elsif pauses and (select count(*) from jsonb_object_keys(publisher_row.paused_topics)) >= 100 then
 		raise exception 'publisher % has 100 paused topics already', of_publisher
-			using hint = format('resume some, or run `outbox-relay publisher pause %s` without --topic', of_publisher);
+			using hint = 'resume some, or pause the whole publisher';
 	end if;
 	update outbox.publisher s set paused_topics = nullif(case when pauses
 			then coalesce(s.paused_topics, '{}') || jsonb_build_object(of_topic,

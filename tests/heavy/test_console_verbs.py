@@ -99,6 +99,9 @@ def test_a_publisher_is_paused_and_resumed(browser, world):
     browser.go("#/publishers/main").press("Pause").fill("Reason", "the ledger is moved").press("Pause").see("main is paused.")
     browser.press("Close").see("paused", "since", "Resume")
     assert is_paused()
+    browser.go("#/overview").see("An operator paused publisher main.", "OutboxPublisherPaused, since")
+    assert browser.violations() == []
+    browser.press("Resume it")
     browser.press("Resume").fill("Reason", "it is back").press("Resume").see("main is publishing.").press("Close").see("Pause")
     assert not is_paused()
     assert ("alice", "it is back") in world.execute("SELECT caller, reason FROM outbox.audit")
@@ -113,7 +116,7 @@ def test_a_topic_of_a_publisher_is_paused_and_resumed(browser, world, kafka):
     browser.press("Pause the topic").see("stock of main is paused.").press("Close").see("Resume stock …")
     assert paused()
     world.execute("INSERT INTO outbox.message (topic, key, payload) SELECT 'stock', i::text, '{}' FROM generate_series(1, 3) i")
-    browser.go("#/overview").see("3 messages of main wait because an operator paused their topic.").go("#/publishers/main")
+    browser.go("#/overview").see("3 messages of main wait because an operator paused their topic.", "An operator paused topic stock of publisher main.").press("Resume it")
     browser.press("Resume stock …").fill("Reason", "it is counted").press("Resume the topic").see("stock of main is publishing.")
     browser.press("Close").see("Pause a topic …")
     assert not paused()
@@ -174,7 +177,7 @@ def test_a_publisher_is_created_and_dropped(browser, world):
     browser.go("#/publishers").press("Create a publisher …").see("keeps partitions from being dropped")
     assert browser.violations() == []
     browser.fill("Name", "late").fill("Start", "tomorrow").fill("Reason", "ticket 21").find("dialog button[type=submit]").click()
-    browser.see("start: ").find("dialog .problem")
+    browser.see("start is neither now nor beginning").find("dialog .problem")
     browser.fill("Start", "now").fill("Shards", "2").find("dialog button[type=submit]").click()
     browser.see('late has 2 shards in [postgres "main"].').press("Close").see("not configured", "Shards of late")
     assert world.execute("SELECT shards FROM outbox.publisher WHERE name = 'late'") == [(2,)]
@@ -330,6 +333,12 @@ def test_pages_of_a_list(browser, world):
     assert "after=" in browser.driver.current_url
     browser.driver.back()
     browser.press("Next page").press("First page").see("Next page")
+    world.execute("""INSERT INTO outbox.archive (of_table, name, from_at, to_at, state, host, folder, file)
+        SELECT 'message', 'message_old_' || i, '2019-01-01Z', '2019-01-02Z', 'archived', 'relay-1', '/archive', 'file' FROM generate_series(1, 100) i""")
+    browser.go("#/partitions").see("message_old_100").press("Next page").see("First page", "message_default", "unique_ledger_default")
+    assert "message_old" not in browser.text and browser.violations() == []
+    browser.go("#/partitions/message_old_7").see("Partition message_old_7", "relay-1:/archive/file")
+    world.execute("DELETE FROM outbox.archive")
 
 
 def test_a_caller_sees_the_verbs_of_its_roles_only(browser, world):

@@ -310,7 +310,8 @@ def test_a_replay_that_cannot_begin_is_refused(api, database, topic):
             ({"filter": {"created": "2026-01-02..2026-01-01"}}, 409, "conflicting_arguments", "reversed"), ({"filter": {}, "reason": ""}, 400, "bad_value", "reason"),
             ({"filter": {"created": "0000-12-31.."}}, 400, "bad_value", "no moment"), ({"filter": {"created": "0001-01-01T00:00+00:01.."}}, 400, "bad_value", "no moment"),
             ({"filter": {}, "x": 1}, 400, "unknown_field", "x"),
-            ({"filter": {"topic": "none"}}, 409, "not_applicable", "no row"), ({"filter": {}, "to": "no-such-topic"}, 409, "not_applicable", "no-such-topic"),
+            ({"filter": {"topic": "none"}}, 409, "not_applicable", "no row"),
+            ({"filter": {}, "to": "no-such-topic"}, 409, "not_applicable", "does not exist in Kafka: create it, or choose another target (`to`)"),
             ({"filter": {}, "publisher": "lost"}, 404, "unknown_publisher", "lost")]:
         answer = api.request("POST", "/v1/replays/preview", body)
         assert (answer.status, answer.code) == (status, code) and text in answer.json["detail"], (body, answer.text)

@@ -75,7 +75,7 @@ def test_the_overview_has_everything_in_one_line(api, database, topic):
     assert seen["deliver"] == [] and seen["alerts"] == []
 
 
-def test_a_paused_topic_is_no_backlog_and_no_alarm(make_relay, database, topic, tmp_path):
+def test_a_paused_topic_is_no_backlog_and_no_fault(make_relay, database, topic, tmp_path):
     relay, api = start_api(make_relay, tmp_path, READ, CALLERS)
     relay.wait_ready()
     order = {"topic": topic, "reason": "the consumers are moved"}
@@ -91,9 +91,11 @@ def test_a_paused_topic_is_no_backlog_and_no_alarm(make_relay, database, topic, 
         ("waiting", "dead", "stalled", "free", "behind"), "0")
     # the rules are judged by the metrics once a second
     wait_for(lambda: relay.metric("relay_parked_rows", state="paused") == 5, 60, "the metric")
-    assert get(api, "/v1/overview")["alerts"] == [] and relay.metric("relay_parked_rows", state="dead") == 0
+    assert [(alert["alert"], alert["severity"]) for alert in get(api, "/v1/overview")["alerts"]] == [("OutboxTopicPaused", "info")]
+    assert relay.metric("relay_parked_rows", state="dead") == 0
     assert api.as_(OPERATE).request("POST", "/v1/publishers/main/resume", order).status == 200
     wait_for(lambda: line()["parked"]["paused"] == "0", 60, lambda: line())
+    assert get(api, "/v1/overview")["alerts"] == []
 
 
 def test_a_token_with_limits_sees_its_part_of_the_overview(api):
@@ -109,6 +111,32 @@ def test_a_shard_without_owner_is_an_alarm(api, database):
     assert [(alert["alert"], alert["severity"], alert["labels"]["publisher"]) for alert in seen["alerts"]
             ] == [("OutboxPublisherWithoutOwner", "critical", "third")] * 2
     assert get(api.as_(ONE), "/v1/overview")["alerts"] == []
+
+
+def test_what_operators_paused_is_listed_with_the_time(api, database):
+    """Once a publisher, however many shards it has, and also if this process does not run it."""
+    database.execute("SELECT outbox.publisher_create('third', 2, 'now')")
+    for publisher in ("main", "third"):
+        database.execute("SELECT outbox.publisher_pause(%s, true, 'the topics are moved')", (publisher,))
+    for topic in ("stock", "orders"):
+        database.execute("SELECT outbox.publisher_pause_topic('other', %s, true, 'the consumers are moved')", (topic,))
+
+    def pauses(caller):
+        alerts = [alert for alert in get(caller, "/v1/overview")["alerts"] if alert["alert"] != "OutboxPublisherWithoutOwner"]
+        assert {(alert["severity"], alert["state"]) for alert in alerts} <= {("info", "firing")}
+        return sorted((alert["alert"], *sorted(alert["labels"].items()), alert["since"], alert["text"]) for alert in alerts)
+
+    since = {row[0]: row[1:] for row in database.execute("""SELECT name, to_char(paused_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
+        paused_topics ->> 'orders', paused_topics ->> 'stock' FROM outbox.publisher""")}
+    topics = [("OutboxTopicPaused", ("publisher", "other"), ("topic", topic), since["other"][i], f"an operator paused topic {topic} of publisher other")
+              for i, topic in ((1, "orders"), (2, "stock"))]
+    assert pauses(api) == [*(("OutboxPublisherPaused", ("publisher", name), since[name][0], f"an operator paused publisher {name}")
+                             for name in ("main", "third")), *topics]
+    assert pauses(api.as_(ONE)) == topics
+    assert [alert["severity"] for alert in get(api, "/v1/overview")["alerts"]] == ["critical"] * 2 + ["info"] * 4
+    for publisher in ("main", "third"):
+        database.execute("SELECT outbox.publisher_pause(%s, false, 'they are moved')", (publisher,))
+    assert pauses(api) == topics
 
 
 def test_a_database_that_is_away_is_named(make_relay, tmp_path, database):

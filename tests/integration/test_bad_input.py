@@ -302,7 +302,7 @@ def test_a_publisher_that_may_not_go(settings, database):
         "INSERT INTO outbox.scheduled (publisher, shard, id, created_at, event_id, topic, deliver_at, tick)"
         " VALUES ('main', 0, 1, now(), gen_random_uuid(), 't', now() + interval '1 h', 0)")
     agreed = ["--yes", "--reason", "other took over"]
-    refused(["publisher", "drop", "main", *agreed], settings, REFUSED, "main is the last one", "--force last")
+    refused(["publisher", "drop", "main", *agreed], settings, REFUSED, "main is the last one", "force the drop with `last`")
     assert run_command(["publisher", "create", "other"], settings)[0] == 0
     refused(["publisher", "drop", "main"], settings, REFUSED, "--reason", "--yes")
     status, output, _ = run_command(["publisher", "drop", "main", "--dry-run"], settings)

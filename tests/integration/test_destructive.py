@@ -49,9 +49,9 @@ def audit(database):
 
 
 def test_todays_partition_goes_only_when_all_that_speaks_against_it_is_named(settings, database, today):
-    for force, words in (([], ["`retain`", "main/0 has not published", "--force retain,unpublished"]),
-                         (["--force", "retain"], ["main/0 has not published", "--force unpublished"]),
-                         (["--force", "unpublished"], ["`retain`", "--force retain "])):
+    for force, words in (([], ["`retain`", "main/0 has not published", "force it with `retain`, `unpublished`"]),
+                         (["--force", "retain"], ["main/0 has not published", "force it with `unpublished`"]),
+                         (["--force", "unpublished"], ["`retain`", "force it with `retain`\n"])):
         status, output, error = drop(settings, today, *AGREED, *force)
         assert (status, output) == (REFUSED, ""), error
         for word in words:
@@ -72,7 +72,7 @@ def test_todays_partition_goes_only_when_all_that_speaks_against_it_is_named(set
 
 def test_a_partition_is_detached_by_the_same_rules(settings, database, today):
     status, _, error = drop(settings, today, "--detach", *AGREED)
-    assert status == REFUSED and "--force retain,unpublished" in error
+    assert status == REFUSED and "force it with `retain`, `unpublished`" in error
     status, _, error = drop(settings, today, "--detach", *AGREED, "--force=unpublished,retain")
     assert status == 0, error
     assert today not in leaves(database)
@@ -82,7 +82,7 @@ def test_a_partition_is_detached_by_the_same_rules(settings, database, today):
 def test_a_retention_that_detaches_keeps_rows_from_being_dropped(settings, database, old):
     detaches = {**settings, "OUTBOX_RELAY_POSTGRES_RETENTION": "detach"}
     status, _, error = drop(detaches, old, *AGREED)
-    assert status == REFUSED and "retention = detach" in error and "--force retention" in error
+    assert status == REFUSED and "retention = detach" in error and "force it with `retention`" in error
     status, _, error = drop(detaches, old, *AGREED, "--force", "retention")
     assert status == 0, error
     assert old not in leaves(database)
@@ -107,7 +107,7 @@ def test_other_tables_have_words_of_their_own(settings, database, table, word):
         connection.close()
     day = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%d")
     status, _, error = drop(settings, f"{table}_p{day}", *AGREED, "--force", "retain")
-    assert status == REFUSED and f"--force {word}" in error, error
+    assert status == REFUSED and f"force it with `{word}`" in error, error
     status, _, error = drop(settings, f"{table}_p{day}", *AGREED, "--force", f"retain,{word}")
     assert status == 0, error
 
@@ -152,7 +152,7 @@ def test_an_owned_publisher_is_dropped_by_that_word(settings, database, make_rel
     make_relay().wait_ready().wait_event("shard_taken", publisher="main", state="owner")
     arguments = ["publisher", "drop", "main", *AGREED, "--force"]
     status, _, error = run_command([*arguments, "last"], settings)
-    assert status != 0 and "owned by" in error and "--force owned" in error
+    assert status != 0 and "owned by" in error and "force the drop with `owned`" in error
     status, _, error = run_command([*arguments, "last,owned"], settings)
     assert status == 0, error
     assert audit(database) == [
@@ -179,7 +179,7 @@ def test_a_configured_publisher_is_dropped_by_that_word(settings, database, tmp_
     for more in (["--dry-run"], AGREED, [*AGREED, "--force", "owned"]):
         status, output, error = run_command([*arguments, "billing", *more], settings)
         assert (status, output) == (REFUSED, ""), error
-        assert f"publisher billing is in the configuration ({path}:1)" in error and "--force configured" in error
+        assert f"publisher billing is in the configuration ({path}:1)" in error and "force the drop with `configured`" in error
     assert ("billing",) in database.execute("SELECT name FROM outbox.publisher")
     status, output, error = run_command([*arguments, "billing", *AGREED, "--force", "configured"], settings)
     assert (status, output.endswith("publisher billing dropped\n")) == (0, True), error

@@ -513,7 +513,7 @@ BAD_INPUT = [
     ([f"event-id={uuid.UUID(int=1)}"], REFUSED, ["no row in", "matches"]),
     (["state=lost"], REFUSED, ["state=lost is not known", "state=published"]),
     (["key=k1", "--to", "no-such-topic"], REFUSED,
-     ["topic no-such-topic does not exist in Kafka", "--to"]),
+     ["topic no-such-topic does not exist in Kafka", "(`to`)"]),
     (["key=k1", "--to", "a b"], REFUSED, ["--to a b is no topic's name"]),
     (["key=k1", "--rate", "fast"], USAGE, ["--rate wants a number", "'fast'"]),
     (["key=k1", "--rate", "0"], USAGE, ["--rate wants a number", "'0'"]),

@@ -253,13 +253,13 @@ def test_a_publisher_is_created_and_dropped(remote, local, database, api):
     for words, text in [(["create", "late", "--reason", "x"], "publisher late exists already in"), (["create", "B!", "--reason", "x"], "no name"),
                         (["create", "new"], "say why"), (["create", "new", "--reason", " "], "empty"),
                         (["create", "new", "--start", "2100-01-01", "--reason", "x"], "in the future"),
-                        (["create", "new", "--start", "soon", "--reason", "x"], "--start is neither"),
+                        (["create", "new", "--start", "soon", "--reason", "x"], "start is neither"),
                         (["create", "new", "--postgres", "second", "--reason", "x"], "second"),
                         (["drop", "late"], "say why"), (["drop", "nobody", *WHY], "publisher nobody does not exist"),
                         (["drop", "late", "--force", "all", *WHY], "force names what is forced (owned, last, configured)")]:
         status, _, error = remote("publisher", *words)
         assert status == REFUSED and text in error, (words, error)
-    assert "--force configured" in remote("publisher", "drop", "main", *WHY)[2]
+    assert "force the drop with `configured`" in remote("publisher", "drop", "main", *WHY)[2]
     status, _, error = remote("publisher", "drop", "main", "--force", "configured", *WHY)
     assert (status, "owned by" in error) == (75, True), error
     assert status == local("publisher", "drop", "main", "--force", "configured", *WHY)[0]
@@ -278,9 +278,13 @@ def test_a_publisher_is_created_and_dropped(remote, local, database, api):
             ("", {"name": "new", "reason": "x", "more": 1}, 400, "unknown_field"), ("/new/drop", {"reason": "x"}, 400, "missing_field"),
             ("/new/drop", {"reason": "x", "confirm": "Drop publisher main?"}, 409, "conflicting_arguments"),
             ("/new/drop", {"dry_run": True}, 404, "unknown_publisher"), ("/new/drop", {"dry_run": True, "force": "last"}, 400, "bad_value"),
-            ("/new/drop", {"dry_run": True, "force": ["last,owned"]}, 400, "bad_value"), ("/B/drop", {"dry_run": True}, 400, "bad_value")]:
+            ("/new/drop", {"dry_run": True, "force": ["last,owned"]}, 400, "bad_value"), ("/B/drop", {"dry_run": True}, 400, "bad_value"),
+            ("", {"name": "new", "reason": "x", "start": "soon"}, 400, "bad_value"), ("/main/drop", {"dry_run": True}, 409, "not_applicable"),
+            ("/main/drop", {"dry_run": True, "force": ["configured"]}, 409, "not_applicable"),
+            ("/main/drop", {"dry_run": True, "force": ["configured", "last"]}, 409, "owned")]:
         answer = api.request("POST", f"/v1/publishers{path}", body)
         assert (answer.status, answer.code) == (status, code), (path, body, answer.text)
+        assert "--" not in answer.json["detail"], "no option of the command line: the caller sends members"
 
 
 def test_a_restored_database_is_rebased(remote, local, api, database):
@@ -318,7 +322,8 @@ def test_partitions_are_listed_made_and_dropped(remote, local, api, database):
                   ["list", "--postgres", "second"]):
         assert remote("partition", *words)[0] == REFUSED, words
     for method, path, body, status, code in [
-            ("GET", "?table=x", None, 400, "bad_value"), ("GET", "?limit=1", None, 400, "bad_value"), ("GET", "?postgres=second", None, 404, "unknown_section"),
+            ("GET", "?table=x", None, 400, "bad_value"), ("GET", "?limit=0", None, 400, "bad_value"), ("GET", "?limit=1001", None, 400, "bad_value"),
+            ("GET", "?after=", None, 400, "bad_value"), ("GET", "?postgres=second", None, 404, "unknown_section"),
             ("POST", "", {}, 400, "bad_value"), ("POST", "", {"reason": "x", "table": 1}, 400, "wrong_type"), ("POST", "", {"reason": "x", "table": "x"}, 400, "bad_value"),
             ("POST", "", {"reason": "x", "from": "soon"}, 400, "bad_value"), ("POST", "", {"reason": "x", "to": "now"}, 400, "unknown_field"),
             ("POST", f"/{newest}/drop", {"reason": "x"}, 400, "missing_field"), ("POST", f"/{newest}/drop", {"dry_run": 1}, 400, "wrong_type"),
@@ -327,6 +332,73 @@ def test_partitions_are_listed_made_and_dropped(remote, local, api, database):
             ("POST", f"/{newest}/drop", {"dry_run": True, "force": ["last"]}, 400, "bad_value")]:
         answer = api.request(method, f"/v1/partitions{path}", body)
         assert (answer.status, answer.code) == (status, code), (path, body, answer.text)
+        assert "--" not in answer.json["detail"]
+
+
+# two archives of each day
+ARCHIVES = """INSERT INTO outbox.archive (of_table, name, from_at, to_at, state, host, folder, file)
+    SELECT 'message', 'message_p' || to_char(day, 'YYYYMMDD'), day, day + interval '1 day', 'archived', 'relay-1', '/archive', 'file-' || copy
+    FROM generate_series(timestamptz '2019-01-01Z', timestamptz '2019-01-01Z' + %s * interval '1 day', interval '1 day') day, generate_series(1, 2) copy"""
+
+
+def pages_of(api, limit, arguments="", after=None):
+    """The rows of all pages; each but the last one is full."""
+    pages = []
+    while after or not pages:
+        answer = api.request("GET", f"/v1/partitions?limit={limit}{arguments}{f'&after={after}' if after else ''}")
+        assert answer.status == 200, answer.text
+        pages.append(answer.json["rows"])
+        after = answer.json["next"]
+    assert all(len(page) == limit for page in pages[:-1]) and 0 < len(pages[-1]) <= limit
+    return list(itertools.chain(*pages))
+
+
+def test_a_list_of_partitions_has_pages(remote, local, api, database):
+    assert when_free(remote, "partition", "make", "--table", "message", "--from", "2019-01-02", "--reason", "x")
+    database.execute(ARCHIVES, (2,))
+    rows = pages_of(api, 1000)
+    tables = [row["partition"].rsplit("_", 1)[0] for row in rows]
+    assert tables == sorted(tables, key=["message", "lookback", "processed", "unique_ledger"].index)
+    for table in set(tables):
+        listed = [row["from"] for row in rows if row["partition"].rsplit("_", 1)[0] == table]
+        assert listed[-1] is None and listed[:-1] == sorted(listed[:-1])
+    # archives of a day are in the order of their making, before the partition
+    assert [(row["partition"], row["state"], row.get("place")) for row in rows[:7]] == [
+        (f"message_p2019010{day}", "archived", f"relay-1:/archive/file-{copy}") for day in (1, 2) for copy in (1, 2)] + [
+        ("message_p20190102", "attached", None)] + [("message_p20190103", "archived", f"relay-1:/archive/file-{copy}") for copy in (1, 2)]
+
+    for limit in (1, 2, 3, len(rows) - 1, len(rows), len(rows) + 1):
+        assert pages_of(api, limit) == rows, limit
+    for table in set(tables):
+        assert pages_of(api, 2, f"&table={table}") == [row for row in rows if row["partition"].rsplit("_", 1)[0] == table]
+    for name in ("message_p20190102", "message_default"):
+        assert pages_of(api, 2, f"&partition={name}") == [row for row in rows if row["partition"] == name]
+    answer = api.request("GET", "/v1/partitions?partition=none")
+    assert (answer.status, answer.json["rows"], answer.json["next"]) == (200, [], None)
+
+
+def test_a_page_of_partitions_goes_on_behind_a_row_that_is_gone(remote, api, database):
+    assert when_free(remote, "partition", "make", "--table", "message", "--from", "2020-01-01", "--reason", "x")
+    database.execute(ARCHIVES, (2,))
+    rows = pages_of(api, 1000)
+    first = api.request("GET", "/v1/partitions?limit=3").json
+    database.execute("DELETE FROM outbox.archive WHERE from_at <= '2019-01-02Z'")
+    assert first["rows"] + pages_of(api, 2, after=first["next"]) == rows[:3] + rows[4:]
+
+
+def test_a_place_that_is_none_is_refused(api):
+    for after in ("x", "message", "message.1", "message.1.", ".1.x", "message..x", "message.x.x", "other.1.x", "message.1x.y",
+                  "message.99999999999999999999.x", "message.1." + "x" * 64):
+        answer = api.request("GET", f"/v1/partitions?after={after}")
+        assert (answer.status, answer.code) == (400, "bad_value"), answer.text
+        assert answer.json["detail"] == f"after={after[:60]} is no place in the list: use the value of next as it is"
+
+
+def test_all_pages_of_partitions_are_shown_over_the_server(remote, local, database):
+    database.execute(ARCHIVES, (1100,))
+    for words in ([], ["--json"], ["--table", "message"]):
+        assert good(remote("partition", "list", *words)) == good(local("partition", "list", *words)), words
+    assert len(json.loads(good(remote("partition", "list", "--json")))) > 2202
 
 
 def test_a_partition_that_is_locked_is_left(remote, api, database):

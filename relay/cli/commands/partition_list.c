@@ -1,11 +1,14 @@
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include "cleanup.h"
 #include "commands.h"
 #include "field.h"
-#include "partition_orders.h"
+#include "partition_page.h"
 #include "server.h"
 #include "session.h"
+
+#define PAGE "1000" /* rows of a page of the HTTP interface: its maximum */
 
 static void print_listed_partition(const json_t *row)
 {
@@ -26,31 +29,30 @@ static void print_listed_partition(const json_t *row)
 		printf("%s\n", holder ? holder : "");
 }
 
-/* Takes the list over. */
 static void print_partition_list(const struct call *call, json_t *list)
 {
 	const json_t *row;
 	size_t i;
 
 	if (call_flag(call, "json"))
-		return field_print_json("", list, JSON_INDENT(1), "\n");
+		return field_print_json("", json_incref(list), JSON_INDENT(1), "\n");
 	printf("%-24s  %-20s  %-20s  %12s  %12s  %s\n", "partition", "from", "to", "bytes",
 	    "rows ~", "held by");
 	json_array_foreach(list, i, row)
 	{
 		print_listed_partition(row);
 	}
-	json_decref(list);
 }
 
 static bool list_partitions(struct session *session, struct err *err)
 {
-	json_t *list = partition_orders_list(
-	    session->pg, session->postgres, session_table(session->call), err);
+	OWNED(partition_page_finish)
+	struct partition_page page = {.table = session_table(session->call)};
 
-	if (list)
-		print_partition_list(session->call, list);
-	return list != NULL;
+	if (!partition_page_load(session->pg, session->postgres, &page, err))
+		return false;
+	print_partition_list(session->call, page.rows);
+	return true;
 }
 
 /* The HTTP interface writes 64-bit numbers as texts. */
@@ -69,22 +71,42 @@ static void numbers_of_texts(json_t *list)
 	}
 }
 
-static bool list_partitions_over_server(const struct call *call, struct err *err)
+/* Appends the page behind *after, and moves *after to its end; NULL: it was the last one. */
+static bool ask_partitions(const struct call *call, char **after, json_t *list, struct err *err)
 {
 	OWNED(text_finish) struct text path = {0};
-	json_t *answer, *rows;
+	const char *next;
+	json_t *page;
 
 	text_add(&path, "/v1/partitions");
 	server_add_argument(&path, "table", session_table(call));
 	server_add_argument(&path, "postgres", call_text(call, "postgres", NULL));
-	if (!session_check_table(call, err) ||
-	    !server_ask(call, text_string(&path), NULL, &answer, err))
+	server_add_argument(&path, "limit", PAGE);
+	server_add_argument(&path, "after", *after);
+	if (!server_ask(call, text_string(&path), NULL, &page, err))
 		return false;
-	rows = json_incref(json_object_get(answer, "rows"));
-	json_decref(answer);
-	numbers_of_texts(rows);
-	print_partition_list(call, rows);
+	json_array_extend(list, json_object_get(page, "rows"));
+	next = json_string_value(json_object_get(page, "next"));
+	free(*after);
+	*after = next ? xstrdup(next) : NULL;
+	json_decref(page);
 	return true;
+}
+
+static bool list_partitions_over_server(const struct call *call, struct err *err)
+{
+	json_t *list = json_array();
+	owned_text char *after = NULL;
+	bool done = session_check_table(call, err) && ask_partitions(call, &after, list, err);
+
+	while (done && after)
+		done = ask_partitions(call, &after, list, err);
+	if (done) {
+		numbers_of_texts(list);
+		print_partition_list(call, list);
+	}
+	json_decref(list);
+	return done;
 }
 
 static int run_partition_list(const struct call *call)
