@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "api_arguments.h"
+#include "api_export.h"
 #include "api_orders.h"
 #include "api_look.h"
 #include "api_preview.h"
@@ -132,7 +133,8 @@ void api_dead_letters_forget(struct api_call *call)
 /* False: refused. True: end_kafka_call must follow. */
 static bool begin_kafka_call(struct api_call *call)
 {
-	if (atomic_fetch_add(&calls_reading, 1) < MOST_CALLS)
+	/* a file that has begun would break off */
+	if (atomic_fetch_add(&calls_reading, 1) < MOST_CALLS || api_export_goes_on(call))
 		return true;
 	atomic_fetch_sub(&calls_reading, 1);
 	api_refuse(call, 503, "busy", "%d calls read dead letters already: try again", MOST_CALLS);

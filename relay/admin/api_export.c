@@ -36,6 +36,12 @@ static const struct export_row exports[] = {
 	"exact,"
 	"changed,published,refused,error,filter,to,rate_limit,per_second,seconds_left,owner,clean"},
     {"audit", "rows", "before", "id,at,who,caller,verb,publisher,target,reason"},
+    {"partitions", "rows", "after",
+	"partition,state,from,to,bytes,rows,rows_estimated,held_by,place"},
+    {"dead_letters", "rows", "after",
+	"partition,offset,time,topic,id,attempts,reason,redriven,bytes,key,payload",
+	.file = "dead-letters"},
+    {"preflight", "findings", NULL, "severity,place,finding,cure"},
     {"publishers", "publishers", NULL, "name,postgres,configured,source,shards,parked,scheduled"},
 };
 

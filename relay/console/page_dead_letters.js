@@ -1,7 +1,7 @@
 // Dead letters of the sidecars: list, and send back chosen ones or all that match.
 import { get, mayDo, post } from "./api.js";
 import { jobProgress } from "./page_jobs.js";
-import { add, address, badge, counted, facts, field, filterForm, h, input, keepOnly, live, number, pager, table, toLocal, toUtc, verbDialog, when } from "./view.js";
+import { add, address, badge, counted, exportLink, facts, field, filterForm, h, input, keepOnly, live, number, pager, table, toLocal, toUtc, verbDialog, when } from "./view.js";
 
 const FILTER = ["id", "key", "topic", "reason", "from", "to"];
 
@@ -58,6 +58,10 @@ function placeOf(row) {
 	return `${row.partition}:${row.offset}`;
 }
 
+function asked(parameters) {
+	return { ...parameters, payload: mayDo("payload") ? "yes" : "" };
+}
+
 /** places: of the chosen ones. They stay when the list is loaded again, as long as they are in it. */
 function listNodes(parameters, answer, places, refresh) {
 	const buttons = h("div", { class: "buttons" });
@@ -93,7 +97,7 @@ function listNodes(parameters, answer, places, refresh) {
 	].filter(Boolean);
 	const empty = answer.next ? "No dead letter of this part of the topic matches; the next page goes on." : "No dead letter matches.";
 	return [buttons, table(`Dead letters of ${answer.section}`, columns, answer.rows, empty), pager(["dead-letters"], parameters, "after", answer.next),
-		h("p", { class: "small muted" }, `Read from the topic ${answer.topic}.`)];
+		exportLink("dead-letters", asked(parameters), "after"), h("p", { class: "small muted" }, `Read from the topic ${answer.topic}.`)];
 }
 
 export const deadLetters = {
@@ -108,6 +112,6 @@ export const deadLetters = {
 			field("until before", h("input", { name: "to", type: "datetime-local", step: "1", value: toLocal(parameters.to) })),
 		], { from: toUtc, to: toUtc }));
 		await live(root, signal, async () =>
-			listNodes(parameters, await get("/v1/dead-letters", { ...parameters, limit: 50, payload: mayDo("payload") ? "yes" : "" }, signal), places, refresh));
+			listNodes(parameters, await get("/v1/dead-letters", { ...asked(parameters), limit: 50 }, signal), places, refresh));
 	},
 };

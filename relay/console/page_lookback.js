@@ -1,6 +1,6 @@
 // Ids of the look-back that are overdue or parked, everything that is stored about one id, and decisions about them.
 import { get, mayDo, post } from "./api.js";
-import { add, address, badge, counted, facts, field, filterForm, h, input, keepOnly, live, number, pager, select, table, totalsNode, verbDialog, when } from "./view.js";
+import { add, address, badge, counted, exportLink, facts, field, filterForm, h, input, keepOnly, live, number, pager, select, table, totalsNode, verbDialog, when } from "./view.js";
 
 const VERBS = {
 	retry: { title: "Ask now", role: "operate", text: "The relay calls the business again at once, and believes its answer." },
@@ -112,7 +112,7 @@ function listNodes(parameters, answer, chosen, refresh) {
 	return [waits ? null : totalsNode(["lookback"], parameters, answer, ["overdue", "parked"], MEANING, "ids"), buttons,
 		table(waits ? "Undecided ids that are not due yet" : "Overdue and parked ids", columns(chosen, changed), answer.rows,
 			waits ? "No id of this page is undecided." : "No id is overdue or parked."),
-		pager(["lookback"], parameters, "after", answer.next)];
+		pager(["lookback"], parameters, "after", answer.next), exportLink("lookback", parameters, "after")];
 }
 
 async function renderList({ root, parameters, signal, refresh }) {

@@ -2,7 +2,7 @@
 import { get, mayDo, post } from "./api.js";
 import { dropDialog } from "./drop.js";
 import { databaseField } from "./page_jobs.js";
-import { address, badge, bytes, counted, facts, field, filterForm, h, input, live, number, pager, select, table, verbDialog, when } from "./view.js";
+import { address, badge, bytes, counted, exportLink, facts, field, filterForm, h, input, live, number, pager, select, table, verbDialog, when } from "./view.js";
 
 const TABLES = ["message", "lookback", "processed", "unique_ledger"];
 const STATES = {
@@ -101,7 +101,7 @@ async function renderList({ root, parameters, signal, refresh }) {
 		const { rows, postgres, next } = await get("/v1/partitions", parameters, signal);
 		return [mayDo("operate") ? h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => make(parameters, refresh) }, "Make partitions …")) : null,
 			table(`Partitions of [postgres "${postgres}"]`, columns(parameters.postgres), rows, "The table has no partition."),
-			pager(["partitions"], parameters, "after", next)];
+			pager(["partitions"], parameters, "after", next), exportLink("partitions", parameters, "after")];
 	});
 }
 

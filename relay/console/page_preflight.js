@@ -1,6 +1,6 @@
 // The findings of doctor, the worst first, with their fixes.
 import { get } from "./api.js";
-import { badge, h, live, table, when } from "./view.js";
+import { badge, exportLink, h, live, table, when } from "./view.js";
 
 const ORDER = ["fail", "unsafe", "warn", "info", "ok"];
 const REFRESH_MS = 60000;
@@ -23,7 +23,7 @@ export const preflight = {
 			return [h("p", {}, report.failed ? badge("bad", "a check failed") : badge("good", "nothing failed"), " Checked at ", when(report.checked_at), ". ",
 				h("button", { type: "button", onclick: refresh }, "Check again")),
 			report.complete ? null : h("p", {}, badge("warn", "incomplete"), " Some checks could not be made."),
-			table("Findings of the checks", COLUMNS, findings)];
+			table("Findings of the checks", COLUMNS, findings), exportLink("preflight", {}, null)];
 		}, { ms: REFRESH_MS });
 	},
 };

@@ -280,6 +280,10 @@ def test_a_list_is_saved_with_the_filter_of_its_page(browser, world, tmp_path):
             ("jobs", "jobs?kind=retry", lambda rows: rows and all(row["kind"] == "retry" for row in rows)),
             ("replays", "replays", lambda rows: rows == []),
             ("audit", "audit?who=alice", lambda rows: rows and all(row["caller"] == "alice" for row in rows)),
+            ("lookback", "lookback?type=orders", lambda rows: rows and all(row["biz_type"] == "orders" for row in rows)),
+            ("partitions", "partitions?table=lookback", lambda rows: rows and all(row["partition"].startswith("lookback_") for row in rows)),
+            ("dead-letters", "dead-letters?section=billing&id=bad", lambda rows: [row["id"] for row in rows] == ["bad"]),
+            ("preflight", "preflight", lambda rows: rows and all(row["severity"] for row in rows)),
             ("publishers", "publishers", lambda rows: [row["name"] for row in rows] == ["main"])]:
         browser.go(f"#/{address}").press("Save the list as CSV")
         file = tmp_path / f"{name}.csv"

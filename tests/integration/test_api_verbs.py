@@ -1,5 +1,7 @@
 """Verbs of operators over the HTTP interface on all that matches: a preview shows it, and its token is the order."""
 
+import csv
+import io
 import json
 import threading
 import time
@@ -218,6 +220,11 @@ def test_dead_letters_are_shown_in_pages_with_their_reasons(make_letters, topic,
         assert {row["id"] for row in letters(api, key="k3")["rows"]} == {f"bad-{n}" for n in range(3, COUNT, 5)}
         assert letters(api, reason="status 500")["rows"] == [] == letters(api, topic="elsewhere")["rows"]
         assert letters(api, to="2026-01-01")["rows"] == []
+
+        assert letters(api, format="json") == shown
+        file = api.as_(SEES).request("GET", "/v1/dead-letters?section=billing&format=csv&payload=yes&key=k3").text
+        assert [line["payload"] for line in csv.DictReader(io.StringIO(file, newline=""))] == [
+            f'{{"n": {row["id"].removeprefix("bad-")}}}' for row in shown if row["key"] == "k3"]
 
         (row,) = letters(api.as_(SEES), id="bad-7", payload="yes")["rows"]
         assert (row["key"], row["payload"], row["bytes"]) == ("k2", '{"n": 7}', "8")
