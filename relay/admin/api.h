@@ -45,6 +45,11 @@ struct api_parts {
 	admin_probe *ready;
 	void *context;
 	api_checks *checks;
+	/*
+	 * A job was stored in this database, or is to go on: a thread of the process takes it at
+	 * once. Any thread may call it; it does not block.
+	 */
+	void (*wake_jobs)(void *context, const struct postgres_settings *postgres);
 };
 
 /*

@@ -566,11 +566,12 @@ static bool store_redrive(struct pg *pg, void *context, struct err *err)
 static void run_redrive_order(struct api_call *call, struct api_worker *worker)
 {
 	struct letters *letters = call->work;
+	const struct postgres_settings *postgres = &api_config(call->api)->postgres[0];
 	struct err err;
 
-	if (!api_worker_change(
-		worker, &api_config(call->api)->postgres[0], store_redrive, call, &err))
+	if (!api_worker_change(worker, postgres, store_redrive, call, &err))
 		return api_refuse_database(call, &err);
+	api_wake_jobs(call, postgres);
 	log_info("redrive_stored", {"redrive", LOG_INT(letters->job)},
 	    {"section", LOG_TEXT(letters->section->name)},
 	    {"dead_letters", LOG_INT(letters->total)},

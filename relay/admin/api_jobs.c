@@ -150,6 +150,13 @@ static void run_one_job(struct api_call *call, struct api_worker *worker)
 
 /* --- orders ---------------------------------------------------------------------------------- */
 
+void api_wake_jobs(const struct api_call *call, const struct postgres_settings *postgres)
+{
+	const struct api_parts *parts = api_parts_of(call->api);
+
+	parts->wake_jobs(parts->context, postgres);
+}
+
 static bool change_job(struct pg *pg, void *context, struct err *err)
 {
 	const struct api_call *call = context;
@@ -202,6 +209,8 @@ static void run_job_order(struct api_call *call, struct api_worker *worker)
 		return api_refuse_database(call, &err);
 	if (!text_equal(jobs->outcome, jobs->resumes ? "resumed" : "cancelled"))
 		return refuse_outcome(call, jobs);
+	if (jobs->resumes)
+		api_wake_jobs(call, jobs->postgres);
 
 	log_info("job_operated", {"verb", LOG_TEXT(verb)}, {"job", LOG_TEXT(jobs->job)},
 	    {"caller", LOG_TEXT(call->caller->token.name)},

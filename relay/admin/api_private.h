@@ -100,6 +100,8 @@ void api_replays_begin(struct api_call *call);
 void api_job_begin(struct api_call *call);
 void api_job_cancel_begin(struct api_call *call);
 void api_job_resume_begin(struct api_call *call);
+/* A call has stored a job in this database: the process takes it at once, if it can. */
+void api_wake_jobs(const struct api_call *call, const struct postgres_settings *postgres);
 void api_jobs_forget(struct api_call *call);
 /* api_replays.c */
 void api_replay_preview_begin(struct api_call *call);

@@ -243,6 +243,7 @@ static void run_new_replay(struct api_call *call, struct api_worker *worker)
 		    order->replay.total, shown.count);
 	if (!api_worker_change(worker, order->publisher->postgres, note_replay, call, &err))
 		return api_refuse_database(call, &err);
+	api_wake_jobs(call, order->publisher->postgres);
 
 	log_info("replay_noted", {"replay", LOG_INT(order->replay.id)},
 	    {"publisher", LOG_TEXT(order->publisher->name)},

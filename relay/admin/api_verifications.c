@@ -54,6 +54,7 @@ static void run_new_verification(struct api_call *call, struct api_worker *worke
 
 	if (!api_worker_change(worker, work->publisher->postgres, store_verification, call, &err))
 		return api_refuse_database(call, &err);
+	api_wake_jobs(call, work->publisher->postgres);
 	log_info("verification_stored", {"verification", LOG_INT(work->id)},
 	    {"publisher", LOG_TEXT(work->publisher->name)},
 	    {"caller", LOG_TEXT(call->caller->token.name)},

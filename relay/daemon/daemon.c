@@ -486,6 +486,18 @@ static bool start_jobs(struct daemon *daemon, struct err *err)
 	return daemon->redrives != NULL;
 }
 
+/* The HTTP interface calls it. Every kind is woken: a look that finds no job costs one query. */
+static void wake_job_workers(void *context, const struct postgres_settings *postgres)
+{
+	struct daemon *daemon = context;
+	ptrdiff_t place = postgres - daemon->config->postgres;
+
+	job_worker_wake(daemon->replays ? daemon->replays[place] : NULL);
+	job_worker_wake(daemon->verifications ? daemon->verifications[place] : NULL);
+	if (place == 0)
+		job_worker_wake(daemon->redrives);
+}
+
 /* A drain ends when everything is published: it never sleeps. */
 static bool start_doorbells(struct daemon *daemon, struct err *err)
 {
@@ -522,7 +534,8 @@ static bool start_api(struct daemon *daemon, struct err *err)
 	    .pauses = daemon->delivers ? delivers_pauses(daemon->delivers) : NULL,
 	    .ready = is_daemon_ready,
 	    .context = daemon,
-	    .checks = doctor_report_json};
+	    .checks = doctor_report_json,
+	    .wake_jobs = wake_job_workers};
 
 	if (daemon->config->api.listen[0] == '\0')
 		return true;
@@ -606,9 +619,9 @@ static bool start_daemon(struct daemon *daemon, struct checks *checks, struct er
 	    daemon->upkeep_workers, daemon->doorbells, daemon->owner, daemon->options->drain};
 	daemon->publishers = publishers_create(&options);
 
-	/* The API comes after the sections that it shows and pauses; publishers come last. */
+	/* The API comes after the parts that it shows, pauses and wakes; publishers come last. */
 	if (!start_lookbacks(daemon, err) || !start_delivers(daemon, err) ||
-	    !start_api(daemon, err) || !start_jobs(daemon, err))
+	    !start_jobs(daemon, err) || !start_api(daemon, err))
 		return false;
 	atomic_store(&daemon->turn_ms, clock_ms());
 	atomic_store(&daemon->has_begun, true);

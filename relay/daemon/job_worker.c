@@ -1,6 +1,7 @@
 #include "job_worker.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -13,7 +14,6 @@
 #include "clock.h"
 #include "database.h"
 #include "logging.h"
-#include "pg.h"
 
 enum {
 	CONNECT_MS = 5000,
@@ -25,6 +25,7 @@ struct job_worker {
 	const struct job_kind *kind;
 	struct job_place place; /* stop_fd is the worker's own */
 	int limit_fd;           /* readable: the running statement is interrupted */
+	int wake_fd;            /* readable: there may be a job */
 	pthread_t thread;
 	/* of the thread */
 	struct backoff backoff;
@@ -36,6 +37,75 @@ bool job_has_to_stop(const struct job_place *place)
 	struct pollfd stop = {.fd = place->stop_fd, .events = POLLIN};
 
 	return poll(&stop, 1, 0) > 0;
+}
+
+/* --- one job --------------------------------------------------------------------------------- */
+
+static bool is_left_to_others(const struct job *job, const struct err *why)
+{
+	return why->kind == ERR_FENCED || (why->kind == ERR_RETRY && job_has_to_stop(job->place));
+}
+
+void job_begins(const struct job *job)
+{
+	owned_text char *id = xformat("%s-%" PRId64, job->kind, job->row.id);
+
+	log_info("job_begun", {"job", LOG_TEXT(id)}, {"of", LOG_TEXT(job->of)},
+	    {"done", LOG_INT(job->row.done)});
+}
+
+bool job_ends(const struct job *job, bool done, const struct err *err)
+{
+	owned_text char *id = xformat("%s-%" PRId64, job->kind, job->row.id);
+
+	if (done)
+		log_info("job_finished", {"job", LOG_TEXT(id)}, {"done", LOG_INT(job->row.done)});
+	else if (is_left_to_others(job, err))
+		log_info("job_left", {"job", LOG_TEXT(id)}, {"reason", LOG_TEXT(err->message)});
+	else if (err->kind == ERR_REJECT)
+		log_warn("job_failed", {"job", LOG_TEXT(id)}, {"error", LOG_TEXT(err->message)},
+		    {"consequence", LOG_TEXT("remove the cause, and resume the job")});
+	else
+		log_warn("job_interrupted", {"job", LOG_TEXT(id)},
+		    {"error", LOG_TEXT(err->message)},
+		    {"consequence", LOG_TEXT("a relay goes on with it")});
+	return done || err->kind == ERR_FENCED || err->kind == ERR_REJECT;
+}
+
+bool job_note(
+    struct job *job, const char *state, const char *error, const json_t *more, struct err *err)
+{
+	return job_row_note(
+	    &job->row, job->place->pg, job->place->postgres, state, error, more, err);
+}
+
+/* On a broken connection nothing can be noted, and the lease runs out by itself. */
+static void give_back_job(struct job *job, const struct err *why)
+{
+	const char *state = why->kind == ERR_REJECT ? "stopped" : "released";
+	const char *error = is_left_to_others(job, why) ? NULL : why->message;
+	struct err ignored; /* the first error is reported */
+
+	if (why->kind != ERR_FENCED && pg_state(job->place->pg) == PG_IDLE &&
+	    !job_note(job, state, error, NULL, &ignored))
+		log_debug("job_not_given_back", {"error", LOG_TEXT(ignored.message)});
+}
+
+bool job_carry_out(struct job *job, bool (*run)(void *context, struct err *err), void *context)
+{
+	struct err err;
+	bool taken = false, done;
+
+	done = job_row_take(&job->row, job->place->pg, job->place->postgres, &taken, &err);
+	if (done && !taken)
+		return true;
+	if (done) {
+		job_begins(job);
+		done = run(context, &err);
+		if (!done)
+			give_back_job(job, &err);
+	}
+	return job_ends(job, done, &err);
 }
 
 /* --- the look -------------------------------------------------------------------------------- */
@@ -83,9 +153,12 @@ static void *run_jobs(void *context)
 
 	pg_interrupt_by(worker->limit_fd);
 	while (!job_has_to_stop(place)) {
-		struct pollfd stop = {.fd = place->stop_fd, .events = POLLIN};
+		struct pollfd wakers[] = {{.fd = place->stop_fd, .events = POLLIN},
+		    {.fd = worker->wake_fd, .events = POLLIN}};
 		int64_t wait = LOOK_MS;
 
+		/* Before the look, so that a job that is stored during it causes another one. */
+		(void)!eventfd_read(worker->wake_fd, &(eventfd_t){0});
 		if (look_for_jobs(worker))
 			backoff_reset(&worker->backoff);
 		else
@@ -95,7 +168,7 @@ static void *run_jobs(void *context)
 			pg_destroy(place->pg);
 			place->pg = NULL;
 		}
-		poll(&stop, 1, (int)wait);
+		poll(wakers, sizeof wakers / sizeof *wakers, (int)wait);
 	}
 	pg_destroy(place->pg);
 	return NULL;
@@ -109,6 +182,8 @@ static void free_job_worker(struct job_worker *worker)
 		close(worker->place.stop_fd);
 	if (worker->limit_fd >= 0)
 		close(worker->limit_fd);
+	if (worker->wake_fd >= 0)
+		close(worker->wake_fd);
 	free(worker);
 }
 
@@ -125,11 +200,12 @@ struct job_worker *job_worker_start(const struct job_kind *kind, const struct co
 		.topic_metadata = topic_metadata,
 		.stop_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)},
 	    .limit_fd = timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC),
+	    .wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC),
 	    .backoff = {.first_ms = 1000,
 		.cap_ms = 30000,
 		.jitter = 0.3,
 		.seed = (uint64_t)clock_random()}};
-	error = worker->place.stop_fd < 0 || worker->limit_fd < 0
+	error = worker->place.stop_fd < 0 || worker->limit_fd < 0 || worker->wake_fd < 0
 		    ? errno
 		    : pthread_create(&worker->thread, NULL, run_jobs, worker);
 	if (error == 0)
@@ -139,6 +215,12 @@ struct job_worker *job_worker_start(const struct job_kind *kind, const struct co
 	    postgres->name, strerror(error));
 	free_job_worker(worker);
 	return NULL;
+}
+
+void job_worker_wake(struct job_worker *worker)
+{
+	if (worker && eventfd_write(worker->wake_fd, 1) != 0)
+		log_debug("already_told", {"postgres", LOG_TEXT(worker->place.postgres->name)});
 }
 
 void job_worker_stop(struct job_worker *worker)

@@ -6,10 +6,8 @@
  * away.
  */
 #include "config.h"
+#include "job_row.h"
 #include "topic_metadata.h"
-
-struct pg;
-struct pg_result;
 
 /* Of the worker; for its kind. */
 struct job_place {
@@ -32,13 +30,38 @@ extern const struct job_kind replay_jobs;       /* messages that are published a
 extern const struct job_kind redrive_jobs;      /* dead letters that go back to their topics */
 extern const struct job_kind verification_jobs; /* tables that are compared with their topics */
 
+/* A job that a kind carries out. */
+struct job {
+	const struct job_place *place;
+	const char *kind; /* "replay": the beginning of its id in the HTTP interface */
+	const char *of;   /* the name of its publisher or section */
+	struct job_row row;
+};
+/*
+ * Takes the job and calls `run`, unless another process has it. If `run` fails, gives the job back:
+ * after ERR_REJECT it is stopped until somebody resumes it; after another error the next relay goes
+ * on, and `run` is to return ERR_RETRY when job_has_to_stop. Returns what carry_out returns.
+ */
+bool job_carry_out(struct job *job, bool (*run)(void *context, struct err *err), void *context);
+/* job_row_note for it. */
+bool job_note(struct job *job, const char *state, const char *error, const json_t *more,
+    struct err *err) MUST_CHECK;
+/* For a kind that takes and gives back by itself: log the begin and the end, as job_carry_out. */
+void job_begins(const struct job *job);
+bool job_ends(const struct job *job, bool done, const struct err *err);
+
 struct job_worker;
 
 /* All arguments outlive it. */
 struct job_worker *job_worker_start(const struct job_kind *kind, const struct config *config,
     const struct postgres_settings *postgres, struct topic_metadata *const *topic_metadata,
     struct err *err);
-/* Gives a running job back, and returns at once. NULL is fine, as below. */
+/*
+ * Looks for jobs now, and not at the end of its interval, within which it finds those that other
+ * processes store. Any thread. NULL is fine, as below.
+ */
+void job_worker_wake(struct job_worker *worker);
+/* Gives a running job back, and returns at once. */
 void job_worker_stop(struct job_worker *worker);
 /* Stops, waits for the end and frees everything. */
 void job_worker_destroy(struct job_worker *worker);

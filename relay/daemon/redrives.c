@@ -5,10 +5,7 @@
  */
 #include <jansson.h>
 #include "cleanup.h"
-#include "job_row.h"
 #include "job_worker.h"
-#include "logging.h"
-#include "pg.h"
 #include "redrive_choice.h"
 #include "sql_files.h"
 
@@ -21,22 +18,22 @@ enum {
 DEFINE_OWNED(struct redrive, redrive_close)
 
 struct redrive_job {
-	const struct job_place *place;
+	struct job base;
 	const struct config_deliver *section;
+	const char *filter, *ends; /* as they are stored */
 	struct redrive_choice choice;
-	struct job_row row;
 	/* Behind many dead letters that went back before, the first others come late. */
 	int64_t read_ms;
-	bool stopped;
 };
 
 /* --- batches --------------------------------------------------------------------------------- */
 
-static bool note_redrive(
-    struct redrive_job *job, const char *state, const char *error, struct err *err)
+/* Renews the lease. A stop, and a cancel, end the redrive here. */
+static bool note_redrive(struct redrive_job *job, struct err *err)
 {
-	return job_row_note(
-	    &job->row, job->place->pg, job->place->postgres, state, error, NULL, err);
+	if (job_has_to_stop(job->base.place))
+		return err_set(err, ERR_RETRY, "this process ends");
+	return job_note(&job->base, "running", NULL, NULL, err);
 }
 
 static void limit_pass(const struct redrive_job *job, struct redrive *redrive, int64_t most)
@@ -72,15 +69,12 @@ static bool send_batches(
 		int64_t before = redrive_figures(redrive).sent, sent;
 		bool good;
 
-		job->stopped = job_has_to_stop(job->place);
-		if (job->stopped)
-			return true;
-		if (!note_redrive(job, "running", NULL, err))
+		if (!note_redrive(job, err))
 			return false;
 		limit_pass(job, redrive, BATCH);
 		good = redrive_send(redrive, note_unnoted_partition, unnoted, err);
 		sent = redrive_figures(redrive).sent - before;
-		job->row.done += sent;
+		job->base.row.done += sent;
 		left -= sent;
 		if (!good)
 			return false;
@@ -104,8 +98,8 @@ static bool send_found(struct redrive_job *job, bool *ret_over, struct err *err)
 		return false;
 	figures = redrive_figures(redrive);
 	/* those that an earlier process sent without a note here, or that another program sent */
-	if (!figures.late && job->row.done < job->row.total - figures.matching)
-		job->row.done = job->row.total - figures.matching;
+	if (!figures.late && job->base.row.done < job->base.row.total - figures.matching)
+		job->base.row.done = job->base.row.total - figures.matching;
 	if (figures.late && figures.matching == 0)
 		give_more_time(job);
 	if (!send_batches(job, redrive, figures.matching, &unnoted, err))
@@ -122,22 +116,18 @@ static bool send_until_none_is_left(struct redrive_job *job, struct err *err)
 {
 	bool over = false;
 
-	while (!over && !job->stopped) {
-		job->stopped = job_has_to_stop(job->place);
-		if (!job->stopped &&
-		    (!note_redrive(job, "running", NULL, err) || !send_found(job, &over, err)))
+	while (!over)
+		if (!note_redrive(job, err) || !send_found(job, &over, err))
 			return false;
-	}
-	return note_redrive(job, job->stopped ? "released" : "finished", NULL, err);
+	return job_note(&job->base, "finished", NULL, NULL, err);
 }
 
 /* --- one redrive ----------------------------------------------------------------------------- */
 
 /* As the order was checked before it was stored. */
-static bool read_choice(
-    struct redrive_choice *choice, const char *filter, const char *ends, struct err *err)
+static bool read_choice(struct redrive_job *job, struct err *err)
 {
-	json_t *members = json_loads(filter, 0, NULL), *value;
+	json_t *members = json_loads(job->filter, 0, NULL), *value;
 	const char *name;
 	bool good = json_is_object(members);
 
@@ -145,81 +135,43 @@ static bool read_choice(
 	{
 		const char *text = json_string_value(value);
 
-		good = good && text && redrive_choice_add(choice, name, text, err);
+		good = good && text && redrive_choice_add(&job->choice, name, text, err);
 	}
-	redrive_choice_ends(choice, ends);
+	redrive_choice_ends(&job->choice, job->ends);
 	json_decref(members);
-	return good || err_set(err, ERR_REJECT, "its filter is none: %.200s", filter);
+	return good || err_set(err, ERR_REJECT, "its filter is none: %.200s", job->filter);
 }
 
-static void log_redrive_end(const struct redrive_job *job, bool done, const struct err *err)
+static bool run_redrive_job(void *context, struct err *err)
 {
-	if (done && job->stopped)
-		log_info("redrive_left", {"redrive", LOG_INT(job->row.id)},
-		    {"reason", LOG_TEXT("this process ends")});
-	else if (done)
-		log_info("redrive_finished", {"redrive", LOG_INT(job->row.id)},
-		    {"dead_letters", LOG_INT(job->row.done)});
-	else if (err->kind == ERR_FENCED)
-		log_info("redrive_left", {"redrive", LOG_INT(job->row.id)},
-		    {"reason", LOG_TEXT(err->message)});
-	else if (err->kind == ERR_REJECT)
-		log_warn("redrive_failed", {"redrive", LOG_INT(job->row.id)},
-		    {"error", LOG_TEXT(err->message)},
-		    {"consequence", LOG_TEXT("remove the cause, and resume the redrive")});
-	else
-		log_warn("redrive_interrupted", {"redrive", LOG_INT(job->row.id)},
-		    {"error", LOG_TEXT(err->message)},
-		    {"consequence", LOG_TEXT("a relay goes on with it")});
-}
+	struct redrive_job *job = context;
+	bool done;
 
-/* On a broken connection nothing can be noted, and the lease runs out by itself. */
-static void give_back_redrive(struct redrive_job *job, const struct err *why)
-{
-	const char *state = why->kind == ERR_REJECT ? "stopped" : "released";
-	struct err ignored; /* the first error is reported */
-
-	if (why->kind != ERR_FENCED && pg_state(job->place->pg) == PG_IDLE &&
-	    !note_redrive(job, state, why->message, &ignored))
-		log_debug("redrive_not_given_back", {"redrive", LOG_INT(job->row.id)},
-		    {"error", LOG_TEXT(ignored.message)});
+	redrive_choice_init(&job->choice);
+	done = read_choice(job, err) && send_until_none_is_left(job, err);
+	redrive_choice_finish(&job->choice);
+	return done;
 }
 
 /* Columns of redrive_due.sql. */
 static bool carry_out_redrive(const struct job_place *place, const struct pg_result *due, int i)
 {
-	struct redrive_job job = {.place = place,
-	    .row = {.table = "redrive",
-		.take = sql_redrive_take,
-		.id = pg_int(due, i, 0),
-		.total = pg_int(due, i, 4),
-		.done = pg_int(due, i, 5)},
+	struct redrive_job job = {.base = {.place = place,
+				      .kind = "redrive",
+				      .of = pg_value(due, i, 1),
+				      .row = {.table = "redrive",
+					  .take = sql_redrive_take,
+					  .id = pg_int(due, i, 0),
+					  .total = pg_int(due, i, 4),
+					  .done = pg_int(due, i, 5)}},
+	    .filter = pg_value(due, i, 2),
+	    .ends = pg_value(due, i, 3),
 	    .read_ms = READ_MS};
 	struct err err;
-	bool taken, done;
 
 	/* a section that this process does not have is for another one */
-	job.section = redrive_section(place->config, pg_value(due, i, 1), &err);
-	if (!job.section)
-		return true;
-	if (!job_row_take(&job.row, place->pg, place->postgres, &taken, &err)) {
-		log_redrive_end(&job, false, &err);
-		return false;
-	}
-	if (!taken)
-		return true;
-
-	log_info("redrive_begun", {"redrive", LOG_INT(job.row.id)},
-	    {"section", LOG_TEXT(job.section->name)}, {"done", LOG_INT(job.row.done)},
-	    {"dead_letters", LOG_INT(job.row.total)});
-	redrive_choice_init(&job.choice);
-	done = read_choice(&job.choice, pg_value(due, i, 2), pg_value(due, i, 3), &err) &&
-	       send_until_none_is_left(&job, &err);
-	if (!done)
-		give_back_redrive(&job, &err);
-	log_redrive_end(&job, done, &err);
-	redrive_choice_finish(&job.choice);
-	return done || err.kind == ERR_FENCED || err.kind == ERR_REJECT;
+	job.section = redrive_section(place->config, job.base.of, &err);
+	return !job.section || job_carry_out(&job.base, run_redrive_job, &job);
 }
 
 const struct job_kind redrive_jobs = {

@@ -6,7 +6,6 @@
 #include <jansson.h>
 #include "cleanup.h"
 #include "clock.h"
-#include "job_row.h"
 #include "job_worker.h"
 #include "logging.h"
 #include "sql_files.h"
@@ -19,12 +18,11 @@ enum { NOTE_MS = 1000 };
 DEFINE_OWNED(struct verification, verification_close)
 
 struct verify_job {
-	const struct job_place *place;
+	struct job base;
 	const struct publisher_settings *publisher;
+	const char *filter; /* as it is stored */
 	struct verification_order order;
-	struct job_row row;
 	int64_t noted_ms;
-	bool stopped; /* this process ends */
 	/* Of the progress. A table is read in rounds, and each reads all records once. */
 	int64_t before, count;   /* done by earlier counts, and by this one */
 	int64_t rows, rows_seen; /* of the table: an estimate until all are seen */
@@ -78,18 +76,16 @@ static int64_t estimated_total(const struct verify_job *job)
 	return rows + rounds * (records > records_now ? records : records_now);
 }
 
-static bool note_verification(
-    struct verify_job *job, const char *state, const char *error, struct err *err)
+static bool note_verification(struct verify_job *job, const char *state, struct err *err)
 {
 	json_t *more;
 	bool done;
 
-	job->row.done = job->before + job->count;
+	job->base.row.done = job->before + job->count;
 	more = json_pack("{sI, sO?}", "total",
-	    (json_int_t)(job->result ? job->row.done : estimated_total(job)), "result",
+	    (json_int_t)(job->result ? job->base.row.done : estimated_total(job)), "result",
 	    job->result);
-	done =
-	    job_row_note(&job->row, job->place->pg, job->place->postgres, state, error, more, err);
+	done = job_note(&job->base, state, NULL, more, err);
 	json_decref(more);
 	job->noted_ms = clock_ms();
 	return done;
@@ -102,9 +98,9 @@ static bool goes_on(void *context, struct err *err)
 
 	if (clock_ms() - job->noted_ms < NOTE_MS)
 		return true;
-	job->stopped = job_has_to_stop(job->place);
-	return job->stopped ? err_set(err, ERR_RETRY, "this process ends")
-			    : note_verification(job, "running", NULL, err);
+	if (job_has_to_stop(job->base.place))
+		return err_set(err, ERR_RETRY, "this process ends");
+	return note_verification(job, "running", err);
 }
 
 /* --- one verification ------------------------------------------------------------------------ */
@@ -126,60 +122,37 @@ static bool compare_table_with_topics(struct verify_job *job, struct pg *reader,
 	job->order.facts.place = pg_place(reader);
 	job->order.facts.seconds = (double)(clock_us() - began) / 1e6;
 	job->result = verification_result(verification, &job->order.facts);
-	return note_verification(job, "finished", NULL, err);
+	if (!note_verification(job, "finished", err))
+		return false;
+	log_info("verification_result", {"verification", LOG_INT(job->base.row.id)},
+	    {"clean",
+		LOG_TEXT(json_is_true(json_object_get(job->result, "clean")) ? "yes" : "no")});
+	return true;
 }
 
 /* On a session of its own, since notes are stored while rows are read. */
-static bool run_verification_job(struct verify_job *job, const char *filter, struct err *err)
+static bool run_verification_job(void *context, struct err *err)
 {
-	json_t *options = json_loads(filter, 0, NULL);
+	struct verify_job *job = context;
+	json_t *options = json_loads(job->filter, 0, NULL);
 	OWNED(owned_pg_destroy)
-	struct pg *reader = database_connect(job->place->postgres, err);
+	struct pg *reader = database_connect(job->base.place->postgres, err);
 	struct err ignored;
 	bool conflicts, done;
 
 	job->noted_ms = clock_ms();
-	done =
-	    reader && verification_order_read(&job->order, options, &conflicts, err) &&
-	    verification_rows(reader, job->place->postgres, &job->order.range, &job->rows, err) &&
-	    compare_table_with_topics(job, reader, err);
+	done = reader && verification_order_read(&job->order, options, &conflicts, err) &&
+	       verification_rows(
+		   reader, job->base.place->postgres, &job->order.range, &job->rows, err) &&
+	       compare_table_with_topics(job, reader, err);
 	/* otherwise the server would notice only at its next row that nobody reads */
 	if (!done && reader && pg_state(reader) == PG_BUSY && !pg_cancel(reader, &ignored))
 		log_debug("verification_not_cancelled", {"error", LOG_TEXT(ignored.message)});
 	json_decref(options);
+	/* only a database or a cluster that is away delays it */
+	if (!done && err->kind != ERR_RETRY && err->kind != ERR_FENCED)
+		err->kind = ERR_REJECT;
 	return done;
-}
-
-static void log_verification_end(const struct verify_job *job, bool done, const struct err *err)
-{
-	if (done)
-		log_info("verification_finished", {"verification", LOG_INT(job->row.id)},
-		    {"clean",
-			LOG_TEXT(
-			    json_is_true(json_object_get(job->result, "clean")) ? "yes" : "no")});
-	else if (err->kind == ERR_FENCED || job->stopped)
-		log_info("verification_left", {"verification", LOG_INT(job->row.id)},
-		    {"reason", LOG_TEXT(err->message)});
-	else if (err->kind == ERR_RETRY)
-		log_warn("verification_interrupted", {"verification", LOG_INT(job->row.id)},
-		    {"error", LOG_TEXT(err->message)},
-		    {"consequence", LOG_TEXT("a relay begins it again")});
-	else
-		log_warn("verification_failed", {"verification", LOG_INT(job->row.id)},
-		    {"error", LOG_TEXT(err->message)},
-		    {"consequence", LOG_TEXT("remove the cause, and resume the verification")});
-}
-
-/* On a broken connection nothing can be noted, and the lease runs out by itself. */
-static void give_back_verification(struct verify_job *job, const struct err *why)
-{
-	const char *state = why->kind == ERR_RETRY ? "released" : "stopped";
-	struct err ignored; /* the first error is reported */
-
-	if (why->kind != ERR_FENCED && pg_state(job->place->pg) == PG_IDLE &&
-	    !note_verification(job, state, job->stopped ? NULL : why->message, &ignored))
-		log_debug("verification_not_given_back", {"verification", LOG_INT(job->row.id)},
-		    {"error", LOG_TEXT(ignored.message)});
 }
 
 /* Columns of verification_due.sql. */
@@ -188,32 +161,23 @@ static bool carry_out_verification(
 {
 	const struct config_publisher *publisher =
 	    config_find_publisher(place->config, pg_value(due, i, 1));
-	struct verify_job job = {.place = place,
-	    .reads_rows = true,
-	    .row = {
-		.table = "verification", .take = sql_verification_take, .id = pg_int(due, i, 0)}};
-	struct err err;
-	bool taken, done;
+	struct verify_job job = {.base = {.place = place,
+				     .kind = "verify",
+				     .of = pg_value(due, i, 1),
+				     .row = {.table = "verification",
+					 .take = sql_verification_take,
+					 .id = pg_int(due, i, 0)}},
+	    .filter = pg_value(due, i, 2),
+	    .reads_rows = true};
+	bool ended;
 
 	/* a publisher that this process does not have is for another one */
 	if (!publisher || publisher->settings.postgres != place->postgres)
 		return true;
 	job.publisher = &publisher->settings;
-	if (!job_row_take(&job.row, place->pg, place->postgres, &taken, &err)) {
-		log_verification_end(&job, false, &err);
-		return false;
-	}
-	if (!taken)
-		return true;
-
-	log_info("verification_begun", {"verification", LOG_INT(job.row.id)},
-	    {"publisher", LOG_TEXT(job.publisher->name)});
-	done = run_verification_job(&job, pg_value(due, i, 2), &err);
-	if (!done)
-		give_back_verification(&job, &err);
-	log_verification_end(&job, done, &err);
+	ended = job_carry_out(&job.base, run_verification_job, &job);
 	json_decref(job.result);
-	return done || err.kind != ERR_RETRY;
+	return ended;
 }
 
 const struct job_kind verification_jobs = {

@@ -313,12 +313,12 @@ static bool tend_table(struct table *table, struct err *err)
 }
 
 /* busy becomes true when another relay does the upkeep now. */
-static bool tidy_lookback(struct upkeep *upkeep, bool *busy, struct err *err)
+static bool tidy_small_tables(struct upkeep *upkeep, bool *busy, struct err *err)
 {
 	owned_text char *retain_ms = xformat("%" PRId64, upkeep->settings.retain_ms);
 	OWNED(owned_pg_result_destroy)
-	struct pg_result *done = schema_query(upkeep->pg, upkeep->settings.schema,
-	    sql_lookback_tidy, (const struct pg_param[]){{retain_ms}}, 1, err);
+	struct pg_result *done = schema_query(upkeep->pg, upkeep->settings.schema, sql_upkeep_tidy,
+	    (const struct pg_param[]){{retain_ms}}, 1, err);
 	*busy |= done && !text_equal(pg_value(done, 0, 0), "t");
 	return done != NULL;
 }
@@ -347,7 +347,7 @@ static bool tend_all(struct upkeep *upkeep, bool *ret_busy, struct err *err)
 	}
 	struct err later;
 	return pg_state(upkeep->pg) == PG_IDLE &&
-	       tidy_lookback(upkeep, ret_busy, all ? err : &later) && all;
+	       tidy_small_tables(upkeep, ret_busy, all ? err : &later) && all;
 }
 
 static void note_upkeep_problem(const struct upkeep *upkeep)

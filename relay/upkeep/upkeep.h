@@ -3,9 +3,9 @@
  * The upkeep of one database's tables that are kept by time, the message table and the look-back's:
  * makes partitions ahead, drops or detaches them behind the retention, and moves rows out of the
  * default partition (the log's: log_upkeep.h); and deletes rows of the look-back's small tables
- * that are no longer needed. Any number of processes may do it at once. Findings are logged once,
- * when they change, and shown by metrics. A failure in the upkeep of one table does not stop that
- * of the other.
+ * that are no longer needed, and jobs that ended long ago. Any number of processes may do it at
+ * once. Findings are logged once, when they change, and shown by metrics. A failure in the upkeep
+ * of one table does not stop that of the other.
  *
  * A partition that a publisher has not read to its end is not dropped, nor is any younger one; nor
  * is one with an undecided prepare. The event partition_held and the gauge relay_partition_held

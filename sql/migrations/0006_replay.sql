@@ -43,7 +43,7 @@ create index replay_newest on outbox.replay (created_at);
 create index replay_running on outbox.replay (id) where state = 'running';
 
 comment on table outbox.replay is 'Replays: messages that an operator publishes again (`outbox-relay replay`). A row '
-	'is the replay''s progress, lease and fence.';
+	'is the replay''s progress, lease and fence. Upkeep deletes it 30 days after the end, or later with a longer `retain`.';
 comment on column outbox.replay.id is 'Number of the replay, sent as the header outbox-replay.';
 comment on column outbox.replay.created_at is 'Time at which the replay was created.';
 comment on column outbox.replay.asked_by is 'Database user who requested it.';
@@ -225,6 +225,24 @@ begin
 end
 $$;
 
+-- Deletes jobs that ended 30 days ago, or retain_ms ago if that is longer: at most 1000 of each kind, the oldest first.
+-- A replay whose command ended without finishing counts from its last progress.
+create function outbox.job_tidy(retain_ms bigint) returns void language plpgsql volatile security definer
+	set search_path = pg_catalog, pg_temp set row_security = off as $$
+declare
+	horizon timestamptz := clock_timestamp() - greatest(retain_ms * interval '1 ms', interval '30 days');
+	of_table text;
+begin
+	foreach of_table in array array['replay', 'redrive', 'verification'] loop
+		-- created_at is the column of the index. A job that somebody resumes now is left alone.
+		execute format('delete from outbox.%I d where d.id = any (array('
+			'select r.id from outbox.%1$I r where r.created_at < $1 and r.noted_at < $1 and r.lease_until < $1'
+			' and (r.state <> ''running''%s) order by r.created_at limit 1000 for update skip locked))',
+			of_table, case of_table when 'replay' then ' or not r.by_relay' end) using horizon;
+	end loop;
+end
+$$;
+
 -- Fails unless this process has the replay on this server. Takes the lock that the page's snapshot must
 -- come after, so that rows which upkeep moves are seen.
 create function outbox.replay_guard(of_replay bigint, of_nonce bigint) returns void
@@ -270,7 +288,7 @@ create index redrive_newest on outbox.redrive (created_at);
 create index redrive_open on outbox.redrive (section) where state <> 'finished';
 
 comment on table outbox.redrive is 'Redrives: orders to send dead letters of a [deliver] section back to their topics. A '
-	'row is the redrive''s progress, lease and fence.';
+	'row is the redrive''s progress, lease and fence. It is kept as long as that of a replay.';
 comment on column outbox.redrive.id is 'Number of the redrive.';
 comment on column outbox.redrive.created_at is 'Time of the order.';
 comment on column outbox.redrive.asked_by is 'Database user of the relay that stored the order.';
@@ -353,7 +371,7 @@ create index verification_newest on outbox.verification (created_at);
 create index verification_running on outbox.verification (noted_at) where state = 'running';
 
 comment on table outbox.verification is 'Verifications: orders to compare the message table with its topics. A row is the '
-	'verification''s progress, lease, fence and result.';
+	'verification''s progress, lease, fence and result. It is kept as long as that of a replay.';
 comment on column outbox.verification.id is 'Number of the verification.';
 comment on column outbox.verification.created_at is 'Time of the order.';
 comment on column outbox.verification.asked_by is 'Database user of the relay that stored the order.';

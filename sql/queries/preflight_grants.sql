@@ -34,7 +34,7 @@ with schema as (
 			'processed_holder', 'unique_ledger_holder',
 			'lookback_progress', 'lookback_known', 'lookback_decide', 'lookback_promote',
 			'lookback_apply', 'lookback_claim', 'lookback_settle', 'lookback_is',
-			'lookback_operate', 'lookback_carry_out', 'lookback_tidy', 'upkeep_begin', 'upkeep_holders')
+			'lookback_operate', 'lookback_carry_out', 'lookback_tidy', 'job_tidy', 'upkeep_begin', 'upkeep_holders')
 )
 select 'USAGE on schema outbox' as lacking,
 	format('grant usage on schema outbox to %I', current_user) as cure

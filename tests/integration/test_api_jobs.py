@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from support.api import CALLERS, OPERATE, READ, SEND, caller, start_api
+from support.api import CALLERS, OPERATE, READ, SEND, caller, start_api, waits
 from support.auditor import read_topics
 from support.process import wait_for
 from support.relay import run_command
@@ -278,6 +278,14 @@ def test_a_relay_carries_a_replay_out(api, database, kafka, topic):
     for verb in ("cancel", "resume"):
         answer = api.request("POST", f"/v1/jobs/{name}/{verb}", {"reason": "x"})
         assert (answer.status, answer.code) == (409, "not_applicable"), answer.text
+
+
+def test_a_replay_begins_at_once(api, database, topic):
+    """As a verification: test_verify_jobs.py."""
+    database.execute(ROWS, (topic, 10))
+    for _ in range(4):
+        ended(api, replay(api))
+    assert min(waits(database, "replay")[1:]) < 1
 
 
 def test_a_replay_survives_its_process_and_is_cancelled_and_resumed_by_another(api, make_relay, tmp_path_factory, database, kafka, topic):

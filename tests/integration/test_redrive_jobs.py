@@ -5,7 +5,7 @@ import collections
 import pytest
 
 from support import sidecar
-from support.api import CALLERS, OPERATE, READ, caller, start_api
+from support.api import CALLERS, OPERATE, READ, caller, start_api, waits
 from support.auditor import count_records, read_topics
 from support.inbox import produce
 from support.process import wait_for
@@ -110,6 +110,15 @@ def test_a_redrive_is_a_job_with_progress(start, letters, kafka, topic, database
     assert limited.request("GET", f"/v1/jobs/{name}").code == "out_of_scope"
     assert limited.request("POST", f"/v1/jobs/{name}/resume", {"reason": "r"}).code == "out_of_scope"
     assert api.as_(READ).request("POST", f"/v1/jobs/{name}/cancel", {"reason": "r"}).code == "forbidden"
+
+
+def test_a_redrive_begins_at_once(start, letters, database):
+    """As a verification: test_verify_jobs.py."""
+    letters(0, FEW)
+    api = start()
+    for _ in range(4):
+        ended(api, order(api))
+    assert min(waits(database, "redrive")[1:]) < 1
 
 
 def test_a_redrive_is_cancelled_and_resumed(start, letters, kafka, topic, database):

@@ -191,6 +191,7 @@ CALLS = [
     "SELECT outbox.processed_claim('billing', '{a,b}', array[now(), now()], '1 day')",
     "SELECT outbox.claim_take('billing', 'a', '1 hour') > 0",
     "SELECT outbox.lookback_tidy(1000)",
+    "SELECT outbox.job_tidy(1000)",
     "SELECT publisher, elsewhere, rows FROM outbox.rebase_plan()",
 ]
 

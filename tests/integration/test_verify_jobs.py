@@ -11,7 +11,7 @@ import subprocess
 import pytest
 from confluent_kafka import Producer
 
-from support.api import OPERATE, READ, caller, start_api
+from support.api import OPERATE, READ, caller, start_api, waits
 from support.auditor import count_records, read_topics
 from support.process import wait_for
 from support.relay import binary, environment, run_command
@@ -215,6 +215,23 @@ def test_a_verification_has_progress_and_is_cancelled_and_resumed(start, write, 
     assert database.execute("SELECT verb, publisher, caller, reason, target FROM outbox.audit ORDER BY id") == [
         ("verify", "main", "alice", "ticket 7", {"verification": 1, "filter": {"memory": 1}}),
         ("cancel", "main", "alice", "not now", {"verification": 1}), ("resume", "main", "alice", "now", {"verification": 1})]
+
+
+def test_a_verification_begins_at_once(start, database):
+    """Not when the relay looks for jobs of other processes, every 5 s; of several, since the machine may be busy."""
+    api = start()
+    for _ in range(4):
+        ended(api, order(api))
+    assert min(waits(database, "verification")[1:]) < 1
+
+    for _ in range(3):
+        (name,), = database.execute("""INSERT INTO outbox.verification (reason, publisher, filter, state)
+            VALUES ('r', 'main', '{}', 'stopped') RETURNING 'verify-' || id""")
+        ask(api, f"/v1/jobs/{name}/resume", reason="again")
+        ended(api, name)
+    resumed = database.execute("""SELECT min(extract(epoch FROM v.begun_at - a.at)) FROM outbox.verification v
+        JOIN outbox.audit a ON a.verb = 'resume' AND (a.target ->> 'verification')::bigint = v.id""")
+    assert resumed[0][0] < 1
 
 
 def test_another_process_begins_it_again(start, write, database):

@@ -158,3 +158,9 @@ def shared_api(postgres, kafka, folder, name, token, sections="", statements=(),
         yield relay, api
     postgres.drop_database(name)
     kafka.delete_topic(name)
+
+
+def waits(database, table):
+    """For each job of outbox.replay, redrive or verification, in the order of ids: seconds between its order and the beginning."""
+    return [seconds for seconds, in database.execute(
+        f"SELECT extract(epoch FROM begun_at - created_at)::float FROM outbox.{table} ORDER BY id")]

@@ -1,2 +1,0 @@
--- $1 retention in ms bigint
-select outbox.lookback_tidy($1::bigint)
