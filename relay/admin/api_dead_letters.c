@@ -579,8 +579,8 @@ static void run_redrive_order(struct api_call *call, struct api_worker *worker)
 	    {"caller", LOG_TEXT(call->caller->token.name)},
 	    {"request", LOG_TEXT(call->request_id)});
 	api_answer(call, 202,
-	    json_pack("{s:s, s:o, s:o, s:o}", "section", letters->section->name, "job",
-		json_sprintf("redrive-%" PRId64, letters->job), "count",
+	    json_pack("{s:s, s:s, s:o, s:o, s:o}", "section", letters->section->name, "postgres",
+		postgres->name, "job", json_sprintf("redrive-%" PRId64, letters->job), "count",
 		json_sprintf("%" PRId64, letters->total), "audit", api_audit_id(letters->audit)));
 }
 

@@ -33,7 +33,7 @@ struct job_call {
 	const char *table; /* of `job`: a row of job_tables */
 	const char *id;    /* of `job`: its digits */
 	/* of an order */
-	json_t *body, *postgres_word, *reason;
+	json_t *body, *postgres_word, *publisher_word, *reason;
 	bool resumes;
 	char kind_word[16], state[16], outcome[16];
 	int64_t audit_id;
@@ -217,8 +217,8 @@ static void run_job_order(struct api_call *call, struct api_worker *worker)
 	    {"reason", LOG_TEXT(json_string_value(jobs->reason))},
 	    {"audit", LOG_INT(jobs->audit_id)}, {"request", LOG_TEXT(call->request_id)});
 	api_answer(call, 200,
-	    json_pack("{s:s, s:s, s:o}", "id", jobs->job, "verb", verb, "audit",
-		json_sprintf("%" PRId64, jobs->audit_id)));
+	    json_pack("{s:s, s:s, s:s, s:o}", "id", jobs->job, "postgres", jobs->postgres->name,
+		"verb", verb, "audit", json_sprintf("%" PRId64, jobs->audit_id)));
 }
 
 /* --- the calls ------------------------------------------------------------------------------- */
@@ -312,29 +312,25 @@ static char *limits_json(const struct config_list *limits)
 
 /* With the argument publisher the list has its jobs and no redrives; otherwise the jobs that the
  * token may see. */
-static bool read_job_limits(struct api_call *call, struct job_call *jobs)
+static void read_job_limits(struct api_call *call, struct job_call *jobs)
 {
 	const char *name = api_argument(call, "publisher");
 	const struct config_list one = {.items = (char **)&name, .count = 1};
 
-	if (name && !api_named_publisher(call, name))
-		return false;
 	jobs->publishers = limits_json(name ? &one : &call->caller->token.publishers);
 	jobs->sections = name ? xstrdup("[]") : limits_json(&call->caller->token.sections);
-	return true;
 }
 
-/* A publisher has one database, so its name is enough. */
-static bool choose_jobs_database(struct api_call *call, struct job_call *jobs)
+/* A publisher has one database, so its name is enough. False: refused. */
+static bool choose_jobs_database(
+    struct api_call *call, struct job_call *jobs, const char *postgres, const char *publisher)
 {
-	const char *postgres = api_argument(call, "postgres");
-	const char *publisher = api_argument(call, "publisher");
+	const struct publisher_settings *named =
+	    publisher ? api_named_publisher(call, publisher) : NULL;
 
-	if (postgres || !publisher)
-		jobs->postgres = api_named_postgres(call, postgres);
-	else
-		jobs->postgres =
-		    config_find_publisher(api_config(call->api), publisher)->settings.postgres;
+	if (publisher && !named)
+		return false;
+	jobs->postgres = postgres || !named ? api_named_postgres(call, postgres) : named->postgres;
 	return jobs->postgres != NULL;
 }
 
@@ -355,13 +351,14 @@ static void begin_job_page(struct api_call *call, const char *kind)
 
 	if (!api_arguments_check(call, names, kind ? 5 : 6) ||
 	    !api_argument_number(call, "limit", 1, MOST_ROWS, &jobs->limit) ||
-	    !read_before(call, jobs) || !read_kind(call, jobs) || !read_job_limits(call, jobs))
+	    !read_before(call, jobs) || !read_kind(call, jobs))
 		return;
+	read_job_limits(call, jobs);
 	if (kind)
 		jobs->kind = xstrdup(kind);
-	if (!choose_jobs_database(call, jobs))
-		return;
-	api_worker_run(call, run_job_page);
+	if (choose_jobs_database(
+		call, jobs, api_argument(call, "postgres"), api_argument(call, "publisher")))
+		api_worker_run(call, run_job_page);
 }
 
 void api_jobs_begin(struct api_call *call)
@@ -405,18 +402,18 @@ void api_job_begin(struct api_call *call)
 static void begin_job_order(struct api_call *call, bool resumes)
 {
 	struct job_call *jobs = make_job_call(call);
-	const struct api_member members[] = {
-	    {"postgres", 's', &jobs->postgres_word}, {"reason", 's', &jobs->reason}};
+	const struct api_member members[] = {{"postgres", 's', &jobs->postgres_word},
+	    {"publisher", 's', &jobs->publisher_word}, {"reason", 's', &jobs->reason}};
 
 	jobs->resumes = resumes;
 	if (!api_arguments_check(call, NULL, 0) || !read_job_name(call, jobs))
 		return;
 	jobs->body = api_read_order(call);
-	if (!jobs->body || !api_read_members(call, jobs->body, members, 2) ||
+	if (!jobs->body || !api_read_members(call, jobs->body, members, 3) ||
 	    !api_check_reason(call, json_string_value(jobs->reason)))
 		return;
-	jobs->postgres = api_named_postgres(call, json_string_value(jobs->postgres_word));
-	if (jobs->postgres)
+	if (choose_jobs_database(call, jobs, json_string_value(jobs->postgres_word),
+		json_string_value(jobs->publisher_word)))
 		api_worker_run(call, run_job_order);
 }
 

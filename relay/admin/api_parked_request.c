@@ -335,9 +335,10 @@ static void run_parked_request(struct api_call *call, struct api_worker *worker)
 	    {"reason", LOG_TEXT(json_string_value(order->reason))}, {"audit", LOG_INT(request->id)},
 	    {"request", LOG_TEXT(call->request_id)});
 	api_answer(call, 202,
-	    json_pack("{s:s, s:s, s:o, s:b, s:o}", "publisher", order->parked.publisher->name,
-		"verb", request->word, "count", json_sprintf("%" PRId64, request->addressed),
-		"exact", !request->more, "audit", json_sprintf("%" PRId64, request->id)));
+	    json_pack("{s:s, s:s, s:s, s:o, s:b, s:o}", "publisher", order->parked.publisher->name,
+		"postgres", postgres->name, "verb", request->word, "count",
+		json_sprintf("%" PRId64, request->addressed), "exact", !request->more, "audit",
+		json_sprintf("%" PRId64, request->id)));
 }
 
 static void begin_parked_request(struct api_call *call, enum parked_verb verb)

@@ -252,7 +252,8 @@ static void run_new_replay(struct api_call *call, struct api_worker *worker)
 	    {"request", LOG_TEXT(call->request_id)});
 	job = xformat("replay-%" PRId64, order->replay.id);
 	api_answer(call, 202,
-	    json_pack("{s:s, s:s, s:o}", "publisher", order->publisher->name, "job", job, "count",
+	    json_pack("{s:s, s:s, s:s, s:o}", "publisher", order->publisher->name, "postgres",
+		order->publisher->postgres->name, "job", job, "count",
 		json_sprintf("%" PRId64, order->replay.total)));
 }
 

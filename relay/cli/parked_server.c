@@ -214,8 +214,9 @@ static bool is_settled(const json_t *job, enum parked_verb verb)
 }
 
 static bool wait_for_job(
-    const struct call *call, enum parked_verb verb, int64_t id, struct err *err)
+    const struct call *call, enum parked_verb verb, const json_t *answer, struct err *err)
 {
+	int64_t id = field_number(answer, "audit");
 	owned_text char *name = xformat("parked-%" PRId64, id);
 	int64_t until = clock_ms() + call_number(call, "timeout", WAIT_S) * 1000;
 	const struct timespec pause = {.tv_nsec = LOOK_MS * 1000000L};
@@ -224,7 +225,7 @@ static bool wait_for_job(
 
 	for (;;) {
 		json_decref(job);
-		if (!server_ask_job(call, name, &job, err))
+		if (!server_ask_job(call, name, field_member(answer, "postgres"), &job, err))
 			return false;
 		if (is_settled(job, verb) || clock_ms() >= until)
 			break;
@@ -250,16 +251,16 @@ static bool request_over_server(
 	    .filter = parked->chosen,
 	    .add_row = parked_add_row};
 	json_t *answer;
-	int64_t id;
+	bool done;
 
 	if (!server_order_send(call, &order, &answer, err))
 		return false;
 	if (!answer)
 		return true;
-	id = field_number(answer, "audit");
+	parked_print_noted(call, field_number(answer, "audit"), word);
+	done = !call_flag(call, "wait") || wait_for_job(call, verb, answer, err);
 	json_decref(answer);
-	parked_print_noted(call, id, word);
-	return !call_flag(call, "wait") || wait_for_job(call, verb, id, err);
+	return done;
 }
 
 int parked_server_request(const struct call *call, enum parked_verb verb)

@@ -107,7 +107,8 @@ static bool begin_over_server(const struct call *call, json_t *body, struct err 
 	else if (done)
 		done = confirm_previewed_replay(call, preview, err) &&
 		       post_replay(call, body, preview, &answer, err) &&
-		       server_watch_job(call, field_member(answer, "job"), "rows", err);
+		       server_watch_job(call, field_member(answer, "job"),
+			   field_member(answer, "postgres"), "rows", err);
 	json_decref(preview);
 	json_decref(answer);
 	return done;
@@ -133,7 +134,8 @@ static bool resume_over_server(const struct call *call, struct err *err)
 {
 	owned_text char *id = xformat("replay-%" PRId64, call_number(call, "resume", 0));
 	owned_text char *path = xformat("/v1/jobs/%s/resume", id);
-	json_t *body = json_pack("{s:s}", "reason", call_text(call, "reason", "resumed"));
+	json_t *body = json_pack(
+	    "{s:s, s:s*}", "reason", "resumed", "publisher", call_text(call, "publisher", NULL));
 	json_t *answer = NULL;
 	bool done;
 
@@ -144,11 +146,12 @@ static bool resume_over_server(const struct call *call, struct err *err)
 		    "of the replay. Leave it out, or resume on the database");
 	}
 	done = body ? server_ask(call, path, body, &answer, err)
-		    : err_set(err, ERR_REJECT, "the reason is not UTF-8");
+		    : err_set(err, ERR_REJECT, "--publisher is not UTF-8");
+	done = done && server_watch_job(call, id, field_member(answer, "postgres"), "rows", err);
 
 	json_decref(body);
 	json_decref(answer);
-	return done && server_watch_job(call, id, "rows", err);
+	return done;
 }
 
 /* A page; *after is the place behind it, or NULL at the end. */

@@ -230,19 +230,14 @@ bool server_ask(const struct call *call, const char *path, const json_t *body, j
 	return done;
 }
 
-static bool ask_job_at(const struct call *call, const char *id, const char *postgres,
-    json_t **ret_job, struct err *err)
+bool server_ask_job(const struct call *call, const char *id, const char *postgres, json_t **ret_job,
+    struct err *err)
 {
 	OWNED(text_finish) struct text path = {0};
 
 	text_addf(&path, "/v1/jobs/%s", id);
 	server_add_argument(&path, "postgres", postgres);
 	return server_ask(call, text_string(&path), NULL, ret_job, err);
-}
-
-bool server_ask_job(const struct call *call, const char *id, json_t **ret_job, struct err *err)
-{
-	return ask_job_at(call, id, NULL, ret_job, err);
 }
 
 bool server_job_is_over(const json_t *job)
@@ -286,7 +281,7 @@ static bool follow_until_over(const struct call *call, const char *id, const cha
 	for (;;) {
 		json_t *job;
 
-		if (!ask_job_at(call, id, postgres, &job, err))
+		if (!server_ask_job(call, id, postgres, &job, err))
 			return interrupted ? refuse_interrupted(id, err) : false;
 		json_decref(*ret_job);
 		*ret_job = job;
@@ -334,11 +329,12 @@ static void print_job_change(void *context, const json_t *job)
 	print->shown = field_number(job, "done");
 }
 
-bool server_watch_job(const struct call *call, const char *id, const char *what, struct err *err)
+bool server_watch_job(const struct call *call, const char *id, const char *postgres,
+    const char *what, struct err *err)
 {
 	struct job_print print = {what, -1};
 	json_t *job;
-	bool done = server_follow_job(call, id, NULL, print_job_change, &print, &job, err);
+	bool done = server_follow_job(call, id, postgres, print_job_change, &print, &job, err);
 
 	json_decref(job);
 	return done;

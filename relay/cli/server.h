@@ -35,25 +35,27 @@ bool server_is_used(const struct call *call);
 bool server_ask(const struct call *call, const char *path, const json_t *body, json_t **ret_answer,
     struct err *err) MUST_CHECK;
 
-/* GET /v1/jobs/{id}, such as "replay-3"; the caller owns *ret_job. */
-bool server_ask_job(
-    const struct call *call, const char *id, json_t **ret_job, struct err *err) MUST_CHECK;
+/*
+ * GET /v1/jobs/{id}, such as "replay-3"; the caller owns *ret_job. postgres: the section of its
+ * database, which the answer to the order has.
+ */
+bool server_ask_job(const struct call *call, const char *id, const char *postgres, json_t **ret_job,
+    struct err *err) MUST_CHECK;
 /* Is it finished, cancelled or failed? */
 bool server_job_is_over(const json_t *job);
 /* Prints a line about a job. what: the noun of its numbers, such as "rows". */
 void server_print_job(const json_t *job, const char *what);
 /*
  * Calls `show` with each state of a job until it is over, and returns the last one at *ret_job,
- * also after an error (NULL: none). postgres: of GET /v1/jobs/{id}; NULL: the configuration has
- * one section. ERR_REJECT: the job failed, or was cancelled. ERR_RETRY: Ctrl-C; the job goes on,
- * and the error says how to watch or cancel it.
+ * also after an error (NULL: none). ERR_REJECT: the job failed, or was cancelled. ERR_RETRY:
+ * Ctrl-C; the job goes on, and the error says how to watch or cancel it.
  */
 bool server_follow_job(const struct call *call, const char *id, const char *postgres,
     void (*show)(void *context, const json_t *job), void *context, json_t **ret_job,
     struct err *err) MUST_CHECK;
 /* Follows a job, and prints each change. */
-bool server_watch_job(
-    const struct call *call, const char *id, const char *what, struct err *err) MUST_CHECK;
+bool server_watch_job(const struct call *call, const char *id, const char *postgres,
+    const char *what, struct err *err) MUST_CHECK;
 
 /* Appends "?name=value" or "&name=value", encoded. NULL: nothing is appended. */
 void server_add_argument(struct text *path, const char *name, const char *value);

@@ -56,7 +56,7 @@ EXAMPLES = {
     "console_login": [{"token": "x"}],
     **{f"parked_{verb}": [{"publisher": "main", "ids": [1, "2"], **REASON},
                           {"publisher": "main", "filter": PARKED_FILTER, "token": "x", **REASON}] for verb in ("retry", "skip")},
-    **{f"job_{verb}": [{"postgres": "main", **REASON}] for verb in ("cancel", "resume")},
+    **{f"job_{verb}": [{"postgres": "main", "publisher": "main", **REASON}] for verb in ("cancel", "resume")},
 }
 # what no JSON text has
 BROKEN = ['"a\0b"', '"a\nb"', '"\\ud800"', '"\\ud800x"', '"\\udc00\\ud800"', '"\\x"', '"\\u12"', '"\udcff"', '"\udced\udca0\udc80"', '"', "NaN", "-",

@@ -171,6 +171,28 @@ def test_a_publisher_names_the_database_of_its_jobs(make_relay, tmp_path, databa
     assert (listed["postgres"], [row["id"] for row in listed["rows"]]) == ("main", [name])
     assert get(api, "/v1/replays", publisher="main").json["rows"] == []
     assert get(api, publisher="main", postgres="other").json["postgres"] == "other"
+    ended_there = lambda: get(api, f"/v1/jobs/{name}", postgres="main").json["ended_at"]  # noqa: E731
+    wait_for(ended_there, what="the end of the job")
+    for body, code in (({}, "ambiguous"), ({"publisher": "nobody"}, "unknown_publisher"), ({"publisher": "main"}, "not_applicable")):
+        assert api.request("POST", f"/v1/jobs/{name}/cancel", {**body, "reason": "r"}).code == code, body
+
+
+def test_commands_follow_a_job_of_one_of_several_databases(make_relay, tmp_path, database, park, topic):
+    """The answers to their orders name the database."""
+    park(1, 4)
+    database.execute("SELECT outbox.publish(%s, 'k', i::text) FROM generate_series(1, 3) i", (topic,))
+    _, api = start_api(make_relay, tmp_path, OPERATE, f'[postgres "other"]\ndsn = {database.dsn}\n[postgres "main"]\n'
+                       '[publisher "main"]\npostgres = main\n' + TOKENS)
+
+    def run(*words):
+        return run_command([*words, "--server", f"http://127.0.0.1:{api.port}"], {"OUTBOX_RELAY_TOKEN": OPERATE})
+
+    for words in (("parked", "retry", "--all", "--wait"), ("replay", "--all", "--publisher", "main")):
+        status, output, error = run(*words, "--yes", "--reason", "r")
+        assert status == 0, (words, output, error)
+    stopped = database.execute("UPDATE outbox.replay SET state = 'stopped', last_id = 0, done = 0 RETURNING id")[0][0]
+    status, output, error = run("replay", "--resume", str(stopped), "--publisher", "main")
+    assert status == 0 and f"replay-{stopped}: finished" in output, (output, error)
 
 
 def test_jobs_come_in_pages_the_newest_first(api, park, database):

@@ -116,7 +116,8 @@ static bool report_redrive(const struct call *call, const json_t *answer, struct
 	const char *job = json_string_value(json_object_get(answer, "job"));
 
 	if (job)
-		return server_watch_job(call, job, "dead letters", err);
+		return server_watch_job(
+		    call, job, field_member(answer, "postgres"), "dead letters", err);
 	printf("%" PRId64 " dead letters went back\n", field_number(answer, "sent"));
 	return true;
 }
