@@ -84,7 +84,7 @@ def test_a_publisher_publishes_everything_or_what_commits_from_here_on(
 
 
 @pytest.mark.parametrize("start, words", [
-    ("yesterday", ["--start", "neither now nor beginning", "'yesterday' is no moment"]),
+    ("yesterday", ["start is neither now nor beginning", "'yesterday' is no moment"]),
     ("2026-02-30", ["'2026-02-30' is no moment"]),
     ("", ["'' is no moment"]),
     ("2999-01-01T00:00:00Z", ["a publisher cannot start in the future", "the server's clock says 20"]),

@@ -120,7 +120,8 @@ static bool wants_release(const struct stream *stream, int64_t now)
 /*
  * A call may take a third of the lease. If the renewal fails after all of it, a RENEW must still
  * end within the lease. While the shard dozes and has no record, nothing is lost with the lease,
- * and the rest of it is enough for that RENEW. It waits a little for the next look, which it makes.
+ * and the rest of it is enough for that RENEW. The renewal then waits a little for the next look,
+ * and looks itself.
  */
 static int64_t renewal_due(const struct stream *stream)
 {
