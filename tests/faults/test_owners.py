@@ -139,7 +139,8 @@ def test_an_owner_that_slept_does_not_take_the_records_of_the_next_one_for_a_los
     """It wakes up, reads what the other one wrote, and does not hear from the database that it lost the shard."""
     with Proxy(database.postgres.port) as network:
         dsn = database.dsn.replace(f":{database.postgres.port}/", f":{network.port}/")
-        sleeper = make_relay(database_url=dsn, publisher_lease="2s", publisher_stall_after="3s").wait_ready()
+        sleeper = make_relay(database_url=dsn, publisher_lease="2s", publisher_stall_after="3s",
+                             publisher_max_in_flight=300).wait_ready()
         writers = make_writers(connections=2, keys=20)
         writers.run(200)
         until_published()

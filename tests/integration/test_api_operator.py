@@ -235,7 +235,7 @@ def test_all_that_a_preview_showed_is_retried_by_another_process(api, make_api, 
     other = make_api()
     answer = post(other, "retry", filter={"state": "dead", "topic": topic}, token=token, reason="ticket 7")
     assert answer.status == 202, answer.text
-    assert answer.json == {"publisher": "main", "verb": "retry", "count": "7", "exact": True, "audit": "1"}
+    assert answer.json == {"publisher": "main", "postgres": "main", "verb": "retry", "count": "7", "exact": True, "audit": "1"}
     (verb, who, caller, reason, chosen), = audited(database)
     assert (verb, who, caller, reason) == ("retry", "postgres", "alice", "ticket 7")
     assert chosen.pop("to").endswith("Z") and chosen == {"state": "dead", "topic": topic}
