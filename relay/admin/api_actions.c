@@ -31,16 +31,11 @@ struct audit_page {
 
 static json_t *audit_row_json(const struct pg_result *rows, int i)
 {
-	static const struct {
-		const char *name;
-		int column;
-	} texts[] = {{"id", AUDIT_ID}, {"at", AUDIT_AT}, {"who", AUDIT_WHO},
-	    {"caller", AUDIT_CALLER}, {"verb", AUDIT_VERB}, {"publisher", AUDIT_PUBLISHER},
-	    {"reason", AUDIT_REASON}};
-	json_t *object = json_object();
+	static const struct field_column texts[] = {{"id", AUDIT_ID}, {"at", AUDIT_AT},
+	    {"who", AUDIT_WHO}, {"caller", AUDIT_CALLER}, {"verb", AUDIT_VERB},
+	    {"publisher", AUDIT_PUBLISHER}, {"reason", AUDIT_REASON}};
+	json_t *object = FIELD_JSON_TEXTS(rows, i, texts);
 
-	for (size_t k = 0; k < sizeof texts / sizeof *texts; k++)
-		json_object_set_new(object, texts[k].name, field_json(rows, i, texts[k].column));
 	json_object_set_new(
 	    object, "target", field_json_numbers_as_text(field_json_parsed(rows, i, AUDIT_TARGET)));
 	return object;

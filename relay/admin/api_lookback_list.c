@@ -47,19 +47,15 @@ static json_t *url_without_query(const struct pg_result *rows, int i)
 
 static json_t *listed_id_json(const struct pg_result *rows, int i)
 {
-	static const struct {
-		const char *name;
-		int column;
-	} texts[] = {{"biz_type", SELECTION_TYPE}, {"biz_id", SELECTION_ID},
-	    {"section", SELECTION_SECTION}, {"prepared_at", SELECTION_PREPARED},
-	    {"state", SELECTION_STATE}, {"since", LISTED_SINCE}, {"next_check", SELECTION_NEXT_AT},
+	static const struct field_column texts[] = {{"biz_type", SELECTION_TYPE},
+	    {"biz_id", SELECTION_ID}, {"section", SELECTION_SECTION},
+	    {"prepared_at", SELECTION_PREPARED}, {"state", SELECTION_STATE},
+	    {"since", LISTED_SINCE}, {"next_check", SELECTION_NEXT_AT},
 	    {"check_service", SELECTION_SERVICE}, {"expires_at", SELECTION_EXPIRES},
 	    {"last_result", SELECTION_RESULT}, {"last_error", SELECTION_ERROR},
 	    {"last_at", SELECTION_LAST_AT}};
-	json_t *object = json_object();
+	json_t *object = FIELD_JSON_TEXTS(rows, i, texts);
 
-	for (size_t k = 0; k < sizeof texts / sizeof *texts; k++)
-		json_object_set_new(object, texts[k].name, field_json(rows, i, texts[k].column));
 	json_object_set_new(object, "attempts", field_json_number(rows, i, SELECTION_ATTEMPTS));
 	json_object_set_new(object, "pendings", field_json_number(rows, i, SELECTION_PENDINGS));
 	json_object_set_new(

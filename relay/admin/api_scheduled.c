@@ -43,16 +43,12 @@ struct scheduled_page {
 
 static json_t *scheduled_row_json(const struct pg_result *rows, int i)
 {
-	static const struct {
-		const char *name;
-		int column;
-	} texts[] = {{"id", SCHEDULED_ID}, {"deliver_at", SCHEDULED_DELIVER_AT},
-	    {"topic", SCHEDULED_TOPIC}, {"event_id", SCHEDULED_EVENT_ID},
-	    {"created_at", SCHEDULED_CREATED_AT}, {"was_id", SCHEDULED_WAS_ID}};
-	json_t *object = json_object();
+	static const struct field_column texts[] = {{"id", SCHEDULED_ID},
+	    {"deliver_at", SCHEDULED_DELIVER_AT}, {"topic", SCHEDULED_TOPIC},
+	    {"event_id", SCHEDULED_EVENT_ID}, {"created_at", SCHEDULED_CREATED_AT},
+	    {"was_id", SCHEDULED_WAS_ID}};
+	json_t *object = FIELD_JSON_TEXTS(rows, i, texts);
 
-	for (size_t k = 0; k < sizeof texts / sizeof *texts; k++)
-		json_object_set_new(object, texts[k].name, field_json(rows, i, texts[k].column));
 	json_object_set_new(object, "key", field_json_bytes(rows, i, SCHEDULED_KEY));
 	json_object_set_new(object, "partition", field_json_number(rows, i, SCHEDULED_PARTITION));
 	return object;

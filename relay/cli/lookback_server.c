@@ -138,14 +138,11 @@ static bool list_ids_over_server(struct server_ids *listing, bool undecided, str
 
 	do {
 		json_t *page;
-		const char *next;
 
 		if (!ask_ids_page(listing, undecided, after, &page, err))
 			return false;
 		print_ids_page(listing, page);
-		next = json_string_value(json_object_get(page, "next"));
-		free(after);
-		after = next ? xstrdup(next) : NULL;
+		server_turn_page(page, &after);
 		json_decref(page);
 	} while (after && listing->left > 0 && !ferror(stdout));
 	listing->listed.complete = !after;

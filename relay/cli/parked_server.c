@@ -113,15 +113,12 @@ static bool print_pages(struct server_listing *listing, struct err *err)
 
 	do {
 		json_t *page;
-		const char *next;
 
 		if (!ask_page(listing, after, &page, err))
 			return false;
 		begin_listing(listing, page);
 		print_rows(listing, json_object_get(page, "rows"));
-		next = json_string_value(json_object_get(page, "next"));
-		free(after);
-		after = next ? xstrdup(next) : NULL;
+		server_turn_page(page, &after);
 		json_decref(page);
 	} while (after && listing->left > 0 && !ferror(stdout));
 	return true;

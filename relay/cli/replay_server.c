@@ -154,39 +154,15 @@ static bool resume_over_server(const struct call *call, struct err *err)
 	return done;
 }
 
-/* A page; *after is the place behind it, or NULL at the end. */
-static bool add_replays_page(
-    const struct call *call, json_t *replays, char **after, struct err *err)
-{
-	OWNED(text_finish) struct text path = {0};
-	json_t *answer = NULL;
-	const char *next;
-
-	text_add(&path, "/v1/replays?limit=1000");
-	server_add_argument(&path, "publisher", call_text(call, "publisher", NULL));
-	server_add_argument(&path, "after", *after);
-	if (!server_ask(call, text_string(&path), NULL, &answer, err))
-		return false;
-
-	json_array_extend(replays, json_object_get(answer, "rows"));
-	next = json_string_value(json_object_get(answer, "next"));
-	free(*after);
-	*after = next ? xstrdup(next) : NULL;
-	json_decref(answer);
-	return true;
-}
-
 static bool list_replays_of_relay(const struct call *call, struct err *err)
 {
-	owned_text char *after = NULL;
-	json_t *replays = json_array();
+	OWNED(text_finish) struct text path = {0};
+	json_t *replays;
 
-	do {
-		if (!add_replays_page(call, replays, &after, err)) {
-			json_decref(replays);
-			return false;
-		}
-	} while (after);
+	text_add(&path, "/v1/replays");
+	server_add_argument(&path, "publisher", call_text(call, "publisher", NULL));
+	if (!server_ask_list(call, text_string(&path), &replays, err))
+		return false;
 	replay_print_list(call, replays);
 	return true;
 }

@@ -368,6 +368,49 @@ void server_add_name(struct text *path, const char *name)
 	add_encoded(path, name, "/");
 }
 
+/* --- lists ----------------------------------------------------------------------------------- */
+
+void server_turn_page(const json_t *page, char **after)
+{
+	const char *next = json_string_value(json_object_get(page, "next"));
+
+	free(*after);
+	*after = next ? xstrdup(next) : NULL;
+}
+
+static bool add_listed_page(
+    const struct call *call, const char *list, char **after, json_t *rows, struct err *err)
+{
+	OWNED(text_finish) struct text path = {0};
+	json_t *page;
+
+	text_add(&path, list);
+	server_add_argument(&path, "limit", "1000");
+	server_add_argument(&path, "after", *after);
+	if (!server_ask(call, text_string(&path), NULL, &page, err))
+		return false;
+
+	json_array_extend(rows, json_object_get(page, "rows"));
+	server_turn_page(page, after);
+	json_decref(page);
+	return true;
+}
+
+bool server_ask_list(const struct call *call, const char *path, json_t **ret_rows, struct err *err)
+{
+	owned_text char *after = NULL;
+	json_t *rows = json_array();
+
+	do {
+		if (!add_listed_page(call, path, &after, rows, err)) {
+			json_decref(rows);
+			return false;
+		}
+	} while (after);
+	*ret_rows = rows;
+	return true;
+}
+
 /* --- members of an order --------------------------------------------------------------------- */
 
 bool server_add_reason(json_t *body, const struct call *call, struct err *err)

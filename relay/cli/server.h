@@ -63,6 +63,15 @@ void server_add_argument(struct text *path, const char *name, const char *value)
 void server_add_name(struct text *path, const char *name);
 
 /*
+ * Lists have pages. Moves *after, the place where a page began (NULL: the first row), to the place
+ * behind it, or to NULL after the last one. The caller frees it.
+ */
+void server_turn_page(const json_t *page, char **after);
+/* Asks for all pages of the list at this path; the caller owns *ret_rows. */
+bool server_ask_list(
+    const struct call *call, const char *path, json_t **ret_rows, struct err *err) MUST_CHECK;
+
+/*
  * Members of an order: --reason, unless it is a dry run; --force as a list; --postgres; the
  * question that the operator has confirmed (NULL: a dry run).
  */

@@ -68,6 +68,17 @@ json_t *field_json_bytes(const struct pg_result *rows, int i, int column)
 	return shown ? json_string(shown) : json_null();
 }
 
+json_t *field_json_texts(
+    const struct pg_result *rows, int i, const struct field_column *columns, size_t count)
+{
+	json_t *object = json_object();
+
+	for (size_t k = 0; k < count; k++)
+		json_object_set_new(
+		    object, columns[k].name, field_json(rows, i, columns[k].column));
+	return object;
+}
+
 json_t *field_json_numbers_as_text(json_t *value)
 {
 	const char *name;
@@ -118,15 +129,11 @@ void field_payload_add_json(json_t *object, const struct field_payload *payload)
 
 json_t *field_json_audit(const struct pg_result *audit)
 {
-	static const char *const names[] = {"id", "at", "who", "verb", "reason"};
+	static const struct field_column texts[] = {
+	    {"id", 0}, {"at", 1}, {"who", 2}, {"verb", 3}, {"reason", 4}};
 	json_t *list = json_array();
 
-	for (int i = 0; i < pg_rows(audit); i++) {
-		json_t *object = json_object();
-
-		for (int k = 0; k < 5; k++)
-			json_object_set_new(object, names[k], field_json(audit, i, k));
-		json_array_append_new(list, object);
-	}
+	for (int i = 0; i < pg_rows(audit); i++)
+		json_array_append_new(list, FIELD_JSON_TEXTS(audit, i, texts));
 	return list;
 }

@@ -20,6 +20,17 @@ json_t *field_json_parsed(const struct pg_result *rows, int i, int column);
 json_t *field_json_numbers_as_text(json_t *value);
 json_t *field_json_bytes(const struct pg_result *rows, int i, int column);
 
+/* A member of an object, and the column of its value. */
+struct field_column {
+	const char *name;
+	int column;
+};
+/* A new object with each of these columns as text, or null. */
+json_t *field_json_texts(
+    const struct pg_result *rows, int i, const struct field_column *columns, size_t count);
+#define FIELD_JSON_TEXTS(rows, i, columns)                                                         \
+	field_json_texts(rows, i, columns, sizeof(columns) / sizeof *(columns))
+
 struct field_payload {
 	const char *form; /* "text", "hex", "null", or "hidden" from this login */
 	char *shown;      /* NULL for the last two */

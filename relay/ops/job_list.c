@@ -20,20 +20,15 @@ struct pg_result *job_list_query(struct pg *pg, const struct postgres_settings *
 
 json_t *job_list_row(const struct pg_result *rows, int i)
 {
-	static const struct {
-		const char *name;
-		int column;
-	} texts[] = {{"id", JOB_ID}, {"kind", JOB_KIND}, {"publisher", JOB_PUBLISHER},
-	    {"section", JOB_SECTION}, {"state", JOB_STATE}, {"who", JOB_WHO},
-	    {"caller", JOB_CALLER}, {"reason", JOB_REASON}, {"begun_at", JOB_BEGUN_AT},
-	    {"noted_at", JOB_NOTED_AT}, {"ended_at", JOB_ENDED_AT}, {"done", JOB_DONE},
-	    {"total", JOB_TOTAL}, {"changed", JOB_CHANGED}, {"published", JOB_PUBLISHED},
-	    {"refused", JOB_REFUSED}, {"error", JOB_ERROR}, {"to", JOB_TARGET},
-	    {"owner", JOB_OWNER}};
-	json_t *object = json_object();
+	static const struct field_column texts[] = {{"id", JOB_ID}, {"kind", JOB_KIND},
+	    {"publisher", JOB_PUBLISHER}, {"section", JOB_SECTION}, {"state", JOB_STATE},
+	    {"who", JOB_WHO}, {"caller", JOB_CALLER}, {"reason", JOB_REASON},
+	    {"begun_at", JOB_BEGUN_AT}, {"noted_at", JOB_NOTED_AT}, {"ended_at", JOB_ENDED_AT},
+	    {"done", JOB_DONE}, {"total", JOB_TOTAL}, {"changed", JOB_CHANGED},
+	    {"published", JOB_PUBLISHED}, {"refused", JOB_REFUSED}, {"error", JOB_ERROR},
+	    {"to", JOB_TARGET}, {"owner", JOB_OWNER}};
+	json_t *object = FIELD_JSON_TEXTS(rows, i, texts);
 
-	for (size_t k = 0; k < sizeof texts / sizeof *texts; k++)
-		json_object_set_new(object, texts[k].name, field_json(rows, i, texts[k].column));
 	json_object_set_new(
 	    object, "exact", json_boolean(text_equal(pg_value(rows, i, JOB_EXACT), "t")));
 	json_object_set_new(object, "per_second",

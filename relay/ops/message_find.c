@@ -211,33 +211,14 @@ struct finding {
 	struct err *err;
 };
 
-struct member {
-	const char *name;
-	int column;
-};
-
-/* Each member as text, or null. */
-static json_t *texts_json(
-    const struct pg_result *rows, int i, const struct member *members, size_t count)
-{
-	json_t *object = json_object();
-
-	for (size_t k = 0; k < count; k++)
-		json_object_set_new(
-		    object, members[k].name, field_json(rows, i, members[k].column));
-	return object;
-}
-#define TEXTS_JSON(rows, i, members)                                                               \
-	texts_json(rows, i, members, sizeof(members) / sizeof *(members))
-
 static json_t *window_json(const struct pg_result *places, int i)
 {
-	static const struct member members[] = {{"tick", PLACE_TICK},
+	static const struct field_column members[] = {{"tick", PLACE_TICK},
 	    {"opened_row", PLACE_OPENED_N}, {"opened_at", PLACE_OPENED_AT},
 	    {"settled_row", PLACE_SETTLED_N}, {"settled_at", PLACE_SETTLED_AT},
 	    {"log_from", PLACE_LOG_FROM}};
 
-	return TEXTS_JSON(places, i, members);
+	return FIELD_JSON_TEXTS(places, i, members);
 }
 
 /* The listed window that the row is in, if it is on its way. */
@@ -250,44 +231,46 @@ static json_t *listed_json(const struct pg_result *places, int i)
 
 static json_t *parked_json(const struct pg_result *places, int i)
 {
-	static const struct member members[] = {{"id", PLACE_KEPT_ID},
+	static const struct field_column members[] = {{"id", PLACE_KEPT_ID},
 	    {"state", PLACE_PARKED_STATE}, {"error", PLACE_ERROR}, {"next_at", PLACE_NEXT_AT},
 	    {"parked_at", PLACE_PARKED_AT}, {"request", PLACE_REQUEST},
 	    {"request_id", PLACE_REQUEST_ID}};
-	static const struct member head[] = {
+	static const struct field_column head[] = {
 	    {"id", PLACE_HEAD_ID}, {"state", PLACE_HEAD_STATE}, {"error", PLACE_HEAD_ERROR}};
 	json_t *object;
 
 	if (pg_is_null(places, i, PLACE_PARKED_STATE))
 		return json_null();
-	object = TEXTS_JSON(places, i, members);
+	object = FIELD_JSON_TEXTS(places, i, members);
 	json_object_set_new(object, "attempts", json_integer(pg_int(places, i, PLACE_ATTEMPTS)));
 	json_object_set_new(
 	    object, "stalled_partition", field_json_number(places, i, PLACE_STALLED));
 	json_object_set_new(object, "window", listed_json(places, i));
 	json_object_set_new(object, "behind",
-	    pg_is_null(places, i, PLACE_HEAD_ID) ? json_null() : TEXTS_JSON(places, i, head));
+	    pg_is_null(places, i, PLACE_HEAD_ID) ? json_null() : FIELD_JSON_TEXTS(places, i, head));
 	return object;
 }
 
 static json_t *scheduled_json(const struct pg_result *places, int i)
 {
-	static const struct member members[] = {{"id", PLACE_KEPT_ID}, {"due_at", PLACE_DUE_AT}};
+	static const struct field_column members[] = {
+	    {"id", PLACE_KEPT_ID}, {"due_at", PLACE_DUE_AT}};
 	json_t *object;
 
 	if (pg_is_null(places, i, PLACE_DUE_AT))
 		return json_null();
-	object = TEXTS_JSON(places, i, members);
+	object = FIELD_JSON_TEXTS(places, i, members);
 	json_object_set_new(object, "window", listed_json(places, i));
 	return object;
 }
 
 static json_t *skip_json(const struct pg_result *places, int i)
 {
-	static const struct member members[] = {{"audit", PLACE_SKIP_ID}, {"at", PLACE_SKIPPED_AT},
-	    {"by", PLACE_SKIPPED_BY}, {"reason", PLACE_SKIP_REASON}};
+	static const struct field_column members[] = {{"audit", PLACE_SKIP_ID},
+	    {"at", PLACE_SKIPPED_AT}, {"by", PLACE_SKIPPED_BY}, {"reason", PLACE_SKIP_REASON}};
 
-	return pg_is_null(places, i, PLACE_SKIP_ID) ? json_null() : TEXTS_JSON(places, i, members);
+	return pg_is_null(places, i, PLACE_SKIP_ID) ? json_null()
+						    : FIELD_JSON_TEXTS(places, i, members);
 }
 
 /* -1: the row names none and has no key, or the number of partitions is not known. */
@@ -448,9 +431,9 @@ static bool add_message_payload(
 
 static json_t *message_row_json(const struct pg_result *row, int m)
 {
-	static const struct member members[] = {{"id", ROW_ID}, {"event_id", ROW_EVENT_ID},
+	static const struct field_column members[] = {{"id", ROW_ID}, {"event_id", ROW_EVENT_ID},
 	    {"created_at", ROW_CREATED}, {"topic", ROW_TOPIC}, {"deliver_at", ROW_DELIVER_AT}};
-	json_t *object = TEXTS_JSON(row, m, members);
+	json_t *object = FIELD_JSON_TEXTS(row, m, members);
 
 	json_object_set_new(object, "key", field_json_bytes(row, m, ROW_KEY));
 	json_object_set_new(object, "partition", field_json_number(row, m, ROW_PARTITION));

@@ -287,16 +287,12 @@ enum {
 
 static json_t *open_request_json(const struct pg_result *rows, int i)
 {
-	static const struct {
-		const char *name;
-		int column;
-	} texts[] = {{"id", OPEN_ID}, {"verb", OPEN_VERB}, {"who", OPEN_WHO}, {"at", OPEN_AT},
-	    {"reason", OPEN_REASON}, {"about", OPEN_ABOUT}, {"looked_at", OPEN_LOOKED},
-	    {"done", OPEN_DONE}, {"published", OPEN_PUBLISHED}, {"refused", OPEN_REFUSED}};
-	json_t *object = json_object();
+	static const struct field_column texts[] = {{"id", OPEN_ID}, {"verb", OPEN_VERB},
+	    {"who", OPEN_WHO}, {"at", OPEN_AT}, {"reason", OPEN_REASON}, {"about", OPEN_ABOUT},
+	    {"looked_at", OPEN_LOOKED}, {"done", OPEN_DONE}, {"published", OPEN_PUBLISHED},
+	    {"refused", OPEN_REFUSED}};
+	json_t *object = FIELD_JSON_TEXTS(rows, i, texts);
 
-	for (size_t k = 0; k < sizeof texts / sizeof *texts; k++)
-		json_object_set_new(object, texts[k].name, field_json(rows, i, texts[k].column));
 	json_object_set_new(
 	    object, "filter", field_json_numbers_as_text(field_json_parsed(rows, i, OPEN_FILTER)));
 	return object;

@@ -8,8 +8,6 @@
 #include "server.h"
 #include "session.h"
 
-#define PAGE "1000" /* rows of a page of the HTTP interface: its maximum */
-
 static void print_listed_partition(const json_t *row)
 {
 	const char *place = json_string_value(json_object_get(row, "place"));
@@ -71,42 +69,23 @@ static void numbers_of_texts(json_t *list)
 	}
 }
 
-/* Appends the page behind *after, and moves *after to its end; NULL: it was the last one. */
-static bool ask_partitions(const struct call *call, char **after, json_t *list, struct err *err)
+static bool list_partitions_over_server(const struct call *call, struct err *err)
 {
 	OWNED(text_finish) struct text path = {0};
-	const char *next;
-	json_t *page;
+	json_t *list;
 
+	if (!session_check_table(call, err))
+		return false;
 	text_add(&path, "/v1/partitions");
 	server_add_argument(&path, "table", session_table(call));
 	server_add_argument(&path, "postgres", call_text(call, "postgres", NULL));
-	server_add_argument(&path, "limit", PAGE);
-	server_add_argument(&path, "after", *after);
-	if (!server_ask(call, text_string(&path), NULL, &page, err))
+	if (!server_ask_list(call, text_string(&path), &list, err))
 		return false;
-	json_array_extend(list, json_object_get(page, "rows"));
-	next = json_string_value(json_object_get(page, "next"));
-	free(*after);
-	*after = next ? xstrdup(next) : NULL;
-	json_decref(page);
-	return true;
-}
 
-static bool list_partitions_over_server(const struct call *call, struct err *err)
-{
-	json_t *list = json_array();
-	owned_text char *after = NULL;
-	bool done = session_check_table(call, err) && ask_partitions(call, &after, list, err);
-
-	while (done && after)
-		done = ask_partitions(call, &after, list, err);
-	if (done) {
-		numbers_of_texts(list);
-		print_partition_list(call, list);
-	}
+	numbers_of_texts(list);
+	print_partition_list(call, list);
 	json_decref(list);
-	return done;
+	return true;
 }
 
 static int run_partition_list(const struct call *call)
