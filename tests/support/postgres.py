@@ -14,6 +14,7 @@ import signal
 import subprocess
 
 import psycopg2
+from psycopg2.extensions import TRANSACTION_STATUS_INERROR, TRANSACTION_STATUS_INTRANS
 
 from .disk import Disk
 from .process import (Process, free_port, kept, process_ended, server_user, temporary_folder,
@@ -40,6 +41,21 @@ def program(name):
         return os.path.join(other, name)
     found = sorted(glob.glob(f"/usr/lib/postgresql/*/bin/{name}"))
     return found[-1] if found else name
+
+
+class Connection(psycopg2.extensions.connection):
+    """In autocommit commit() and rollback() do not end the transaction of a BEGIN: execute COMMIT or ROLLBACK."""
+
+    def commit(self):
+        super().commit()
+        self._check_ended()
+
+    def rollback(self):
+        super().rollback()
+        self._check_ended()
+
+    def _check_ended(self):
+        assert self.info.transaction_status not in (TRANSACTION_STATUS_INTRANS, TRANSACTION_STATUS_INERROR)
 
 
 class Postgres:
@@ -133,7 +149,7 @@ class Postgres:
         return f"postgresql://{user or self.superuser}@127.0.0.1:{self.port}/{database}"
 
     def connect(self, database="postgres", user=None, autocommit=True, **options):
-        connection = psycopg2.connect(self.dsn(database, user), **options)
+        connection = psycopg2.connect(self.dsn(database, user), connection_factory=Connection, **options)
         connection.autocommit = autocommit
         return connection
 
