@@ -103,8 +103,8 @@ create function outbox.log_partitions(out name text, out publisher text, out sha
 	select c.relname::text, b.part[1], b.part[2]::int, b.part[3]::bigint, b.part[4]::bigint
 	from pg_inherits i
 	join pg_class c on c.oid = i.inhrelid
-	cross join lateral (select regexp_match(pg_get_expr(c.relpartbound, c.oid),
-		'FROM [(]''(.*)'', ([0-9]+), ''?([0-9]+)''?[)] TO [(]''.*'', [0-9]+, ''?([0-9]+)''?[)]')) as b (part)
+	cross join lateral regexp_match(pg_get_expr(c.relpartbound, c.oid),
+		'FROM [(]''(.*)'', ([0-9]+), ''?([0-9]+)''?[)] TO [(]''.*'', [0-9]+, ''?([0-9]+)''?[)]') as b (part)
 	where i.inhparent = 'outbox.log'::regclass
 	order by 2, 3, 4 $$;
 comment on function outbox.log_partitions() is 'Returns the partitions of outbox.log, with the row numbers of each.';
@@ -595,9 +595,16 @@ exception
 		return 'busy';
 end $$;
 
+-- True for a partition of a dropped publisher; else if there are 1000 rows behind it, and outbox.destination contains
+-- every destination of its rows.
+create function outbox.log_partition_is_over(of_publisher text, of_shard int, to_n bigint) returns boolean
+	stable language sql set search_path = pg_catalog, pg_temp set jit = off as $$
+	select not exists (select from outbox.publisher s where s.name = of_publisher)
+		or exists (select from outbox.log g where g.publisher = of_publisher and g.shard = of_shard
+			and g.n >= to_n + 1000 and g.folded >= to_n - 1) $$;
+
 -- Lists the work that is due: 'make' the partition of row n before the one in use is full, 'drop' the
--- one that holds row n. A partition is kept for 1000 rows more, and until outbox.destination contains
--- every destination of its rows. All partitions of a dropped publisher are removed.
+-- one that holds row n.
 create function outbox.log_partitions_due(out action text, out publisher text, out shard int,
 	out n bigint) returns setof record stable language sql
 	set search_path = pg_catalog, pg_temp set jit = off as $$
@@ -610,9 +617,7 @@ create function outbox.log_partitions_due(out action text, out publisher text, o
 	union all
 	select 'drop', l.publisher, l.shard, l.from_n
 	from outbox.log_partitions() l
-	where not exists (select from outbox.publisher s where s.name = l.publisher)
-		or exists (select from outbox.log g where g.publisher = l.publisher and g.shard = l.shard
-			and g.n >= l.to_n + 1000 and g.folded >= l.to_n - 1) $$;
+	where outbox.log_partition_is_over(l.publisher, l.shard, l.to_n) $$;
 
 -- Drops the partition in which row n lies, if that is due: 'dropped', 'held', 'missing', 'busy'.
 create function outbox.log_partition_drop(of_publisher text, of_shard int, n bigint) returns text
@@ -630,8 +635,7 @@ begin
 		return 'missing';
 	end if;
 	lock table only outbox.log in access exclusive mode;
-	if not exists (select from outbox.log_partitions_due() d where d.action = 'drop'
-		and d.publisher = of_publisher and d.shard = of_shard and d.n = leaf.from_n) then
+	if not outbox.log_partition_is_over(of_publisher, of_shard, leaf.to_n) then
 		return 'held';
 	end if;
 	execute format('lock table only outbox.%I in access exclusive mode nowait', leaf.name);

@@ -99,8 +99,10 @@ begin
 		(select max(s.id) from outbox.scheduled s), (select max(s.was_id) from outbox.scheduled s
 			where s.was_id is not null),
 		(select max(k.last_id) from outbox.skipped k), (select max(n.id) from outbox.renumbered n),
-		(select max(greatest(l.acked_id, (select max(x) from unnest(l.listed_ids) x)))
-			from outbox.progress p join outbox.log l on l.publisher = p.publisher and l.shard = p.shard and l.n = p.n));
+		(select max(greatest(newest.acked_id, (select max(x) from unnest(newest.listed_ids) x)))
+			from outbox.publisher s cross join outbox.shard_numbers(s.shards) g (shard) cross join lateral (
+				select l.acked_id, l.listed_ids from outbox.log l
+				where l.publisher = s.name and l.shard = g.shard order by l.n desc limit 1) newest));
 	select case when q.is_called then q.last_value else q.last_value - 1 end, s.seqincrement, s.seqcache
 		into last_id, increment, cache
 		from outbox.message_id_seq q, pg_sequence s

@@ -30,7 +30,7 @@ with schema as (
 			'partition_default_rows', 'partition_floor', 'partition_make',
 			'partition_holder', 'partition_empty', 'partition_drop', 'partition_detach',
 			'partition_rehome', 'log_partitions', 'log_partitions_due', 'log_partition_rows',
-			'log_partition_make', 'log_partition_drop', 'lookback_holder',
+			'log_partition_is_over', 'log_partition_make', 'log_partition_drop', 'lookback_holder',
 			'processed_holder', 'unique_ledger_holder',
 			'lookback_progress', 'lookback_known', 'lookback_decide', 'lookback_promote',
 			'lookback_apply', 'lookback_claim', 'lookback_settle', 'lookback_is',
