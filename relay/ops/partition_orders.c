@@ -150,8 +150,8 @@ bool partition_order_plan(struct partition_order *order, struct err *err)
 
 	/* all contradictions at once, so that one order can force them together */
 	return !order->refused.length ||
-	       err_set(err, ERR_REJECT, "%s is not dropped: %s; force it with %s",
-		   order->request.name, text_string(&order->refused),
+	       err_set(err, ERR_REJECT, "%s is not %s: %s; force it with %s", order->request.name,
+		   order->request.detach ? "detached" : "dropped", text_string(&order->refused),
 		   text_string(&order->refused_with));
 }
 

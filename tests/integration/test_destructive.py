@@ -72,7 +72,7 @@ def test_todays_partition_goes_only_when_all_that_speaks_against_it_is_named(set
 
 def test_a_partition_is_detached_by_the_same_rules(settings, database, today):
     status, _, error = drop(settings, today, "--detach", *AGREED)
-    assert status == REFUSED and "force it with `retain`, `unpublished`" in error
+    assert status == REFUSED and f"{today} is not detached: " in error and "force it with `retain`, `unpublished`" in error
     status, _, error = drop(settings, today, "--detach", *AGREED, "--force=unpublished,retain")
     assert status == 0, error
     assert today not in leaves(database)
