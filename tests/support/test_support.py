@@ -526,6 +526,24 @@ def test_a_chart_of_the_peers_is_made_of_the_parts_of_a_run(charts, tmp_path):
     assert made["command"] == "command: tests/bench/peers/run; tests/bench/peers/run; tests/bench/charts/run --peers FILE rate_p50"
 
 
+def test_bars_beside_the_peers_need_all_their_figures(charts, tmp_path, monkeypatch):
+    about = {"titles": {"default": "Debezium, default", "relay": "outbox-relay"}, "date": "2026-11-26", "versions": "v",
+             "command": "tests/bench/peers/run", "messages": 100_000, "rates": []}
+    path = tmp_path / "figures"
+    path.write_text(json.dumps({"about": about, "medians": {"relay": {"drain_rate": 4000}, "default": {"drain_rate": 300}}}))
+    bench = charts.Bench(argparse.Namespace(build="build", peers=[path], into=tmp_path, quick=True, runs=None))
+    monkeypatch.setattr(bench, "figures", lambda *words: {"drain": {"value": 5000, "beside": 6000}})
+    chart = {chart.name: chart for chart in charts.CHARTS}
+    charts.write(bench, chart["drain"])
+    made = json.loads((tmp_path / "drain.json").read_text())
+    assert made["kind"] == "bars" and made["groups"] == [
+        "100,000 rows of 300 B", "10,000 rows of 4,096 B", "100,000 rows of 300 B, beside Debezium"]
+    assert {row["name"]: row["values"] for row in made["series"]} == {
+        "outbox-relay": [5000, 5000, 4000], "limit": [6000, 6000, None], "Debezium, default": [None, None, 300]}
+    with pytest.raises(SystemExit, match="have no figure rate1000_p50: "):
+        charts.write(bench, chart["latency"])
+
+
 def test_the_times_of_a_topic_are_those_of_its_batches(charts, kafka, topic):
     kafka.alter_topic(topic, **{"message.timestamp.type": "LogAppendTime"})
     producer = Producer({"bootstrap.servers": kafka.bootstrap})

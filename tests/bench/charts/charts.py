@@ -1,5 +1,5 @@
 """The charts of docs/benchmarks.md, one row of CHARTS each. A chart's function returns what docs/figures/draw takes
-of x, series and note."""
+of x or groups, series and note."""
 
 import glob
 import json
@@ -216,28 +216,75 @@ def pace_cpu(bench):
 # --- beside Debezium ------------------------------------------------------------------------------
 
 
-def over_rates(bench, value, note):
+def of_peers(bench, note):
+    """The peers' figures, and what a chart says of where they are from."""
     result = bench.peers()
-    titles, rates = result["about"]["titles"], result["about"]["rates"]
-    systems = sorted(titles, key=lambda system: system != "relay")
+    return result, {"note": note, "date": result["about"]["date"], "made": result["about"]["versions"],
+                    "command": result["about"]["command"] + "; "}
+
+
+def by_system(result, keys):
+    """{title: the figures of these keys}, outbox-relay first."""
+    for key in keys:
+        if key not in result["medians"]["relay"]:
+            sys.exit(f"charts: the files of --peers have no figure {key}: make one with all parts and rates of tests/bench/peers/run")
+    titles = result["about"]["titles"]
+    return {titles[system]: [result["medians"][system][key] for key in keys]
+            for system in sorted(titles, key=lambda system: system != "relay")}
+
+
+def over_rates(bench, part, note):
+    result, origin = of_peers(bench, note)
+    rates = result["about"]["rates"]
     return {"x": {"name": "messages a second", "values": rates},
-            "series": {titles[system]: [value(result["medians"][system], rate) for rate in rates]
-                       for system in systems},
-            "note": note, "date": result["about"]["date"], "made": result["about"]["versions"],
-            "command": result["about"]["command"] + "; "}
+            "series": by_system(result, [f"rate{rate}_{part}" for rate in rates]), **origin}
 
 
 def peers_p50(bench):
-    return over_rates(bench, lambda medians, rate: medians[f"rate{rate}_p50"], "One message a transaction, 300 B of JSON.")
+    return over_rates(bench, "p50", "One message a transaction, 300 B of JSON.")
 
 
 def peers_p99(bench):
-    return over_rates(bench, lambda medians, rate: medians[f"rate{rate}_p99"], "One message a transaction, 300 B of JSON.")
+    return over_rates(bench, "p99", "One message a transaction, 300 B of JSON.")
 
 
 def peers_core(bench):
-    return over_rates(bench, lambda medians, rate: medians[f"rate{rate}_core"],
-                      "The process and its sessions in PostgreSQL, without the broker.")
+    return over_rates(bench, "core", "The process and its sessions in PostgreSQL, without the broker.")
+
+
+def peers_bars(bench, groups, note):
+    """groups: {title: key of a figure}."""
+    result, origin = of_peers(bench, note)
+    return {"groups": list(groups), "series": by_system(result, groups.values()), **origin}
+
+
+def peers_latency(bench):
+    return peers_bars(bench, {f"{rate:,}/s, {part}": f"rate{rate}_{part}" for rate in (1000, 5000) for part in ("p50", "p99")},
+                      "From the return of COMMIT. One message a transaction, 300 B of JSON.")
+
+
+def peers_cpu(bench):
+    parts = {"the process": "cpu_process", "its sessions in PostgreSQL": "cpu_backends", "the broker": "cpu_broker"}
+    return peers_bars(bench, {f"{title}: {part}": f"{key}_{of_part}" for title, key in (("drain", "drain"), ("1,000/s", "rate1000"))
+                              for part, of_part in parts.items()},
+                      "A drain of rows of 300 B, without the start of the JVM. At 1,000/s one message a transaction.")
+
+
+def drain(bench):
+    """Beside the limit, and beside Debezium."""
+    made = peers_bars(bench, {f"{bench.peers()['about']['messages']:,} rows of 300 B, beside Debezium": "drain_rate"},
+                      "The limit is a bare COPY of the same rows, handed to librdkafka as records with the same bytes. "
+                      "Each group is a run of its own: compare within a group only.")
+    groups, limits = [], []
+    for payload_bytes, rows in ((300, 1_000_000), (4096, 100_000)):
+        rows = bench.size(rows)
+        figure = next(iter(bench.figures("--rows", rows, "--payload", payload_bytes, "--runs", bench.runs, "drain").values()))
+        groups.append((f"{rows:,} rows of {payload_bytes:,} B", figure["value"]))
+        limits.append(figure["beside"])
+    ours, *others = made["series"].items()
+    return {**made, "groups": [*(group for group, _ in groups), *made["groups"]],
+            "series": {ours[0]: [*(rate for _, rate in groups), *ours[1]], "limit": [*limits, None],
+                       **{title: [None, None, *values] for title, values in others}}}
 
 
 # --- the rows -------------------------------------------------------------------------------------
@@ -259,6 +306,9 @@ CHARTS = [
     Chart("rate_p99", "Latency from COMMIT to the consumer over the rate, p99", "ms, less is better", peers_p99,
           peers=True),
     Chart("rate_cpu", "CPU over the rate", "% of a core, less is better", peers_core, peers=True),
+    Chart("drain", "Drain: rows per second from a full table to Kafka", "rows/s, more is better", drain, log=False, peers=True),
+    Chart("latency", "Latency: from the return of COMMIT to the consumer", "ms, less is better", peers_latency, peers=True),
+    Chart("cpu", "CPU: seconds for a million messages", "CPU s a million, less is better", peers_cpu, log=False, peers=True),
     Chart("pace_latency", "Latency of each pace over the rate, p50", "ms, less is better", pace_latency),
     Chart("pace_cpu", "CPU of each pace over the rate: seconds for a million messages",
           "CPU s a million, less is better", pace_cpu),
@@ -285,7 +335,8 @@ def write(bench, chart):
                **({"colour": COLOURS[name]} if name in COLOURS else {})} for name, values in made["series"].items()]
     words = ["--peers FILE"] if chart.peers else [
         *(["--quick"] if bench.options.quick else []), *([f"--runs {bench.options.runs}"] if bench.options.runs else [])]
-    data = {"kind": "lines", "title": chart.title, "unit": chart.unit, "x": made["x"], "series": series,
+    kind, axis = ("bars", "groups") if "groups" in made else ("lines", "x")
+    data = {"kind": kind, "title": chart.title, "unit": chart.unit, axis: made[axis], "series": series,
             "note": made["note"], "date": made.get("date", time.strftime("%Y-%m-%d", time.gmtime())),
             "machine": "; ".join(filter(None, [machine(), made.get("made", bench.versions())])),
             "command": "command: " + made.get("command", "") + " ".join(["tests/bench/charts/run", *words, chart.name])}
