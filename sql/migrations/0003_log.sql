@@ -967,7 +967,7 @@ comment on function outbox.shard_numbers(int) is 'Returns the numbers from 0 to 
 create view outbox.progress as
 	select s.name as publisher, g.shard, s.shards, l.n, l.nonce, l.epoch, l.owner, l.lease_until,
 		l.first_tick, l.acked_id, l.ticks, l.written_at, l.txid, l.timeline, l.system_identifier,
-		s.split_to, s.paused_at, s.paused_topics, s.start, s.start_at, l.folded,
+		s.split_to, s.paused_at, s.paused_topics, s.start, s.start_at, l.folded, l.listed_tick, l.listed_ids,
 		outbox.log_was_carried(s.name, g.shard, l.n, l.system_identifier) as written_elsewhere
 	from outbox.publisher s
 	cross join lateral outbox.shard_numbers(s.shards) g (shard)
@@ -997,6 +997,8 @@ comment on column outbox.progress.paused_topics is 'See outbox.publisher.';
 comment on column outbox.progress.start is 'See outbox.publisher.';
 comment on column outbox.progress.start_at is 'See outbox.publisher.';
 comment on column outbox.progress.folded is 'See outbox.log.';
+comment on column outbox.progress.listed_tick is 'See outbox.log.';
+comment on column outbox.progress.listed_ids is 'See outbox.log.';
 comment on column outbox.progress.written_elsewhere is 'true: the row was copied from another database cluster, and '
 	'the shard is not published before `outbox-relay publisher rebase`.';
 

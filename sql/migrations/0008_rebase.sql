@@ -99,10 +99,7 @@ begin
 		(select max(s.id) from outbox.scheduled s), (select max(s.was_id) from outbox.scheduled s
 			where s.was_id is not null),
 		(select max(k.last_id) from outbox.skipped k), (select max(n.id) from outbox.renumbered n),
-		(select max(greatest(newest.acked_id, (select max(x) from unnest(newest.listed_ids) x)))
-			from outbox.publisher s cross join outbox.shard_numbers(s.shards) g (shard) cross join lateral (
-				select l.acked_id, l.listed_ids from outbox.log l
-				where l.publisher = s.name and l.shard = g.shard order by l.n desc limit 1) newest));
+		(select max(greatest(p.acked_id, (select max(x) from unnest(p.listed_ids) x))) from outbox.progress p));
 	select case when q.is_called then q.last_value else q.last_value - 1 end, s.seqincrement, s.seqcache
 		into last_id, increment, cache
 		from outbox.message_id_seq q, pg_sequence s
@@ -256,11 +253,10 @@ $$;
 -- the original, windows stay as they are, and only a new epoch begins.
 create function outbox.rebase_epochs() returns void language plpgsql volatile as $$
 declare
-	newest outbox.log;
+	newest outbox.progress;
 begin
 	for newest in
-		select l.* from outbox.progress p join outbox.log l using (publisher, shard, n)
-		order by l.publisher, l.shard
+		select p.* from outbox.progress p where p.n is not null order by p.publisher, p.shard
 	loop
 		perform outbox.rebase_log(newest.publisher, newest.shard, newest.n + 1, newest.ticks,
 			newest.first_tick, newest.acked_id, newest.listed_tick, newest.listed_ids);

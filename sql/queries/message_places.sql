@@ -21,7 +21,7 @@ select p.publisher, p.shard,
 	nullif(k.stalled, -1) as stalled, r.verb as request, r.id as request_id,
 	h.id as head_id, h.state as head_state, h.error as head_error,
 	to_char(d.deliver_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as due_at,
-	coalesce(k.id, d.id) = any (l.listed_ids) as listed, l.listed_tick,
+	coalesce(k.id, d.id) = any (p.listed_ids) as listed, p.listed_tick,
 	x.id as skip_id, to_char(x.at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as skipped_at,
 	x.who as skipped_by, x.reason as skip_reason,
 	-- a new topic is in the log before it is in its table
@@ -43,7 +43,6 @@ select p.publisher, p.shard,
 			order by v.id desc limit 20) y) as replays
 from outbox.progress p
 join outbox.publisher b on b.name = p.publisher
-left join outbox.log l on l.publisher = p.publisher and l.shard = p.shard and l.n = p.n
 left join lateral (select n.id from outbox.renumbered n
 	where n.publisher = p.publisher and n.was_id = $1::bigint and n.event_id = $3::uuid limit 1) n on true
 cross join lateral (select coalesce(n.id, $1::bigint) as id) i
