@@ -52,6 +52,22 @@ def progress(browser):
     return browser.script("const bar = document.querySelector('dialog progress, main progress'); return bar && bar.value")
 
 
+def see_bar(browser, above, most):
+    wait_for(lambda: above < (progress(browser) or 0) <= most, 120,
+             lambda: f"a bar between {above} and {most}: {progress(browser)}\n{browser.text[-600:]}")
+
+
+class Held:
+    """A parked row that the job comes to and cannot change before it is released."""
+
+    def __init__(self, world, id):
+        self.connection = world.connect(autocommit=False)
+        self.connection.cursor().execute("SELECT FROM outbox.parked WHERE id = %s FOR UPDATE", (id,))
+
+    def release(self):
+        self.connection.close()
+
+
 def see_growth(browser, steps):
     """Waits until the bar was seen to grow so often, and is not at its end."""
     seen = [0]
@@ -91,15 +107,19 @@ def test_many_messages_are_retried_with_progress_cancel_and_resume(browser, worl
     world.execute("UPDATE outbox.parked SET attempts = 4, changed = pg_current_xact_id() WHERE id = %s", (ids[1] - 1,))
     world.execute("UPDATE outbox.parked SET error = 'many rows, and others', changed = pg_current_xact_id() WHERE id = %s", (ids[1] - 2,))
     forget(world, (ids[1] - 4, ids[1] - 2))
+    quarter, half = (Held(world, ids[0] + part) for part in (rows // 4, rows // 2))
     browser.fill("Reason", "the topic takes them").press("Retry").see("The request is stored")
     name, job = shown_job(browser, world)
-    see_growth(browser, 2)
+    see_bar(browser, 0, 1 / 4)
+    quarter.release()
+    see_bar(browser, 1 / 4, 1 / 2)
 
     browser.press(name).see(f"Job {name}")
     instruct(browser, "Cancel", "wrong topic", "The job is being cancelled.")
+    half.release()
     browser.see("cancelled", "Resume the job")
     stopped = job()
-    assert stopped["state"] == "cancelled" and 0 < int(stopped["done"]) < rows - 4
+    assert stopped["state"] == "cancelled" and rows // 4 < int(stopped["done"]) <= rows // 2
     browser.see(f"{int(stopped['done']):,} of {rows:,} messages")
     assert left(world, ids) == rows - 2 - int(stopped["done"])
     assert job()["done"] == stopped["done"]

@@ -89,6 +89,7 @@ def world(postgres, kafka, tmp_path_factory, request):
         relay.wait_event("api_listens")
         made = types.SimpleNamespace(relay=relay, port=port, url=f"http://127.0.0.1:{port}/console/", path=path,
                                      api=Api(port, ALICE), execute=lambda sql, values=None: postgres.execute(sql, values, name),
+                                     connect=lambda **options: postgres.connect(name, **options),
                                      topic=topics["rows"], words=words, delivered=topics["delivered"],
                                      bootstrap=kafka.bootstrap)
         fill_world(made, kafka, topics)

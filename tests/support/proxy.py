@@ -8,7 +8,7 @@
     proxy.reset()          # the same with RST
     proxy.refuse()         # cut, and nothing new is taken
     proxy.close_door()     # the port is closed, connections stay; for good
-    proxy.slow(b"needle", 2.0)  # a chunk with these bytes, and those behind it, arrive 2 s later
+    proxy.slow(2.0, b"needle", b"pin")  # a chunk with any of these, and those behind it, arrive 2 s later
     proxy.watch(b"needle", action)  # called, in the proxy's thread, instead of passing these on
     proxy.heal()
 
@@ -33,7 +33,7 @@ class Proxy:
         self._rate = None
         self._refusing = False
         self._needle, self._action = None, None
-        self._slow, self._slow_latency = None, 0.0
+        self._slow, self._slow_latency = (), 0.0
         self._writers = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -73,12 +73,12 @@ class Proxy:
         """The chunk in which it ends goes no further, nor does what comes behind it."""
         self._needle, self._action = needle, action
 
-    def slow(self, needle, seconds):
-        self._slow, self._slow_latency = needle, seconds
+    def slow(self, seconds, *needles):
+        self._slow, self._slow_latency = needles, seconds
 
     def heal(self):
         self._latency, self._rate, self._refusing = 0.0, None, False
-        self._needle = self._slow = None
+        self._needle, self._slow = None, ()
         self._call(self._set_flowing(True))
 
     @property
@@ -162,7 +162,7 @@ class Proxy:
                 if self._needle in seen:
                     self._action()
                     data = b""
-            slow = self._slow is not None and self._slow in data
+            slow = any(needle in data for needle in self._slow)
             latency = self._slow_latency if slow else self._latency
             await chunks.put((self._loop.time() + latency, data))
             if not data:
