@@ -39,9 +39,13 @@ enum {
 	LONGEST_WAIT_MS = 1000,
 	PATIENCE_MS = 5, /* delay of reports that nothing waits for */
 	/* Pauses between looks for windows if poll_busy is 0, which is shorter than the stream's
-	 * clock can say. None after many rows: more of a backlog may follow. */
+	 * clock can say. None after many rows: more of a backlog may follow. While calls take
+	 * BUSY_CALL_US on average, the machine is busy: broker and writers get more of its time. */
 	PAUSE_FOUND_US = 400,
 	PAUSE_IDLE_US = 500,
+	PAUSE_BUSY_US = 2000,
+	BUSY_CALL_US = 1200,
+	CALLS_AVERAGED = 16,
 	MANY_ROWS = 64,
 	GATHER_MS = 20, /* delay of the rows of a page */
 	GATHER_ROWS = 8192,
@@ -65,6 +69,8 @@ struct shard_worker {
 	struct link log, read;
 	enum stream_call log_call; /* the call in flight on the log connection */
 	int64_t log_call_at;       /* when it was sent */
+	int64_t log_call_at_us;    /* the same, more exactly */
+	int64_t call_us;           /* how long a TICK takes, on average */
 	int64_t log_call_by;       /* without an answer by then it is cancelled */
 	int64_t look_at_us;        /* no log call before, with poll_busy = 0; 0: now */
 	bool found;                /* the last TICK brought rows */
@@ -159,8 +165,13 @@ static void set_pause(struct shard_worker *shard_worker, uint64_t rows)
 {
 	shard_worker->found = rows > 0;
 	bool pauses = stream_polls_at_once(shard_worker->stream) && rows < MANY_ROWS;
-	shard_worker->look_at_us =
-	    pauses ? clock_us() + (rows ? PAUSE_FOUND_US : PAUSE_IDLE_US) : 0;
+	int64_t now_us = clock_us(), took_us = now_us - shard_worker->log_call_at_us;
+
+	shard_worker->call_us += (took_us - shard_worker->call_us) / CALLS_AVERAGED;
+	int64_t pause_us = shard_worker->call_us >= BUSY_CALL_US ? PAUSE_BUSY_US
+			   : rows                                ? PAUSE_FOUND_US
+								 : PAUSE_IDLE_US;
+	shard_worker->look_at_us = pauses ? now_us + pause_us : 0;
 }
 
 /* --- the doorbell ---------------------------------------------------------------------------- */
@@ -212,6 +223,7 @@ static void send_log_call(struct shard_worker *shard_worker, int64_t now)
 	struct stream_tick call = stream_log_call(shard_worker->stream, now);
 	shard_worker->log_call = call.call;
 	shard_worker->log_call_at = now;
+	shard_worker->log_call_at_us = clock_us();
 	shard_worker->log_call_by = statement_deadline(shard_worker, now);
 	if (call.call != STREAM_TAKE && status.state == STREAM_STANDBY)
 		take_limiter_end(shard_worker->options.take_limiter, now, false);
