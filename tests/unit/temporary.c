@@ -1,6 +1,7 @@
 #include "temporary.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,4 +38,15 @@ void temporary_remove(const char *path)
 {
 	temporary_empty(path);
 	rmdir(path);
+}
+
+void temporary_flip(const char *file, off_t at)
+{
+	char byte = 0;
+	int fd = open(file, O_RDWR | O_CLOEXEC);
+	bool read = pread(fd, &byte, 1, at) == 1;
+	byte ^= 0x10;
+	if (!read || pwrite(fd, &byte, 1, at) != 1)
+		abort();
+	close(fd);
 }
